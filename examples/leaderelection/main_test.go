@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -68,9 +69,9 @@ const leaseDuration = 12 * time.Second
 // waitReady waits until the readiness probe of a replica succeeds.
 func waitReady(t *testing.T, p *exampletest.Process) {
 	t.Helper()
-	p.Output.Wait(t, "/readyz\n")
-	_, after, _ := strings.Cut(p.Output.String(), "serving ")
-	url, _, _ := strings.Cut(after, "\n")
+	address := regexp.MustCompile(`HTTP server started.* address=(\S+)\n`)
+	p.Output.Until(t, "the address is logged", address.MatchString)
+	url := "http://" + address.FindStringSubmatch(p.Output.String())[1] + "/readyz"
 	exampletest.Eventually(t, "the replica is ready", func(ctx context.Context) (bool, string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

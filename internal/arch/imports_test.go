@@ -77,6 +77,8 @@ func layers() map[string]place {
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
+		"manager": {may: []string{"kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
+
 		// The toolkit: reads and writes of handlers. It does not need the engine.
 		"readiness":        {may: []string{"kube"}},
 		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache"}, never: []string{"controller", "informer"}, why: noEngine},

@@ -1,0 +1,200 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+// DefaultShutdownTimeout is 1 s less than a Pod's default terminationGracePeriodSeconds. Nine tenths of it are more than
+// the default drain timeout of controllers.
+const DefaultShutdownTimeout = 29 * time.Second
+
+// Config configures a Manager. Its zero value is valid.
+type Config struct {
+	// Runnables are the first runnables; see also Manager.Add.
+	Runnables []Runnable
+
+	// LeaderElection is the lease under which the group LeaderOnly runs. Its Logger defaults to Logger. Default: nil,
+	// no lease: LeaderOnly starts when Always is ready.
+	LeaderElection *leader.Config
+
+	// Listen is the address of the HTTP server, for example ":8080". Default: no HTTP server, unless Listener is set.
+	Listen string
+	// Listener is used in place of Listen. The manager closes it when it stops.
+	Listener net.Listener
+	// Handlers are served beside /livez and /readyz, by their pattern for http.ServeMux, for example "GET /metrics".
+	Handlers map[string]http.Handler
+	// Liveness and Readiness are further checks of /livez and /readyz, by name. A nil error means success. Each
+	// runnable and the lease already have a check in /readyz.
+	Liveness, Readiness map[string]func() error
+
+	// IgnoreSignals disables the handling of SIGTERM and SIGINT, for tests and for programs that handle them. By default
+	// the first signal has the effect of the end of Run's context, and the second one exits the process at once
+	// with the status 128 plus the signal's number.
+	IgnoreSignals bool
+	// ShutdownTimeout is the maximum time from the begin of the shutdown until Run returns. Groups drain within the
+	// first nine tenths of it. Then the contexts of all remaining runnables are cancelled, and they have the last tenth. It
+	// must be less than the Pod's terminationGracePeriodSeconds. Default: 29 s.
+	ShutdownTimeout time.Duration
+
+	// Logger receives starts and stops at info level, restarts at warning level and failures at error level. Default:
+	// slog.Default() at the time of New.
+	Logger *slog.Logger
+
+	// Replaced by tests.
+	exit   func(status int)
+	notify func(chan<- os.Signal) (stop func())
+}
+
+// Group determines when a Runnable runs. The constants are in stop order.
+type Group int
+
+// The groups.
+const (
+	// LeaderOnly runs while this process holds the lease, or always if the manager has no lease. It is the default,
+	// because work that two replicas do at once is often wrong.
+	LeaderOnly Group = iota
+	// Always runs on every replica.
+	Always
+	// Caches runs on every replica, and is ready before Always starts.
+	Caches
+	// Servers starts first and stops last, so that probes, metrics and webhooks are served in between.
+	Servers
+)
+
+// String returns the group's name.
+func (g Group) String() string {
+	switch g {
+	case LeaderOnly:
+		return "leader only"
+	case Always:
+		return "always"
+	case Caches:
+		return "caches"
+	case Servers:
+		return "servers"
+	}
+	return fmt.Sprintf("group %d", int(g))
+}
+
+// FailurePolicy determines what follows when a Runnable returns an error or panics before it was stopped.
+type FailurePolicy int
+
+// The policies.
+const (
+	// EndProcess stops all runnables, and Run returns the error. It is the default.
+	EndProcess FailurePolicy = iota
+	// Restart starts the Runnable again after 1 s. The delay doubles with each failure up to 1 min, and is 1 s again
+	// after a failure of a Runnable that ran for more than 1 min. Until then the manager is not ready.
+	Restart
+	// Continue logs the error. The Runnable ends, the others continue, and the manager is ready without it.
+	Continue
+)
+
+// Runner is a part of a program. Run must return when ctx ends. It may have two further methods: Ready() error, which
+// must not block, and Name() string, which is the default of Runnable.Name. Controllers and informers have all of them.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// RunFunc is a function as a Runner.
+type RunFunc func(ctx context.Context) error
+
+// Run calls f.
+func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
+
+// Runnable is a Runner with the rules by which a Manager runs it.
+type Runnable struct {
+	// Name identifies the Runnable in logs, errors and /readyz. It must be unique in the manager. Default: the Name of the
+	// Runner.
+	Name string
+	// Runner is required.
+	Runner Runner
+	// Group determines when it runs. Default: LeaderOnly.
+	Group Group
+	// OnFailure determines what follows when it fails. Default: EndProcess.
+	OnFailure FailurePolicy
+	// DrainTime is the time within which Run must return after the end of its context. Afterwards the manager no
+	// longer waits for it, and reports it as an error. Default: no limit but the manager's ShutdownTimeout.
+	DrainTime time.Duration
+}
+
+// withDefaults returns the Runnable with the defaults of its zero fields, given the manager's ShutdownTimeout.
+func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
+	if named, ok := r.Runner.(interface{ Name() string }); ok && r.Name == "" && !usercode.IsNil(r.Runner) {
+		r.Name = named.Name()
+	}
+	r.DrainTime = cmp.Or(r.DrainTime, shutdownTimeout)
+	return r
+}
+
+// reserved are the names of checks of the manager itself.
+func reserved() []string { return []string{checkServer, checkLease, checkShutdown} }
+
+func (r Runnable) validate() error {
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if r.Name == "" {
+		mistake("Name is required")
+	} else if slices.Contains(reserved(), r.Name) {
+		mistake("Name %q is reserved for the manager", r.Name)
+	}
+	if usercode.IsNil(r.Runner) {
+		mistake("Runner is required")
+	}
+	if r.Group < LeaderOnly || r.Group > Servers {
+		mistake("Group is %d: it must be one of the constants", int(r.Group))
+	}
+	if r.OnFailure < EndProcess || r.OnFailure > Continue {
+		mistake("OnFailure is %d: it must be one of the constants", int(r.OnFailure))
+	}
+	if r.DrainTime < 0 {
+		mistake("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.exit == nil {
+		c.exit = os.Exit
+	}
+	if c.notify == nil {
+		c.notify = notifySignals
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.ShutdownTimeout < 0 {
+		mistake("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout, DefaultShutdownTimeout)
+	}
+	if c.Listen != "" && c.Listener != nil {
+		mistake("Listen and Listener are both set: choose one of them")
+	}
+	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
+		mistake("Handlers, Liveness and Readiness need Listen or Listener")
+	}
+	for field, checks := range map[string]map[string]func() error{"Liveness": c.Liveness, "Readiness": c.Readiness} {
+		for name, check := range checks {
+			if name == "" || check == nil || slices.Contains(reserved(), name) {
+				mistake("%s[%q]: the name must not be empty or one of the manager's, and the check must not be nil", field, name)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,259 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+// Names of the manager's own runnable and checks.
+const (
+	checkServer   = "http"
+	checkLease    = "leader-election"
+	checkShutdown = "shutdown"
+)
+
+// Limits of the HTTP server.
+const (
+	// shutdownShare is the part of ShutdownTimeout in which requests in progress may end. It fits into the last tenth,
+	// which the server has even if all other groups used their time.
+	shutdownShare     = 20
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// check is a named check. ok is a note for ?verbose.
+type check struct {
+	name string
+	err  error
+	ok   string
+}
+
+// begunOf returns nil if a member was started.
+func (m *Manager) begunOf(r *member) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !r.begun {
+		return errors.New("not started yet")
+	}
+	return nil
+}
+
+// readyOf returns nil if a member is ready, or ended without the end of the process.
+func (m *Manager) readyOf(r *member) error {
+	if err := m.begunOf(r); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	ended, restart, err := r.ended, r.restart, r.err
+	m.mu.Unlock()
+	if !restart.IsZero() {
+		return fmt.Errorf("restart at %s after: %w", restart.Format(time.RFC3339), err)
+	}
+	select {
+	case <-ended:
+		return nil
+	default:
+	}
+	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
+		return m.checked(r.Name, ready.Ready)
+	}
+	return nil
+}
+
+// checked calls a check. A panic is an error.
+func (m *Manager) checked(name string, check func() error) (err error) {
+	if panicked := m.guard.Call("check "+name, func() { err = usercode.Error(check()) }, nil); panicked != nil {
+		return panicked
+	}
+	return err
+}
+
+// Ready returns nil if the lease and all runnables that must run on this replica now are ready. It suits a readiness
+// probe, and is the content of /readyz. A standby replica is ready without its LeaderOnly runnables: a rolling update
+// would never finish if it waited for them. During the shutdown, no replica is ready.
+func (m *Manager) Ready() error {
+	var errs []error
+	for _, c := range m.readiness() {
+		if c.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.name, c.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readiness returns the checks of /readyz in a fixed order.
+func (m *Manager) readiness() []check {
+	m.mu.Lock()
+	phase, members := m.phase, slices.Clone(m.members)
+	m.mu.Unlock()
+	var checks []check
+	switch phase {
+	case phaseNew:
+		checks = append(checks, check{name: checkShutdown, err: errors.New("Run has not been called")}) //nolint:staticcheck // the name of a method
+	case phaseStopping, phaseStopped:
+		checks = append(checks, check{name: checkShutdown, err: errors.New("the manager is stopping, or has stopped")})
+	default:
+		checks = append(checks, check{name: checkShutdown})
+	}
+	standby := false
+	if m.elector != nil {
+		status := m.elector.Status()
+		standby = status.State == leader.StateStandby
+		checks = append(checks, check{name: checkLease, err: m.elector.Ready(), ok: status.State.String()})
+	}
+	for _, r := range members {
+		if r.Group == LeaderOnly && standby {
+			checks = append(checks, check{name: r.Name, ok: "standby"})
+			continue
+		}
+		c := check{name: r.Name, err: m.readyOf(r)}
+		m.mu.Lock()
+		if c.err == nil && r.err != nil {
+			c.ok = "failed, and is not needed: " + r.err.Error()
+		}
+		m.mu.Unlock()
+		checks = append(checks, c)
+	}
+	return append(checks, m.custom(m.config.Readiness)...)
+}
+
+// custom calls checks of the program.
+func (m *Manager) custom(functions map[string]func() error) []check {
+	var checks []check
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		checks = append(checks, check{name: name, err: m.checked(name, functions[name])})
+	}
+	return checks
+}
+
+// serveChecks serves checks in the form of the API server's /readyz: "ok", or with ?verbose or after a failure one line
+// for each check. ?exclude=NAME skips a check.
+func serveChecks(checks func() []check) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		query := req.URL.Query()
+		excluded := map[string]bool{}
+		for _, name := range query["exclude"] {
+			excluded[name] = true
+		}
+		var text strings.Builder
+		failed := false
+		for _, c := range checks() {
+			switch skip := excluded[c.name]; {
+			case skip:
+				fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.name)
+			case c.err != nil:
+				failed = true
+				fmt.Fprintf(&text, "[-]%s failed: %v\n", c.name, c.err)
+			case c.ok != "":
+				fmt.Fprintf(&text, "[+]%s ok (%s)\n", c.name, c.ok)
+			default:
+				fmt.Fprintf(&text, "[+]%s ok\n", c.name)
+			}
+			delete(excluded, c.name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(excluded)) {
+			fmt.Fprintf(&text, "warn: no check %q to exclude\n", name)
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		switch {
+		case failed:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, "%s%s check failed\n", text.String(), strings.TrimPrefix(req.URL.Path, "/"))
+		case query.Has("verbose"):
+			fmt.Fprintf(w, "%s%s check passed\n", text.String(), strings.TrimPrefix(req.URL.Path, "/"))
+		default:
+			fmt.Fprintln(w, "ok")
+		}
+	}
+}
+
+// httpServer is the manager's HTTP server.
+type httpServer struct {
+	manager *Manager
+	mux     *http.ServeMux
+	serving atomic.Bool
+}
+
+// newServer returns a server with the handlers of m.config. The error lists mistakes in patterns.
+func newServer(m *Manager) (*httpServer, error) {
+	s := &httpServer{manager: m, mux: http.NewServeMux()}
+	s.mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom(m.config.Liveness) }))
+	s.mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
+	var errs []error
+	for _, pattern := range slices.Sorted(maps.Keys(m.config.Handlers)) {
+		handler := m.config.Handlers[pattern]
+		if usercode.IsNil(handler) {
+			errs = append(errs, fmt.Errorf("Handlers[%q] is nil", pattern)) //nolint:staticcheck // the name of a field
+			continue
+		}
+		if err := handle(s.mux, pattern, handler); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// handle registers a handler. ServeMux reports invalid patterns and conflicts only by a panic.
+func handle(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("Handlers[%q]: %v", pattern, value) //nolint:staticcheck // the name of a field
+		}
+	}()
+	mux.Handle(pattern, handler)
+	return nil
+}
+
+// Ready implements the method that Runner documents.
+func (s *httpServer) Ready() error {
+	if !s.serving.Load() {
+		return errors.New("not listening yet")
+	}
+	return nil
+}
+
+// Run implements Runner. At the end it waits for requests in progress within the rest of the shutdown.
+func (s *httpServer) Run(ctx context.Context) error {
+	config := s.manager.config
+	listener := config.Listener
+	if listener == nil {
+		var err error
+		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", config.Listen); err != nil {
+			return fmt.Errorf("listen on %s: %w: choose another address in Config.Listen", config.Listen, err)
+		}
+	}
+	s.manager.logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String())
+	server := &http.Server{
+		Handler: s.mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }() // waited for below
+	s.serving.Store(true)
+	defer s.serving.Store(false)
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("serve on %s: %w", listener.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), config.ShutdownTimeout/shutdownShare)
+	defer cancel()
+	err := server.Shutdown(ending)
+	if err != nil {
+		err = server.Close() // of requests that did not end in time
+	}
+	<-served
+	return err
+}

@@ -1,0 +1,117 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+type httpHandler = http.Handler
+
+type okHandler struct{}
+
+func (okHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "figures 1\n")
+}
+
+func TestHTTPServer(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j journal
+	cache := &part{name: "cache", journal: &j, notReady: errors.New("Pods are forbidden")}
+	broken := &part{name: "broken", journal: &j, run: func(context.Context) error { return errBroken }}
+	config := Config{
+		Runnables:     []Runnable{{Runner: cache, Group: Caches}, {Runner: broken, Group: Servers, OnFailure: Continue}},
+		Listener:      listener,
+		Handlers:      map[string]http.Handler{"GET /metrics": okHandler{}},
+		Liveness:      map[string]func() error{"disk": func() error { return nil }},
+		Readiness:     map[string]func() error{"queue": func() error { panic("broken check") }},
+		IgnoreSignals: true, Logger: slog.New(slog.DiscardHandler),
+	}
+	m, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- m.Run(ctx) }() // waited for below
+	transport := &http.Transport{DisableKeepAlives: true}
+	get := func(path string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	expect := func(path string, wantStatus int, parts ...string) {
+		t.Helper()
+		status, text := get(path)
+		if status != wantStatus {
+			t.Errorf("GET %s: status %d, want %d", path, status, wantStatus)
+		}
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("GET %s: %q lacks %q", path, text, part)
+			}
+		}
+	}
+	// The server runs before the caches are ready.
+	deadline := time.Now().Add(10 * time.Second)
+	for ticker := time.NewTicker(time.Millisecond); ; <-ticker.C { // broken must have failed, and cache must run
+		if _, text := get("/readyz"); strings.Contains(text, "broken ok (failed, and is not needed: broken)") && strings.Contains(text, "forbidden") {
+			ticker.Stop()
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("GET /readyz: %s", text)
+		}
+	}
+	expect("/readyz", 503, "[-]cache failed: Pods are forbidden\n", "[-]queue failed: check queue panicked: broken check\n",
+		"[+]http ok\n", "readyz check failed\n")
+	expect("/readyz?exclude=cache&exclude=queue&exclude=none", 200, "ok\n")
+	expect("/readyz?verbose&exclude=cache&exclude=queue&exclude=none", 200, "[+]cache excluded: ok\n", `no check "none"`, "readyz check passed\n")
+	expect("/livez", 200, "ok\n")
+	expect("/livez?verbose", 200, "[+]disk ok\nlivez check passed\n")
+	expect("/metrics", 200, "figures 1\n")
+	expect("/other", 404)
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("Run failed: %v", err)
+	}
+	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String()); err == nil {
+		t.Error("the listener is still open after the end")
+		_ = conn.Close()
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	m, err := New(Config{Listen: listener.Addr().String(), IgnoreSignals: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectError(t, m.Run(t.Context()), `runnable "http": listen on `, "address already in use")
+}

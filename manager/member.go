@@ -1,0 +1,141 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// The delays of Restart, and the time after which a run counts as successful.
+const (
+	firstRestart   = time.Second
+	longestRestart = time.Minute
+)
+
+var errGoexit = errors.New("it called runtime.Goexit")
+
+// member is a Runnable of a Manager.
+type member struct {
+	Runnable
+
+	// Guarded by Manager.mu.
+	cancel  context.CancelFunc // nil until it was started
+	ended   chan struct{}      // closed when it has ended; nil until it was started
+	begun   bool               // its Run was called since it was started
+	err     error              // of its last run
+	restart time.Time          // when it starts again; zero unless it waits for that
+	removed bool
+}
+
+func newMember(r Runnable) *member { return &member{Runnable: r} }
+
+// startLocked starts a member if its group runs. mu must be held.
+func (m *Manager) startLocked(r *member) {
+	newContext := m.contexts[r.Group]
+	if newContext == nil || r.removed {
+		return
+	}
+	ctx, cancel := newContext()
+	ended := make(chan struct{})
+	r.cancel, r.ended, r.begun, r.err = cancel, ended, false, nil
+	go func() { // waited for by await
+		defer close(ended)
+		defer cancel()
+		m.mu.Lock()
+		r.begun = true
+		m.mu.Unlock()
+		m.supervise(ctx, r)
+	}()
+}
+
+// supervise runs a member until its context ends, it finishes, or its failure is not followed by a restart.
+func (m *Manager) supervise(ctx context.Context, r *member) {
+	logger := m.logger.With("runnable", r.Name, "group", r.Group.String())
+	for delay := firstRestart; ; delay = min(2*delay, longestRestart) {
+		logger.InfoContext(ctx, "runnable started")
+		begun := time.Now()
+		err := m.call(ctx, r)
+		if time.Since(begun) > longestRestart {
+			delay = firstRestart
+		}
+		stopped := ctx.Err() != nil
+		if stopped && (errors.Is(err, context.Canceled) || errors.Is(err, kube.ErrLeadershipLost)) {
+			err = nil
+		}
+		restart := err != nil && !stopped && r.OnFailure == Restart
+		m.finished(r, err, restart, stopped, delay)
+		switch {
+		case err == nil:
+			logger.InfoContext(ctx, "runnable ended")
+			return
+		case !restart:
+			logger.ErrorContext(ctx, "runnable failed", "error", err)
+			return
+		}
+		logger.WarnContext(ctx, "runnable failed, restart delayed", "error", err, "delay", delay)
+		if !m.waitForRestart(ctx, r, delay) {
+			return
+		}
+	}
+}
+
+// finished records the end of a member's Run.
+func (m *Manager) finished(r *member, err error, restart, stopped bool, delay time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.err = err
+	if restart {
+		r.restart = time.Now().Add(delay)
+		return
+	}
+	named := fmt.Errorf("runnable %q: %w", r.Name, err)
+	switch {
+	case r.removed:
+		m.forgetLocked(r)
+	case err == nil:
+	case stopped:
+		if m.phase >= phaseStopping {
+			m.failures = append(m.failures, named)
+		}
+	case r.OnFailure == EndProcess:
+		m.stopLocked("runnable "+r.Name+" failed", named)
+	}
+}
+
+// waitForRestart reports whether a member must be started again.
+func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.restart = time.Time{}
+	if ctx.Err() == nil {
+		return true
+	}
+	r.err = nil // it was logged
+	if r.removed {
+		m.forgetLocked(r)
+	}
+	return false
+}
+
+// call runs a member once. It returns an error also if the member panics, or ends its goroutine.
+func (m *Manager) call(ctx context.Context, r *member) error {
+	result := make(chan error, 1)
+	go func() { // waited for below
+		err := errGoexit
+		defer func() { result <- err }()
+		if panicked := m.guard.Call("Run of runnable "+r.Name, func() { err = usercode.Error(r.Runner.Run(ctx)) }, nil); panicked != nil {
+			err = panicked
+		}
+	}()
+	return <-result
+}
