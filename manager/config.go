@@ -169,7 +169,7 @@ func (c Config) withDefaults() Config {
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.exit == nil {
-		c.exit = os.Exit
+		c.exit = os.Exit //nolint:forbidigo // only the second signal
 	}
 	if c.notify == nil {
 		c.notify = notifySignals

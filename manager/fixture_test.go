@@ -198,8 +198,10 @@ func holder(server *apitest.Server) string {
 // steal makes another process the holder of the lease.
 func steal(server *apitest.Server, by string) {
 	server.Edit("leases", kube.Key{Namespace: "shop", Name: "operator"}, "kubectl", func(obj map[string]any) bool {
-		obj["spec"] = map[string]any{"holderIdentity": by, "leaseDurationSeconds": int64(15),
-			"acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"}
+		obj["spec"] = map[string]any{
+			"holderIdentity": by, "leaseDurationSeconds": int64(15),
+			"acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+		}
 		return true
 	})
 }

@@ -101,7 +101,7 @@ func (m *Manager) readiness() []check {
 	var checks []check
 	switch phase {
 	case phaseNew:
-		checks = append(checks, check{name: checkShutdown, err: errors.New("Run has not been called")}) //nolint:staticcheck // the name of a method
+		checks = append(checks, check{name: checkShutdown, err: errors.New("Run has not been called")})
 	case phaseStopping, phaseStopped:
 		checks = append(checks, check{name: checkShutdown, err: errors.New("the manager is stopping, or has stopped")})
 	default:
@@ -254,6 +254,8 @@ func (s *httpServer) Run(ctx context.Context) error {
 	if err != nil {
 		err = server.Close() // of requests that did not end in time
 	}
-	<-served
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }

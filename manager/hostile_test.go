@@ -125,10 +125,12 @@ func attack(t *testing.T, random *rand.Rand) {
 	ending := time.Now()
 	m.cancel()
 	select {
-	case <-m.result:
+	case err := <-m.result:
+		t.Log(err)
 	case <-time.After(20 * time.Second):
 		select {
-		case <-m.result:
+		case err := <-m.result:
+			t.Log(err)
 		default:
 			t.Errorf("Run has not returned after %s", time.Since(ending))
 		}

@@ -25,12 +25,12 @@ type Manager struct {
 	stopping chan struct{} // closed when the shutdown begins
 
 	mu       sync.Mutex
-	phase    phase                                                     // guarded by mu
-	reason   string                                                    // guarded by mu; why the shutdown began
-	failures []error                                                   // guarded by mu; that Run returns
-	members  []*member                                                 // guarded by mu; in the order in which they were added
-	contexts [Servers + 1]func() (context.Context, context.CancelFunc) // guarded by mu; of the members of each group; nil unless it runs
-	elected  chan struct{}                                             // guarded by mu; closed while LeaderOnly runs
+	phase    phase                      // guarded by mu
+	reason   string                     // guarded by mu; why the shutdown began
+	failures []error                    // guarded by mu; that Run returns
+	members  []*member                  // guarded by mu; in the order in which they were added
+	starters [Servers + 1]func(*member) // guarded by mu; start a member of each group; nil unless it runs
+	elected  chan struct{}              // guarded by mu; closed while LeaderOnly runs
 }
 
 // phase is the lifecycle phase of a Manager.
@@ -107,7 +107,9 @@ func (m *Manager) Add(runnables ...Runnable) error {
 	}
 	m.members = append(m.members, added...)
 	for _, r := range added {
-		m.startLocked(r)
+		if start := m.starters[r.Group]; start != nil {
+			start(r)
+		}
 	}
 	return nil
 }
@@ -131,7 +133,7 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 		return nil
 	}
 	ended := r.ended
-	r.cancel()
+	r.cancel(nil)
 	m.mu.Unlock()
 	timeout := time.NewTimer(r.DrainTime)
 	defer timeout.Stop()

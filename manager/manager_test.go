@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -193,6 +194,13 @@ func TestFinishedRunnable(t *testing.T) {
 		if err := m.Ready(); err != nil {
 			t.Errorf("not ready after a runnable finished: %v", err)
 		}
+		if err := m.Remove(t.Context(), "once"); err != nil {
+			t.Errorf("remove a runnable that has finished: %v", err)
+		}
+		if err := m.Add(Runnable{Runner: once, Group: Caches}); err != nil {
+			t.Errorf("its name is still used: %v", err)
+		}
+		j.expect(t, "+once, -once")
 		m.stopWithoutError()
 	})
 }
@@ -371,6 +379,32 @@ func TestRunnableThatIgnoresLossEndsProcess(t *testing.T) {
 	})
 }
 
+// Runnables see the loss before their contexts end, and return at once.
+func TestLossSeenBeforeContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newLeaseServer(t)
+		var all []Runnable
+		for i := range 50 {
+			all = append(all, Runnable{Name: fmt.Sprint("writer ", i), Runner: RunFunc(func(ctx context.Context) error {
+				select {
+				case <-leadership.Lost(ctx):
+					return fmt.Errorf("write: %w", leadership.Of(ctx).Err())
+				case <-ctx.Done():
+					return nil
+				}
+			})})
+		}
+		m := launch(t, Config{LeaderElection: lease(t, server, "anna"), Runnables: all})
+		for range 5 {
+			<-m.Elected()
+			steal(server, "bert")
+			pass(10 * time.Second)
+		}
+		m.stopWithoutError()
+	})
+}
+
 // The lease is lost while the runnables start.
 func TestLossDuringStart(t *testing.T) {
 	t.Parallel()
@@ -439,11 +473,11 @@ func TestRemovedRunnableThatFailsOrIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		m := launch(t, Config{Runnables: []Runnable{
-			{Name: "stuck", DrainTime: time.Second, Runner: RunFunc(func(context.Context) error { <-end; return nil })},
+			{Name: "stuck", DrainTime: time.Second / 2, Runner: RunFunc(func(context.Context) error { <-end; return nil })},
 			{Name: "fails", Runner: RunFunc(func(ctx context.Context) error { <-ctx.Done(); return errBroken })},
 			{Name: "waits", OnFailure: Restart, Runner: RunFunc(func(context.Context) error { return errBroken })},
 		}})
-		expectError(t, m.Remove(t.Context(), "stuck"), `"stuck" did not end within 1s`)
+		expectError(t, m.Remove(t.Context(), "stuck"), `"stuck" did not end within 500ms`)
 		expectError(t, m.Add(Runnable{Name: "stuck", Runner: RunFunc(nil)}), "Runner is required", "already used")
 		expectError(t, m.Remove(t.Context(), "fails"), "broken")
 		if err := m.Remove(t.Context(), "waits"); err != nil {
@@ -552,7 +586,9 @@ func TestConfigMistakes(t *testing.T) {
 	_, err := New(Config{
 		Runnables: []Runnable{
 			{Runner: RunFunc(func(context.Context) error { return nil }), Group: 7, OnFailure: -1, DrainTime: -1},
-			{Name: "a", Runner: nobody}, {Name: "a", Runner: RunFunc(nil)}, {Name: "http"},
+			{Name: "a", Runner: nobody},
+			{Name: "a", Runner: RunFunc(nil)},
+			{Name: "http"},
 		},
 		LeaderElection:  &leader.Config{Name: "Not A Name"},
 		ShutdownTimeout: -1,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // The delays of Restart, and the time after which a run counts as successful.
@@ -23,28 +24,24 @@ type member struct {
 	Runnable
 
 	// Guarded by Manager.mu.
-	cancel  context.CancelFunc // nil until it was started
-	ended   chan struct{}      // closed when it has ended; nil until it was started
-	begun   bool               // its Run was called since it was started
-	err     error              // of its last run
-	restart time.Time          // when it starts again; zero unless it waits for that
+	cancel  context.CancelCauseFunc // nil until it was started
+	ended   chan struct{}           // closed when it has ended; nil until it was started
+	begun   bool                    // its Run was called since it was started
+	err     error                   // of its last run
+	restart time.Time               // when it starts again; zero unless it waits for that
 	removed bool
 }
 
 func newMember(r Runnable) *member { return &member{Runnable: r} }
 
-// startLocked starts a member if its group runs. mu must be held.
-func (m *Manager) startLocked(r *member) {
-	newContext := m.contexts[r.Group]
-	if newContext == nil || r.removed {
-		return
-	}
-	ctx, cancel := newContext()
+// startLocked starts a member. ctx is the context of its group. mu must be held.
+func (m *Manager) startLocked(ctx context.Context, r *member) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	r.cancel, r.ended, r.begun, r.err = cancel, ended, false, nil
 	go func() { // waited for by await
 		defer close(ended)
-		defer cancel()
+		defer cancel(nil)
 		m.mu.Lock()
 		r.begun = true
 		m.mu.Unlock()
@@ -62,7 +59,7 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 		if time.Since(begun) > longestRestart {
 			delay = firstRestart
 		}
-		stopped := ctx.Err() != nil
+		stopped := ctx.Err() != nil || m.lostLeadership(r, err)
 		if stopped && (errors.Is(err, context.Canceled) || errors.Is(err, kube.ErrLeadershipLost)) {
 			err = nil
 		}
@@ -81,6 +78,13 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 			return
 		}
 	}
+}
+
+// lostLeadership reports whether a member returned err because leadership was lost. A member may see this, as a write
+// that was rejected, shortly before its context ends.
+func (m *Manager) lostLeadership(r *member, err error) bool {
+	return m.elector != nil && r.Group == LeaderOnly && errors.Is(err, kube.ErrLeadershipLost) &&
+		m.elector.Status().State != leader.StateLeading
 }
 
 // finished records the end of a member's Run.

@@ -46,7 +46,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return errors.New("run manager: Run was already called")
 	}
 	if m.config.Listener != nil {
-		defer m.config.Listener.Close() // if the shutdown began before the server did
+		defer func() { _ = m.config.Listener.Close() }() // if the shutdown began before the server did
 	}
 	stopSignals := m.handleSignals()
 	defer stopSignals()
@@ -132,7 +132,8 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
 	m.startGroup(ctx, LeaderOnly)
 	<-ctx.Done()
-	m.stopGroup(LeaderOnly)
+	// The members may not see the end of ctx before this call.
+	m.stopGroup(LeaderOnly, context.Cause(ctx))
 	late, _ := m.await(context.WithoutCancel(ctx), LeaderOnly)
 	if m.isStopping() {
 		late = nil // shutdown reports them
@@ -167,10 +168,10 @@ func (m *Manager) startGroup(ctx context.Context, g Group) {
 	if m.phase != phaseRunning {
 		return
 	}
-	m.contexts[g] = func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+	m.starters[g] = func(r *member) { m.startLocked(ctx, r) }
 	for _, r := range m.members {
 		if r.Group == g {
-			m.startLocked(r)
+			m.startLocked(ctx, r)
 		}
 	}
 	if g == LeaderOnly {
@@ -178,17 +179,17 @@ func (m *Manager) startGroup(ctx context.Context, g Group) {
 	}
 }
 
-// stopGroup cancels the contexts of the members of a group.
-func (m *Manager) stopGroup(g Group) {
+// stopGroup cancels the contexts of the members of a group with a cause; nil means context.Canceled.
+func (m *Manager) stopGroup(g Group, cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.contexts[g] == nil {
+	if m.starters[g] == nil {
 		return
 	}
-	m.contexts[g] = nil
+	m.starters[g] = nil
 	for _, r := range m.members {
 		if r.Group == g && r.cancel != nil {
-			r.cancel()
+			r.cancel(cause)
 		}
 	}
 	if g == LeaderOnly {
@@ -255,7 +256,7 @@ func (m *Manager) shutdown(ctx context.Context, othersEnded chan<- struct{}, sta
 	defer cancelDraining()
 	var late, cut []*member
 	for g := LeaderOnly; g <= Servers; g++ {
-		m.stopGroup(g)
+		m.stopGroup(g, nil)
 		groupLate, groupCut := m.await(draining, g)
 		late, cut = append(late, groupLate...), append(cut, groupCut...)
 	}
