@@ -1,0 +1,80 @@
+package manager_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
+)
+
+// A controller and its informer run in a manager: the informer stays synced while leadership is lost, and the controller
+// handles all objects again in the next term.
+func TestControllerInManager(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.New(apiserver.ConfigMaps(), apiserver.Leases())
+		server.Apply("configmaps", kube.Key{Namespace: "shop", Name: "web"}, "kubectl", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"shop","name":"web"},"data":{"a":"b"}}`)
+		cluster, err := kube.Connect(server.Config("operator"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger := slog.New(slog.DiscardHandler)
+		configMaps, err := informer.New(informer.Config[*corev1.ConfigMap]{
+			Name: "cache", Retriever: informer.Retrieve[*corev1.ConfigMap](cluster), Logger: logger,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handled := make(chan string, 10)
+		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
+			Name: "configmaps", Informer: configMaps, Logger: logger, ResyncInterval: time.Hour,
+			Handler: func(_ context.Context, obj *corev1.ConfigMap) error { handled <- obj.Name; return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := manager.New(manager.Config{
+			LeaderElection: &leader.Config{Cluster: cluster, Namespace: "shop", Name: "operator"},
+			Runnables:      []manager.Runnable{{Runner: ctrl}, {Runner: configMaps, Group: manager.Caches}},
+			IgnoreSignals:  true, Logger: logger,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- m.Run(ctx) }() // waited for below
+		for term := range 2 {
+			if name := <-handled; name != "web" {
+				t.Errorf("term %d: handled %s", term, name)
+			}
+			synctest.Wait()
+			if err := m.Ready(); err != nil || ctrl.Ready() != nil {
+				t.Errorf("term %d: not ready: %v", term, err)
+			}
+			server.Edit("leases", kube.Key{Namespace: "shop", Name: "operator"}, "kubectl", func(obj map[string]any) bool {
+				obj["spec"] = map[string]any{"holderIdentity": "other", "leaseDurationSeconds": int64(15)}
+				return true
+			})
+			time.Sleep(5 * time.Second)
+			if err := m.Ready(); err != nil || configMaps.Ready() != nil || ctrl.Ready() == nil {
+				t.Errorf("standby after term %d: not ready: %v", term, err)
+			}
+		}
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
