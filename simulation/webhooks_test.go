@@ -3,16 +3,19 @@ package simulation_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
@@ -253,6 +256,65 @@ func TestInvalidWebhookConfiguration(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %s", err, want)
 			}
+		}
+	})
+}
+
+// Each operation is reviewed as what it is: with its subresource, and with the objects that it has.
+func TestWebhooksReviewOperations(t *testing.T) {
+	t.Parallel()
+	var reviews []string
+	handler := reviewer{"/review": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		text := string(r.Operation) + " " + r.Resource.Resource
+		if r.SubResource != "" {
+			text += "/" + r.SubResource
+		}
+		text += " " + r.Kind.Kind + " " + r.Name
+		for name, raw := range map[string][]byte{"object": r.Object.Raw, "old": r.OldObject.Raw} {
+			if (len(raw) == 0) != (name == "object" && r.Operation == admissionv1.Delete || name == "old" && r.Operation == admissionv1.Create) {
+				t.Errorf("%s: the %s is %s", text, name, raw)
+			}
+		}
+		if *r.DryRun {
+			text += " dry run"
+		}
+		reviews = append(reviews, text)
+		return &admissionv1.AdmissionResponse{Allowed: r.Operation != admissionv1.Delete, Warnings: []string{"reviewed"}}
+	}}
+	configuration := strings.Replace(webhook("Validating", "policy", "/review", ""), `apiGroups: [""], apiVersions: [v1], resources: [configmaps]`,
+		`apiGroups: [apps], apiVersions: ["*"], scope: Namespaced, resources: [deployments, deployments/scale]`, 1)
+	deployment := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}},
+		template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:1"}]}}}}`
+	simulation.Test(t, simulation.Config{YAML: configuration, WithoutControllers: true}, func(t *testing.T, c *simulation.Cluster) {
+		c.HandleWebhooks(handler)
+		c.Apply(deployment)
+		clients, err := kubernetes.NewForConfig(c.RESTConfig("user"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployments := clients.AppsV1().Deployments("default")
+		scale := []byte(`{"spec":{"replicas":3}}`)
+		if _, err := deployments.Patch(t.Context(), "web", types.MergePatchType, scale, metav1.PatchOptions{}, "scale"); err != nil {
+			t.Error(err)
+		}
+		if _, err := deployments.Patch(t.Context(), "web", types.MergePatchType, scale, metav1.PatchOptions{DryRun: []string{"All"}}); err != nil {
+			t.Error(err)
+		}
+		// The rules do not have the subresource status.
+		if _, err := deployments.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status"); err != nil {
+			t.Error(err)
+		}
+		if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}); !apierrors.IsBadRequest(err) {
+			t.Errorf("delete: %v", err)
+		}
+		if web := simulation.Get[*appsv1.Deployment](c, "default/web"); *web.Spec.Replicas != 3 {
+			t.Errorf("%d replicas", *web.Spec.Replicas)
+		}
+		want := []string{
+			"CREATE deployments Deployment web", "UPDATE deployments/scale Scale web", "UPDATE deployments Deployment web dry run", "DELETE deployments Deployment web",
+		}
+		if !slices.Equal(reviews, want) {
+			t.Errorf("the reviews are\n%s\nwant\n%s", strings.Join(reviews, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }
