@@ -26,8 +26,8 @@ const (
 //  2. At the end it cancels the contexts of one group after the other, in stop order, and waits until their runnables
 //     have returned, at most for DrainTime and within ShutdownTimeout. During this time /readyz fails, and the servers
 //     still run.
-//  3. It releases the lease, so that another replica leads at once, also if other runnables have not ended. If a LeaderOnly Runnable has not ended, it does not:
-//     the lease then expires after the end of the process, which the caller must not delay.
+//  3. It releases the lease, so that another replica leads at once. It keeps the lease if a LeaderOnly Runnable has not
+//     ended: the lease then expires after the end of the process, which the caller must not delay.
 //
 // Run joins all goroutines that it started, except those of runnables that did not return in time, which the error
 // names.

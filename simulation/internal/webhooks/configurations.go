@@ -117,9 +117,9 @@ func validateHook(h *hook, path *field.Path) field.ErrorList {
 	if *h.TimeoutSeconds < 1 || *h.TimeoutSeconds > 30 {
 		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *h.TimeoutSeconds, "the timeout value must be between 1 and 30 seconds"))
 	}
-	for name, selector := range map[string]*metav1.LabelSelector{"namespaceSelector": h.NamespaceSelector, "objectSelector": h.ObjectSelector} {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path.Child(name))...)
-	}
+	options := metav1validation.LabelSelectorValidationOptions{}
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, options, path.Child("namespaceSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector, options, path.Child("objectSelector"))...)
 	if h.mutating {
 		errs = append(errs, supported(path.Child("reinvocationPolicy"), *h.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
