@@ -138,10 +138,13 @@ cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by al
 	done
 	@echo "line by line: go tool cover -html=$(BIN)/cover.out"
 
+# The platforms for which make lint builds the library and the test kit.
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
 # golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. For CGO_ENABLED see
 # test-integration.
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in every module
+lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in every module, and build for other platforms
 	@status=0; \
 	for m in $(MODULES); do \
 		echo "lint: golangci-lint in $$m"; \
@@ -152,8 +155,14 @@ lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in
 		echo "lint: go mod tidy -diff in $$m"; \
 		go mod tidy -C $$m -diff || status=1; \
 	done; \
+	for platform in $(PLATFORMS); do \
+		echo "lint: go build for $$platform"; \
+		for m in . simulation; do \
+			GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go build -C $$m ./... || status=1; \
+		done; \
+	done; \
 	test $$status = 0 || { echo "lint: failed, see above; make fmt repairs formatting, go mod tidy repairs go.mod"; exit 1; }; \
-	echo "lint: passed in: $(MODULES) tools"
+	echo "lint: passed in: $(MODULES) tools; builds for $(PLATFORMS)"
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format all Go files (gofumpt, import groups)
