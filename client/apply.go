@@ -326,7 +326,7 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 	if seen.exists && seen.object.GetUID() == response.GetUID() {
 		before = seen.object
 		if a.request.DryRun || before.GetResourceVersion() != response.GetResourceVersion() {
-			applied.Changed = diff(a.contents, before, response, a.settings.subresource)
+			applied.Changed = diff(a.contents, a.client.Cluster(), before, response, a.settings.subresource)
 		}
 	}
 	after, err := a.stateOf(response)

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -21,13 +24,14 @@ type FieldChange struct {
 	// brackets: "metadata.labels[app.kubernetes.io/name]".
 	Path string `json:"path"`
 	// Before and After are the values as in JSON: a map[string]any, []any, string, int64, float64 or bool; nil if
-	// the field did not or does not exist. The values of a Secret are Hidden.
+	// the field did not or does not exist. The values of a Secret, and those of kube.Cluster.HideFields, are Hidden.
 	Before any `json:"before,omitempty"`
 	After  any `json:"after,omitempty"`
 }
 
-// Hidden replaces the values of a Secret, which must not get into logs, plans and events.
-const Hidden = "(hidden)"
+// Hidden replaces the values of Secrets and of the fields of kube.Cluster.HideFields, which must not get into logs, plans
+// and Events.
+const Hidden = hiddenfields.Text
 
 // maxShown is the maximum number of bytes of a value in String.
 const maxShown = 120
@@ -68,13 +72,19 @@ func textOf(value any) string {
 //
 // The objects may have different Go types of the same kind; fields that a Go type lacks, and unset fields of typed
 // objects, count as missing. An object that cannot be encoded has no fields.
-func Diff(before, after kube.Object) []FieldChange {
-	return diff(newContents(&shapes{}), before, after, "")
+//
+// c hides the fields of its Cluster's HideFields; if it is nil, only the values of Secrets are hidden.
+func Diff(c *Client, before, after kube.Object) []FieldChange {
+	var cluster *kube.Cluster
+	if c != nil {
+		cluster = c.Cluster()
+	}
+	return diff(newContents(&shapes{}), cluster, before, after, "")
 }
 
 // diff is Diff for the object, or for one of its subresources.
-func diff(all *contents, before, after kube.Object, subresource string) []FieldChange {
-	d := differ{secret: isSecret(before) || isSecret(after)}
+func diff(all *contents, cluster *kube.Cluster, before, after kube.Object, subresource string) []FieldChange {
+	d := differ{hides: hides(cluster, before, after)}
 	from, to := compared(all, before, subresource), compared(all, after, subresource)
 	d.compare("", from, to)
 	slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
@@ -113,22 +123,36 @@ func compared(all *contents, obj kube.Object, subresource string) map[string]any
 	return out
 }
 
-// isSecret reports whether the values of an object must be hidden.
-func isSecret(obj kube.Object) bool {
-	if usercode.IsNil(obj) {
-		return false
+// hides returns a function that reports whether the value of a field of an object must be hidden. cluster may be nil.
+func hides(cluster *kube.Cluster, objects ...kube.Object) func(path string) bool {
+	var kinds []schema.GroupKind
+	for _, obj := range objects {
+		if usercode.IsNil(obj) {
+			continue
+		}
+		kind := obj.GetObjectKind().GroupVersionKind()
+		if kind.Kind == "" && cluster != nil {
+			kind, _ = cluster.KindOf(obj)
+		}
+		if kind.Kind == "" {
+			kind.Kind = reflect.TypeOf(obj).Elem().Name()
+		}
+		kinds = append(kinds, kind.GroupKind())
 	}
-	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
-		return kind == kindSecret
+	hides := (&hiddenfields.Set{}).Hides
+	if cluster != nil {
+		hides = cluster.Hides
 	}
-	return reflect.TypeOf(obj).Elem().Name() == kindSecret
+	return func(path string) bool {
+		return slices.ContainsFunc(kinds, func(kind schema.GroupKind) bool { return hides(kind, path) })
+	}
 }
 
 const kindSecret = "Secret"
 
 // differ collects changes.
 type differ struct {
-	secret  bool
+	hides   func(path string) bool
 	changes []FieldChange
 }
 
@@ -217,25 +241,10 @@ func namesOf(list []any) ([]string, bool) {
 }
 
 func (d *differ) add(path string, before, after any) {
-	if d.secret && holdsSecret(path) {
+	if d.hides(path) {
 		before, after = hide(before), hide(after)
 	}
 	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
-}
-
-// holdsSecret reports whether the value of a Secret at path contains data that must be hidden. kubectl apply keeps a
-// copy of the data in an annotation.
-func holdsSecret(path string) bool {
-	isBelow := func(path, field string) bool {
-		rest, ok := strings.CutPrefix(path, field)
-		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
-	}
-	for _, field := range []string{"data", "stringData", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"} {
-		if isBelow(path, field) || isBelow(field, path) {
-			return true
-		}
-	}
-	return false
 }
 
 func hide(value any) any {

@@ -96,7 +96,7 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes := client.Diff(object(t, test.before), object(t, test.after))
+			changes := client.Diff(nil, object(t, test.before), object(t, test.after))
 			var got []string
 			for _, change := range changes {
 				got = append(got, change.String())
@@ -117,23 +117,23 @@ func TestDiffOfTypes(t *testing.T) {
 	t.Parallel()
 	typed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
 	asMap := object(t, `{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":2,"template":{},"selector":null}}`)
-	if diff := cmp.Diff([]client.FieldChange{{Path: "spec.replicas", Before: int64(1), After: int64(2)}}, client.Diff(typed, asMap)); diff != "" {
+	if diff := cmp.Diff([]client.FieldChange{{Path: "spec.replicas", Before: int64(1), After: int64(2)}}, client.Diff(nil, typed, asMap)); diff != "" {
 		// The template of a Deployment is not a pointer, so it is always encoded: as {"spec":{}}, or as {} if empty
 		// structs are omitted.
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, changes := range map[string][]client.FieldChange{
-		"of nothing": client.Diff(nil, typed), "of a nil pointer": client.Diff((*appsv1.Deployment)(nil), typed),
+		"of nothing": client.Diff(nil, nil, typed), "of a nil pointer": client.Diff(nil, (*appsv1.Deployment)(nil), typed),
 	} {
 		if len(changes) != 3 || changes[0].Path != "metadata.labels.a" || changes[0].Before != nil {
 			t.Errorf("%s: %v", name, changes)
 		}
 	}
 	secret := &corev1.Secret{Data: map[string][]byte{"a": []byte("hush")}}
-	if changes := client.Diff(nil, secret); len(changes) != 1 || changes[0].After != client.Hidden {
+	if changes := client.Diff(nil, nil, secret); len(changes) != 1 || changes[0].After != client.Hidden {
 		t.Errorf("a typed Secret: %v", changes)
 	}
-	if changes := client.Diff(nil, nil); changes != nil {
+	if changes := client.Diff(nil, nil, nil); changes != nil {
 		t.Errorf("of nothing and nothing: %v", changes)
 	}
 }
@@ -143,10 +143,31 @@ func ExampleDiff() {
 	after := before.DeepCopy()
 	after.Spec.Replicas = new(int32(3))
 	after.Labels = map[string]string{"app.kubernetes.io/name": "web"}
-	for _, change := range client.Diff(before, after) {
+	for _, change := range client.Diff(nil, before, after) {
 		fmt.Println(change)
 	}
 	// Output:
 	// metadata.labels[app.kubernetes.io/name]: none -> "web"
 	// spec.replicas: 1 -> 3
+}
+
+func TestHiddenFieldsInOutcomes(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	if err := c.Cluster().HideFields(appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind(), "spec.serviceName", "metadata.labels"); err != nil {
+		t.Fatal(err)
+	}
+	before, after := database(), database()
+	before.TypeMeta, after.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{} // the Cluster knows the kind of the Go type
+	before.Spec.ServiceName = "db"
+	after.Spec.ServiceName, after.Labels = "other", map[string]string{"a": "b"}
+	after.Spec.RevisionHistoryLimit = new(int32(1))
+	want := []client.FieldChange{
+		{Path: "metadata.labels.a", After: client.Hidden},
+		{Path: "spec.revisionHistoryLimit", After: int64(1)},
+		{Path: "spec.serviceName", Before: client.Hidden, After: client.Hidden},
+	}
+	if diff := cmp.Diff(want, client.Diff(c, before, after)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

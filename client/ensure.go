@@ -243,7 +243,7 @@ func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 
 // written returns the result of a write with this response.
 func (ch change[T]) written(response T, dryRun bool) WriteResult[T] {
-	w := WriteResult[T]{Object: response, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.before, response, "")}
+	w := WriteResult[T]{Object: response, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, "")}
 	if response.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server found no difference
 	}
@@ -331,7 +331,7 @@ func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], dif
 	written.StatusUpdated = ch.dryRun() || response.GetResourceVersion() != written.Object.GetResourceVersion()
 	if written.StatusUpdated && written.Outcome != Created {
 		written.Outcome = Updated
-		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.before, response, "status")...)
+		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, "status")...)
 	}
 	written.Object = response
 	return written, nil

@@ -136,7 +136,7 @@ func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 		}
 		return object
 	}
-	(&differ{}).strip("", contentFromJSON(t, `{"f:a":{"k:null":{}}}`), []map[string]any{contentFromJSON(t, `{"f:a":{}}`)}, contentFromJSON(t, `{"a":[null]}`))
+	(&differ{hides: func(string) bool { return false }}).strip("", contentFromJSON(t, `{"f:a":{"k:null":{}}}`), []map[string]any{contentFromJSON(t, `{"f:a":{}}`)}, contentFromJSON(t, `{"a":[null]}`))
 	for range 20_000 {
 		configuration, isObject := content(5).(map[string]any)
 		former, hasFields := fields(5).(map[string]any)
@@ -154,6 +154,6 @@ func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 			t.Fatal(err)
 		}
 		others, _ := fields(5).(map[string]any)
-		(&differ{}).strip("", former, []map[string]any{others}, configuration)
+		(&differ{hides: func(string) bool { return false }}).strip("", former, []map[string]any{others}, configuration)
 	}
 }

@@ -135,7 +135,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	if err != nil {
 		return nil, err
 	}
-	d := differ{secret: isSecret(after)}
+	d := differ{hides: hides(t.client.Cluster(), after)}
 	stripped := any(content)
 	for _, fields := range former {
 		stripped = d.strip("", fields, others, stripped)
@@ -166,7 +166,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	case err != nil:
 		return nil, err
 	}
-	return Diff(after, response), nil
+	return Diff(t.client, after, response), nil
 }
 
 // writtenFields returns the fields that managers have written by Update to the object, and those of all other

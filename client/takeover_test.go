@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +24,7 @@ func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 		const annotation = "kubectl.kubernetes.io/last-applied-configuration"
 		fields := contentFromJSON(t, `{"f:metadata":{"f:annotations":{".":{},"f:`+annotation+`":{}}},"f:data":{".":{},"f:a":{}}}`)
 		content := contentFromJSON(t, `{"metadata":{"name":"keys","annotations":{"`+annotation+`":"{\"data\":{\"a\":\"c2VzYW1l\"}}"}},"data":{"a":"c2VzYW1l"}}`)
-		d := differ{secret: true}
+		d := differ{hides: hides(nil, &corev1.Secret{})}
 		stripped := d.strip("", fields, []map[string]any{contentFromJSON(t, others)}, content)
 		if metadata, _ := stripped.(map[string]any)["metadata"].(map[string]any); metadata["name"] != "keys" {
 			t.Errorf("another manager has %s: the rest of the metadata is gone: %v", name, stripped)

@@ -23,11 +23,12 @@ import (
 // of decoding.
 func BenchmarkEvent(b *testing.B) {
 	for name, keys := range map[string]int{"distinct": 10000, "hot": 10} {
-		b.Run(name, func(b *testing.B) { benchmarkEvent(b, keys) })
+		b.Run(name, func(b *testing.B) { benchmarkEvent(b, keys, "") })
+		b.Run(name+", StateDir", func(b *testing.B) { benchmarkEvent(b, keys, b.TempDir()) })
 	}
 }
 
-func benchmarkEvent(b *testing.B, keys int) {
+func benchmarkEvent(b *testing.B, keys int, stateDir string) {
 	b.Helper()
 	events := make(chan watch.Event)
 	stream := watch.NewProxyWatcher(events)
@@ -44,7 +45,7 @@ func benchmarkEvent(b *testing.B, keys int) {
 	}
 	var handled atomic.Int64
 	ctrl, err := controller.New(controller.Config[configMap]{
-		Name: "bench", Retriever: informer.FromListerWatcher[configMap](lw), ResyncInterval: -1,
+		Name: "bench", Retriever: informer.FromListerWatcher[configMap](lw), ResyncInterval: -1, StateDir: stateDir,
 		Logger: slog.New(slog.DiscardHandler),
 		Handler: handlerFunc(func(context.Context, configMap) error {
 			handled.Add(1)

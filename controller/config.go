@@ -70,6 +70,14 @@ type Config[T kube.Object] struct {
 	OwnWrites OwnWritesConfig // changes that the handler made itself
 	Shutdown  ShutdownConfig  // running handlers and ready keys when Run ends
 
+	// StateDir is an existing directory for files about the keys in work, one controller's files beside another's. If
+	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
+	// reports the keys that were in work as ProblemInterrupted, and handles them after all others, one at a time: a key
+	// whose handling ends the process does not prevent the handling of the others. Run fails if it cannot write there,
+	// or if another Run uses the files. They need to survive the process, not the machine: an emptyDir survives the
+	// restart of a container, but not the replacement of a Pod. Default "": off.
+	StateDir string
+
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
 	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
 	Events        EventRecorder // writes an Event for each Problem of an object; event.Recorder. Default: none

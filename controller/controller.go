@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -23,6 +24,8 @@ type Controller[T kube.Object] struct {
 	history  *history
 	problems *problems
 	guard    *usercode.Guard
+
+	files *interruptions.File // set by Run, for its terms; nil without Config.StateDir
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -88,7 +91,7 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 //  5. Run returns when every worker, source and watch has ended. A handler that ignores its context delays this.
 //
 // Run returns nil if ctx ended. Otherwise it returns the error of a source or of the elector, or an error if the
-// controller is running already. Run may be called again after it has returned.
+// controller is running already, or if it cannot use Config.StateDir. Run may be called again after it has returned.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	begins := PhaseStandby
 	if c.config.LeaderElector == nil {
@@ -100,6 +103,14 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	defer c.set(PhaseStopped, nil)
 	if c.config.Metrics != nil {
 		defer c.config.Metrics.ObserveController(c.config.Name, c.Stats)()
+	}
+	if c.config.StateDir != "" {
+		file, err := interruptions.Open(c.config.StateDir, c.config.Name, c.config.Logger.With("controller", c.config.Name))
+		if err != nil {
+			return fmt.Errorf("run controller %q: open its files in StateDir: %w", c.config.Name, err)
+		}
+		defer file.Close() //nolint:errcheck // no write is pending
+		c.files = file
 	}
 	if c.config.LeaderElector == nil {
 		return c.work(ctx)

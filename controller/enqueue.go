@@ -3,6 +3,7 @@ package controller
 import (
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -12,17 +13,19 @@ import (
 // the skips to the history. It has no state of its own.
 type enqueuer struct {
 	// Immutable.
-	queue      *queue
-	controller string
-	metrics    Recorder       // may be nil
-	history    *history       // of skips
-	informer   cache.Informer // of the controller's own objects
+	interrupted *interrupted
+	queue       *queue
+	controller  string
+	metrics     Recorder       // may be nil
+	history     *history       // of skips
+	informer    cache.Informer // of the controller's own objects
 }
 
 // add adds key to the queue, unless the controller is ending.
 func (e *enqueuer) add(key kube.Key, o *queueOptions) {
 	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
+	e.interrupted.added(key)
 	if e.queue.Add(key, *o) && e.metrics != nil {
 		e.metrics.Triggered(e.controller, o.Cause.Source, o.Cause.Type)
 	}
@@ -44,4 +47,17 @@ func (e *enqueuer) skip(why SkipReason, key kube.Key, cause Cause) {
 	if e.metrics != nil {
 		e.metrics.Skipped(e.controller, why)
 	}
+}
+
+// removeEcho removes the cause of key, which is running, whose event is an echo of an own write. It returns nil if there
+// is none. The caller must record the skip, without a lock.
+func (e *enqueuer) removeEcho(key kube.Key, isEcho func(ownwrites.Event) bool) (echo *Cause) {
+	e.queue.RemoveCauses(key, func(cause Cause) bool {
+		if cause.Count > 1 || !isEcho(cause.event()) { // a repeated cause stands for other changes too
+			return false
+		}
+		echo = &cause
+		return true
+	})
+	return echo
 }

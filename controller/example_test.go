@@ -13,8 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -163,4 +166,89 @@ func ExampleSource() {
 	// Output:
 	// listed
 	// the bell: triggered
+}
+
+// A SourceFunc enqueues the keys of objects from a channel, with a filter, a priority and a detail for the cause.
+func ExampleSourceFunc() {
+	done := make(chan struct{})
+	reports := make(chan *corev1.Pod)
+	fromReports := controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case pod := <-reports:
+				if pod.Status.Phase != corev1.PodFailed { // the predicate
+					continue
+				}
+				enqueue(kube.KeyOf(pod), controller.Trigger{Priority: controller.PriorityHigh, Detail: pod.Status.Reason})
+			}
+		}
+	})
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "reports",
+		Retriever: fakePods("web"),
+		Sources:   []controller.Source{fromReports},
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Println(run.Causes)
+			if !run.Causes.Has("listed") {
+				close(done)
+				return nil
+			}
+			running, failed := pod.DeepCopy(), pod.DeepCopy()
+			failed.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+			go func() { // ends when the source has received both
+				reports <- running
+				reports <- failed
+			}()
+			return nil
+		},
+	}, done)
+	// Output:
+	// listed
+	// func: triggered (Evicted)
+}
+
+// A handler that needs two steps in one run, of which the second reads what the first has written, waits in between.
+func ExampleWaitForOwnWrites() {
+	server := apitest.New(apitest.Pods(), apiserver.ConfigMaps())
+	server.Edit("pods", kube.Key{Namespace: "shop", Name: "web-0"}, "somebody", func(map[string]any) bool { return true })
+	cluster, err := kube.Connect(server.Config("shop-operator")) // in a program: its rest.Config
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Retrieve[*corev1.ConfigMap](cluster)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan struct{})
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "pods",
+		Retriever: informer.Retrieve[*corev1.Pod](cluster),
+		Reads:     []informer.Any{configs},
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
+			defer close(done)
+			for _, part := range []string{"a", "b"} {
+				config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name + "-" + part}}
+				if _, err := client.Create(ctx, c, config); err != nil {
+					return err
+				}
+			}
+			if err := controller.WaitForOwnWrites(ctx); err != nil {
+				return err
+			}
+			n, err := configs.Count(informer.Query{Namespace: pod.Namespace})
+			fmt.Println(n, "ConfigMaps")
+			return err
+		},
+	}, done)
+	// Output: 2 ConfigMaps
 }

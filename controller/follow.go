@@ -25,18 +25,19 @@ import (
 //   - Nothing is kept of a key without an object, except states for Config.Deleted, and failures that are retried.
 type schedule struct {
 	// Immutable after newLoop. The states have locks of their own.
-	enqueuer  *enqueuer
-	queue     *queue
-	objects   objects
-	rules     *retryrules.Rules
-	problems  *problems
-	logger    *slog.Logger
-	repeats   *detect.Repeats
-	failures  *failures
-	successes *resync.Successes
-	timers    *timers
-	ends      *ends
-	hot       *hotLoops
+	enqueuer    *enqueuer
+	queue       *queue
+	objects     objects
+	rules       *retryrules.Rules
+	problems    *problems
+	logger      *slog.Logger
+	repeats     *detect.Repeats
+	failures    *failures
+	successes   *resync.Successes
+	timers      *timers
+	ends        *ends
+	hot         *hotLoops
+	interrupted *interrupted
 
 	endBackoffIf func(Cause) bool
 	keepsEnds    bool // Config.Deleted is set
@@ -244,6 +245,7 @@ func (s *schedule) objectEnded(c informer.Change, runs bool) {
 		s.successes.Forget(c.Key)
 		if !runs { // no run will detect the deletion
 			s.forgetFailures(c.Key)
+			s.interrupted.remove(c.Key)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 	if len(late) > 0 {
 		l.writes.reportUnseen(ctx, key, late, held)
 	}
-	if held {
+	if held || l.interrupted.hold(key) {
 		return true
 	}
 	if pause := l.hot.paused(key); pause > 0 {
@@ -45,22 +45,27 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
 		return
 	}
 	r := l.begin(item)
+	if l.observeRun != nil { // the arguments are allocated as interfaces
+		l.observeRun(l.config.Name, item.Key, r.run.Causes)
+	}
 	w.setRun(r)
 	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
 	}
+	slot := l.interrupted.started(item.Key)
 	err := errNoReturn
 	// Deferred, because the handler might not return.
 	defer func() {
 		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
 		cancel()
-		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
+		outcome := l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
 		w.setRun(nil)
 		if r.stuck.Load() {
 			l.problems.endOf(item.Key, ProblemStuck)
 			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
 		}
+		l.interrupted.ended(item.Key, slot, outcome)
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
@@ -163,8 +168,8 @@ func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 	return watched
 }
 
-// finish measures and logs a run, and enqueues the next one.
-func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
+// finish measures and logs a run, and enqueues the next one. It returns the run's outcome.
+func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) Outcome {
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
 	r.own.End()
@@ -187,4 +192,5 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
 			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.why)
 	}
+	return outcome
 }

@@ -53,6 +53,9 @@ type Stats struct {
 	// Processing is the number of keys that workers are processing. Workers is Config.Workers.
 	Processing int
 	Workers    int
+	// UnfinishedRuns is the sum of the durations of the current runs so far. LongestRun is the longest of them.
+	UnfinishedRuns time.Duration
+	LongestRun     time.Duration
 	// Backoff is the number of keys that failed and wait for their retry. Held is the number of keys that are held
 	// back (see RunRecord.Held). Delayed includes neither.
 	Backoff int
@@ -78,6 +81,7 @@ func (c *Controller[T]) Stats() Stats {
 		q := c.loop.queue.Stats()
 		s.Ready, s.Delayed, s.Backoff, s.Held, s.Processing = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
 		s.WaitingForRoom = c.loop.feeder.waiting()
+		s.UnfinishedRuns, s.LongestRun = c.loop.pool.unfinished(time.Now())
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)
 		}

@@ -42,8 +42,9 @@ func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
 }
 
 // wrote records a write, and reports a hot loop if one starts. before is the state before the write, if known.
-func (h *hotLoops) wrote(ctx context.Context, r *running, kind schema.GroupKind, object kube.Key, before *ownwrites.State, written *wire.Object, content contentFunc) {
-	step := detect.Step{Content: content, Kind: kind, Object: object, After: written, Manager: written.Manager, Run: r.run.ID}
+func (h *hotLoops) wrote(ctx context.Context, r *running, call kube.Call, object kube.Key, before *ownwrites.State, written *wire.Object, content contentFunc) {
+	kind := call.Kind.GroupKind()
+	step := detect.Step{Content: content, Kind: kind, Object: object, Hides: call.Hides, After: written, Manager: call.Manager, Run: r.run.ID}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	if before != nil && before.Whole {
 		step.Before = before.Object

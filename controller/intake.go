@@ -142,7 +142,8 @@ func typeOf(c informer.Change) CauseType {
 // offer enqueues key for cause, unless cause is the key's own write. found is true if a list or a poll found the key:
 // such a key waits in the backlog until there is room, unless its priority is high.
 func (i *intake) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
-	if !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) {
+	isEcho := func() bool { return !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
+	if isEcho() {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}
@@ -155,4 +156,10 @@ func (i *intake) offer(key kube.Key, cause *Cause, priority Priority, found bool
 	}
 	i.feeder.willRun(key, NewCauses(*cause))
 	i.enqueuer.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf})
+	if isEcho() { // the write was recorded after the first check, and perhaps before add
+		event := cause.event()
+		if echo := i.enqueuer.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {
+			i.enqueuer.skip(SkipOwnWrite, key, *echo)
+		}
+	}
 }

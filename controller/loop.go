@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/runobserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -68,6 +69,10 @@ type loop[T kube.Object] struct {
 	ends      *ends
 	hot       *hotLoops
 	writes    *writes
+	// interrupted is nil without Config.StateDir.
+	interrupted *interrupted
+
+	observeRun runobserver.Func // set before the first run; nil outside of a simulation
 }
 
 func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
@@ -83,7 +88,8 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
 	}
-	l.enqueuer = &enqueuer{queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.informer.Untyped()}
+	l.interrupted = newInterrupted(c.files, l.queue, l.informer, l.problems, l.logger)
+	l.enqueuer = &enqueuer{interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.informer.Untyped()}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.informer, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.ownWrites = ownwrites.New(ownwrites.Config{Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue, Informers: l.watched})
 	content := &contentDecoder{l.watched}
@@ -94,11 +100,12 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
 	l.watchdog = &watchdog{
 		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot, problems: l.problems,
+		interrupted: l.interrupted,
 	}
 	l.schedule = &schedule{
 		enqueuer: l.enqueuer, queue: l.queue, objects: l.informer, rules: c.rules, problems: l.problems, logger: l.logger,
 		repeats:  detect.NewRepeats(),
-		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot,
+		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot, interrupted: l.interrupted,
 		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
 	}
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
@@ -115,6 +122,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
 	// cancels the handlers.
 	background := context.WithoutCancel(ctx)
+	l.observeRun = runobserver.From(ctx)
 	leading, stopLeading := kube.UntilLeadershipLost(ctx)
 	defer stopLeading()
 	workCtx, cancelWork := context.WithCancelCause(leading)
@@ -142,9 +150,11 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller started", "objects", l.informer.Len(), "workers", l.config.Workers)
 		l.intake.begin()
+		l.interrupted.begin(ctx)
 		l.pool.start(workCtx)
 		others.Go(func() { // waited for below
 			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
+				l.interrupted.allAdded()
 				others.Go(func() { l.resync(intake) }) // waited for below
 				l.feeder.feed(intake)
 			}
@@ -165,6 +175,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	} else {
 		l.queue.ShutDown()
 	}
+	l.interrupted.end()
 	// The drain comes before the wait for the sources: a source that ends slowly must not delay the cancellation of
 	// handlers.
 	l.drain(ctx, cancelWork)

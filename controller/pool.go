@@ -184,6 +184,19 @@ func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []longRun) {
 	return stuck, notReplaced
 }
 
+// unfinished returns the sum and the maximum of the durations of the current runs.
+func (p *pool) unfinished(now time.Time) (sum, longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.workers {
+		if r := w.current.Load(); r != nil {
+			duration := now.Sub(r.run.Started)
+			sum, longest = sum+duration, max(longest, duration)
+		}
+	}
+	return sum, longest
+}
+
 // replace starts another worker in place of a stuck one. ended is true if the term is ending. replaced is true if
 // there were not too many workers already.
 func (p *pool) replace(ctx context.Context, stuck *worker) (ended, replaced bool) {

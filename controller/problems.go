@@ -40,6 +40,8 @@ const (
 	ProblemSource ProblemType = "source"
 	// ProblemUnseenWrite: an informer did not show in time what a run wrote.
 	ProblemUnseenWrite ProblemType = "unseen-write"
+	// ProblemInterrupted: an earlier process ended without a shutdown while it handled the key. See Config.StateDir.
+	ProblemInterrupted ProblemType = "interrupted"
 )
 
 // ProblemTypes returns every ProblemType that a controller counts, for exporters that pre-register every label value.
@@ -47,6 +49,7 @@ const (
 func ProblemTypes() []ProblemType {
 	return []ProblemType{
 		ProblemHotLoop, ProblemStuck, ProblemStalled, ProblemFailing, ProblemQueueGrowing, ProblemUnseenWrite,
+		ProblemInterrupted,
 	}
 }
 

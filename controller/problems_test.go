@@ -13,8 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -70,6 +77,74 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 			t.Errorf("an hour after the last of it, problems %+v", problems)
 		}
 	})
+}
+
+// TestContract19_AHotLoopOfATypedKind checks hot loops of a built-in kind: the informer gets it as protobuf, and package
+// client gets JSON.
+func TestContract19_AHotLoopOfATypedKind(t *testing.T) {
+	for name, write := range map[string]func(ctx context.Context, c *client.Client, m, after *corev1.ConfigMap) error{
+		"update": func(ctx context.Context, c *client.Client, _, after *corev1.ConfigMap) error {
+			_, err := client.Update(ctx, c, after)
+			return err
+		},
+		"merge patch": func(ctx context.Context, c *client.Client, m, after *corev1.ConfigMap) error {
+			_, err := client.Patch(ctx, c, m, client.MergeFrom(m, after))
+			return err
+		},
+		"apply": func(ctx context.Context, c *client.Client, m, after *corev1.ConfigMap) error {
+			_, err := client.Apply(ctx, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}, Data: after.Data}, client.Force())
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := apitest.New(apiserver.ConfigMaps())
+			connect := func(user string) (*kube.Cluster, *client.Client) {
+				cluster, err := kube.Connect(server.Config(user))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := client.New(client.Config{Cluster: cluster, FieldOwner: user})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cluster, c
+			}
+			cluster, own := connect("operator")
+			_, other := connect("other")
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Data: map[string]string{"mode": "fast"}}
+			if _, err := client.Create(t.Context(), other, m); err != nil {
+				t.Fatal(err)
+			}
+			ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
+				Name: "maps", Retriever: informer.Retrieve[*corev1.ConfigMap](cluster), ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler),
+				Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
+					if m.Data["mode"] == "safe" {
+						return nil
+					}
+					after := m.DeepCopy()
+					after.Data["mode"] = "safe"
+					return write(ctx, own, m, after)
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, ctrl)
+			for range 30 {
+				time.Sleep(3 * time.Second)
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"mode":"fast"}}`))
+				if _, err := client.Patch(t.Context(), other, m.DeepCopy(), patch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text := fmt.Sprint(ctrl.Problems())
+			for _, want := range []string{"data.mode", "operator", "other", "ConfigMap ns/a"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: the problems do not name %q: %s", name, want, text)
+				}
+			}
+		})
+	}
 }
 
 // TestContract20_AStuckHandlerIsReportedAndReplaced checks that the stack is logged once, that readiness reports the

@@ -29,7 +29,8 @@ type QueueEntry struct {
 	// State is one of:
 	//   - "delayed": it becomes ready at Due
 	//   - "backoff": its last run failed; it becomes ready at Due
-	//   - "held": it is held back until informers show the writes of its last run, or because it is in a hot loop
+	//   - "held": it is held back until informers show the writes of its last run, because it is in a hot loop, or
+	//     because its handling was interrupted (ProblemInterrupted)
 	//   - "ready": it waits for a worker
 	//   - "processing": a worker handles it
 	//   - "processing, added again": a worker handles it, and it becomes ready again after that

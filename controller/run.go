@@ -36,7 +36,8 @@ type RunRecord struct {
 	Attempt      int
 	AttemptClass retry.Class
 	// Wait is how long the key was ready before this run. Held is the part of it for which the key was held back:
-	// because an informer did not show yet what the previous run wrote, or because of a hot loop.
+	// because an informer did not show yet what the previous run wrote, because of a hot loop, or because an earlier
+	// process was interrupted while it handled the key.
 	Wait time.Duration
 	Held time.Duration
 	// Started is the time when the run started.

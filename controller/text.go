@@ -72,6 +72,9 @@ func (e Explanation) state(now time.Time) string {
 		return fmt.Sprintf("has been ready for %s: %s\n  busy workers: %d of %d; ready keys: %d, the first for %s",
 			since, e.Queued.Causes, e.Stats.Processing, e.Stats.Workers, e.Stats.Ready, rounded(e.Stats.OldestWait))
 	case workqueue.Held:
+		if slices.ContainsFunc(e.Problems, func(t Problem) bool { return t.Type == ProblemInterrupted }) {
+			return fmt.Sprintf("is held back until other keys have run: %s", e.Queued.Causes)
+		}
 		return fmt.Sprintf("is held back for at most %s more: %s", left, e.Queued.Causes)
 	case workqueue.Backoff:
 		return fmt.Sprintf("is in backoff for %s: %s", left, e.Queued.Causes)

@@ -17,12 +17,13 @@ const sampling = detect.GrowthInterval
 // a problem, and lets the pool replace the workers of stuck handlers. All its state belongs to its goroutine.
 type watchdog struct {
 	// Immutable.
-	stuckAfter time.Duration // negative: never
-	workers    int           // Config.Workers
-	pool       *pool
-	queue      *queue
-	hot        *hotLoops
-	problems   *problems
+	stuckAfter  time.Duration // negative: never
+	workers     int           // Config.Workers
+	pool        *pool
+	queue       *queue
+	hot         *hotLoops
+	problems    *problems
+	interrupted *interrupted
 
 	growth detect.Growth
 }
@@ -58,6 +59,7 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 		if !r.lasts() {
 			continue // it has just ended
 		}
+		d.interrupted.waitNoLonger(r.run.Key)
 		message := stuckMessage(now.Sub(r.run.Started))
 		switch ended, replaced := d.pool.replace(workCtx, r.worker); {
 		case ended:

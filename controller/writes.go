@@ -16,6 +16,32 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// WaitForOwnWrites waits until the informers that the controller runs (its own, those in Config.Reads, and those of
+// sources) show what the run that ctx, a handler's context, belongs to has written so far. After that, the handler reads
+// its own creations, changes and deletions from them.
+//
+// Most handlers do not need it: return from the handler, and the next run of the key sees the writes, without a worker
+// that waits. Use it between two steps of one run, if the second step reads from an informer what the first one has
+// written.
+//
+// It does not wait for writes that an informer cannot show: of objects that it does not select, of a kind without an
+// informer, by an informer that is optional and degraded, and writes that a restore of etcd has undone. The response to
+// a DeleteAllOf does not contain the deleted objects, so it does not wait for them either.
+//
+// Errors: context.DeadlineExceeded after OwnWrites.ConsistencyTimeout, or the error of ctx, with the writes that an
+// informer does not show and the reason, if the informer reports one. A ctx outside a handler. A negative
+// ConsistencyTimeout.
+func WaitForOwnWrites(ctx context.Context) error {
+	r := runningFrom(ctx)
+	if r == nil {
+		return fmt.Errorf("wait for own writes: %w", errNoRun)
+	}
+	if err := r.own.WaitShown(ctx); err != nil {
+		return fmt.Errorf("wait for own writes: %w", err)
+	}
+	return nil
+}
+
 // writes tracks the completed writes of the runs: it records each until the informers show it, and passes it to the
 // detector of hot loops.
 type writes struct {
@@ -31,29 +57,20 @@ type writes struct {
 func (s *writes) track(ctx context.Context, r *running, call kube.Call, before *ownwrites.State) ownwrites.Write {
 	kind, key := call.Kind.GroupKind(), r.run.Key
 	content := s.content.once(kind)
-	var echo Cause
-	removed := false
-	removeCauses := func(isEcho func(ownwrites.Event) bool) {
-		removed = s.enqueuer.queue.RemoveCauses(key, func(cause Cause) bool {
-			if cause.Count > 1 || !isEcho(cause.event()) { // a repeated cause stands for other changes too
-				return false
-			}
-			echo = cause
-			return true
-		}) > 0
-	}
+	var echo *Cause
+	removeCauses := func(isEcho func(ownwrites.Event) bool) { echo = s.enqueuer.removeEcho(key, isEcho) }
 	if s.config.Handle {
 		removeCauses = nil
 	}
 	w := r.own.Record(call, before, content, removeCauses)
-	if removed {
-		s.enqueuer.skip(SkipOwnWrite, key, echo)
+	if echo != nil {
+		s.enqueuer.skip(SkipOwnWrite, key, *echo)
 	}
 	switch w.Effect {
 	case ownwrites.Deleted:
 		s.hot.deleted(key, kind, w.Key)
 	case ownwrites.Changed:
-		s.hot.wrote(ctx, r, kind, w.Key, before, w.Object, content)
+		s.hot.wrote(ctx, r, call, w.Key, before, w.Object, content)
 	}
 	return w
 }

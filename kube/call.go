@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
+	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observed"
 )
@@ -34,6 +36,9 @@ type Call struct {
 	Key Key
 	// DryRun is true if the request must not be persisted.
 	DryRun bool
+	// Manager is the field manager of a create, update or patch: the parameter fieldManager, or the name that the API
+	// server takes from the User-Agent without it.
+	Manager string
 	// Request is the body of an update or a patch, in the format RequestType. It is nil for connections to something
 	// behind the API server. It must not be changed.
 	Request     []byte
@@ -53,6 +58,17 @@ type Call struct {
 	// something behind the API server: exec, attach, portforward, proxy. It must not be changed.
 	Response    []byte
 	ContentType string
+
+	hidden *hiddenfields.Set // of the Cluster
+}
+
+// Hides is Cluster.Hides for the call's object. It returns true for all fields while the Kind is not known.
+func (c Call) Hides(path string) bool {
+	hidden := c.hidden
+	if hidden == nil {
+		hidden = &hiddenfields.Set{}
+	}
+	return c.Kind.Kind == "" || hidden.Hides(c.Kind.GroupKind(), path)
 }
 
 // IsWrite reports whether the call is a write.
@@ -120,7 +136,9 @@ func (o callObservers) CallEnded(ctx context.Context, call Call) {
 type callTransport struct {
 	// Immutable.
 	cluster *Cluster
-	next    http.RoundTripper     // client-go's transport with the wrappers of the user's config
+	next    http.RoundTripper // client-go's transport with the wrappers of the user's config
+	roots   *rootsTransport   // that client-go's transport has become
+	tokens  *tokenFile
 	terms   *leadership.Transport // sends the writes of terms of leadership
 }
 
@@ -128,12 +146,19 @@ func newCallTransport(cluster *Cluster, base http.RoundTripper, wrap func(http.R
 	if wrap == nil {
 		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
-	next := wrap(base)
-	return &callTransport{cluster: cluster, next: next, terms: &leadership.Transport{Base: base, Wrap: wrap, Next: next}}
+	roots := newRootsTransport(cluster.config, base)
+	next := wrap(roots)
+	return &callTransport{
+		cluster: cluster, next: next, roots: roots, tokens: &tokenFile{path: cluster.config.BearerTokenFile},
+		terms: &leadership.Transport{Base: roots.current, Wrap: wrap, Next: next},
+	}
 }
 
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.
 func (t *callTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// CloseIdleConnections closes idle connections below the wrappers of the user's config, which may hide them.
+func (t *callTransport) CloseIdleConnections() { t.roots.CloseIdleConnections() }
 
 // RoundTrip implements http.RoundTripper.
 func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -155,6 +180,9 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !isObserved && ctx.Value(underCallKey{}) == nil:
 		t.cluster.checkStray(req, term)
 	}
+	if err := t.cluster.limits.wait(req, t.cluster.basePath); err != nil {
+		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
+	}
 	if !isObserved && term == nil {
 		return t.send(req, Call{}, nil)
 	}
@@ -162,7 +190,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isObserved && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
 		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
 	}
-	call.Kind = t.cluster.knownKind(call.Resource)
+	call.Kind, call.hidden = t.cluster.knownKind(call.Resource), t.cluster.hidden
 	if call.DryRun {
 		term = nil
 	}
@@ -204,13 +232,29 @@ func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term
 			})
 		}
 	}()
-	if term != nil {
-		return t.terms.Send(req, term, func(status int) bool {
-			call.Status = status
-			return call.connects()
-		})
+	t.tokens.sent(bearerToken(req))
+	base := t.roots.current()
+	resp, err = t.sendOnce(req, call, term)
+	if again := t.renewed(req, base, resp, err); again != nil {
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		resp, err = t.sendOnce(again, call, term)
 	}
-	return t.next.RoundTrip(req)
+	if err == nil {
+		t.cluster.hideInvalid(resp)
+	}
+	return resp, err
+}
+
+func (t *callTransport) sendOnce(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
+	if term == nil {
+		return t.next.RoundTrip(req)
+	}
+	return t.terms.Send(req, term, func(status int) bool {
+		call.Status = status
+		return call.connects()
+	})
 }
 
 // reads reports whether a request changes nothing. A connection into a Pod may change something, and a WebSocket opens
@@ -266,6 +310,14 @@ func callOf(req *http.Request, basePath string) Call {
 	query := req.URL.Query()
 	call.DryRun = query.Has("dryRun") || asksForDryRun(req)
 	call.Verb = verbOf(req.Method, call.Key.Name != "", query.Get("watch"))
+	switch call.Verb {
+	case "create", "update", "patch":
+		userAgent := req.Header["User-Agent"]
+		if len(userAgent) == 0 {
+			userAgent = []string{"Go-http-client"} // of net/http
+		}
+		call.Manager = fieldmanager.Name(query.Get("fieldManager"), userAgent[0])
+	}
 	return call
 }
 

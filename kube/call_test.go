@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -336,3 +337,42 @@ func TestContract08_PanicOfATransportFailsTheRequest(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestCallNamesTheFieldManager compares Call.Manager with managedFields of the response.
+func TestCallNamesTheFieldManager(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(configMaps())
+	for _, test := range []struct{ userAgent, parameter, want string }{
+		{"shop/v1 (linux)", "", "shop"},
+		{"shop/v1 (linux)", "other", "other"},
+		{"a\tb/c", "", "ab"},
+	} {
+		config := server.Config("test")
+		config.UserAgent = test.userAgent
+		cluster := connectTo(t, config)
+		client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &observer{}
+		ctx := kube.ObserveCalls(t.Context(), o)
+		maps := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("ns")
+		m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"by": test.want}}}
+		created, err := maps.Create(ctx, m, metav1.CreateOptions{FieldManager: test.parameter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"x":"y"}}`), metav1.PatchOptions{FieldManager: test.parameter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, response := range []*unstructured.Unstructured{created, patched} {
+			if got := o.calls[i].Manager; got != test.want || response.GetManagedFields()[0].Manager != got {
+				t.Errorf("the manager of %s with %+v is %q, and managedFields are %v", o.calls[i].Verb, test, got, response.GetManagedFields())
+			}
+		}
+		if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil || o.last().Manager != "" {
+			t.Errorf("a delete has the manager %q, %v", o.last().Manager, err)
+		}
+	}
+}

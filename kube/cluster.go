@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
@@ -39,6 +40,8 @@ type Cluster struct {
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
 
+	limits   *writeLimits
+	hidden   *hiddenfields.Set
 	strays   *strays
 	panicked sync.Once                       // a panic of a transport was logged
 	term     atomic.Pointer[leadership.Term] // of the last request
@@ -93,6 +96,8 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	c := &Cluster{
 		config:    config,
 		scheme:    scheme,
+		limits:    newWriteLimits(),
+		hidden:    &hiddenfields.Set{},
 		strays:    newStrays(),
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
@@ -105,6 +110,8 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	var err error
 	if c.http, err = rest.HTTPClientFor(withBufferedDial(config)); err != nil {
 		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
+	} else {
+		c.http.Transport = closableTransport{c.http.Transport}
 	}
 	if base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, false); err == nil {
 		c.basePath = strings.TrimRight(base.Path, "/")
@@ -123,7 +130,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
 // HTTPClient returns the HTTP client that all clients of this cluster share. Pass it to client-go's
-// NewForConfigAndClient to share its connections.
+// NewForConfigAndClient to share its connections. Its CloseIdleConnections closes them when all clients have ended.
 func (c *Cluster) HTTPClient() *http.Client { return c.http }
 
 // Scheme returns the scheme with the types that addTypes has registered. It must not be changed. It does not contain

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"net/http"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -40,3 +42,29 @@ type bufferedConn struct {
 
 // Read implements net.Conn. net/http reads a connection in one goroutine at a time.
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
+
+// closableTransport makes http.Client.CloseIdleConnections effective. client-go's wrappers, for example for tokens, have
+// WrappedRoundTripper in place of CloseIdleConnections.
+type closableTransport struct{ http.RoundTripper }
+
+// WrappedRoundTripper implements client-go's RoundTripperWrapper.
+func (t closableTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
+func (t closableTransport) CloseIdleConnections() { closeIdleConnections(t.RoundTripper) }
+
+// closeIdleConnections closes the idle connections of the first transport below rt that has some. client-go's
+// CloseIdleConnectionsFor also logs a warning when there is none.
+func closeIdleConnections(rt http.RoundTripper) {
+	for {
+		switch t := rt.(type) {
+		case interface{ CloseIdleConnections() }:
+			t.CloseIdleConnections()
+			return
+		case utilnet.RoundTripperWrapper:
+			rt = t.WrappedRoundTripper()
+		default:
+			return
+		}
+	}
+}

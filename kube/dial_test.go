@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -54,6 +56,48 @@ func TestConnectionsReadThroughABuffer(t *testing.T) {
 		cluster.HTTPClient().CloseIdleConnections()
 		if cluster.RESTConfig().Dial != nil {
 			t.Errorf("%s: the config has a Dial, with which each client made of it would have its own connections", name)
+		}
+	}
+}
+
+// CloseIdleConnections of the HTTP client closes the connections, also with wrapped transports and HTTP/2.
+func TestCloseIdleConnections(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	closed := make(chan struct{}, 1)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return struct{ http.RoundTripper }{rt} })
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := cluster.HTTPClient().Get(server.URL) //nolint:noctx // a local server
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.ProtoMajor != 2 {
+		t.Errorf("the response came by %s, want HTTP/2", response.Proto)
+	}
+	// The connection is idle shortly after the end of the response.
+	for late := time.After(10 * time.Second); ; {
+		cluster.HTTPClient().CloseIdleConnections()
+		select {
+		case <-closed:
+			return
+		case <-late:
+			t.Fatal("the connection is still open")
+		case <-time.After(time.Millisecond):
 		}
 	}
 }

@@ -52,8 +52,11 @@ func (c *Cluster) checkStray(req *http.Request, term *leadership.Term) {
 		return
 	}
 	call := callOf(req, c.basePath)
-	if call.Resource.Group == "coordination.k8s.io" || call.Resource.Resource == "events" {
+	switch group := call.Resource.Group; {
+	case group == "coordination.k8s.io", call.Resource.Resource == "events":
 		return // leader election and Events write outside of the work on purpose
+	case group == "authentication.k8s.io", group == "authorization.k8s.io":
+		return // reviews store nothing
 	}
 	const hint = "pass on the context that the handler or the work was given: " +
 		"context.WithoutCancel and kube.UntilLeadershipLost of it may outlive the run; reported once for each call site"

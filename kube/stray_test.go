@@ -49,6 +49,8 @@ func TestWritesWithoutLeadershipAreReportedAfterALoss(t *testing.T) {
 	write(leading) // refused
 	do(t.Context(), http.MethodGet, maps)
 	do(t.Context(), http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l")
+	do(t.Context(), http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews")
+	do(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews")
 	do(t.Context(), http.MethodPost, "/apis/events.k8s.io/v1/namespaces/ns/events")
 	if logged.Len() > 0 {
 		t.Errorf("unexpected report:\n%s", &logged)

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,9 +25,14 @@ const noLeaderYet = "no-leader-yet"
 
 // acquire makes attempts to acquire the lease until one succeeds. It returns nil if ctx ends first.
 func (t *term) acquire(ctx context.Context) *leadership.Term {
+	probed := t.elector.fence == nil
 	for ctx.Err() == nil {
-		if t.read(ctx) {
-			t.write(ctx)
+		// The fence is probed early too, so that a standby without one is not ready.
+		if mayWrite := t.read(ctx); (mayWrite || !probed && t.lease != nil) && t.mayLead(ctx) {
+			probed = true
+			if mayWrite {
+				t.write(ctx)
+			}
 		}
 		if held := t.current(); held != nil {
 			return held
@@ -34,6 +40,13 @@ func (t *term) acquire(ctx context.Context) *leadership.Term {
 		pause(ctx, wait.Jitter(t.elector.config.RetryPeriod, jitterFactor))
 	}
 	return nil
+}
+
+// mayLead reports whether the fence, if there is one, stands. This cannot be known while the lease names this Pod: then
+// an earlier process of the Pod, or an earlier term, has seen it.
+func (t *term) mayLead(ctx context.Context) bool {
+	e := t.elector
+	return e.fence == nil || strings.HasPrefix(holderOf(&t.lease.Spec), e.config.PodUID+identitySeparator) || e.fence.stands(ctx)
 }
 
 // renew renews the lease every RetryPeriod until ctx ends. The end of the term cancels ctx.

@@ -20,6 +20,7 @@ type Elector struct {
 	leases *leaseClient
 	logger *slog.Logger
 	clock  func() time.Duration
+	fence  *fence // nil without Config.Fence
 
 	mu       sync.Mutex
 	state    State           // guarded by mu
@@ -33,6 +34,7 @@ type Elector struct {
 	pending  []func()        // guarded by mu; log records that unlock writes
 	term     *term           // guarded by mu; nil between terms
 	written  []stamp         // guarded by mu; the latest records that were or may have been written
+	fenceErr error           // guarded by mu; why this process must not lead or work, or nil
 }
 
 // New returns an Elector. It starts nothing and makes no request. The error lists every mistake in config.
@@ -49,13 +51,17 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 		return nil, fmt.Errorf("new elector for lease %q: create a client: %w", name, err)
 	}
 	lease := config.Namespace + "/" + config.Name
-	return &Elector{
+	e := &Elector{
 		config: config,
 		lease:  lease,
 		leases: leases,
 		logger: config.Logger.With("lease", lease, "identity", config.Identity),
 		clock:  newClock(suspended),
-	}, nil
+	}
+	if config.Fence {
+		e.fence = newFence(e)
+	}
+	return e, nil
 }
 
 // Run calls work while this Elector leads, until ctx ends or work returns by itself.
@@ -63,7 +69,8 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 // Flow:
 //  1. It makes attempts to acquire the lease until one succeeds. Failures (a permission, the network) are logged and
 //     shown by Status, and do not end the attempts.
-//  2. It calls work, and renews the lease until work has returned.
+//  2. It calls work, and renews the lease until work has returned. With Config.Fence it first waits until the API server
+//     accepts its writes, and therefore rejects those of other processes.
 //  3. When ctx ends, work's context ends too. When leadership is lost, work's context is cancelled with the cause
 //     kube.ErrLeadershipLost.
 //  4. When work has returned and the lease is still held, Run releases it, so that another process can lead within 2.2
@@ -122,7 +129,7 @@ func (e *Elector) stopped() {
 	e.mu.Lock()
 	defer e.unlock()
 	e.enter(StateStopped)
-	e.err, e.errVerb, e.errSince, e.logged = nil, "", time.Time{}, nil
+	e.err, e.errVerb, e.errSince, e.logged, e.fenceErr = nil, "", time.Time{}, nil, nil
 }
 
 // runTerm acquires the lease and calls work. done is false if leadership was lost, and another term must follow.
@@ -148,7 +155,9 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 		if ctx.Err() == nil && held.Err() == nil {
 			// The end of the leadership cancels the context, also when work panics: then with that cause.
 			working, _ := leadership.With(ctx, held)
-			err = work(working)
+			if e.fence == nil || e.fence.await(working) {
+				err = work(working)
+			}
 		}
 	}
 	wasLost := t.end()

@@ -397,3 +397,23 @@ func TestNestedElectionIsRejected(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+// A leader keeps its lease when writes are switched off and limited: otherwise another replica would lead, and write.
+func TestLimitsOfWritesDoNotEndLeadership(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		cluster := connect(t, s.client("a"))
+		cluster.SetReadOnly(true)
+		cluster.SetWriteLimit(0.001)
+		e := newTestElector(t, s.client("a"), func(c *Config) { c.Cluster = cluster })
+		r := run(t, e, untilDone)
+		pass(time.Minute)
+		if status := e.Status(); status.State != StateLeading || status.Err != nil {
+			t.Errorf("it is %s: %v", status.State, status.Err)
+		}
+		if err := r.stop(); err != nil || s.holder() != "" {
+			t.Errorf("Run returned %v, the holder is %q", err, s.holder())
+		}
+	})
+}

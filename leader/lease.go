@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -61,6 +62,12 @@ func (c *leaseClient) create(ctx context.Context, lease *coordinationv1.Lease) (
 	return c.do(ctx, c.rest.Post().Body(lease))
 }
 
+// createDryRun asks the API server whether it would create a Lease.
+func (c *leaseClient) createDryRun(ctx context.Context, lease *coordinationv1.Lease) error {
+	_, err := c.do(ctx, c.rest.Post().Param("dryRun", metav1.DryRunAll).Body(lease))
+	return err
+}
+
 // update replaces the Lease if it still has lease's resourceVersion.
 func (c *leaseClient) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	return c.do(ctx, c.rest.Put().Name(c.name).Body(lease))
@@ -68,7 +75,7 @@ func (c *leaseClient) update(ctx context.Context, lease *coordinationv1.Lease) (
 
 func (c *leaseClient) do(ctx context.Context, request *rest.Request) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	err := request.Namespace(c.namespace).Resource("leases").Do(ctx).Into(lease)
+	err := request.Namespace(c.namespace).Resource("leases").Do(leadership.ForElection(ctx)).Into(lease)
 	return lease, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,31 @@ type server struct {
 	writes  []write               // guarded by mu
 
 	validate func(*coordinationv1.Lease) error // validates updates; nil accepts all
+	policy   *policy                           // nil: dry runs are accepted
+}
+
+// policy is the one of FenceManifest, which sees the lease late.
+type policy struct{ lag time.Duration }
+
+// admit returns the error of a write of the Pod whose uid is the name of the client. mu must be held.
+func (s *server) admit(by string) error {
+	if s.policy == nil {
+		return nil
+	}
+	holder := ""
+	for _, w := range s.writes {
+		if w.At+s.policy.lag <= time.Since(s.start) {
+			holder = w.Holder
+		}
+	}
+	if strings.HasPrefix(holder, by+identitySeparator) {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: `leases.coordination.k8s.io "fence-x" is forbidden: ValidatingAdmissionPolicy 'fence.prod.printer' with binding 'fence.prod.printer' ` +
+			`denied request: this Pod does not hold the lease prod/printer`,
+	}}
 }
 
 // write is a write that the server accepted.
@@ -165,6 +191,9 @@ func (c *client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if verb != "create" {
 		want += "/printer"
 	}
+	if verb == "create" && req.URL.Query().Get("dryRun") == metav1.DryRunAll {
+		verb = "probe"
+	}
 	if verb == "" || req.URL.Path != want {
 		return nil, fmt.Errorf("unexpected request: %s %s", req.Method, req.URL.Path)
 	}
@@ -192,6 +221,8 @@ func (c *client) RoundTrip(req *http.Request) (*http.Response, error) {
 func (s *server) serve(by, verb string, sent *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	resource := coordinationv1.Resource("leases")
 	switch {
+	case verb == "probe":
+		return sent, s.admit(by)
 	case verb == "create" && s.lease != nil:
 		return nil, apierrors.NewAlreadyExists(resource, "printer")
 	case verb == "create":

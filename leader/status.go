@@ -52,16 +52,18 @@ type Status struct {
 	// RenewDeadline after the last successful renewal began. It has a monotonic clock reading; compare it with
 	// time.Now. The package's documentation lists the assumptions about clocks. In other states it is zero.
 	Until time.Time
-	// Err is why the lease cannot be read or written, or nil.
+	// Err is why the lease cannot be read or written, or why Config.Fence keeps the process from leading or working; or
+	// nil.
 	Err error
-	// ErrSince is the time of the first of these failures.
+	// ErrSince is the time of the first of these failures, except for those of the fence.
 	ErrSince time.Time
 }
 
 // ready implements Elector.Ready.
 func (s Status) ready() error {
+	_, waits := errors.AsType[*fenceError](s.Err)
 	switch {
-	case s.State == StateLeading:
+	case s.State == StateLeading && !waits:
 		return nil
 	case s.State == StateStopped:
 		return fmt.Errorf("leader election on lease %s: not running", s.Lease)
@@ -86,6 +88,9 @@ func (e *Elector) Status() Status {
 		Lease: e.lease, Identity: e.config.Identity,
 		State: e.state, Since: e.since,
 		Leader: e.leader, Err: e.err, ErrSince: e.errSince,
+	}
+	if e.fenceErr != nil {
+		s.Err = e.fenceErr
 	}
 	if s.State == StateLeading {
 		s.Until = e.deadline.time

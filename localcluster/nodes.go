@@ -8,13 +8,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
@@ -89,9 +92,7 @@ func leaseSeconds(n int) int { return max(8, min(n, 40)) }
 
 // createNodes creates the missing nodes among node-0 to node-(n-1).
 func createNodes(ctx context.Context, client kubernetes.Interface, n int) error {
-	// Kwok ignores nodes whose lease another kwok holds, until it expires. In this cluster that can only be a dead one.
-	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
+	if err := deleteLeases(ctx, client.CoordinationV1().Leases(corev1.NamespaceNodeLease)); err != nil {
 		return fmt.Errorf("deleting the leases of nodes of an earlier run: %w", err)
 	}
 	for i := range n {
@@ -102,6 +103,22 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n int) error 
 		}
 	}
 	return nil
+}
+
+// deleteLeases deletes the leases of an earlier run. Kwok ignores nodes whose lease another kwok holds, until it expires.
+// In this cluster that can only be a dead one.
+//
+// It returns when the server's cache has no leases either. Kwok lists and watches with resource version 0: both begin with
+// the state of that cache, and the watch does not send earlier deletions. A lease that the cache loses between the list and
+// the watch would stay in kwok, which would update it for ever without success.
+func deleteLeases(ctx context.Context, leases coordinationclient.LeaseInterface) error {
+	if err := leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list, err := leases.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		return err == nil && len(list.Items) == 0, err
+	})
 }
 
 // removeNodes deletes the nodes of an earlier run with more nodes. It keeps nodes that localcluster did not create.

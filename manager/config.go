@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -29,12 +31,24 @@ type Config struct {
 	// no lease: LeaderOnly starts when Always is ready.
 	LeaderElection *leader.Config
 
-	// Listen is the address of the HTTP server, for example ":8080". Default: no HTTP server, unless Listener is set.
+	// Listen is the address of the HTTP server, for example ":8080", or several with commas. Default: no HTTP server,
+	// unless Listener is set.
 	Listen string
 	// Listener is used in place of Listen. The manager closes it when it stops.
 	Listener net.Listener
+	// CertFile and KeyFile are PEM files of the HTTP server's certificate and its key. They are read again when they
+	// change; while they are not valid, the previous certificate stays in use. Default: HTTP without TLS.
+	CertFile, KeyFile string
 	// Handlers are served beside /livez and /readyz, by their pattern for http.ServeMux, for example "GET /metrics".
 	Handlers map[string]http.Handler
+	// AuthorizeWith protects Handlers and /debug: a request needs a bearer token that this cluster accepts,
+	// and its user must be allowed the method and the path (nonResourceURLs in RBAC). Results are cached for 1 min. The
+	// program needs the ClusterRole system:auth-delegator. It requires CertFile, unless Listen has only loopback
+	// addresses. Default: nil: Handlers are
+	// served to everybody, and /debug only to this host.
+	AuthorizeWith *kube.Cluster
+	// Pprof serves CPU profiles, execution traces and the profiles of runtime/pprof below /debug/pprof. Default: false.
+	Pprof bool
 	// Liveness and Readiness are further checks of /livez and /readyz, by name. A nil error means success. Each
 	// runnable and the lease already have a check in /readyz.
 	Liveness, Readiness map[string]func() error
@@ -102,8 +116,10 @@ const (
 	Continue
 )
 
-// Runner is a part of a program. Run must return when ctx ends. It may have two further methods: Ready() error, which
-// must not block, and Name() string, which is the default of Runnable.Name. Controllers and informers have all of them.
+// Runner is a part of a program. Run must return when ctx ends. It may have three further methods: Ready() error, which
+// must not block; Name() string, which is the default of Runnable.Name; and Debug(key string) (any, error), which returns
+// a value for encoding/json that /debug serves, for key "" the state of the Runner. Controllers and informers have all
+// of them.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -126,7 +142,7 @@ type Runnable struct {
 	// OnFailure determines what follows when it fails. Default: EndProcess.
 	OnFailure FailurePolicy
 	// DrainTime is the time within which Run must return after the end of its context. Afterwards the manager no
-	// longer waits for it, and reports it as an error. Default: no limit but the manager's ShutdownTimeout.
+	// longer waits for it, and reports it as an error. It must not exceed the manager's ShutdownTimeout, its default.
 	DrainTime time.Duration
 }
 
@@ -142,7 +158,7 @@ func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
 // reserved are the names of checks of the manager itself.
 func reserved() []string { return []string{checkServer, checkLease, checkShutdown} }
 
-func (r Runnable) validate() error {
+func (r Runnable) validate(shutdownTimeout time.Duration) error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if r.Name == "" {
@@ -162,6 +178,9 @@ func (r Runnable) validate() error {
 	if r.DrainTime < 0 {
 		mistake("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
 	}
+	if r.DrainTime > shutdownTimeout && shutdownTimeout > 0 {
+		mistake("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime, shutdownTimeout)
+	}
 	return errors.Join(errs...)
 }
 
@@ -177,6 +196,24 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// addresses returns the addresses in Listen.
+func (c Config) addresses() []string {
+	if c.Listen == "" {
+		return nil
+	}
+	addresses := strings.Split(c.Listen, ",")
+	for i := range addresses {
+		addresses[i] = strings.TrimSpace(addresses[i])
+	}
+	return addresses
+}
+
+// isLoopback reports whether only this host can reach an address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
 func (c Config) validate() error {
 	var errs []error
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -185,6 +222,17 @@ func (c Config) validate() error {
 	}
 	if c.Listen != "" && c.Listener != nil {
 		mistake("Listen and Listener are both set: choose one of them")
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		mistake("CertFile is %q and KeyFile is %q: set both or none", c.CertFile, c.KeyFile)
+	}
+	if c.Listen == "" && c.Listener == nil && (c.CertFile != "" || c.AuthorizeWith != nil || c.Pprof) {
+		mistake("CertFile, AuthorizeWith and Pprof need Listen or Listener")
+	}
+	for _, address := range c.addresses() {
+		if c.AuthorizeWith != nil && c.CertFile == "" && !isLoopback(address) {
+			mistake("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS", address)
+		}
 	}
 	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
 		mistake("Handlers, Liveness and Readiness need Listen or Listener")

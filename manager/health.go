@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,9 +8,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/httpauth"
+	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -23,15 +23,9 @@ const (
 	checkShutdown = "shutdown"
 )
 
-// Limits of the HTTP server.
-const (
-	// shutdownShare is the part of ShutdownTimeout in which requests in progress may end. It fits into the last tenth,
-	// which the server has even if all other groups used their time.
-	shutdownShare     = 20
-	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
-)
+// shutdownShare is the part of ShutdownTimeout in which requests in progress may end. It fits into the last tenth, which
+// the server has even if all other groups used their time.
+const shutdownShare = 20
 
 // check is a named check. ok is a note for ?verbose.
 type check struct {
@@ -180,30 +174,46 @@ func serveChecks(checks func() []check) http.HandlerFunc {
 	}
 }
 
-// httpServer is the manager's HTTP server.
-type httpServer struct {
-	manager *Manager
-	mux     *http.ServeMux
-	serving atomic.Bool
-}
-
-// newServer returns a server with the handlers of m.config. The error lists mistakes in patterns.
-func newServer(m *Manager) (*httpServer, error) {
-	s := &httpServer{manager: m, mux: http.NewServeMux()}
-	s.mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom(m.config.Liveness) }))
-	s.mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
+// newServer returns a server with the handlers of m.config. The error lists mistakes in patterns and certificates.
+func (m *Manager) newServer() (*httpserver.Server, error) {
+	config := m.config
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom(config.Liveness) }))
+	mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
 	var errs []error
-	for _, pattern := range slices.Sorted(maps.Keys(m.config.Handlers)) {
-		handler := m.config.Handlers[pattern]
+	protect := func(handler http.Handler) http.Handler { return handler }
+	protectDebug := onlyLoopback
+	if config.AuthorizeWith != nil {
+		filter, err := httpauth.New(config.AuthorizeWith, m.logger)
+		if err != nil {
+			return nil, fmt.Errorf("AuthorizeWith: %w", err)
+		}
+		protect, protectDebug = filter.Protect, filter.Protect
+	}
+	mux.Handle("GET /debug", protectDebug(http.HandlerFunc(m.serveDebug)))
+	mux.Handle("GET /debug/{name...}", protectDebug(http.HandlerFunc(m.serveDebugOf)))
+	if config.Pprof {
+		mux.Handle("GET /debug/pprof/{name}", protectDebug(http.HandlerFunc(serveProfile)))
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(config.Handlers)) {
+		handler := config.Handlers[pattern]
 		if usercode.IsNil(handler) {
 			errs = append(errs, fmt.Errorf("Handlers[%q] is nil", pattern)) //nolint:staticcheck // the name of a field
 			continue
 		}
-		if err := handle(s.mux, pattern, handler); err != nil {
+		if err := handle(mux, pattern, protect(handler)); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return s, errors.Join(errs...)
+	settings := httpserver.Config{
+		Addresses: config.addresses(), Handler: mux, CertFile: config.CertFile, KeyFile: config.KeyFile,
+		ShutdownTimeout: config.ShutdownTimeout / shutdownShare, Logger: m.logger,
+	}
+	if config.Listener != nil {
+		settings.Listeners = []net.Listener{config.Listener}
+	}
+	server, err := httpserver.New(settings)
+	return server, errors.Join(append(errs, err)...)
 }
 
 // handle registers a handler. ServeMux reports invalid patterns and conflicts only by a panic.
@@ -215,47 +225,4 @@ func handle(mux *http.ServeMux, pattern string, handler http.Handler) (err error
 	}()
 	mux.Handle(pattern, handler)
 	return nil
-}
-
-// Ready implements the method that Runner documents.
-func (s *httpServer) Ready() error {
-	if !s.serving.Load() {
-		return errors.New("not listening yet")
-	}
-	return nil
-}
-
-// Run implements Runner. At the end it waits for requests in progress within the rest of the shutdown.
-func (s *httpServer) Run(ctx context.Context) error {
-	config := s.manager.config
-	listener := config.Listener
-	if listener == nil {
-		var err error
-		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", config.Listen); err != nil {
-			return fmt.Errorf("listen on %s: %w: choose another address in Config.Listen", config.Listen, err)
-		}
-	}
-	s.manager.logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String())
-	server := &http.Server{
-		Handler: s.mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }() // waited for below
-	s.serving.Store(true)
-	defer s.serving.Store(false)
-	select {
-	case err := <-served:
-		return errors.Join(fmt.Errorf("serve on %s: %w", listener.Addr(), err), server.Close())
-	case <-ctx.Done():
-	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), config.ShutdownTimeout/shutdownShare)
-	defer cancel()
-	err := server.Shutdown(ending)
-	if err != nil {
-		err = server.Close() // of requests that did not end in time
-	}
-	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
 }

@@ -2,6 +2,9 @@ package manager
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +13,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 type httpHandler = http.Handler
@@ -114,4 +122,89 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectError(t, m.Run(t.Context()), `runnable "http": listen on `, "address already in use")
+}
+
+func TestHTTPServerWithTLS(t *testing.T) {
+	t.Parallel()
+	cert, key, err := cert.GenerateSelfSignedCertKey("operator", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &lockedBuffer{}
+	m, err := New(Config{
+		Listen: "127.0.0.1:0, localhost:0", CertFile: writeFile(t, string(cert)), KeyFile: writeFile(t, string(key)),
+		IgnoreSignals: true, Logger: slog.New(slog.NewJSONHandler(logs, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- m.Run(ctx) }() // waited for below
+	awaitTrue(t, func() bool { return m.Ready() == nil })
+	var addresses []string
+	for line := range strings.Lines(logs.String()) {
+		var record struct{ Msg, Address string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		if record.Msg == "HTTP server started" {
+			addresses = append(addresses, record.Address)
+		}
+	}
+	if len(addresses) != 2 {
+		t.Errorf("listens on %v, want two addresses", addresses)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
+	for _, address := range addresses {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("GET /readyz: status %d", resp.StatusCode)
+		}
+	}
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("Run failed: %v", err)
+	}
+}
+
+// awaitTrue waits until condition returns true.
+func awaitTrue(t *testing.T, condition func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition did not become true")
+		}
+	}
+}
+
+func TestMistakesInHTTPServer(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://test.invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, config := range map[string]Config{
+		"AuthorizeWith and Pprof need Listen": {AuthorizeWith: cluster},
+		"set both or none":                    {Listen: ":0", CertFile: "/a"},
+		"CertFile, AuthorizeWith":             {CertFile: "/a", KeyFile: "/b"},
+		"tokens to :1 without TLS":            {Listen: "127.0.0.1:0, :1", AuthorizeWith: cluster},
+		"tokens to 10.0.0.1:1 without":        {Listen: "10.0.0.1:1, [::1]:1,localhost:1", AuthorizeWith: cluster},
+		"read the certificate: open /a:":      {Listen: ":0", CertFile: "/a", KeyFile: "/b"},
+	} {
+		_, err := New(config)
+		expectError(t, err, want)
+	}
 }

@@ -20,7 +20,6 @@ type Manager struct {
 	logger  *slog.Logger
 	guard   *usercode.Guard
 	elector *leader.Elector // nil without a lease
-	server  *httpServer     // nil without an HTTP server
 
 	stopping chan struct{} // closed when the shutdown begins
 
@@ -61,8 +60,7 @@ func New(config Config) (*Manager, error) {
 		errs = append(errs, err)
 	}
 	if config.Listen != "" || config.Listener != nil {
-		server, err := newServer(m)
-		m.server = server
+		server, err := m.newServer()
 		m.members = append(m.members, newMember(Runnable{
 			Name: checkServer, Runner: server, Group: Servers, DrainTime: config.ShutdownTimeout,
 		}))
@@ -82,7 +80,7 @@ func (m *Manager) Add(runnables ...Runnable) error {
 	var errs []error
 	for i, r := range runnables {
 		r = r.withDefaults(m.config.ShutdownTimeout) // calls the Runner, so mu must not be held
-		if err := r.validate(); err != nil {
+		if err := r.validate(m.config.ShutdownTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("runnable %d (%q): %w", i, r.Name, err))
 		}
 		added = append(added, newMember(r))

@@ -562,10 +562,10 @@ func TestSignals(t *testing.T) {
 				if err := <-m.result; err != nil {
 					t.Errorf("Run failed: %v", err)
 				}
-				want, last := -1, `msg="manager stopped" reason="signal terminated" status=0`
+				want, last := -1, `msg="manager stopped" reason="signal SIGTERM" status=0`
 				if stuck {
 					want = 130
-					if !strings.Contains(m.logs.String(), `reason="second signal interrupt" status=130`) {
+					if !strings.Contains(m.logs.String(), `reason="second signal SIGINT" status=130`) {
 						t.Errorf("log:\n%s", m.logs.String())
 					}
 				}
@@ -599,8 +599,13 @@ func TestConfigMistakes(t *testing.T) {
 		"ShutdownTimeout is -1ns", `Readiness["disk"]`, "need Listen or Listener")
 	_, err = New(Config{Listen: ":0", Handlers: map[string]httpHandler{"GET /readyz": okHandler{}, "/x": nil, "{": okHandler{}}})
 	expectError(t, err, `Handlers["GET /readyz"]`, `Handlers["/x"] is nil`, `Handlers["{"]`)
-	if _, err := New(Config{}); err != nil {
-		t.Errorf("the zero Config was rejected: %v", err)
+	slow := Runnable{Name: "slow", Runner: RunFunc(func(context.Context) error { return nil }), DrainTime: 30 * time.Second}
+	_, err = New(Config{Runnables: []Runnable{slow}})
+	expectError(t, err, "DrainTime is 30s: it must not exceed the manager's ShutdownTimeout, 29s")
+	for _, config := range []Config{{}, {Runnables: []Runnable{slow}, ShutdownTimeout: slow.DrainTime}} {
+		if _, err := New(config); err != nil {
+			t.Errorf("a valid Config was rejected: %v", err)
+		}
 	}
 	if ExitStatus(nil) != 0 || ExitStatus(errBroken) != 1 {
 		t.Error("wrong exit status")

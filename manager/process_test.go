@@ -7,11 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -26,54 +31,94 @@ func TestProgram(t *testing.T) {
 	if mode == "" {
 		return
 	}
-	m, err := manager.New(manager.Config{Runnables: []manager.Runnable{{
-		Name: "work", Runner: manager.RunFunc(func(ctx context.Context) error {
-			fmt.Fprintln(os.Stderr, "working")
-			<-ctx.Done()
-			if mode == "stuck" {
-				select {}
-			}
-			return nil
-		}),
-	}}})
+	if mode == "hides" {
+		logHiddenValues()
+		os.Exit(0)
+	}
+	config := manager.Config{
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
+		Runnables: []manager.Runnable{{
+			Name: "websites", Runner: manager.RunFunc(func(ctx context.Context) error {
+				if mode == "fails" {
+					return errors.New("the registry is gone")
+				}
+				fmt.Fprintln(os.Stderr, "working")
+				<-ctx.Done()
+				if mode != "drains" {
+					select {}
+				}
+				return nil
+			}),
+		}},
+	}
+	if mode == "late" {
+		config.ShutdownTimeout = time.Second
+	}
+	m, err := manager.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Exit(manager.ExitStatus(m.Run(t.Context())))
 }
 
+// logHiddenValues logs a Secret, and an attribute that the user hides.
+func logHiddenValues() {
+	options := manager.Options{LogHide: []string{"dsn"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("hunter2")}}
+	options.Logger().Warn("cannot connect", "secret", secret, "data", secret.Data, "dsn", "postgres://shop:hunter2@db/shop")
+}
+
+// The exit status and the last log line of a process say how it ended.
 func TestSignalsOfProcess(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]int{"drains": 0, "stuck": 128 + int(syscall.SIGTERM)} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProgram$", "-test.timeout=60s")
-			cmd.Env = append(os.Environ(), inProcess+"="+mode)
-			stderr, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var last string
-			for lines := bufio.NewScanner(stderr); lines.Scan(); last = lines.Text() {
-				if line := lines.Text(); line == "working" || mode == "stuck" && strings.Contains(line, "manager stopping") {
-					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-						t.Error(err)
-					}
+	modes := []string{"drains", "fails", "late", "stuck"}
+	last := make([]string, len(modes))
+	t.Run("modes", func(t *testing.T) {
+		for i, mode := range modes {
+			t.Run(mode, func(t *testing.T) {
+				t.Parallel()
+				status, line := runProgram(t, mode)
+				want := map[string]int{"drains": 0, "fails": 1, "late": 1, "stuck": 128 + int(syscall.SIGTERM)}[mode]
+				if status != want {
+					t.Errorf("exit status %d, want %d; last line: %s", status, want, line)
 				}
-			}
-			err = cmd.Wait()
-			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-				t.Fatal(err)
-			}
-			if got := cmd.ProcessState.ExitCode(); got != want {
-				t.Errorf("exit status %d, want %d; last line: %s", got, want, last)
-			}
-			if wantLine := map[string]string{"drains": "manager stopped", "stuck": "second signal"}[mode]; !strings.Contains(last, wantLine) {
-				t.Errorf("last line %q, want one with %q", last, wantLine)
-			}
-		})
+				last[i] = line
+			})
+		}
+	})
+	golden(t, "exit", strings.Join(last, "\n"))
+}
+
+// The values of Secrets and of attributes that the user names are not in the log.
+func TestHiddenValuesOfProcess(t *testing.T) {
+	t.Parallel()
+	_, line := runProgram(t, "hides")
+	_, line, _ = strings.Cut(line, " ") // without the time
+	golden(t, "hidden", line)
+}
+
+// runProgram runs TestProgram until it exits, and returns its status and its last line.
+func runProgram(t *testing.T, mode string) (status int, last string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProgram$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), inProcess+"="+mode)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(stderr); lines.Scan(); last = lines.Text() {
+		if line := lines.Text(); line == "working" || mode == "stuck" && strings.Contains(line, "manager stopping") {
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), last
 }

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -33,8 +32,8 @@ func (m *Manager) handleSignals() (stop func()) {
 					m.exit(s)
 					return
 				}
-				m.logger.Info("signal received", "signal", s.String())
-				m.stop("signal "+s.String(), nil)
+				m.logger.Info("signal received", "signal", signalName(s))
+				m.stop("signal "+signalName(s), nil)
 			case <-done:
 				return
 			}
@@ -54,6 +53,18 @@ func (m *Manager) exit(s os.Signal) {
 		status += int(number)
 	}
 	m.logger.Error("second signal, process exits without the rest of the shutdown",
-		"reason", fmt.Sprintf("second signal %s", s), "status", status)
+		"reason", "second signal "+signalName(s), "status", status)
 	m.config.exit(status)
+}
+
+// signalName returns the name by which users know a signal. Its String is "terminated" or "interrupt".
+func signalName(s os.Signal) string {
+	switch s {
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case os.Interrupt:
+		return "SIGINT"
+	default:
+		return s.String()
+	}
 }

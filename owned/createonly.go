@@ -44,7 +44,7 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 		return fmt.Errorf("convert %s to %T: %w", i.result, i.object, err)
 	}
 	if i.result.Outcome = Unchanged; !patch.Empty() {
-		i.result.Outcome, i.result.Changed = Updated, client.Diff(live, marked)
+		i.result.Outcome, i.result.Changed = Updated, client.Diff(p.client, live, marked)
 	}
 	i.result.Readiness = i.Ready(i.result.Object)
 	return nil

@@ -40,7 +40,7 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	plan.Results, plan.OwnerTerminating = report.Results, report.OwnerTerminating
 	for n := range plan.Results {
 		if r := &plan.Results[n]; r.Outcome == Created {
-			r.Changed = client.Diff(nil, p.items[n].Child.Object)
+			r.Changed = client.Diff(p.client, nil, p.items[n].Child.Object)
 		}
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,8 @@ type Cluster struct {
 	// models are the controllers of Kubernetes, or nil. They end after all programs.
 	models     *controllers.Manager
 	stopModels func()
+	runs       runCounter
+	stopped    atomic.Bool // a program was never idle
 
 	mu       sync.Mutex
 	programs []*program // guarded by mu
@@ -119,6 +122,7 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 	c.server = world.server.Fork()
 	c.reviews = webhooks.New(c.server)
 	c.server.SetAdmission(c.reviews)
+	worlds.compiler.Rebind(c.server, webhooks.Converter)
 	c.log = newRequestLog(c.server, dog)
 	c.kube = c.Connect("test")
 	c.client, err = client.New(client.Config{Cluster: c.kube, FieldOwner: "test", FieldValidation: "Strict"})
@@ -157,11 +161,14 @@ func (c *Cluster) Connect(userAgent string) *kube.Cluster {
 // programs that are tested.
 func (c *Cluster) Client() *client.Client { return c.client }
 
-// HandleWebhooks makes h handle the calls of all admission webhooks of the cluster, in place of an earlier handler. The URL
+// HandleWebhooks makes h handle the calls of all admission and conversion webhooks of the cluster, in place of an earlier
+// handler. The URL
 // of a request is that of the webhook's clientConfig: https://service.namespace.svc:443/path for a service. h is called in
 // the goroutine of the reviewed request, without a connection; it may make requests. Its context ends at the webhook's
-// timeout; a handler that ignores it delays the request. A panic is a failed call. Certificates are ignored. Without a handler,
-// or with nil, calls fail, and failurePolicy decides. The objects of Config are created before the test begins, without webhooks.
+// timeout, that of a conversion after 30 s; a handler that ignores it delays the request. A panic is a failed call. Certificates
+// are ignored. Without a handler, or with nil, calls fail: an admission webhook's failurePolicy decides, and a request that
+// needs a conversion fails. The objects of Config are created before the test begins, without webhooks: they need the storage
+// version of their CustomResourceDefinition.
 func (c *Cluster) HandleWebhooks(h http.Handler) { c.reviews.SetHandler(h) }
 
 // end stops all programs and, after a failure, logs what happened.

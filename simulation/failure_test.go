@@ -41,6 +41,8 @@ func (r *recordingTB) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
 
 func (r *recordingTB) Log(args ...any) { fmt.Fprintln(&r.messages, args...) }
 
+func (r *recordingTB) FailNow() { runtime.Goexit() }
+
 func (r *recordingTB) Failed() bool { return r.failed }
 
 // failureOf returns the output of a test that fails.
@@ -81,6 +83,36 @@ func expectOutput(t *testing.T, output string, contains ...string) {
 	for _, text := range contains {
 		if !strings.Contains(output, text) {
 			t.Errorf("the output lacks %q:\n%s", text, output)
+		}
+	}
+}
+
+// A key that is requeued at once, or after a time so short that the virtual time hardly advances.
+func TestControllerThatIsNeverIdle(t *testing.T) {
+	t.Parallel()
+	for _, delay := range []time.Duration{0, time.Nanosecond} {
+		for name, await := range map[string]func(*simulation.Cluster){
+			"Settle":  (*simulation.Cluster).Settle,
+			"Advance": func(c *simulation.Cluster) { c.Advance(time.Hour) },
+		} {
+			t.Run(fmt.Sprintf("%s/%v", name, delay), func(t *testing.T) {
+				t.Parallel()
+				continued := false
+				output := failureOf(t, simulation.Config{YAML: motto}, func(tb testing.TB, c *simulation.Cluster) {
+					c.Run(newCopier(tb, c, func(controller.Handler[*corev1.ConfigMap]) controller.Handler[*corev1.ConfigMap] {
+						return func(context.Context, *corev1.ConfigMap) error {
+							return controller.RequeueAfter(delay, "poll the vault")
+						}
+					}))
+					await(c)
+					continued = true
+				})
+				if continued {
+					t.Errorf("the test continued after %s", name)
+				}
+				expectOutput(t, output, "stopped copier, which is never idle: copier: default/motto ran 5000 times within a second, now because of requeue (poll the vault)",
+					"of default/motto: requeue (poll the vault)")
+			})
 		}
 	}
 }
@@ -250,6 +282,37 @@ func TestHandlerThatBlocksForever(t *testing.T) {
 		c.Run(newCopier(t, c, blockForever))
 		c.Apply(motto)
 		c.Settle()
+	})
+}
+
+// The watchdog of a test ends with it, also if the test ends in the middle.
+func TestWatchdogEndsWithFailedTest(t *testing.T) {
+	t.Parallel()
+	const env, ended = "SIMULATION_FAILED_TEST", "the watchdog has ended"
+	if os.Getenv(env) == "" {
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWatchdogEndsWithFailedTest$", "-test.v")
+		command.Env = append(os.Environ(), env+"=1")
+		output, err := command.CombinedOutput()
+		if err == nil {
+			t.Error("the test passed")
+		}
+		expectOutput(t, string(output), "a watchdog watches", ended)
+		return
+	}
+	watched := func() bool {
+		stacks := make([]byte, 1<<20)
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*watchdog).watch(")
+	}
+	t.Cleanup(func() {
+		if !watched() {
+			t.Log(ended)
+		}
+	})
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, _ *simulation.Cluster) {
+		if watched() {
+			t.Log("a watchdog watches")
+		}
+		t.FailNow()
 	})
 }
 

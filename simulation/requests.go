@@ -320,40 +320,16 @@ func (c *Cluster) Intercept(f func(r Request, send func()) error) (remove func()
 
 // parse returns the request for objects in req. ok is false for discovery.
 func parse(req *http.Request) (r Request, ok bool) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		r.Resource.Version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		r.Resource.Group, r.Resource.Version, parts = parts[1], parts[2], parts[3:]
-	default:
+	path := apiserver.ParsePath(req.URL.Path)
+	if path == (apiserver.Path{}) {
 		return r, false
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-		r.Key.Namespace, parts = parts[1], parts[2:]
+	r = Request{
+		UserAgent: req.UserAgent(), Verb: path.Verb(req), Resource: path.Resource, Subresource: path.Subresource,
+		Key: kube.Key{Namespace: path.Namespace, Name: path.Name}, DryRun: req.URL.Query().Get("dryRun") != "",
 	}
-	r.Resource.Resource = parts[0]
-	if len(parts) > 1 {
-		r.Key.Name = parts[1]
-	}
-	if len(parts) > 2 {
-		r.Subresource = strings.Join(parts[2:], "/")
-	}
-	query := req.URL.Query()
-	r.DryRun = query.Get("dryRun") != ""
-	r.UserAgent = req.UserAgent()
-	r.Verb = map[string]string{
-		http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
-	}[req.Method]
-	switch {
-	case r.Verb == "get" && (query.Get("watch") == "true" || query.Get("watch") == "1"):
-		r.Verb = "watch"
-	case r.Verb == "get" && r.Key.Name == "":
-		r.Verb = "list"
-	case r.Verb == "delete" && r.Key.Name == "":
-		r.Verb = "deletecollection"
-	case strings.HasPrefix(req.Header.Get("Content-Type"), string(types.ApplyYAMLPatchType)),
-		strings.HasPrefix(req.Header.Get("Content-Type"), string(types.ApplyCBORPatchType)):
+	if media := req.Header.Get("Content-Type"); strings.HasPrefix(media, string(types.ApplyYAMLPatchType)) ||
+		strings.HasPrefix(media, string(types.ApplyCBORPatchType)) {
 		r.Verb = "apply"
 	}
 	return r, true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/runobserver"
 )
 
 const (
@@ -20,7 +21,28 @@ const (
 	// settleTimeout and settleWrites are the time and the number of writes after which Settle gives up.
 	settleTimeout = 10 * time.Minute
 	settleWrites  = 5000
+	// runLimit is the number of runs of one key within a second after which its program is stopped. Without it, a key that
+	// is requeued at once stops virtual time.
+	runLimit = 5000
 )
+
+// runCounter counts the runs of each key within a second.
+type runCounter struct {
+	mu    sync.Mutex
+	began time.Time      // guarded by mu
+	runs  map[string]int // since began, by controller and key; guarded by mu
+}
+
+// atLimit counts a run, and reports whether it is the last one that is allowed.
+func (r *runCounter) atLimit(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); r.runs == nil || now.Sub(r.began) >= time.Second {
+		r.began, r.runs = now, map[string]int{}
+	}
+	r.runs[name]++
+	return r.runs[name] == runLimit
+}
 
 // program is a running function of Run or Go.
 type program struct {
@@ -70,6 +92,13 @@ func (c *Cluster) register(p *program, run func(ctx context.Context) error) (sto
 
 func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx())
+	ctx = runobserver.With(ctx, func(name string, key, causes fmt.Stringer) {
+		if name = name + ": " + key.String(); c.runs.atLimit(name) {
+			c.tb.Errorf("simulation: stopped %s, which is never idle: %s ran %d times within a second, now because of %s", p.name, name, runLimit, causes)
+			c.stopped.Store(true)
+			cancel()
+		}
+	})
 	p.cancel, p.ended = cancel, make(chan struct{})
 	go func() { // waited for by stop, which end calls
 		defer close(p.ended)
@@ -113,11 +142,16 @@ func (c *Cluster) Advance(d time.Duration) {
 	c.wait()
 }
 
-// wait waits until all goroutines of the bubble wait for time or for each other.
+// wait waits until all goroutines of the bubble wait for time or for each other. It ends the test if a program was stopped
+// because it is never idle.
 func (c *Cluster) wait() {
+	c.tb.Helper()
 	c.log.dog.observe()
 	if c.virtual {
 		synctest.Wait()
+	}
+	if c.stopped.Load() {
+		c.tb.FailNow()
 	}
 }
 
@@ -130,6 +164,8 @@ func (c *Cluster) wait() {
 // So a retry after an error, and a requeue, within Config.IdleAfter is waited for. A later one, a periodic resync, reads,
 // watches and leader election are not. Settle fails the test, with the latest requests and runs, if the cluster is not idle
 // after 10 minutes or 5,000 writes: something writes again and again.
+//
+// A controller of this library that runs one key 5,000 times within a second is stopped, and the test fails.
 func (c *Cluster) Settle() {
 	c.tb.Helper()
 	began, busy := time.Now(), time.Now()

@@ -3,6 +3,8 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,6 +112,34 @@ func TestTimeOfPreparedObjects(t *testing.T) {
 	if age := created(t); age < 0 || age > time.Hour {
 		t.Errorf("the namespace is %v old in real time", age)
 	}
+}
+
+// A watch can have the form of paths before the parameter watch.
+func TestRecordOfUnusualPaths(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{WithoutControllers: true}, func(t *testing.T, c *simulation.Cluster) {
+		requests := c.Record(func() {
+			for _, path := range []string{"/api/v1/watch/namespaces/default/configmaps", "/api/v1/configmaps?watch", "/api/v1/namespaces/default/status"} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://simulation.invalid"+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("User-Agent", "test")
+				res, err := c.RESTConfig("test").Transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = res.Body.Close()
+			}
+		})
+		var got []string
+		for _, r := range requests {
+			got = append(got, r.String())
+		}
+		if want := []string{"test: watch configmaps default/", "test: watch configmaps", "test: get namespaces/status default"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // Edit repeats the change if another client was faster, and an intercepted response can be replaced by a Status.

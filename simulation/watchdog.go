@@ -78,7 +78,7 @@ func (w *watchdog) watch(limit time.Duration, report func(text string)) {
 		case time.Since(since) >= limit && !reported:
 			reported = true
 			report(fmt.Sprintf("simulation: no request for %v, and the virtual time stands at %s. A goroutine of the test waits for a mutex, for I/O "+
-				"or for a goroutine outside of the bubble, or it never waits, as a controller with RequeueAfter(0) in each run.\n%s"+
+				"or for a goroutine outside of the bubble, or it never waits.\n%s"+
 				"Goroutines, those that stop the time first:\n\n%s",
 				limit, time.Unix(0, now).UTC().Format(time.RFC3339), w.latestRuns(), stacksOf(*bubble)))
 		}

@@ -55,7 +55,7 @@ func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
 		return nil, err
 	}
 	webhooks.AddRules(all)
-	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(nil)), Seed: 1})
+	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(webhooks.Converter)), Seed: 1})
 }
 
 // get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are in

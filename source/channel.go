@@ -12,6 +12,9 @@ import (
 //
 // A key that is sent while the controller does not run handlers (standby, draining) is received when it runs them
 // again, or never: this depends on the channel's buffer and on the sender.
+//
+// For a channel of objects, a filter, a priority or a detail of the cause, use controller.SourceFunc; its example shows
+// all four.
 func Channel(name string, keys <-chan kube.Key) controller.Source {
 	return channel{name, keys}
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -28,16 +27,14 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("leaderelection", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps, the Services and the lease")
 	identity := flags.String("identity", "", "the name of this replica; default: a unique name")
-	listen := flags.String("listen", "127.0.0.1:0", "the address of /readyz; by default a free port, which is logged; in a Pod, use :8080")
-	leaseDuration := flags.Duration("lease-duration", leader.DefaultLeaseDuration, "the maximum time without a leader after a crash")
-	renewDeadline := flags.Duration("renew-deadline", leader.DefaultRenewDeadline, "the time after which a leader that cannot renew stops")
-	retryPeriod := flags.Duration("retry-period", leader.DefaultRetryPeriod, "the time between two attempts to acquire or renew the lease")
-	_ = flags.Parse(args) // exits on an error
-
-	cluster, err := connect.Cluster(*kubeconfig)
+	// By default the HTTP server has a free port, which is logged; in a Pod, use :8080.
+	options := manager.Options{Listen: "127.0.0.1:0", LeaderElect: true, LeaseName: "leaderelection-example"}
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
@@ -57,18 +54,9 @@ func run(ctx context.Context, args []string) error {
 	// SIGTERM stops the controllers: their handlers finish, and then the lease is released, so that the other replica
 	// need not wait until it expires. When the lease is lost, handlers are cancelled at once, and the controllers run
 	// again when this replica is the leader again. A standby replica is ready in /readyz.
-	m, err := manager.New(manager.Config{
-		Listen: *listen,
-		LeaderElection: &leader.Config{
-			Cluster:       cluster,
-			Namespace:     *namespace,
-			Name:          "leaderelection-example",
-			Identity:      *identity,
-			LeaseDuration: *leaseDuration,
-			RenewDeadline: *renewDeadline,
-			RetryPeriod:   *retryPeriod,
-		},
-		Runnables: []manager.Runnable{{Runner: configMaps}, {Runner: services}},
+	m, err := options.New(cluster, manager.Config{
+		LeaderElection: &leader.Config{Namespace: *namespace, Identity: *identity},
+		Runnables:      []manager.Runnable{{Runner: configMaps}, {Runner: services}},
 	})
 	if err != nil {
 		return err

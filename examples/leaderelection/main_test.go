@@ -69,7 +69,7 @@ const leaseDuration = 12 * time.Second
 // waitReady waits until the readiness probe of a replica succeeds.
 func waitReady(t *testing.T, p *exampletest.Process) {
 	t.Helper()
-	address := regexp.MustCompile(`HTTP server started.* address=(\S+)\n`)
+	address := regexp.MustCompile(`HTTP server started.* address=(\S+) `)
 	p.Output.Until(t, "the address is logged", address.MatchString)
 	url := "http://" + address.FindStringSubmatch(p.Output.String())[1] + "/readyz"
 	exampletest.Eventually(t, "the replica is ready", func(ctx context.Context) (bool, string) {

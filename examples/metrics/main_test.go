@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,12 +21,13 @@ func TestServesMetricsAndReadiness(t *testing.T) {
 	out, _ := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--listen", "127.0.0.1:0"}, out)
 	})
-	out.Wait(t, "/metrics\n")
-	url := regexp.MustCompile(`http://\S+/`).FindString(out.String())
+	address := regexp.MustCompile(`HTTP server started.* address=(\S+) `)
+	out.Until(t, "the address is logged", address.MatchString)
+	url := "http://" + address.FindStringSubmatch(out.String())[1] + "/"
 
 	exampletest.Eventually(t, "the program is ready", func(ctx context.Context) (bool, string) {
 		status, body := get(ctx, t, url+"readyz")
-		return status == http.StatusOK && body == "ok\n", body
+		return status == http.StatusOK, body
 	})
 	handled := regexp.MustCompile(`(?m)^evenkeel_controller_handle_seconds_count\{controller="namespaces",outcome="success"\} (\d+)$`)
 	exampletest.Eventually(t, "each namespace was handled, and counted", func(ctx context.Context) (bool, string) {
@@ -37,6 +39,16 @@ func TestServesMetricsAndReadiness(t *testing.T) {
 		n, err := strconv.Atoi(match[1])
 		return err == nil && n >= 2, body // default and kube-system, at least
 	})
+	_, body := get(t.Context(), t, url+"metrics")
+	for _, series := range []string{
+		`workqueue_depth{controller="namespaces",name="namespaces"} `,
+		`controller_runtime_reconcile_total{controller="namespaces",result="success"} `,
+		`rest_client_requests_total{code="200",`, "go_goroutines ", "go_build_info{", "process_cpu_seconds_total ",
+	} {
+		if !strings.Contains(body, "\n"+series) {
+			t.Errorf("%s is missing in:\n%s", series, body)
+		}
+	}
 }
 
 func get(ctx context.Context, t *testing.T, url string) (status int, body string) {

@@ -46,7 +46,7 @@ func TestProgramWithSample(t *testing.T) {
 		leased bool
 	}{
 		{leased: true},
-		{args: []string{"--leader-election=false"}},
+		{args: []string{"--leader-elect=false"}},
 	} {
 		t.Run(fmt.Sprint(tt.args), func(t *testing.T) {
 			namespace := exampletest.Namespace(t)

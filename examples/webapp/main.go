@@ -8,45 +8,37 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
-	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(context.Background(), os.Args[1:])
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "webapp:", err)
-		os.Exit(1)
 	}
+	os.Exit(manager.ExitStatus(err))
 }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("webapp", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	records := flags.String("records", "http://127.0.0.1:8053", "URL of the records outside the cluster")
-	listen := flags.String("listen", "127.0.0.1:8080", "address of /metrics and /readyz; in a Pod, use :8080")
-	elect := flags.Bool("leader-elect", false, "let only one of several replicas work, with a lease in namespace "+operator.Name)
-	_ = flags.Parse(args) // exits on an error
-
-	cluster, err := connect.Cluster(*kubeconfig, v1.AddToScheme)
+	options := manager.Options{Listen: "127.0.0.1:8080", LeaseName: operator.Name, LeaseNamespace: operator.Name} // in a Pod, use --listen :8080
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
+	cluster, err := options.Connect(v1.AddToScheme)
 	if err != nil {
 		return err
 	}
@@ -55,47 +47,19 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	config := operator.Config{
+	ctrl, err := operator.New(cluster, operator.Config{
 		Records: operator.HTTPRecords{URL: *records, Client: &http.Client{Timeout: 10 * time.Second}},
-		Metrics: recorder, Logger: slog.Default(),
-	}
-	if *elect {
-		config.LeaderElector, err = leader.New(leader.Config{Cluster: cluster, Namespace: operator.Name, Name: operator.Name})
-		if err != nil {
-			return err
-		}
-	}
-	ctrl, err := operator.New(cluster, config)
+		Metrics: recorder, Logger: options.Logger(),
+	})
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ctrl.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		}
+	m, err := options.New(cluster, manager.Config{
+		Handlers:  map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})},
+		Runnables: []manager.Runnable{{Runner: ctrl}},
 	})
-	return serveWhile(ctx, *listen, mux, ctrl.Run)
-}
-
-// serveWhile serves until work has returned. The server ends last, so that the final metrics can still be scraped.
-func serveWhile(ctx context.Context, address string, handler http.Handler, work func(context.Context) error) error {
-	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("serve metrics: %w: choose another address with -listen", err)
+		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	served := make(chan error, 1)
-	go func() { // waited for below, through served
-		served <- server.Serve(listener)
-		stop() // ends the program if the server fails
-	}()
-	err = errors.Join(work(ctx), server.Close())
-	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
+	return m.Run(ctx)
 }

@@ -117,7 +117,7 @@ func TestInvalidAddress(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = taken.Close() })
 	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(), "--listen", taken.Addr().String()})
-	if err == nil || !strings.Contains(err.Error(), "choose another address") {
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/evenkeel-go/evenkeel/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -28,7 +29,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: election.LeaseName}}
 	if _, err := clients.CoordinationV1().Leases(ns.Name).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +41,18 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 			if got != want {
 				t.Fatalf("%s leads, want %s", got, want)
 			}
-		case <-time.After(stepTimeout):
+		case <-time.After(election.StepTimeout):
 			t.Fatalf("no process leads, want %s", want)
 		}
 	}
 	clientGo := func(identity string) (stop func()) {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
-				LeaseMeta:  metav1.ObjectMeta{Namespace: ns.Name, Name: leaseName},
+				LeaseMeta:  metav1.ObjectMeta{Namespace: ns.Name, Name: election.LeaseName},
 				Client:     clients.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 			},
-			LeaseDuration: leader.DefaultLeaseDuration, RenewDeadline: leader.DefaultRenewDeadline, RetryPeriod: retryPeriod,
+			LeaseDuration: leader.DefaultLeaseDuration, RenewDeadline: leader.DefaultRenewDeadline, RetryPeriod: election.RetryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) { leads <- identity }, OnStoppedLeading: func() {},
@@ -70,8 +71,8 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 	defer stopOld()
 	next("old")
 	elector, err := leader.New(leader.Config{
-		Cluster: clustertest.Connect(t, local.RESTConfig()), Namespace: ns.Name, Name: leaseName, Identity: "new",
-		RetryPeriod: retryPeriod, Logger: clustertest.Logger(t),
+		Cluster: clustertest.Connect(t, local.RESTConfig()), Namespace: ns.Name, Name: election.LeaseName, Identity: "new",
+		RetryPeriod: election.RetryPeriod, Logger: clustertest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)

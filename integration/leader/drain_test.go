@@ -10,72 +10,74 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/integration/internal/election"
 )
 
 // After SIGTERM, handlers finish their work, which takes longer than a lease lasts, and write the result. Then the
 // lease is released, and the other process leads. No write is sent out of this order.
 func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 	t.Parallel()
-	e := newElection(t, writersSlow)
-	var leads observation
-	if !e.until(stepTimeout, func() bool {
-		leads = e.observed()
-		p := e.replicas[leads.by]
-		return p != nil && leads.writes == 0 && p.state().working == targets
+	e := election.New(t, local, election.Slow)
+	var leads election.Observation
+	if !e.Until(election.StepTimeout, func() bool {
+		leads = e.Observed()
+		p := e.Replicas[leads.By]
+		return p != nil && leads.Writes == 0 && p.State().Working == election.Targets
 	}) {
-		e.fatalf("no process leads and works")
+		e.Fatalf("no process leads and works")
 	}
-	terminated := e.replicas[leads.by]
-	delete(e.replicas, leads.by)
+	terminated := e.Replicas[leads.By]
+	delete(e.Replicas, leads.By)
 
-	lease, err := e.clients.CoordinationV1().Leases(e.namespace).Get(t.Context(), leaseName, metav1.GetOptions{})
+	lease, err := e.Clients.CoordinationV1().Leases(e.Namespace).Get(t.Context(), election.LeaseName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := e.watchLease(lease.ResourceVersion)
+	changes := watchLease(e, lease.ResourceVersion)
 	signalled := time.Now()
-	terminated.signal(syscall.SIGTERM)
+	terminated.Signal(syscall.SIGTERM)
 	renewals := 0
 	var released, taken *coordinationv1.Lease
 	var releasedAt time.Time
-	for late := time.After(stepTimeout); taken == nil; {
+	for late := time.After(election.StepTimeout); taken == nil; {
 		select {
 		case l := <-changes:
 			switch holder := l.Spec.HolderIdentity; {
 			case holder == nil || *holder == "":
 				released, releasedAt = l, time.Now()
-			case *holder == terminated.identity && released == nil:
+			case *holder == terminated.Identity && released == nil:
 				renewals++
 			default:
 				taken = l
 			}
 		case <-late:
-			e.fatalf("%s was terminated, but no other process acquired the lease:\n%s", terminated.identity, terminated.log())
+			e.Fatalf("%s was terminated, but no other process acquired the lease:\n%s", terminated.Identity, terminated.Log())
 		}
 	}
 	takenAt := time.Now()
-	if !e.until(stepTimeout, func() bool { return e.observed().by != leads.by && terminated.failed() != nil }) {
-		e.fatalf("%s has not ended, or no other process leads:\n%s", terminated.identity, terminated.log())
+	if !e.Until(election.StepTimeout, func() bool { return e.Observed().By != leads.By && terminated.Failed() != nil }) {
+		e.Fatalf("%s has not ended, or no other process leads:\n%s", terminated.Identity, terminated.Log())
 	}
-	if status, _ := terminated.exit(); status != 0 {
-		t.Errorf("%s ended with status %d:\n%s", terminated.identity, status, terminated.log())
+	if status, _ := terminated.Exit(); status != 0 {
+		t.Errorf("%s ended with status %d:\n%s", terminated.Identity, status, terminated.Log())
 	}
 	if released == nil {
 		t.Fatal("the lease was acquired by another process without a release")
 	}
-	maps, err := e.clients.CoreV1().ConfigMaps(e.namespace).List(t.Context(),
+	maps, err := e.Clients.CoreV1().ConfigMaps(e.Namespace).List(t.Context(),
 		metav1.ListOptions{LabelSelector: "target=true"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range maps.Items {
-		if m.Data["term"] != strconv.FormatInt(leads.term, 10) {
+		if m.Data["term"] != strconv.FormatInt(leads.Term, 10) {
 			t.Errorf("%s was not written by its handler, which was running when the process was terminated: %v", m.Name, m.Data)
 		} else if versionOf(t, &m) > versionOf(t, released) {
 			t.Errorf("%s was written after the lease was released", m.Name)
 		}
 	}
-	if late := e.lateWrites(); len(late) > 0 {
+	if late := e.LateWrites(); len(late) > 0 {
 		t.Errorf("late writes: %q", late)
 	}
 	if renewals == 0 {
@@ -89,19 +91,19 @@ func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 		takenAt.Sub(releasedAt).Round(time.Millisecond))
 }
 
-func versionOf(t *testing.T, obj metav1.Object) int64 {
-	t.Helper()
+func versionOf(tb testing.TB, obj metav1.Object) int64 {
+	tb.Helper()
 	version, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return version
 }
 
 // watchLease returns a channel with each state of the lease after version.
-func (e *election) watchLease(version string) <-chan *coordinationv1.Lease {
+func watchLease(e *election.Election, version string) <-chan *coordinationv1.Lease {
 	e.Helper()
-	w, err := e.clients.CoordinationV1().Leases(e.namespace).Watch(context.WithoutCancel(e.Context()),
+	w, err := e.Clients.CoordinationV1().Leases(e.Namespace).Watch(context.WithoutCancel(e.Context()),
 		metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		e.Fatal(err)
@@ -126,43 +128,43 @@ func TestLeaderStoppedWhileItDrains(t *testing.T) {
 	t.Parallel()
 	const rounds = 2
 	for round := range rounds {
-		e := newElection(t, writersSlow)
-		var leads observation
-		if !e.until(stepTimeout, func() bool {
-			leads = e.observed()
-			p := e.replicas[leads.by]
-			return p != nil && p.state().working == targets
+		e := election.New(t, local, election.Slow)
+		var leads election.Observation
+		if !e.Until(election.StepTimeout, func() bool {
+			leads = e.Observed()
+			p := e.Replicas[leads.By]
+			return p != nil && p.State().Working == election.Targets
 		}) {
-			e.fatalf("no process leads and works")
+			e.Fatalf("no process leads and works")
 		}
-		p := e.replicas[leads.by]
-		delete(e.replicas, leads.by)
-		p.signal(syscall.SIGTERM)
+		p := e.Replicas[leads.By]
+		delete(e.Replicas, leads.By)
+		p.Signal(syscall.SIGTERM)
 		// In the first round while handlers work, in the others near the time when they write and the lease is released.
-		delay := slowWork / 2
+		delay := election.SlowWork / 2
 		if round > 0 {
-			delay = slowWork - 500*time.Millisecond + rand.N(time.Second)
+			delay = election.SlowWork - 500*time.Millisecond + rand.N(time.Second)
 		}
-		e.pause(delay)
-		stopped := p.process.Signal(syscall.SIGSTOP) == nil // it may have ended
-		if !e.until(stepTimeout, func() bool { return e.observed().by != p.identity && e.observed().writes >= targets }) {
-			e.fatalf("%s is stopped, and no other process leads and writes: %+v", p.identity, e.observed())
+		e.Pause(delay)
+		stopped := p.Process.Signal(syscall.SIGSTOP) == nil // it may have ended
+		if !e.Until(election.StepTimeout, func() bool { return e.Observed().By != p.Identity && e.Observed().Writes >= election.Targets }) {
+			e.Fatalf("%s is stopped, and no other process leads and writes: %+v", p.Identity, e.Observed())
 		}
 		if stopped {
-			p.signal(syscall.SIGCONT)
+			p.Signal(syscall.SIGCONT)
 		}
-		if !e.until(stepTimeout, func() bool { return p.failed() != nil }) {
-			e.fatalf("%s was continued, but has not ended:\n%s", p.identity, p.log())
+		if !e.Until(election.StepTimeout, func() bool { return p.Failed() != nil }) {
+			e.Fatalf("%s was continued, but has not ended:\n%s", p.Identity, p.Log())
 		}
-		e.fence()
-		if late := e.lateWrites(); len(late) > 0 {
+		e.Fence()
+		if late := e.LateWrites(); len(late) > 0 {
 			t.Errorf("round %d: late writes: %q", round, late)
 		}
-		status, _ := p.exit()
+		status, _ := p.Exit()
 		t.Logf("round %d: stopped %s after SIGTERM; exit status %d, ended before: %v",
 			round, delay.Round(time.Millisecond), status, !stopped)
 		if status != 0 {
-			t.Errorf("round %d: %s ended with status %d:\n%s", round, p.identity, status, p.log())
+			t.Errorf("round %d: %s ended with status %d:\n%s", round, p.Identity, status, p.Log())
 		}
 	}
 }

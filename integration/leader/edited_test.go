@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evenkeel-go/evenkeel/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -49,7 +50,7 @@ func TestLeaseEditedByAnotherClient(t *testing.T) {
 	leases := clients.CoordinationV1().Leases(ns.Name)
 	largest := int32(math.MaxInt32)
 	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: coordinationv1.LeaseSpec{LeaseTransitions: &largest},
+		ObjectMeta: metav1.ObjectMeta{Name: election.LeaseName}, Spec: coordinationv1.LeaseSpec{LeaseTransitions: &largest},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestLeaseEditedByAnotherClient(t *testing.T) {
 		config := local.RESTConfig()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{next, &broken[i]} })
 		electors[i], err = leader.New(leader.Config{
-			Cluster: clustertest.Connect(t, config), Namespace: ns.Name, Name: leaseName, Logger: slog.New(slog.DiscardHandler),
+			Cluster: clustertest.Connect(t, config), Namespace: ns.Name, Name: election.LeaseName, Logger: slog.New(slog.DiscardHandler),
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2900 * time.Millisecond, RetryPeriod: 100 * time.Millisecond,
 		})
 		if err != nil {
@@ -94,7 +95,7 @@ func TestLeaseEditedByAnotherClient(t *testing.T) {
 		now := round % 2
 		<-time.After(950 * time.Millisecond)
 		broken[now].Store(true)
-		_, err := leases.Patch(t.Context(), leaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := leases.Patch(t.Context(), election.LeaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

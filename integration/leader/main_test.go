@@ -2,9 +2,9 @@
 package leader
 
 import (
-	"os"
 	"testing"
 
+	"github.com/evenkeel-go/evenkeel/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
@@ -14,8 +14,6 @@ var local *localcluster.Cluster
 
 // TestMain runs the tests, or a replica: the tests start this binary again for each replica.
 func TestMain(m *testing.M) {
-	if config := os.Getenv(replicaVariable); config != "" {
-		os.Exit(replicaMain(config))
-	}
+	election.Main()
 	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evenkeel-go/evenkeel/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -17,23 +18,23 @@ import (
 // After SIGKILL the other process leads as soon as the Lease has expired.
 func TestKilledLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
-	e := newElection(t, writersHandlers)
-	var leads observation
-	if !e.until(stepTimeout, func() bool {
-		leads = e.observed()
-		return e.replicas[leads.by] != nil && leads.writes >= targets/2
+	e := election.New(t, local, election.Handlers)
+	var leads election.Observation
+	if !e.Until(election.StepTimeout, func() bool {
+		leads = e.Observed()
+		return e.Replicas[leads.By] != nil && leads.Writes >= election.Targets/2
 	}) {
-		e.fatalf("no process leads and writes")
+		e.Fatalf("no process leads and writes")
 	}
-	killed := e.replicas[leads.by]
-	delete(e.replicas, leads.by)
-	if err := killed.process.Kill(); err != nil {
+	killed := e.Replicas[leads.By]
+	delete(e.Replicas, leads.By)
+	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !e.until(stepTimeout, func() bool { now := e.observed(); return now.by != leads.by && now.writes >= targets/2 }) {
-		e.fatalf("%s was killed, but no other process leads: %+v", leads.by, e.observed())
+	if !e.Until(election.StepTimeout, func() bool { now := e.Observed(); return now.By != leads.By && now.Writes >= election.Targets/2 }) {
+		e.Fatalf("%s was killed, but no other process leads: %+v", leads.By, e.Observed())
 	}
-	if late := e.lateWrites(); len(late) > 0 {
+	if late := e.LateWrites(); len(late) > 0 {
 		t.Errorf("late writes: %q", late)
 	}
 }
@@ -45,7 +46,7 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 		lost                       bool
 	}{
 		"shorter than the lease": {5 * time.Minute, 4 * time.Minute, time.Second, false},
-		"longer than the lease":  {leaseDuration, renewDeadline, retryPeriod, true},
+		"longer than the lease":  {election.LeaseDuration, election.RenewDeadline, election.RetryPeriod, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := clustertest.Connect(t, local.RESTConfig())
@@ -58,13 +59,13 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: election.LeaseName}}
 			leases := clients.CoordinationV1().Leases(ns.Name)
 			if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			elector, err := leader.New(leader.Config{
-				Cluster: cluster, Namespace: ns.Name, Name: leaseName, Identity: "anna", Logger: clustertest.Logger(t),
+				Cluster: cluster, Namespace: ns.Name, Name: election.LeaseName, Identity: "anna", Logger: clustertest.Logger(t),
 				LeaseDuration: tt.duration, RenewDeadline: tt.deadline, RetryPeriod: tt.period,
 			})
 			if err != nil {

@@ -42,12 +42,17 @@ func (s *Server) SetAdmission(a Admission) {
 	s.admission = a
 }
 
+// Admission returns what SetAdmission has set.
+func (s *Server) Admission() Admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admission
+}
+
 // review returns the review of a write by this request; nil if the server has no admission. obj is nil for a deletion, old
 // for a creation.
 func (r *request) review(obj, old Object, name string, dryRun bool) (Admission, *Review) {
-	r.server.mu.Lock()
-	admission := r.server.admission
-	r.server.mu.Unlock()
+	admission := r.server.Admission()
 	if admission == nil {
 		return nil, nil
 	}

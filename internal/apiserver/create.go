@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,9 +112,11 @@ func (r *request) store(obj Object, options writeOptions) (*record, error) {
 func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) {
 	obj.SetCreationTimestamp(now())
 	obj.SetUID(r.server.uid())
-	if err := r.allocate(obj, nil, options); err != nil {
+	release, err := r.allocate(obj, nil, options)
+	if err != nil {
 		return nil, err
 	}
+	defer release()
 	if err := r.prepareNew(obj); err != nil {
 		return nil, err
 	}
@@ -140,15 +143,26 @@ func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) 
 	return rec, err
 }
 
-// allocate gives an object its values that no other object has.
-func (r *request) allocate(obj, old Object, options writeOptions) error {
+// allocate gives an object its values that no other object has. No other request gets them until release, which follows the
+// write.
+func (r *request) allocate(obj, old Object, options writeOptions) (release func(), err error) {
 	if r.kind.Rules.Allocate == nil || r.subresource != "" {
-		return nil
+		return func() {}, nil
 	}
-	r.server.mu.Lock()
-	objects := r.table.objects()
-	r.server.mu.Unlock()
-	return r.kind.Rules.Allocate(obj, old, Stored{Objects: objects, Random: r.server.randomNumber, DryRun: options.dryRun})
+	s, t := r.server, r.table
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored := Stored{Objects: append(t.objects(), t.allocated...), Random: s.random.Uint64, DryRun: options.dryRun}
+	if err := r.kind.Rules.Allocate(obj, old, stored); err != nil || options.dryRun {
+		return func() {}, err
+	}
+	reserved := obj.DeepCopyObject().(Object) // the request still changes obj
+	t.allocated = append(t.allocated, reserved)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		t.allocated = slices.DeleteFunc(t.allocated, func(other Object) bool { return other == reserved })
+	}, nil
 }
 
 // find returns the stored object, or nil.

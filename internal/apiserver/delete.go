@@ -59,7 +59,7 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 	if stored == nil {
 		return nil, false, apierrors.NewNotFound(r.kind.groupResource(), name)
 	}
-	existing, err := stored.as(r.kind)
+	existing, err := stored.current(r.kind)
 	if err != nil {
 		return nil, false, err
 	}

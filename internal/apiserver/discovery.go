@@ -119,6 +119,9 @@ func (s *serving) group(name string) metav1.APIGroup {
 
 // verbs returns the verbs of a kind, in the order of the real server.
 func (k *Kind) verbs() []string {
+	if k.custom() {
+		return []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	}
 	verbs := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	if k.Kind == "Namespace" && k.Group == "" {
 		verbs = slices.DeleteFunc(verbs, func(verb string) bool { return verb == "deletecollection" })

@@ -55,6 +55,10 @@ type Kind struct {
 	// definition, to this kind. It must not change obj. It is required of kinds with several versions, and of kinds that
 	// Serve replaces.
 	From func(obj Object) (Object, error)
+	// External is true if From calls another program: it can fail, and two results for one object can differ. As in the real
+	// server, whose watch caches contain converted objects, lists, watches and writes then use the first result for an object,
+	// and a get and a delete convert it again.
+	External bool
 	// Convert is From for parts of objects, whose managed fields are computed: it adds and removes nothing. Nil: From.
 	Convert func(obj Object) (Object, error)
 	// CheckCreate returns an error if objects cannot be created now, which becomes the reason of a response 403.
@@ -162,7 +166,7 @@ type Rules struct {
 
 // Stored is what Rules.Allocate needs of the server.
 type Stored struct {
-	Objects []Object      // of the kind
+	Objects []Object      // of the kind, also those of requests that have allocated values and not stored them yet
 	Random  func() uint64 // returns the next random number
 	DryRun  bool          // the object will not be stored
 }

@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
 )
 
 // scope is a kind, or one of its subresources.
@@ -170,7 +168,7 @@ func (r *request) manage(live, obj Object, options writeOptions) Object {
 	if live == nil {
 		live = r.kind.blank()
 	}
-	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, managerName(options.manager, r.UserAgent()))
+	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, fieldmanager.Name(options.manager, r.UserAgent()))
 	if err != nil { // an object that does not fit the schema: Kubernetes 1.36 removes its managed fields, 1.37 keeps those of live
 		obj.SetManagedFields(nil)
 		return obj
@@ -190,25 +188,6 @@ func truncateTimes(obj Object) {
 			entries[i].Time = &metav1.Time{Time: t.Truncate(time.Second)}
 		}
 	}
-}
-
-// managerName returns the parameter fieldManager, or without it the first part of the user agent.
-func managerName(parameter, userAgent string) string {
-	if parameter != "" {
-		return parameter
-	}
-	product, _, _ := strings.Cut(userAgent, "/")
-	var name strings.Builder
-	for _, c := range product {
-		if !unicode.IsPrint(c) {
-			continue
-		}
-		if name.Len()+utf8.RuneLen(c) > metavalidation.FieldManagerMaxLength {
-			break
-		}
-		name.WriteRune(c)
-	}
-	return name.String()
 }
 
 // keepTimes undoes a write of managed fields that changes nothing but times, so that the write is not a change.

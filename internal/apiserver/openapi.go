@@ -114,10 +114,11 @@ func (k *Kind) openAPISchema() (json.RawMessage, error) {
 		properties = map[string]any{}
 		content["properties"] = properties
 	}
-	properties["apiVersion"] = map[string]any{"type": "string", "description": "The group and version of the object."}
-	properties["kind"] = map[string]any{"type": "string", "description": "The kind of the object."}
+	for _, name := range []string{"apiVersion", "kind"} {
+		properties[name] = map[string]any{"type": "string", "description": metav1.TypeMeta{}.SwaggerDoc()[name]}
+	}
 	properties["metadata"] = map[string]any{
-		"description": "Standard object's metadata.", "allOf": []any{map[string]any{"$ref": openapi.Prefix + openapi.ObjectMeta}},
+		"description": metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"], "allOf": []any{map[string]any{"$ref": openapi.Prefix + openapi.ObjectMeta}},
 	}
 	content["x-kubernetes-group-version-kind"] = []metav1.GroupVersionKind{metav1.GroupVersionKind(k.GroupVersionKind)}
 	return json.Marshal(content)

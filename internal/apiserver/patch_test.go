@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -80,17 +81,19 @@ func TestMergePatchOfCustomResource(t *testing.T) {
 		`{"spec":null}`, `{"spec":1.0}`, `{"spec":{"size":9223372036854775808}}`, `{"spec":{"size":1,"size":2}}`,
 		`[]`, `null`, `1`, `{`, `{}`,
 	} {
-		long := newServer(t)
-		mustSend(t, long, "POST", path, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","annotations":{"x":"y"}},"spec":{"size":1,"none":3}}`)
-		short := long.Fork()
-		withKind := patch
-		if len(patch) > 2 && patch[0] == '{' {
-			withKind = `{"kind":"Widget",` + patch[1:]
-		}
-		shortCode, shortText := send(t, short, "PATCH", path+"/a", patch, "Content-Type", "application/merge-patch+json")
-		longCode, longText := send(t, long, "PATCH", path+"/a", withKind, "Content-Type", "application/merge-patch+json")
-		if shortCode != longCode || shortText != longText {
-			t.Errorf("%s: %d %s, want %d %s", patch, shortCode, shortText, longCode, longText)
-		}
+		synctest.Test(t, func(t *testing.T) { // both sides have the same time
+			long := newServer(t)
+			mustSend(t, long, "POST", path, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","annotations":{"x":"y"}},"spec":{"size":1,"none":3}}`)
+			short := long.Fork()
+			withKind := patch
+			if len(patch) > 2 && patch[0] == '{' {
+				withKind = `{"kind":"Widget",` + patch[1:]
+			}
+			shortCode, shortText := send(t, short, "PATCH", path+"/a", patch, "Content-Type", "application/merge-patch+json")
+			longCode, longText := send(t, long, "PATCH", path+"/a", withKind, "Content-Type", "application/merge-patch+json")
+			if shortCode != longCode || shortText != longText {
+				t.Errorf("%s: %d %s, want %d %s", patch, shortCode, shortText, longCode, longText)
+			}
+		})
 	}
 }

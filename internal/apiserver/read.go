@@ -41,6 +41,13 @@ func (r *request) get() (*response, error) {
 	if rec == nil {
 		return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
 	}
+	if options.ResourceVersion == "" {
+		current, err := rec.current(r.kind)
+		if err != nil {
+			return nil, err
+		}
+		rec = current
+	}
 	return r.object(http.StatusOK, rec)
 }
 

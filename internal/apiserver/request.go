@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,32 +40,15 @@ type request struct {
 
 // respond finds the resource in the path, and handles the request.
 func (s *Server) respond(req *http.Request) *response {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	r := &request{Request: req, server: s, warnings: new([]string)}
-	version := resourcePath{}
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		version.version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		version.group, version.version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return s.discovery(req, parts)
+	path := ParsePath(req.URL.Path)
+	if path == (Path{}) {
+		return s.discovery(req, strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	}
-	forceWatch := parts[0] == "watch" && len(parts) > 1 // the form of paths before the parameter watch
-	if forceWatch {
-		parts = parts[1:]
+	r := &request{
+		Request: req, server: s, warnings: new([]string),
+		resource: path.Resource, namespace: path.Namespace, name: path.Name, subresource: path.Subresource,
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
-		r.namespace, parts = parts[1], parts[2:]
-	}
-	version.resource = parts[0]
-	if len(parts) > 1 {
-		r.name = parts[1]
-	}
-	if len(parts) > 2 {
-		r.subresource = strings.Join(parts[2:], "/")
-	}
-	r.resource = schema.GroupVersionResource{Group: version.group, Version: version.version, Resource: version.resource}
+	version := resourcePath{path.Resource.Group, path.Resource.Version, path.Resource.Resource}
 	if s.lookup(version, r); r.kind == nil {
 		return r.serving.unknownResource(version, req)
 	}
@@ -76,7 +58,7 @@ func (s *Server) respond(req *http.Request) *response {
 	if req.URL.RawQuery != "" {
 		r.query = req.URL.Query()
 	}
-	handle, err := r.route(forceWatch)
+	handle, err := r.route(path.Watch)
 	if err == nil && handle == nil {
 		return notServed()
 	}

@@ -202,12 +202,6 @@ func (s *Server) uid() types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
-func (s *Server) randomNumber() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.random.Uint64()
-}
-
 // generateName appends five random characters to base, which it cuts to 58 characters first.
 func (s *Server) generateName(base string) string {
 	s.mu.Lock()

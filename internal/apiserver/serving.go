@@ -78,6 +78,15 @@ func (s *serving) versionsOfKind(kind *Kind) []*Kind {
 // watches of the resource end. Stored objects stay as they are until they are written: Kind.From converts them when they
 // are read.
 func (s *Server) Serve(resource schema.GroupResource, kinds ...*Kind) error {
+	return s.serve(resource, kinds, false)
+}
+
+// Withdraw makes the server serve no version of a resource, and keeps its objects for a later Serve. Open watches of the
+// resource end.
+func (s *Server) Withdraw(resource schema.GroupResource) error { return s.serve(resource, nil, true) }
+
+// serve is Serve. With keep it does not remove objects.
+func (s *Server) serve(resource schema.GroupResource, kinds []*Kind, keep bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(s.serving.kinds), func(k *Kind) bool { return k.storage().groupResource() == resource })
@@ -100,7 +109,9 @@ func (s *Server) Serve(resource schema.GroupResource, kinds ...*Kind) error {
 		return nil
 	case len(kinds) > 0:
 		t.kind = kinds[0].storage()
-	default:
+		// Without the views of the previous kinds. Those of an External kind belong to this server, and forks share the records.
+		t.records, t.shared = t.copies(), false
+	case !keep:
 		delete(s.tables, resource)
 	}
 	t.closed++

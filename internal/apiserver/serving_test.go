@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -291,6 +294,29 @@ func TestServeAddsVersionToKind(t *testing.T) {
 	}
 }
 
+// Objects in the form of kinds that are no longer served are not kept.
+func TestServeRemovesViewsOfPreviousKinds(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	serveGadgets(t, s)
+	mustSend(t, s, "POST", gadgetsV1, `{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"a"}}`)
+	for range 5 {
+		v1, v2 := gadgets()
+		if err := s.Serve(gadgetResource, v1, v2); err != nil {
+			t.Fatal(err)
+		}
+		mustSend(t, s, "GET", gadgetsV1+"/a", "")
+		mustSend(t, s, "GET", gadgetsV2+"/a", "")
+	}
+	views := 0
+	for v := s.tables[gadgetResource].records[0].views.Load(); v != nil; v = v.next {
+		views++
+	}
+	if views != 2 {
+		t.Errorf("%d views, want those of the 2 served kinds", views)
+	}
+}
+
 // Requests in a version that is not stored: kinds whose objects stay when they are deleted, and conversions that fail.
 func TestConversionOfStoredObjects(t *testing.T) {
 	t.Parallel()
@@ -386,4 +412,110 @@ func TestServeDuringScale(t *testing.T) {
 		}
 	}
 	requests.Wait()
+}
+
+// externalGadgets returns the versions of a resource whose conversion to v1 is external: it counts the calls, and fails while
+// broken is true.
+func externalGadgets() (v1, v2 *Kind, calls *atomic.Int32, broken *atomic.Bool) {
+	v1, v2 = gadgets()
+	calls, broken = new(atomic.Int32), new(atomic.Bool)
+	from := v1.From
+	v1.External, v2.External = true, true
+	v1.From = func(obj Object) (Object, error) {
+		calls.Add(1)
+		if broken.Load() {
+			return nil, errors.New("no conversion")
+		}
+		return from(obj)
+	}
+	return v1, v2, calls, broken
+}
+
+// Lists use the first conversion of an object. A get converts it again, unless it may be served from a cache.
+func TestExternalConversions(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	v1, v2, calls, broken := externalGadgets()
+	if err := s.Serve(gadgetResource, v1, v2); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, s, "POST", gadgetsV2, `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"a"},"spec":{"replicas":1}}`)
+	for _, step := range []struct {
+		path  string
+		calls int32
+	}{{gadgetsV1, 1}, {gadgetsV1, 1}, {gadgetsV1 + "/a", 2}, {gadgetsV1 + "/a", 3}, {gadgetsV1 + "/a?resourceVersion=0", 3}, {gadgetsV2 + "/a", 3}} {
+		if mustSend(t, s, "GET", step.path, ""); calls.Load() != step.calls {
+			t.Errorf("get %s: %d conversions, want %d", step.path, calls.Load(), step.calls)
+		}
+	}
+	mustSend(t, s, "POST", gadgetsV2, `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"b"},"spec":{"replicas":1}}`)
+	lines, body := openWatch(t, t.Context(), s, gadgetsV1+"?watch=true&resourceVersion="+s.Version())
+	defer body.Close()
+	for _, replicas := range []int{2, 3} { // the state before the first change is not converted
+		mustSend(t, s, "PATCH", gadgetsV2+"/b", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), "Content-Type", "application/merge-patch+json")
+	}
+	for _, size := range []int{2, 3} {
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, fmt.Sprintf(`"size":%d`, size)) {
+			t.Errorf("event %s, error %v", line, err)
+		}
+	}
+	if calls.Load() != 5 {
+		t.Errorf("%d conversions with a watch, want 5", calls.Load())
+	}
+	broken.Store(true)
+	mustSend(t, s, "GET", gadgetsV1, "")
+	if code, text := send(t, s, "GET", gadgetsV1+"/a", ""); code != http.StatusInternalServerError || !strings.Contains(text, `"message":"no conversion"`) {
+		t.Errorf("get while conversions fail: %d %s", code, text)
+	}
+
+	// A fork that serves the resource itself converts the shared objects for itself, and keeps nothing in them.
+	fork := s.Fork()
+	v1, v2, calls, _ = externalGadgets()
+	if err := fork.Serve(gadgetResource, v1, v2); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, fork, "GET", gadgetsV1, "")
+	if calls.Load() != 2 {
+		t.Errorf("%d conversions in the fork, want one for each object", calls.Load())
+	}
+	if views := s.tables[gadgetResource].records[0].views.Load(); views.next != nil {
+		t.Errorf("the fork left a view of version %s in a shared object", views.record.kind.Version)
+	}
+}
+
+// An event whose object cannot be converted is sent later, also if it has left the history by then.
+func TestWatchDelaysExternalConversions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		v1, v2, calls, broken := externalGadgets()
+		if err := s.Serve(gadgetResource, v1, v2); err != nil {
+			t.Fatal(err)
+		}
+		lines, body := openWatch(t, t.Context(), s, gadgetsV1+"?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600")
+		defer body.Close()
+		broken.Store(true)
+		for i, name := range []string{"a", "b"} {
+			mustSend(t, s, "POST", gadgetsV2, fmt.Sprintf(`{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":%q},"spec":{"replicas":%d}}`, name, i))
+		}
+		var read sync.WaitGroup
+		read.Go(func() {
+			for _, want := range []string{"initial-events-end", `"ADDED"`, `"ADDED"`, `"BOOKMARK"`} {
+				if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+					t.Errorf("event %s, error %v, want %s", line, err, want)
+				}
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		s.Compact()
+		if calls.Load() < 10 || calls.Load() > 40 {
+			t.Errorf("%d attempts in ten minutes, want one in 30 s, and one with each bookmark", calls.Load())
+		}
+		broken.Store(false)
+		start := time.Now()
+		read.Wait()
+		if took := time.Since(start); took > 2*time.Minute {
+			t.Errorf("the events and a bookmark took %s", took)
+		}
+	})
 }

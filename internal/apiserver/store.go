@@ -43,7 +43,7 @@ type view struct {
 	next   *view
 }
 
-// as returns the object in the form of a kind of the same resource.
+// as returns the object in the form of a kind of the same resource. It converts the object once.
 func (r *record) as(kind *Kind) (*record, error) {
 	if r.kind == kind {
 		return r, nil
@@ -54,13 +54,27 @@ func (r *record) as(kind *Kind) (*record, error) {
 			return v.record, nil
 		}
 	}
+	converted, err := r.convert(kind)
+	if err == nil {
+		r.views.CompareAndSwap(views, &view{converted, views}) // a lost view is made again
+	}
+	return converted, err
+}
+
+// current is as for a read of the stored object, which an External kind converts each time.
+func (r *record) current(kind *Kind) (*record, error) {
+	if r.kind == kind || !kind.External {
+		return r.as(kind)
+	}
+	return r.convert(kind)
+}
+
+func (r *record) convert(kind *Kind) (*record, error) {
 	obj, err := kind.convert(r.obj)
 	if err != nil {
-		return nil, fmt.Errorf("convert %s %s from %s to %s: %w", kind.Kind, r.key, r.kind.Version, kind.Version, err)
+		return nil, err
 	}
-	converted := &record{kind: kind, key: r.key, version: r.version, obj: obj}
-	r.views.CompareAndSwap(views, &view{converted, views}) // a lost view is made again
-	return converted, nil
+	return &record{kind: kind, key: r.key, version: r.version, obj: obj}, nil
 }
 
 func keyOf(namespace, name string) string {
@@ -95,6 +109,8 @@ type table struct {
 	closed int
 	// held is the version up to which watches send events; nil: no limit.
 	held *uint64
+	// allocated are the objects of requests between Rules.Allocate and their write.
+	allocated []Object
 	// streams are the open watches.
 	streams map[*stream]struct{}
 }
@@ -112,6 +128,15 @@ func (t *table) objects() []Object {
 		objects[i] = r.obj
 	}
 	return objects
+}
+
+// copies returns the current records without their views.
+func (t *table) copies() []*record {
+	records := make([]*record, len(t.records))
+	for i, r := range t.records {
+		records[i] = &record{kind: r.kind, key: r.key, version: r.version, obj: r.obj, rewritten: r.rewritten}
+	}
+	return records
 }
 
 func (t *table) find(key string) (int, bool) {

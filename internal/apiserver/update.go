@@ -91,9 +91,11 @@ func (r *request) tryReplace(uid types.UID, options writeOptions, change func(cu
 	if err := r.checkVersion(obj, existing); err != nil {
 		return nil, err
 	}
-	if err := r.allocate(obj, existing.obj, options); err != nil {
+	release, err := r.allocate(obj, existing.obj, options)
+	if err != nil {
 		return nil, err
 	}
+	defer release()
 	if err := r.prepareUpdate(obj, existing.obj); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ const (
 	// last one.
 	bookmarkInterval = time.Minute
 	finalBookmark    = 2 * time.Second
+	// minConversionBackoff and maxConversionBackoff limit the time between two attempts to convert the object of an event.
+	minConversionBackoff = time.Second
+	maxConversionBackoff = 30 * time.Second
 )
 
 func (r *request) watch(options internalversion.ListOptions, selected selection) (*response, error) {
@@ -110,6 +114,8 @@ type stream struct {
 	buffer     bytes.Buffer
 	ended      bool
 	generation int
+	backoff    time.Duration    // after the latest failed conversion
+	retry      <-chan time.Time // of a failed conversion
 
 	// cursor is the version up to which events were taken; it can be in the future. backlog contains taken events that were
 	// not sent, because they left the history before. bookmarkDue is set by SendBookmarks. Guarded by Server.mu.
@@ -119,8 +125,16 @@ type stream struct {
 }
 
 // Read returns the next events, and waits for one if there is none. It returns io.EOF after the time of the watch, and
-// when the server ended it.
+// when the server ended it. After an error the watch is not open any more.
 func (st *stream) Read(p []byte) (int, error) {
+	n, err := st.read(p)
+	if err != nil {
+		st.release()
+	}
+	return n, err
+}
+
+func (st *stream) read(p []byte) (int, error) {
 	for {
 		select {
 		case <-st.closed:
@@ -151,6 +165,7 @@ func (st *stream) Read(p []byte) (int, error) {
 			return 0, st.cause()
 		case <-st.timeout.C:
 			st.ended = true
+		case <-st.retry:
 		case <-bookmark:
 			st.requestBookmark()
 			if next := st.untilBookmark(); next > 0 {
@@ -167,16 +182,21 @@ func (st *stream) buffered() bool { return st.buffer.Len() > 0 }
 func (st *stream) Close() error {
 	st.closeOnce.Do(func() {
 		close(st.closed)
-		st.timeout.Stop()
-		if st.bookmark != nil {
-			st.bookmark.Stop()
-		}
-		s := st.request.server
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(st.request.table.streams, st)
+		st.release()
 	})
 	return nil
+}
+
+// release removes the watch from the open ones, and stops its timers.
+func (st *stream) release() {
+	st.timeout.Stop()
+	if st.bookmark != nil {
+		st.bookmark.Stop()
+	}
+	s := st.request.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(st.request.table.streams, st)
 }
 
 // requestBookmark makes the next take send a bookmark.
@@ -203,28 +223,52 @@ func (st *stream) take() <-chan struct{} {
 	st.bookmarkDue = false
 	wait := t.wait()
 	s.mu.Unlock()
-	for _, e := range events {
-		if st.send(e); st.ended { // nothing follows an error
+	for i, e := range events {
+		err := st.send(e)
+		switch {
+		case err != nil && st.request.kind.External:
+			st.delay(events[i:])
+			return wait
+		case err != nil:
+			st.fail(err)
+		}
+		if st.ended { // nothing follows an error
 			return nil
 		}
 	}
+	st.backoff = 0
 	if bookmark {
 		st.sendBookmark(version, nil)
 	}
 	return wait
 }
 
-// send encodes an event if its object was selected before or after it. An object that cannot be converted to the version of
-// the watch ends it.
-func (st *stream) send(e event) {
+// delay makes the watch send events later, because an External kind failed to convert the first one. The real server does the
+// same: its watch cache watches again from the latest version that it has, with a backoff.
+func (st *stream) delay(events []event) {
+	st.backoff = min(max(2*st.backoff, minConversionBackoff), maxConversionBackoff)
+	st.retry = time.After(st.backoff)
+	s := st.request.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.backlog = append(slices.Clip(events), st.backlog...)
+}
+
+// send encodes an event if its object was selected before or after it. Error: the object cannot be converted to the version
+// of the watch.
+func (st *stream) send(e event) error {
+	if st.selected.name != "" && e.record.obj.GetName() != st.selected.name || st.selected.namespace != "" && e.record.obj.GetNamespace() != st.selected.namespace {
+		return nil
+	}
 	kind := st.request.kind
 	var err error
-	if e.record, err = e.record.as(kind); err == nil && e.old != nil {
-		e.old, err = e.old.as(kind)
+	if e.record, err = e.record.as(kind); err != nil {
+		return err
 	}
-	if err != nil {
-		st.fail(err)
-		return
+	if e.old != nil && !st.selected.everything() {
+		if e.old, err = e.old.as(kind); err != nil {
+			return err
+		}
 	}
 	after := e.kind != watch.Deleted && st.includes(e.record)
 	before := st.includes(e.old)
@@ -241,6 +285,7 @@ func (st *stream) send(e event) {
 		last.SetResourceVersion(strconv.FormatUint(e.version, 10))
 		st.sendObject(watch.Deleted, &record{kind: e.record.kind, key: e.record.key, version: e.version, obj: last})
 	}
+	return nil
 }
 
 func (st *stream) includes(rec *record) bool {

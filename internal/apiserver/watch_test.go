@@ -40,6 +40,52 @@ func nextEvent(tb testing.TB, r *bufio.Reader, wants ...string) {
 	}
 }
 
+// A client does not need to close a watch that it has read to the end.
+func TestEndedWatchIsNotOpen(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *Server, cancel func()){
+		"timeout":       func(*Server, func()) {},
+		"server":        func(s *Server, _ func()) { s.CloseWatches() },
+		"context":       func(_ *Server, cancel func()) { cancel() },
+		"failure (410)": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				path := configMapsPath + "?watch=true&timeoutSeconds=60"
+				if end == nil {
+					putObjects(t, s, 1)
+					s.Compact()
+					path += "&resourceVersion=1"
+				}
+				events, body := openWatch(t, ctx, s, path)
+				if s.OpenWatches() != 1 {
+					t.Errorf("%d open watches, want 1", s.OpenWatches())
+				}
+				if end != nil {
+					end(s, cancel)
+				}
+				text, err := io.ReadAll(events)
+				if (err != nil) != (name == "context") {
+					t.Errorf("read %s, %v", text, err)
+				}
+				if s.OpenWatches() != 0 {
+					t.Errorf("%d open watches after %v, want 0", s.OpenWatches(), err)
+				}
+				if n, again := events.Read(make([]byte, 1)); n != 0 || again == nil {
+					t.Errorf("the next read returned %d bytes and %v", n, again)
+				}
+				if err := body.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestWatchEndsWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

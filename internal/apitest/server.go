@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,41 +94,11 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // verbOf returns the verb of a request as in Kubernetes' rules of access, or "" for discovery.
 func verbOf(req *http.Request) string {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		parts = parts[3:]
-	default:
+	path := apiserver.ParsePath(req.URL.Path)
+	if path == (apiserver.Path{}) {
 		return ""
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		parts = parts[2:]
-	}
-	named := len(parts) > 1
-	switch req.Method {
-	case http.MethodGet:
-		switch watch := req.URL.Query().Get("watch"); {
-		case watch != "" && watch != "0" && watch != "false":
-			return "watch"
-		case named:
-			return "get"
-		}
-		return "list"
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if named {
-			return "delete"
-		}
-		return "deletecollection"
-	}
-	return strings.ToLower(req.Method)
+	return path.Verb(req)
 }
 
 // Hook makes the server call hook for every request except discovery. Hook(nil) removes the hook.

@@ -43,6 +43,7 @@ func TestCheckImports(t *testing.T) {
 		"integration imports anything":       {pkg("integration/deep", "controller", "leader"), ""},
 		"the library imports a test package": {pkg("internal/store", "integration"), "internal/store must not import integration"},
 		"the library imports testing":        {pkg("informer", "testing"), "informer imports testing"},
+		"integration imports testing":        {pkg("integration/internal/deep", "testing"), ""},
 		"the library imports internal/docs":  {pkg("internal/store", "internal/docs"), "internal/store must not import internal/docs"},
 		"docs and its parts":                 {pkg("internal/docs/follow", "internal/docs"), ""},
 		"docs imports the library":           {pkg("internal/docs", "kube"), "internal/docs must not import kube"},

@@ -182,6 +182,16 @@ func (l *Term) cancelAtEnd(cancel context.CancelCauseFunc) (remove func()) {
 
 type termKey struct{}
 
+type electionKey struct{}
+
+// ForElection returns the context of a request for the lease itself, which no limit of writes may delay.
+func ForElection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, electionKey{}, true)
+}
+
+// IsElection reports whether ctx is from ForElection.
+func IsElection(ctx context.Context) bool { return ctx.Value(electionKey{}) != nil }
+
 // With returns a context for work that may only be done while a lease is held. It carries the leadership, and
 // is cancelled when ctx ends, or with the cause ErrLost when the leadership ends. The caller must call cancel
 // when the work has ended.

@@ -27,7 +27,7 @@ type leasedTransport struct {
 // Transport sends the writes of terms of leadership for one client.
 type Transport struct {
 	// Immutable.
-	Base http.RoundTripper                            // client-go's transport
+	Base func() http.RoundTripper                     // client-go's transport, which a reload of root certificates replaces
 	Wrap func(rt http.RoundTripper) http.RoundTripper // the wrappers of the user's config
 	Next http.RoundTripper                            // Base with these wrappers
 
@@ -38,10 +38,11 @@ type Transport struct {
 // leasedFor returns the transport for writes with the leadership l that corresponds to t, or an error if the leadership
 // has ended. It returns nil if t's connections cannot be controlled, because client-go was given a custom transport.
 func (t *Transport) leasedFor(l *Term) (http.RoundTripper, error) {
-	if _, leased := t.Base.(*leasedTransport); leased {
+	current := t.Base()
+	if _, leased := current.(*leasedTransport); leased {
 		return t.Next, nil // checked by the transport that calls this one
 	}
-	base := clientGoTransport(t.Base)
+	base := ClientGoTransport(current)
 	if base == nil {
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -120,9 +121,9 @@ func (l *Term) newTransport(base *http.Transport) *leasedTransport {
 	return &leasedTransport{transport, l}
 }
 
-// clientGoTransport returns the transport that client-go has created, or the *http.Transport that it was given, or nil.
+// ClientGoTransport returns the transport that client-go has created, or the *http.Transport that it was given, or nil.
 // client-go wraps it in types that close it and that reload a CA.
-func clientGoTransport(rt http.RoundTripper) *http.Transport {
+func ClientGoTransport(rt http.RoundTripper) *http.Transport {
 	for {
 		switch t := rt.(type) {
 		case *http.Transport:

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -20,13 +21,13 @@ type Comparer struct {
 
 // NewComparer returns a Comparer for objects of the Go type t.
 func NewComparer(t reflect.Type) Comparer {
-	t = elementType(t)
+	t = fieldpath.ElementType(t)
 	if t.Kind() != reflect.Struct || !isMessage(reflect.PointerTo(t)) || t == reflect.TypeFor[metav1.PartialObjectMetadata]() {
 		return Comparer{}
 	}
 	c := Comparer{typed: true}
-	if _, numbers, found := findField(t, "status"); found && len(numbers) == 1 {
-		c.status = numbers[0].num
+	if fields := fieldpath.Find(t, "status"); len(fields) == 1 {
+		c.status = protoNumber(fields[0])
 	}
 	return c
 }

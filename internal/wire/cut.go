@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
 )
 
 // ManagedFields is the path of the field owners that server-side apply needs. They are often half of an object. Updates
@@ -88,7 +90,7 @@ func identifies(steps []string) bool {
 }
 
 func (c *Cut) add(t reflect.Type, path string) error {
-	steps, err := parsePath(path)
+	steps, err := fieldpath.Parse(path)
 	if err != nil {
 		return err
 	}

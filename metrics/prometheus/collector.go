@@ -17,6 +17,9 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range c.gauges.all() {
 		to <- desc
 	}
+	if c.compat != nil {
+		c.compat.describe(to)
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -26,9 +29,18 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for name, all := range c.controllers.read() {
 		c.gauges.collectController(to, name, all)
+		if c.compat != nil {
+			c.compat.collectController(to, name, all)
+		}
 	}
 	for name, all := range c.informers.read() {
 		c.gauges.collectInformer(to, name, all)
+	}
+	if c.compat != nil {
+		c.compat.collectVectors(to)
+		for _, all := range c.electors.read() {
+			c.compat.collectLeadership(to, all)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type controllerMetrics struct {
 	retries   prometheus.Counter
 	failures  *lookup[prometheus.Counter] // by class
 	writes    prometheus.Counter
+	compat    *compatibleController // nil unless Config.CompatibleNames
 	decode    prometheus.Counter
 }
 

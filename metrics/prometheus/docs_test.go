@@ -1,24 +1,23 @@
 package prometheus_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-const (
-	dashboardFile = "../../docs/dashboards/evenkeel.json"
-	tableFile     = "../../docs/metrics.md"
-)
+const tableFile = "../../docs/metrics.md"
 
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
 var update = flag.Bool("update", false, "write docs/metrics.md")
@@ -35,6 +34,31 @@ func exposedMetrics(t *testing.T) map[string]exposed {
 	t.Helper()
 	recorder, registry := newRecorder(t)
 	recordAll(recorder)
+	return describe(t, registry)
+}
+
+// compatibleMetrics returns the metrics that Config.CompatibleNames adds.
+func compatibleMetrics(t *testing.T) map[string]exposed {
+	t.Helper()
+	recorder, registry := newCompatibleRecorder(t)
+	recordAll(recorder)
+	defer recorder.ObserveLeadership(func() leader.Status { return leader.Status{Lease: "system/operator"} })()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/", nil)
+	resp, err := recorder.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	all := describe(t, registry)
+	maps.DeleteFunc(all, func(name string, _ exposed) bool { return strings.HasPrefix(name, "evenkeel_") })
+	return all
+}
+
+// describe returns all metrics of a registry.
+func describe(t *testing.T, registry prometheus.Gatherer) map[string]exposed {
+	t.Helper()
 	found := map[string]exposed{}
 	for _, family := range families(t, registry) {
 		e := exposed{kind: strings.ToLower(family.GetType().String()), help: family.GetHelp(), labels: map[string]map[string]bool{}}
@@ -54,7 +78,7 @@ func exposedMetrics(t *testing.T) map[string]exposed {
 // docs/metrics.md must list the exposed metrics. Flag -update writes the page.
 func TestTableOfMetrics(t *testing.T) {
 	t.Parallel()
-	want := tableOf(exposedMetrics(t))
+	want := tableOf(exposedMetrics(t), compatibleMetrics(t))
 	if *update {
 		if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -74,7 +98,7 @@ const tableIntro = `# Metrics
 These are the metrics of ` + "`metrics/prometheus`" + ` with the default namespace, ` + "`evenkeel`" + `. This page is generated:
 ` + "`go test ./metrics/prometheus -update`" + ` updates it.
 
-[dashboards/evenkeel.json](dashboards/evenkeel.json) is a Grafana dashboard with all of them.
+[Dashboard and alerts](dashboards/README.md) has a Grafana dashboard with all of them, alert rules and their installation.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -116,15 +140,47 @@ const tableEnd = `
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 
-func tableOf(all map[string]exposed) string {
+const compatibleIntro = `
+## Names of client-go and controller-runtime
+
+` + "`Config.CompatibleNames`" + ` adds metrics with the names and buckets of client-go and controller-runtime, so that existing
+dashboards and alerts continue to work:
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+`
+
+const compatibleEnd = `
+- The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. ` + "`workqueue_depth`" + ` has no label
+  ` + "`priority`" + `.
+- ` + "`workqueue_adds_total`" + ` also counts additions of a key that the queue contains already. client-go does not count these.
+- ` + "`workqueue_work_duration_seconds`" + ` and ` + "`controller_runtime_reconcile_time_seconds`" + ` are both the duration of a run.
+- ` + "`result`" + ` is ` + "`success`" + `, ` + "`error`" + `, ` + "`requeue_after`" + `, or ` + "`requeue`" + ` for a run that was cancelled because the controller
+  stopped. A cancelled run is not an error.
+- ` + "`rest_client_*`" + ` needs ` + "`config.Wrap(recorder.WrapTransport)`" + ` before ` + "`kube.Connect`" + `. Its durations end with the header
+  of the response, and include watches. Its methods and verbs are those of HTTP, and ` + "`code`" + ` is ` + "`<error>`" + ` without a
+  response. The metrics of client-go's rate limiter are missing: it is off by default.
+- ` + "`leader_election_master_status`" + ` needs ` + "`recorder.ObserveLeadership(m.Leadership)`" + `. Its label ` + "`name`" + ` is the name of the
+  lease.
+- Namespaces, names of objects and texts of errors are never label values.
+
+[examples/metrics](../examples/metrics/main.go) sets all of this, and registers the collectors of the Go runtime, the
+process and the build.
+`
+
+func writeRow(table *strings.Builder, name string, e exposed) {
+	labels := strings.Join(slices.Sorted(maps.Keys(e.labels)), "`, `")
+	fmt.Fprintf(table, "| `%s` | %s | `%s` | %s |\n", name, e.kind, labels, e.help)
+}
+
+func tableOf(all, compatible map[string]exposed) string {
 	var table strings.Builder
 	table.WriteString(tableIntro)
 	type set struct{ label, values string }
 	sets := map[set][]string{} // the metrics whose label has these values
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
-		labels := slices.Sorted(maps.Keys(e.labels))
-		fmt.Fprintf(&table, "| `%s` | %s | `%s` | %s |\n", name, e.kind, strings.Join(labels, "`, `"), e.help)
+		writeRow(&table, name, e)
 		for label := range e.labels {
 			if label == "controller" || label == "informer" || label == "source" {
 				continue
@@ -139,191 +195,10 @@ func tableOf(all map[string]exposed) string {
 		fmt.Fprintf(&table, "| `%s` | `%s` | `%s` |\n", s.label, strings.Join(sets[s], "`, `"), s.values)
 	}
 	table.WriteString(tableEnd)
+	table.WriteString(compatibleIntro)
+	for _, name := range slices.Sorted(maps.Keys(compatible)) {
+		writeRow(&table, name, compatible[name])
+	}
+	table.WriteString(compatibleEnd)
 	return table.String()
-}
-
-// dashboard contains the fields of a Grafana dashboard that the tests read.
-type dashboard struct {
-	SchemaVersion int
-	Title         string
-	Panels        []struct {
-		ID                       int
-		Type, Title, Description string
-		Datasource               struct{ UID string }
-		Targets                  []struct{ Expr, LegendFormat string }
-	}
-	Templating struct {
-		List []struct{ Name, Type, Definition string }
-	}
-}
-
-func readDashboard(t *testing.T) dashboard {
-	t.Helper()
-	text, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatalf("reading the dashboard: %v", err)
-	}
-	return d
-}
-
-// Each query must use existing metrics and labels, and each metric must be in a query.
-func TestDashboardUsesEveryMetric(t *testing.T) {
-	t.Parallel()
-	all := exposedMetrics(t)
-	shown := map[string]bool{}
-	for _, panel := range readDashboard(t).Panels {
-		for _, target := range panel.Targets {
-			used, problems := checkQuery(all, target.Expr, target.LegendFormat)
-			for _, problem := range problems {
-				t.Errorf("panel %q: %s: %s", panel.Title, problem, target.Expr)
-			}
-			for _, name := range used {
-				shown[name] = true
-			}
-		}
-	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(shown))); diff != "" {
-		t.Errorf("metrics on the dashboard (-exposed +shown):\n%s", diff)
-	}
-}
-
-func TestDashboardPanels(t *testing.T) {
-	t.Parallel()
-	d := readDashboard(t)
-	variables := map[string]string{}
-	for _, v := range d.Templating.List {
-		variables[v.Name] = v.Type + " " + v.Definition
-	}
-	wantVariables := map[string]string{
-		"datasource": "datasource ",
-		"controller": "query label_values(evenkeel_controller_triggers_total, controller)",
-		"informer":   "query label_values(evenkeel_informer_objects, informer)",
-	}
-	if diff := cmp.Diff(wantVariables, variables); diff != "" {
-		t.Errorf("variables (-want +got):\n%s", diff)
-	}
-	ids := map[int]bool{}
-	var rows []string
-	for _, panel := range d.Panels {
-		if panel.ID == 0 || ids[panel.ID] {
-			t.Errorf("panel %q: the id %d is zero or a duplicate", panel.Title, panel.ID)
-		}
-		ids[panel.ID] = true
-		if panel.Type == "row" {
-			rows = append(rows, panel.Title)
-			continue
-		}
-		if panel.Title == "" || panel.Description == "" || panel.Datasource.UID != "${datasource}" || len(panel.Targets) == 0 {
-			t.Errorf("panel %d (%q) lacks a title, a description, the datasource variable or a query", panel.ID, panel.Title)
-		}
-	}
-	if diff := cmp.Diff([]string{"Problem", "Controllers", "Causes of runs", "Staleness", "Informers"}, rows); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
-	}
-}
-
-// checkQuery returns the metrics that a PromQL query uses, and the mistakes in it. It supports only the syntax that
-// the dashboard uses.
-func checkQuery(all map[string]exposed, query, legend string) (used, problems []string) {
-	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, pair := range []string{"()", "{}", "[]"} {
-		if strings.Count(query, pair[:1]) != strings.Count(query, pair[1:]) {
-			fail("unbalanced %s", pair)
-		}
-	}
-	labels := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(\w+)(?:\{([^}]*)\})?`).FindAllStringSubmatch(query, -1) {
-		if !strings.HasPrefix(found[1], "evenkeel_") {
-			continue
-		}
-		name, e, ok := metricOf(all, found[1])
-		if !ok {
-			fail("there is no metric %s", found[1])
-			continue
-		}
-		used = append(used, name)
-		for label := range e.labels {
-			labels[label] = true
-		}
-		for _, matcher := range regexp.MustCompile(`(\w+)\s*[=!]~?\s*"([^"]*)"`).FindAllStringSubmatch(found[2], -1) {
-			label, value := matcher[1], matcher[2]
-			if e.labels[label] == nil {
-				fail("%s has no label %s", name, label)
-			}
-			if value == "$"+label {
-				continue
-			}
-			for alternative := range strings.SplitSeq(value, "|") {
-				if !e.labels[label][alternative] {
-					fail("the label %s of %s is never %s", label, name, alternative)
-				}
-			}
-		}
-	}
-	if len(used) == 0 {
-		fail("no metric in it")
-	}
-	for _, by := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(query, -1) {
-		for label := range strings.SplitSeq(by[1], ", ") {
-			if !labels[label] && label != "le" {
-				fail("by the label %s, which its metrics do not have", label)
-			}
-		}
-	}
-	for _, field := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(legend, -1) {
-		if !regexp.MustCompile(`by \([^)]*\b` + field[1] + `\b`).MatchString(query) {
-			fail("the legend has %s, which the query does not keep", field[1])
-		}
-	}
-	return used, problems
-}
-
-// metricOf returns the metric of a series. A histogram has the series _bucket, _sum and _count.
-func metricOf(all map[string]exposed, series string) (name string, e exposed, ok bool) {
-	histogram := strings.ToLower(dto.MetricType_HISTOGRAM.String())
-	if e, ok := all[series]; ok && e.kind != histogram {
-		return series, e, true
-	}
-	for _, part := range []string{"_bucket", "_sum", "_count"} {
-		name, isPart := strings.CutSuffix(series, part)
-		if e, ok := all[name]; isPart && ok && e.kind == histogram {
-			return name, e, true
-		}
-	}
-	return "", exposed{}, false
-}
-
-// Each case violates one rule of checkQuery.
-func TestCheckQuery(t *testing.T) {
-	t.Parallel()
-	all := exposedMetrics(t)
-	for name, tc := range map[string]struct {
-		query, legend string
-		want          string // empty: the query is valid
-	}{
-		"valid":                     {`sum by (controller) (rate(evenkeel_controller_retries_total{controller=~"$controller"}[5m]))`, "{{controller}}", ""},
-		"valid histogram":           {`sum by (le) (rate(evenkeel_controller_handle_seconds_bucket{outcome!~"error|panic"}[5m]))`, "", ""},
-		"unknown metric":            {`evenkeel_controller_speed`, "", "there is no metric"},
-		"histogram without suffix":  {`evenkeel_controller_handle_seconds`, "", "there is no metric"},
-		"gauge with suffix":         {`evenkeel_controller_workers_count`, "", "there is no metric"},
-		"unknown label":             {`evenkeel_informer_objects{controller=~"$controller"}`, "", "has no label"},
-		"unknown value":             {`evenkeel_controller_phase{phase="asleep"}`, "", "is never asleep"},
-		"grouped by unknown label":  {`sum by (reason) (evenkeel_informer_objects)`, "", "by the label reason"},
-		"legend with unknown field": {`sum by (informer) (evenkeel_informer_objects)`, "{{reason}}", "the legend has reason"},
-		"unbalanced":                {`sum(evenkeel_informer_objects`, "", "unbalanced ()"},
-		"no metric":                 {`up`, "", "no metric in it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, problems := checkQuery(all, tc.query, tc.legend)
-			got := strings.Join(problems, "; ")
-			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("checkQuery returned %q, want %q", got, tc.want)
-			}
-		})
-	}
 }

@@ -26,7 +26,7 @@ func newGauges(c Config) gauges {
 		queueReady:   desc("controller_queue_ready", "Keys that are ready and wait for a worker.", "controller"),
 		queueDelayed: desc("controller_queue_delayed", "Keys that are delayed, without those in backoff and those that are held back.", "controller"),
 		queueBackoff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.", "controller"),
-		queueHeld:    desc("controller_queue_held", "Keys that are ready but held back, because a write is not in the cache yet or a hot loop is slowed down.", "controller"),
+		queueHeld:    desc("controller_queue_held", "Keys that are ready but held back, because a write is not in the cache yet, a hot loop is slowed down, or an earlier process ended while it handled them.", "controller"),
 		oldestWait:   desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.", "controller"),
 		workers:      desc("controller_workers", "Number of workers of the controller.", "controller"),
 		busy:         desc("controller_workers_busy", "Workers that are processing a key.", "controller"),

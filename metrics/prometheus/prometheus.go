@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // defaultNamespace is the prefix of each metric's name unless Config.Namespace is set.
@@ -53,6 +54,11 @@ type Config struct {
 	// NativeHistograms adds native histograms to the classic ones, for Prometheus servers
 	// that scrape them. Default false.
 	NativeHistograms bool
+	// CompatibleNames adds metrics with the names, labels and buckets of client-go and controller-runtime, for
+	// existing dashboards and alerts: workqueue_*, controller_runtime_*, rest_client_* (see WrapTransport) and
+	// leader_election_master_status (see ObserveLeadership). Do not register those of client-go or controller-runtime
+	// with the same Registerer. Default false.
+	CompatibleNames bool
 }
 
 // Recorder implements controller.Recorder and informer.Recorder, and exposes their measurements to Prometheus. It is
@@ -79,9 +85,11 @@ type Recorder struct {
 	// Immutable after New.
 	vectors vectors
 	gauges  gauges
+	compat  *compatible // nil unless Config.CompatibleNames
 
 	controllers  observations[controller.Stats]
 	informers    observations[informer.Health]
+	electors     observations[leader.Status]
 	byController *lookup[*controllerMetrics] // by controller
 }
 
@@ -99,7 +107,16 @@ func New(config Config) (*Recorder, error) {
 		return nil, fmt.Errorf("new Prometheus recorder: %w", err)
 	}
 	r := &Recorder{vectors: newVectors(config), gauges: newGauges(config)}
-	r.byController = newLookup[*controllerMetrics, string](anyName, r.vectors.newControllerMetrics)
+	if config.CompatibleNames {
+		r.compat = newCompatible(config.NativeHistograms)
+	}
+	r.byController = newLookup[*controllerMetrics, string](anyName, func(name string) *controllerMetrics {
+		m := r.vectors.newControllerMetrics(name)
+		if r.compat != nil {
+			m.compat = r.compat.newController(name)
+		}
+		return m
+	})
 	// All metrics are in one collector, so that the registration succeeds or fails as a whole.
 	if err := config.Registerer.Register((*collector)(r)); err != nil {
 		return nil, fmt.Errorf("new Prometheus recorder: register the metrics %s_...: %w: "+
@@ -121,9 +138,20 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 	return r.informers.add(name, health)
 }
 
+// ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing.
+// status is manager.Manager.Leadership or leader.Elector.Status. The Recorder may call it at any time until stop is
+// called; stop waits for a scrape that is reading it.
+func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) {
+	return r.electors.add("", status)
+}
+
 // Triggered implements controller.Recorder.
 func (r *Recorder) Triggered(name, source string, cause controller.CauseType) {
-	r.byController.get(name).triggers.get(source).get(string(cause)).Inc()
+	m := r.byController.get(name)
+	m.triggers.get(source).get(string(cause)).Inc()
+	if m.compat != nil {
+		m.compat.countTrigger(cause)
+	}
 }
 
 // Skipped implements controller.Recorder.
@@ -138,7 +166,11 @@ func (r *Recorder) ProblemDetected(name string, problem controller.ProblemType) 
 
 // RunEnded implements controller.Recorder.
 func (r *Recorder) RunEnded(name string, run controller.RunSummary) {
-	r.byController.get(name).countRun(run)
+	m := r.byController.get(name)
+	m.countRun(run)
+	if m.compat != nil {
+		m.compat.countRun(run)
+	}
 }
 
 func (c Config) name(rest string) string { return c.Namespace + "_" + rest }

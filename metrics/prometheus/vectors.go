@@ -37,7 +37,7 @@ func newVectors(c Config) vectors {
 		wait: histogram("controller_queue_wait_seconds",
 			"Time that keys were ready before a worker processed them.", c.WaitBuckets),
 		hold: histogram("controller_hold_seconds",
-			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, or a hot loop was slowed down.", c.WaitBuckets),
+			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, a hot loop was slowed down, or an earlier process ended while it handled them.", c.WaitBuckets),
 		durationBuckets: c.DurationBuckets,
 		waitBuckets:     c.WaitBuckets,
 	}

@@ -160,6 +160,7 @@ func TestStatesThatAreNotCompared(t *testing.T) {
 		known bool
 	}{
 		"the same":        {after: `{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"x":2}}`, known: true},
+		"no version":      {after: `{"metadata":{"name":"a","uid":"1"},"spec":{"x":2}}`, known: true}, // as in protobuf
 		"another version": {after: `{"apiVersion":"example.com/v2","kind":"Site","metadata":{"name":"a","uid":"1"},"spec":{"y":1}}`},
 		"another object":  {after: `{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a","uid":"2"},"spec":{"x":2}}`},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
 	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -76,7 +77,7 @@ type Episode struct {
 }
 
 // FieldValues is a field and its last two values: the one that the key found, and the one that it wrote. Values are
-// JSON, cut to some 40 bytes. The values of Secrets are hidden.
+// JSON, cut to some 40 bytes, or "(hidden)".
 type FieldValues struct {
 	Path   string
 	Values [2]string
@@ -114,7 +115,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 	if lasting != nil || !found.decide(l, s) {
 		return Episode{}, false
 	}
-	found.describe(l.history, now)
+	found.describe(l.history, w.Hides, now)
 	return found, h.begin(found, now)
 }
 
@@ -164,10 +165,10 @@ func (e *Episode) decide(l *look, s signs) bool {
 }
 
 // describe sets the fields, the managers and the message.
-func (e *Episode) describe(k *history, now time.Time) {
+func (e *Episode) describe(k *history, hides func(path string) bool, now time.Time) {
 	onlyTimes := false
 	if k != nil {
-		onlyTimes = e.addFields(k)
+		onlyTimes = e.addFields(k, hides)
 		e.Managers = slices.Clone(k.own)
 		if e.Pattern == PatternUndone {
 			for _, manager := range k.opposing {
@@ -179,15 +180,18 @@ func (e *Episode) describe(k *history, now time.Time) {
 }
 
 // addFields adds the fields of the pattern. It reports whether all of them are times.
-func (e *Episode) addFields(k *history) (onlyTimes bool) {
+func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes bool) {
+	if hides == nil {
+		hides = func(path string) bool { return (&hiddenfields.Set{}).Hides(e.Kind, path) }
+	}
 	onlyTimes = true
 	for path, f := range k.fields {
 		if e.Pattern == PatternUndone && f.undone.count == 0 || f.changes < 2 {
 			continue
 		}
 		values := [2]string{f.last.From, f.last.To}
-		if e.Kind.Kind == "Secret" {
-			values = [2]string{"(hidden)", "(hidden)"}
+		if hides(path) {
+			values = [2]string{hiddenfields.Text, hiddenfields.Text}
 		}
 		e.Fields = append(e.Fields, FieldValues{Path: path, Values: values})
 		onlyTimes = onlyTimes && f.time

@@ -84,6 +84,8 @@ type Step struct {
 	// Kind and Object identify the object. Kind is the same as in the causes of runs.
 	Kind   schema.GroupKind
 	Object kube.Key
+	// Hides reports whether the value of a field of the object must not be shown. Default: the values of Secrets are not shown.
+	Hides func(path string) bool
 	// Before is the state before the step: for a write, the cached state when the request was sent. Nil: not known.
 	// After is the state after the step: for a write, the one in the API server's response. Nil: the object no longer
 	// exists.
@@ -232,7 +234,11 @@ func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []Field
 		return nil, false // PatternEndless does not need it
 	}
 	a, err := content(after)
-	if err != nil || b["apiVersion"] != a["apiVersion"] {
+	if err != nil {
+		return nil, false
+	}
+	// Protobuf has no apiVersion: the informer's kind is the one of the request then.
+	if from, to := b["apiVersion"], a["apiVersion"]; from != nil && to != nil && from != to {
 		return nil, false
 	}
 	changes, total := Diff(b, a, maxFields)

@@ -1,10 +1,15 @@
 package ownwrites
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -98,3 +103,55 @@ func (s *State) is(o *wire.Object) bool {
 // End ends the run, after its handler has returned. Later writes are not recorded. It must be called without a lock
 // that is held during an informer's events.
 func (r *Run) End() { r.Tracker.end(r) }
+
+// Errors of WaitShown that do not depend on the writes.
+var (
+	errNotTracked = errors.New("the controller does not track writes: OwnWrites.ConsistencyTimeout is negative")
+	errEnded      = errors.New("the run has ended")
+)
+
+// WaitShown waits until the informers show the writes that the run has recorded so far, or will never show them; see
+// cache.Awaiter. It waits at most Config.Timeout. The error names the writes that are not shown. WaitShown must be
+// called without a lock that is held during an informer's events.
+func (r *Run) WaitShown(ctx context.Context) error {
+	if r.Tracker.config.Timeout < 0 {
+		return errNotTracked
+	}
+	writes, ok := r.Tracker.writesOf(r)
+	if !ok {
+		return errEnded
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.Tracker.config.Timeout)
+	defer cancel()
+	type wait struct {
+		write ownWrite
+		by    cache.Informer
+		shown chan struct{}
+	}
+	var waits []wait
+	for _, w := range writes {
+		for _, informer := range w.by {
+			shown := make(chan struct{})
+			defer informer.Await(w.Write, func() { close(shown) })()
+			waits = append(waits, wait{w.ownWrite, informer, shown})
+		}
+	}
+	var missing []error
+	for _, w := range waits {
+		select {
+		case <-w.shown:
+			continue
+		default:
+		}
+		select {
+		case <-w.shown:
+		case <-ctx.Done():
+			missing = append(missing, fmt.Errorf("informer %q does not show %s", w.by.Name(), w.write.String()), w.by.ReadyFor(w.write.Write))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w after %s: %w", ctx.Err(), time.Since(began).Round(time.Millisecond), errors.Join(missing...))
+}

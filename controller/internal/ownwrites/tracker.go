@@ -130,6 +130,21 @@ func (t *Tracker) lastWritten(key kube.Key, kind schema.GroupVersionKind, object
 	return last
 }
 
+// writesOf returns copies of the writes that r has recorded so far. It returns false if r has ended.
+func (t *Tracker) writesOf(r *Run) (writes []unseenWrite, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.ended.Load() {
+		return nil, false
+	}
+	if u := t.keys[r.Key]; u != nil && u.running {
+		for _, w := range u.writes {
+			writes = append(writes, *w)
+		}
+	}
+	return writes, true
+}
+
 // end ends a run, and starts the wait for its writes.
 func (t *Tracker) end(r *Run) {
 	t.mu.Lock()

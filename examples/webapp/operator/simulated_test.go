@@ -12,14 +12,14 @@ import (
 
 // inMemory returns a test that runs story in virtual time, with a world in memory.
 func inMemory(story func(w *world)) func(t *testing.T) {
-	return func(t *testing.T) { //nolint:thelper // a subtest
+	return func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { story(newWorldInMemory(t)) })
 	}
 }
 
 // onCluster returns a test that runs story with a world in the real cluster.
 func onCluster(story func(w *world)) func(t *testing.T) {
-	return func(t *testing.T) { story(newWorld(t)) } //nolint:thelper // a subtest
+	return func(t *testing.T) { story(newWorld(t)) }
 }
 
 // newWorldInMemory is newWorld with a cluster in memory. The caller is in a bubble of testing/synctest.

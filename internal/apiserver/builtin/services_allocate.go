@@ -22,8 +22,7 @@ const (
 	firstPort, lastPort          = 30000, 32767
 )
 
-// allocation gives a Service its addresses and ports, and completes the fields that depend on them. Two concurrent requests
-// can get the same ones: the used addresses are those of the stored Services.
+// allocation gives a Service its addresses and ports, and completes the fields that depend on them.
 type allocation struct {
 	apiserver.Stored
 	service, old *corev1.Service // old is nil for a new Service

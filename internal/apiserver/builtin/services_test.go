@@ -1,7 +1,9 @@
 package builtin
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -59,6 +61,60 @@ func TestServiceAddressesComeFromSeed(t *testing.T) {
 			t.Errorf("create in a fork: %d, address %s, used %s", code, b.Spec.ClusterIP, first.ClusterIP)
 		}
 	}
+}
+
+// duringWrites calls a function in the first write, between the allocation and the storage.
+type duringWrites struct{ once func() }
+
+func (duringWrites) Mutate(context.Context, *apiserver.Review) error { return nil }
+
+func (d *duringWrites) Validate(context.Context, *apiserver.Review) error {
+	if f := d.once; f != nil {
+		d.once = nil
+		f()
+	}
+	return nil
+}
+
+// Concurrent requests never get the same address or port. A failed request releases its own.
+func TestConcurrentServices(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/namespaces/shop/services"
+	create := `{"metadata":{"name":"%s"},"spec":{"type":"NodePort","clusterIP":"%s","ports":[{"port":80,"nodePort":%d}]}}`
+	const portError = `spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated`
+	const addressError = `spec.clusterIPs: Invalid value: [\"10.96.0.9\"]: failed to allocate IP 10.96.0.9: provided IP is already allocated`
+	for _, test := range []struct{ method, first, second, want string }{
+		{"POST", fmt.Sprintf(create, "a", "", 30001), fmt.Sprintf(create, "b", "", 30001), portError},
+		{"POST", fmt.Sprintf(create, "a", "10.96.0.9", 30001), fmt.Sprintf(create, "b", "10.96.0.9", 30002), addressError},
+		{"PUT", fmt.Sprintf(create, "old", "", 30001), fmt.Sprintf(create, "b", "", 30001), portError},
+	} {
+		t.Run(test.method, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			target := path
+			if test.method == "PUT" {
+				target += "/old"
+				mustSend(t, s, "POST", path, "json", fmt.Sprintf(create, "old", "", 30005))
+			}
+			s.SetAdmission(&duringWrites{once: func() {
+				code, text := send(t, s, "POST", path, "json", test.second)
+				if code != http.StatusUnprocessableEntity || !strings.Contains(text, test.want) {
+					t.Errorf("the concurrent create: %d %s, want %s", code, text, test.want)
+				}
+			}})
+			mustSend(t, s, test.method, target, "json", test.first)
+			if code, text := send(t, s, "POST", path, "json", test.second); code != http.StatusUnprocessableEntity {
+				t.Errorf("create after the write: %d %s", code, text)
+			}
+		})
+	}
+	s := newServer(t)
+	mustSend(t, s, "POST", path, "json", fmt.Sprintf(create, "a", "", 30001))
+	code, text := send(t, s, "POST", path, "json", fmt.Sprintf(create, "a", "", 30002)) // fails after the allocation
+	if code != http.StatusConflict {
+		t.Errorf("create of an existing Service: %d %s", code, text)
+	}
+	mustSend(t, s, "POST", path, "json", fmt.Sprintf(create, "b", "", 30002))
 }
 
 // The errors of an update that removes the cluster IP and adds a second family show the address that it would have had.

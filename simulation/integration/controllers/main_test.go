@@ -360,7 +360,9 @@ func describe(obj map[string]any, names map[string]string) []string {
 	}
 	status, _ := obj["status"].(map[string]any)
 	if kind == "pods" {
-		status = podStatus(status)
+		bound := spec["nodeName"] != nil
+		add("bound", bound)
+		status = podStatus(status, bound)
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) {
 		if name != "conditions" && (kind != "replicasets" || name != "observedGeneration") {
@@ -403,14 +405,16 @@ func address(of any, names map[string]string) map[string]any {
 	return result
 }
 
-// podStatus returns the part of a Pod's status that does not depend on the kubelet.
-func podStatus(status map[string]any) map[string]any {
+// podStatus returns the part of a Pod's status that does not depend on the kubelet. PodScheduled of a bound Pod is left
+// out: the real scheduler writes the condition of a failed attempt by the Pod's name, which a new Pod may have by then
+// (handleSchedulingFailure in kube-scheduler's schedule_one.go).
+func podStatus(status map[string]any, bound bool) map[string]any {
 	result := map[string]any{"phase": status["phase"]}
 	var conditions []any
 	all, _ := status["conditions"].([]any)
 	for _, c := range all {
 		condition := c.(map[string]any)
-		if slices.Contains([]string{"Ready", "PodScheduled"}, condition["type"].(string)) {
+		if kind := condition["type"]; kind == "Ready" || kind == "PodScheduled" && !bound {
 			conditions = append(conditions, map[string]any{"type": condition["type"], "status": condition["status"]})
 		}
 	}

@@ -109,12 +109,10 @@ func (m *Manager) requester(userAgent string) *requester {
 }
 
 // Step does the work that is due first, if it is due, and reports whether there was any. next is when the next work is
-// due, as far as is known: now, if worked is true; zero if nothing is due before another client changes an object. An
-// error means that objects cannot be listed: failing work is repeated later, and is not an error.
+// due, as far as is known: now, if worked is true; zero if nothing is due before another client changes an object. The
+// error is that of ctx: failing work is repeated later, and is not an error.
 func (m *Manager) Step(ctx context.Context) (next time.Time, worked bool, err error) {
-	if err := m.load(ctx); err != nil {
-		return time.Time{}, false, err
-	}
+	m.load()
 	m.catchUp(ctx)
 	m.mu.Lock()
 	first, exists := m.queue.first()
@@ -218,34 +216,25 @@ func (m *Manager) Pending() []Task {
 	return tasks
 }
 
-// load lists the objects of the resources that are served since the latest call, and forgets those that are not served
+// load reads the objects of the resources that are served since the latest call, and forgets those that are not served
 // any more.
-func (m *Manager) load(ctx context.Context) error {
+func (m *Manager) load() {
 	kinds := m.server.Kinds()
 	m.mu.Lock()
 	if slices.Equal(kinds, m.kinds) {
 		m.mu.Unlock()
-		return nil
+		return
 	}
 	before := m.kinds
 	m.loading, m.removed = true, map[types.UID]bool{}
 	m.mu.Unlock()
 
-	// Not through the transport of the Config: like the changes that the server reports, lists must not fail.
-	reader := &requester{transport: m.server.Transport(), userAgent: managerAgent("shared-informers")}
 	loaded := map[schema.GroupResource][]apiserver.Object{}
 	for _, k := range preferred(kinds) {
 		if slices.ContainsFunc(before, func(b *apiserver.Kind) bool { return resourceOf(b) == resourceOf(k) }) {
 			continue
 		}
-		objects, err := reader.list(ctx, k)
-		if err != nil {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.loading = false
-			return err
-		}
-		loaded[resourceOf(k)] = objects
+		loaded[resourceOf(k)] = m.server.Objects(resourceOf(k)) // as they are stored, as in the changes that the server reports
 	}
 
 	m.mu.Lock()
@@ -270,7 +259,6 @@ func (m *Manager) load(ctx context.Context) error {
 			m.queue.add(task{collectorIndex, collectorKey(e)}, now)
 		}
 	}
-	return nil
 }
 
 // observe notes a committed write.

@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -135,25 +134,4 @@ func (r *requester) patch(ctx context.Context, k *apiserver.Kind, obj metav1.Obj
 func (r *requester) delete(ctx context.Context, k *apiserver.Kind, obj metav1.Object, options metav1.DeleteOptions) error {
 	options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
 	return r.send(ctx, http.MethodDelete, path(k, obj.GetNamespace(), obj.GetName()), jsonType, options, nil)
-}
-
-// list returns all objects of a kind.
-func (r *requester) list(ctx context.Context, k *apiserver.Kind) ([]apiserver.Object, error) {
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := r.send(ctx, http.MethodGet, path(k, ""), "", nil, &list); err != nil {
-		return nil, err
-	}
-	objects := make([]apiserver.Object, len(list.Items))
-	for i, item := range list.Items {
-		objects[i] = &unstructured.Unstructured{}
-		if k.NewObject != nil {
-			objects[i] = k.NewObject()
-		}
-		if err := json.Unmarshal(item, objects[i]); err != nil {
-			return nil, fmt.Errorf("decode a %s: %w", k.Kind, err)
-		}
-	}
-	return objects, nil
 }

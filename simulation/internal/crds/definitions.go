@@ -26,8 +26,8 @@ func definitionsResource() schema.GroupResource {
 }
 
 // Definitions returns the kind CustomResourceDefinition. Each accepted definition makes its server serve custom resources,
-// before the response to the write is sent. convert converts between their versions, as in Kinds.
-func (c *Compiler) Definitions(convert func(*apiextensionsv1.CustomResourceDefinition) Converter) *apiserver.Kind {
+// before the response to the write is sent. convert returns their Converters; nil: all have none.
+func (c *Compiler) Definitions(convert Conversions) *apiserver.Kind {
 	kind := apiserver.Builtin[apiextensionsv1.CustomResourceDefinition](
 		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions", apiextensionsv1.AddToScheme)
 	kind.ShortNames, kind.Categories = []string{"crd", "crds"}, []string{"api-extensions"}
@@ -35,7 +35,9 @@ func (c *Compiler) Definitions(convert func(*apiextensionsv1.CustomResourceDefin
 	d := &definitions{c, convert}
 	kind.Committed = d.committed
 	kind.Rules = apiserver.Rules{
-		Default:             func(obj apiserver.Object) { apiextensionsv1.SetDefaults_CustomResourceDefinition(definition(obj)) },
+		Default: func(obj apiserver.Object) {
+			apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(definition(obj))
+		},
 		Prepare:             func(obj, _ apiserver.Object) { addStoredVersion(definition(obj)) },
 		Validate:            d.validate,
 		ValidateSubresource: validateDefinitionStatus,
@@ -105,7 +107,20 @@ func hasCondition(crd *apiextensionsv1.CustomResourceDefinition, kind apiextensi
 // definitions does the work of the real server's controllers of definitions, after each write of a definition.
 type definitions struct {
 	compiler *Compiler
-	convert  func(*apiextensionsv1.CustomResourceDefinition) Converter
+	convert  Conversions
+}
+
+// Conversions returns the Converter for the custom resources of a definition in a server; nil as in Kinds.
+type Conversions func(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) Converter
+
+// Rebind makes a fork of a server use the Converters of the fork. Its definitions are those of Definitions(convert).
+func (c *Compiler) Rebind(fork *apiserver.Server, convert Conversions) {
+	d := &definitions{c, convert}
+	for _, obj := range fork.Objects(definitionsResource()) {
+		if crd := definition(obj); hasCondition(crd, apiextensionsv1.Established) && convert(fork, crd) != nil {
+			d.serve(fork, resourceOf(crd), crd)
+		}
+	}
 }
 
 func (d *definitions) committed(s *apiserver.Server, change apiserver.Change) {
@@ -154,7 +169,7 @@ func (d *definitions) serve(s *apiserver.Server, resource schema.GroupResource, 
 		crd.Spec.Names = crd.Status.AcceptedNames
 		var convert Converter
 		if d.convert != nil {
-			convert = d.convert(crd)
+			convert = d.convert(s, crd)
 		}
 		var err error
 		if kinds, err = d.compiler.Kinds(crd, convert); err != nil {
@@ -174,7 +189,13 @@ func (d *definitions) serve(s *apiserver.Server, resource schema.GroupResource, 
 			return nil
 		}
 	}
-	if err := s.Serve(resource, kinds...); err != nil {
+	var err error
+	if crd != nil && len(kinds) == 0 { // its objects stay until a version is served again
+		err = s.Withdraw(resource)
+	} else {
+		err = s.Serve(resource, kinds...)
+	}
+	if err != nil {
 		panic(fmt.Sprintf("definition of %s is valid, but: %v", resource, err))
 	}
 }
@@ -282,7 +303,7 @@ func (d *definitions) cleanUp(s *apiserver.Server, crd *apiextensionsv1.CustomRe
 		return
 	}
 	if hasCondition(crd, apiextensionsv1.Established) {
-		if !isBuiltin(s, resourceOf(crd)) && !deleteInstances(s, crd) {
+		if !isBuiltin(s, resourceOf(crd)) && !d.deleteInstances(s, crd) {
 			return
 		}
 		setCondition(crd, apiextensionsv1.Terminating, false, "InstanceDeletionCompleted", "removed all instances")
@@ -294,10 +315,25 @@ func (d *definitions) cleanUp(s *apiserver.Server, crd *apiextensionsv1.CustomRe
 }
 
 // deleteInstances deletes the custom resources of a definition, and reports whether all are gone. Those with finalizers stay.
-func deleteInstances(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) (gone bool) {
+func (d *definitions) deleteInstances(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) (gone bool) {
 	resource := resourceOf(crd)
-	// Objects can be stored in a version that is not served. If none is served, the server has no objects.
-	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+	isServed := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served }
+	if len(s.Objects(resource)) > 0 && !slices.ContainsFunc(crd.Spec.Versions, isServed) {
+		withdrawn := crd
+		crd = crd.DeepCopy()
+		for i := range crd.Spec.Versions {
+			crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Storage // during the requests below
+		}
+		d.serve(s, resource, crd)
+		defer d.serve(s, resource, withdrawn)
+	}
+	// A deletion in the storage version needs no conversion, but that version may not be served.
+	served := slices.IndexFunc(crd.Spec.Versions, isServed)
+	for i, v := range crd.Spec.Versions {
+		if v.Served && v.Storage {
+			served = i
+		}
+	}
 	for _, obj := range s.Objects(resource) {
 		if obj.GetDeletionTimestamp() != nil {
 			continue

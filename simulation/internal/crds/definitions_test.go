@@ -2,6 +2,7 @@ package crds_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -192,6 +193,44 @@ func TestDeletedDefinitionDeletesObjectsWhoseStoredVersionIsNotServed(t *testing
 	if code, _, _ := exchange(t, server, http.MethodGet, path, "application/json", ""); code != http.StatusNotFound {
 		t.Errorf("definition without objects: %d", code)
 	}
+}
+
+func TestObjectsStayWhileNoVersionIsServed(t *testing.T) {
+	t.Parallel()
+	server := newDefinitionServer(t)
+	const objects, path = "/apis/ex.com/v1/namespaces/default/foos", definitionsPath + "/foos.ex.com"
+	versions := func(served bool) string {
+		return fmt.Sprintf(`{"spec":{"versions":[{"name":"v1","served":%t,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, served)
+	}
+	expect := func(path string, want int) {
+		t.Helper()
+		if code, _, text := exchange(t, server, http.MethodGet, path, "application/json", ""); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, text, want)
+		}
+	}
+	create := func() {
+		t.Helper()
+		send(t, server, http.MethodPost, definitionsPath, definitionOf(`"name":"v1","served":true,"storage":true`), nil)
+		for _, metadata := range []string{`{"name":"a"}`, `{"name":"b","finalizers":["ex.com/f"]}`} {
+			send(t, server, http.MethodPost, objects, `{"apiVersion":"ex.com/v1","kind":"Foo","metadata":`+metadata+`}`, nil)
+		}
+		send(t, server, http.MethodPatch, path, versions(false), nil)
+		expect(objects+"/a", http.StatusNotFound)
+	}
+	create()
+	send(t, server, http.MethodPatch, path, versions(true), nil)
+	expect(objects+"/a", http.StatusOK)
+	send(t, server, http.MethodPatch, path, versions(false), nil)
+
+	send(t, server, http.MethodDelete, path, "", nil) // deletes a, and waits for the finalizer of b
+	expect(path, http.StatusOK)
+	expect(objects+"/b", http.StatusNotFound)
+	send(t, server, http.MethodPatch, path, versions(true), nil)
+	expect(objects+"/a", http.StatusNotFound)
+	expect(objects+"/b", http.StatusOK)
+	send(t, server, http.MethodPatch, objects+"/b", `{"metadata":{"finalizers":null}}`, nil)
+	expect(path, http.StatusNotFound)
+	create() // with new objects of the same names
 }
 
 func TestDeprecatedVersionsHaveWarnings(t *testing.T) {

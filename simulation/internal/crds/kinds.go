@@ -32,7 +32,7 @@ type version struct {
 	convert  Converter
 }
 
-// Converter converts an object to another version of its resource. It may change obj.
+// Converter calls another program to convert an object to another version of its resource. It may change obj.
 type Converter func(obj *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error)
 
 // Kinds returns the kinds of the served versions of a CustomResourceDefinition. convert converts between them; nil changes
@@ -108,7 +108,7 @@ func (v *version) newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, spe
 	}
 	kind.Deprecation = deprecation(crd, spec)
 	kind.Types, kind.OpenAPI = v.schema.types, v.schema.openAPI
-	kind.From, kind.Convert = v.from, v.fromPart
+	kind.From, kind.Convert, kind.External = v.from, v.fromPart, v.convert != nil
 	v.base = kind.Rules
 	kind.Rules = v.rules()
 	return kind
@@ -147,9 +147,12 @@ func (v *version) from(obj apiserver.Object) (apiserver.Object, error) {
 	if source == v {
 		return u, nil
 	}
+	version := u.GetResourceVersion()
+	u.SetResourceVersion("") // it is not part of stored objects, which the real server converts
 	if u, err = v.converted(u); err != nil {
 		return nil, err
 	}
+	u.SetResourceVersion(version)
 	_, err = v.coerce(u, false)
 	return u, err
 }

@@ -48,18 +48,21 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 	if err := add.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	// The kinds of certificates.k8s.io are newer than the version of the server.
+	notServed := []string{"ComponentStatus", "ClusterTrustBundle", "PodCertificateRequest"}
 	var kinds []*apiserver.Kind
 	for gvk, goType := range scheme.AllKnownTypes() {
 		list := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 		isKnown := slices.ContainsFunc(known, func(k *apiserver.Kind) bool { return k.GroupVersionKind == gvk })
 		// Kinds without a list or without metadata are not stored: reviews, bindings, options, discovery.
-		if isKnown || !scheme.Recognizes(list) || !reflect.PointerTo(goType).Implements(reflect.TypeFor[apiserver.Object]()) || gvk.Kind == "ComponentStatus" {
+		if isKnown || !scheme.Recognizes(list) || !reflect.PointerTo(goType).Implements(reflect.TypeFor[apiserver.Object]()) || slices.Contains(notServed, gvk.Kind) {
 			continue
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(gvk)
 		_, hasStatus := goType.FieldByName("Status")
 		kinds = append(kinds, &apiserver.Kind{
 			GroupVersionKind: gvk, Resource: resource.Resource, ClusterScoped: slices.Contains(clusterScoped(), gvk.Kind),
+			ShortNames: shortNames()[gvk.Kind], Categories: categories(gvk),
 			Status: hasStatus, Generation: countsGenerations(gvk), UnconditionalUpdate: true,
 			NewObject: func() apiserver.Object { return reflect.New(goType).Interface().(apiserver.Object) },
 			AddToScheme: func(s *runtime.Scheme) error {
@@ -83,6 +86,27 @@ func clusterScoped() []string {
 		"PriorityClass", "RuntimeClass", "ServiceCIDR", "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 		"ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
 	}
+}
+
+// shortNames returns the short names of the kinds that have some.
+func shortNames() map[string][]string {
+	return map[string][]string{
+		"CertificateSigningRequest": {"csr"}, "CronJob": {"cj"}, "Endpoints": {"ep"}, "HorizontalPodAutoscaler": {"hpa"}, "IPAddress": {"ip"},
+		"Ingress": {"ing"}, "LimitRange": {"limits"}, "NetworkPolicy": {"netpol"}, "Node": {"no"}, "PersistentVolume": {"pv"},
+		"PersistentVolumeClaim": {"pvc"}, "PodDisruptionBudget": {"pdb"}, "PriorityClass": {"pc"}, "ReplicationController": {"rc"},
+		"ResourceQuota": {"quota"}, "ServiceAccount": {"sa"}, "StorageClass": {"sc"}, "VolumeAttributesClass": {"vac"},
+	}
+}
+
+// categories returns the categories of a kind, such as the one of kubectl get all.
+func categories(gvk schema.GroupVersionKind) []string {
+	switch {
+	case slices.Contains([]string{"CronJob", "HorizontalPodAutoscaler", "ReplicationController"}, gvk.Kind):
+		return []string{"all"}
+	case gvk.Group == admissionregistrationv1.GroupName:
+		return []string{"api-extensions"}
+	}
+	return nil
 }
 
 // countsGenerations reports whether the real server increments metadata.generation when the spec changes.

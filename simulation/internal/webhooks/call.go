@@ -13,9 +13,12 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
+	"sync"
+	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -51,7 +55,7 @@ func (a *Admission) call(ctx context.Context, c *invocation) (jsonpatch.Patch, e
 	if err != nil {
 		return fail("could not create admission objects: %w", err)
 	}
-	client, err := a.client(c.hook)
+	client, err := a.client(&c.hook.ClientConfig, admissionCodec(), 0)
 	if err != nil {
 		return fail("could not get REST client: %w", err)
 	}
@@ -206,23 +210,25 @@ func denial(webhook string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *result}
 }
 
-// client returns the client for a webhook: that of the real server, so that it returns the same errors.
-func (a *Admission) client(h *hook) (rest.Interface, error) {
+var admissionCodec = sync.OnceValue(func() runtime.Codec { //nolint:gochecknoglobals // immutable
 	scheme := runtime.NewScheme()
-	if err := admissionv1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	config := &rest.Config{QPS: -1, Transport: transport{a}}
-	codec := serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1.SchemeGroupVersion) // keeps the kind of a response
+	utilruntime.Must(admissionv1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1.SchemeGroupVersion) // keeps the kind of a response
+})
+
+// client returns the client for a webhook: that of the real server, so that it returns the same errors. A timeout of 0 is
+// none.
+func (a *Admission) client(c *admissionregistrationv1.WebhookClientConfig, codec runtime.Codec, timeout time.Duration) (rest.Interface, error) {
+	config := &rest.Config{QPS: -1, Transport: transport{a}, Timeout: timeout}
 	config.NegotiatedSerializer = serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{Serializer: codec})
 	config.ContentType = runtime.ContentTypeJSON
-	if service := h.ClientConfig.Service; service != nil {
+	if service := c.Service; service != nil {
 		config.Host = "https://" + net.JoinHostPort(service.Name+"."+service.Namespace+".svc", strconv.Itoa(int(*service.Port)))
 		if service.Path != nil {
 			config.APIPath = *service.Path
 		}
 	} else {
-		u, err := url.Parse(*h.ClientConfig.URL)
+		u, err := url.Parse(*c.URL)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,6 @@
-package leader
+// Package election tests that a process writes only while it holds its lease: in two processes, with a real
+// kube-apiserver.
+package election
 
 import (
 	"context"
@@ -25,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 // replicaVariable is the environment variable that makes the test binary a replica. Its value is a replicaConfig in
@@ -36,37 +39,38 @@ type replicaConfig struct {
 	Kubeconfig string
 	Namespace  string
 	Identity   string
-	Writers    writerKind
+	Writers    Writers
 }
 
-// writerKind is the kind of code that makes a replica's writes.
-type writerKind string
+// Writers is the kind of code that makes a replica's writes.
+type Writers string
 
 // The kinds of writers.
 const (
-	writersHandlers   writerKind = "handlers of a controller"
-	writersOutliving  writerKind = "contexts that outlive the run"
-	writersOwnContext writerKind = "the elector's own context"
-	writersSlow       writerKind = "handlers that work for longer than a lease"
+	Handlers         Writers = "handlers of a controller"
+	Outliving        Writers = "contexts that outlive the run"
+	OwnContext       Writers = "the elector's own context"
+	Slow             Writers = "handlers that work for longer than a lease"
+	ManagedHandlers  Writers = "handlers of a controller in a manager"
+	ManagedRunnables Writers = "a runnable of a manager"
 )
 
+// The lease and its settings, and the times of the writers.
 const (
-	leaseName     = "lease"
+	LeaseName     = "lease"
 	termName      = "term"
-	targets       = 32
-	leaseDuration = 3 * time.Second
-	renewDeadline = 2 * time.Second
-	retryPeriod   = 500 * time.Millisecond
+	Targets       = 32
+	LeaseDuration = 3 * time.Second
+	RenewDeadline = 2 * time.Second
+	RetryPeriod   = 500 * time.Millisecond
 	// slowPause is the time between two writes of a writer, until SIGUSR1 makes the replica write without pauses for the
 	// rest of its term.
 	slowPause = 500 * time.Millisecond
 	// writeAfterEnd is how long writers continue after their context has ended.
 	writeAfterEnd = 500 * time.Millisecond
-	// slowWork is how long a slow handler works before it writes.
-	slowWork = leaseDuration + time.Second
+	// SlowWork is how long a slow handler works before it writes.
+	SlowWork = LeaseDuration + time.Second
 )
-
-var targetLabel = map[string]string{"target": "true"}
 
 func targetName(i int) string { return fmt.Sprintf("target-%02d", i) }
 
@@ -79,17 +83,25 @@ type replica struct {
 	count atomic.Int64 // of writes, so that each write differs
 }
 
-func replicaMain(encoded string) int {
+// Main runs a replica and ends the process, if a test has started the process for that. TestMain must call it first.
+func Main() {
+	encoded := os.Getenv(replicaVariable)
+	if encoded == "" {
+		return
+	}
+	if err := runReplica(encoded); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runReplica(encoded string) error {
 	r := &replica{}
 	if err := json.Unmarshal([]byte(encoded), &r.replicaConfig); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
-	if err := r.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return r.run()
 }
 
 func (r *replica) run() error {
@@ -115,15 +127,19 @@ func (r *replica) run() error {
 		return err
 	}
 	r.maps = client.ConfigMaps(r.Namespace)
-	elector, err := leader.New(leader.Config{
-		Cluster: cluster, Namespace: r.Namespace, Name: leaseName, Identity: r.Identity,
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+	election := leader.Config{
+		Cluster: cluster, Namespace: r.Namespace, Name: LeaseName, Identity: r.Identity,
+		LeaseDuration: LeaseDuration, RenewDeadline: RenewDeadline, RetryPeriod: RetryPeriod,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+	}
+	if r.Writers == ManagedHandlers || r.Writers == ManagedRunnables {
+		return r.runManager(cluster, election)
+	}
+	elector, err := leader.New(election)
 	if err != nil {
 		return err
 	}
-	if r.Writers == writersHandlers || r.Writers == writersSlow {
+	if r.Writers == Handlers || r.Writers == Slow {
 		ctrl, err := r.controller(cluster, &reportingElector{r, elector})
 		if err != nil {
 			return err
@@ -141,18 +157,43 @@ type reportingElector struct {
 
 // Run implements controller.LeaderElector.
 func (a *reportingElector) Run(ctx context.Context, work func(ctx context.Context) error) error {
-	return a.elector.Run(ctx, func(ctx context.Context) error {
-		a.fast.Store(false)
-		fmt.Println("begins")
-		defer fmt.Println("ended")
-		term, err := a.takeTerm(ctx)
+	return a.elector.Run(ctx, func(ctx context.Context) error { return a.lead(ctx, work) })
+}
+
+// lead runs the work of a term.
+func (r *replica) lead(ctx context.Context, work func(ctx context.Context) error) error {
+	r.fast.Store(false)
+	fmt.Println("begins")
+	defer fmt.Println("ended")
+	term, err := r.takeTerm(ctx)
+	if err != nil {
+		return err
+	}
+	r.term.Store(term)
+	fmt.Println("leads", term)
+	return work(ctx)
+}
+
+// runManager runs a manager whose only runnable writes.
+func (r *replica) runManager(cluster *kube.Cluster, election leader.Config) error {
+	work := r.write
+	if r.Writers == ManagedHandlers {
+		ctrl, err := r.controller(cluster, nil)
 		if err != nil {
 			return err
 		}
-		a.term.Store(term)
-		fmt.Println("leads", term)
-		return work(ctx)
+		work = ctrl.Run
+	}
+	m, err := manager.New(manager.Config{
+		LeaderElection: &election, Logger: election.Logger,
+		Runnables: []manager.Runnable{{
+			Name: "writers", Runner: manager.RunFunc(func(ctx context.Context) error { return r.lead(ctx, work) }),
+		}},
 	})
+	if err != nil {
+		return err
+	}
+	return m.Run(context.Background())
 }
 
 // takeTerm writes and returns the number of the new term.
@@ -192,15 +233,15 @@ func (r *replica) controller(
 	cluster *kube.Cluster, elector controller.LeaderElector,
 ) (*controller.Controller[*corev1.ConfigMap], error) {
 	return controller.New(controller.Config[*corev1.ConfigMap]{
-		Name: "writers", Workers: targets, LeaderElector: elector,
+		Name: "writers", Workers: Targets, LeaderElector: elector,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
 			Namespaces: []string{r.Namespace}, LabelSelector: "target=true",
 		}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
-			if r.Writers == writersSlow {
+			if r.Writers == Slow {
 				fmt.Println("works")
 				select {
-				case <-time.After(slowWork):
+				case <-time.After(SlowWork):
 				case <-ctx.Done():
 				}
 				fmt.Println("writes")
@@ -217,7 +258,7 @@ func (r *replica) controller(
 // write runs one writer for each target. They continue for writeAfterEnd after the end of ctx.
 func (r *replica) write(ctx context.Context) error {
 	var writers sync.WaitGroup
-	for i := range targets {
+	for i := range Targets {
 		writers.Go(func() { r.writeTo(ctx, targetName(i)) }) // waited for below
 	}
 	writers.Wait()
@@ -228,7 +269,7 @@ func (r *replica) writeTo(ctx context.Context, name string) {
 	var ended time.Time
 	for ended.IsZero() || time.Since(ended) < writeAfterEnd {
 		writing, cancel := ctx, context.CancelFunc(func() {})
-		if r.Writers == writersOutliving {
+		if r.Writers == Outliving {
 			writing, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		}
 		err := r.patch(writing, name)

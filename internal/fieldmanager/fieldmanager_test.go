@@ -1,0 +1,22 @@
+package fieldmanager_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
+)
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ parameter, userAgent, want string }{
+		{"m", "kubectl/v1", "m"},
+		{"", "kubectl/v1.36 (linux)", "kubectl"},
+		{"", "a\x07b", "ab"},
+		{"", strings.Repeat("é", 100), strings.Repeat("é", 64)},
+	} {
+		if name := fieldmanager.Name(test.parameter, test.userAgent); name != test.want {
+			t.Errorf("Name(%q, %q) = %q, want %q", test.parameter, test.userAgent, name, test.want)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package hiddenfields knows the fields whose values must not be shown.
+package hiddenfields
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+)
+
+// Text replaces a hidden value.
+const Text = "(hidden)"
+
+// Set contains the fields of kinds. The zero Set contains those of Secrets. It is safe for concurrent use.
+type Set struct {
+	mu    sync.RWMutex
+	paths map[schema.GroupKind][][]string // guarded by mu; elements are immutable
+}
+
+// Add adds a path such as `spec.users.token` or `data["tls.key"]`.
+func (s *Set) Add(kind schema.GroupKind, path string) error {
+	steps, err := fieldpath.Parse(path)
+	if err != nil {
+		return fmt.Errorf("field %q of %s: %w", path, kind, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paths == nil {
+		s.paths = map[schema.GroupKind][][]string{}
+	}
+	s.paths[kind] = append(s.paths[kind], steps)
+	return nil
+}
+
+// Empty reports whether no field was added.
+func (s *Set) Empty() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.paths) == 0
+}
+
+// Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of lists
+// and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
+func (s *Set) Hides(kind schema.GroupKind, path string) bool {
+	s.mu.RLock()
+	paths := s.paths[kind]
+	s.mu.RUnlock()
+	secret := kind.Kind == "Secret" // of any group
+	if len(paths) == 0 && !secret {
+		return false
+	}
+	parts := split(path)
+	hides := func(steps []string) bool { return overlap(steps, parts) }
+	return secret && (hides([]string{"data"}) || hides([]string{"stringData"})) ||
+		hides([]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) || // a copy of the object
+		slices.ContainsFunc(paths, hides)
+}
+
+// part is a name, or the text in a pair of brackets.
+type part struct {
+	text    string
+	bracket bool
+}
+
+func split(path string) (parts []part) {
+	for path != "" {
+		if inner, found := strings.CutPrefix(path, "["); found {
+			text, rest, _ := strings.Cut(inner, "]")
+			parts, path = append(parts, part{text, true}), rest
+			continue
+		}
+		path = strings.TrimPrefix(path, ".")
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		if end > 0 {
+			parts = append(parts, part{text: path[:end]})
+		}
+		path = path[end:]
+	}
+	return parts
+}
+
+// overlap reports whether one of the two paths leads to the other. Steps do not contain elements of lists. A pair of
+// brackets where a step with a dot or a slash is expected is a key, and otherwise it can be an element of a list.
+func overlap(steps []string, parts []part) bool {
+	for _, p := range parts {
+		switch {
+		case len(steps) == 0:
+			return true
+		case p.text == steps[0]:
+			steps = steps[1:]
+		case !p.bracket, strings.ContainsAny(steps[0], "./"):
+			return false
+		}
+	}
+	return true
+}

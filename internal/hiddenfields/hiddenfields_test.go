@@ -1,0 +1,62 @@
+package hiddenfields
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestHides(t *testing.T) {
+	t.Parallel()
+	account := schema.GroupKind{Group: "example.com", Kind: "Account"}
+	var s Set
+	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session"} {
+		if err := s.Add(account, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lastApplied := "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"
+	for _, test := range []struct {
+		kind schema.GroupKind
+		path string
+		want bool
+	}{
+		{account, "spec.users[name=web].token", true},
+		{account, "spec.users[0].token", true},
+		{account, "spec.users[0].token.value", true},
+		{account, "spec.users[name=web]", true}, // contains a token
+		{account, "spec.users", true},
+		{account, "spec", true},
+		{account, "", true},
+		{account, "spec.users[name=token].role", false},
+		{account, "spec.users[name=web].role", false},
+		{account, "spec.users[name=web].tokens", false},
+		{account, "spec.options[tls.key]", true},
+		{account, "spec.options[tls.crt]", false},
+		{account, "spec.options.plain", false},
+		{account, "status.session", true},
+		{account, "status.phase", false},
+		{account, "data", false},
+		{account, lastApplied, true},
+		{account, "metadata.annotations[example.com/owner]", false},
+		{account, "metadata.labels", false},
+		{schema.GroupKind{Group: "other.example.com", Kind: "Account"}, "spec.users", false},
+		{schema.GroupKind{Kind: "ConfigMap"}, "data", false},
+		{schema.GroupKind{Kind: "ConfigMap"}, lastApplied, false},
+		{schema.GroupKind{Kind: "Secret"}, "data.password", true},
+		{schema.GroupKind{Kind: "Secret"}, "data[tls.key]", true},
+		{schema.GroupKind{Kind: "Secret"}, "stringData", true},
+		{schema.GroupKind{Kind: "Secret"}, lastApplied, true},
+		{schema.GroupKind{Kind: "Secret"}, "type", false},
+		{schema.GroupKind{Kind: "Secret"}, "metadata.labels[data]", false},
+	} {
+		if got := s.Hides(test.kind, test.path); got != test.want {
+			t.Errorf("Hides(%s, %q) = %t, want %t", test.kind, test.path, got, test.want)
+		}
+	}
+	for _, path := range []string{"", ".", "spec..a", "spec.", `spec["a`, "spec[a]", "spec[0]"} {
+		if err := s.Add(account, path); err == nil {
+			t.Errorf("Add(%q) returns no error", path)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+// Package httpserver is an HTTP server with limits for each resource that a client can use: headers, bodies, times and
+// connections. It reloads its certificate, and ends gracefully. The manager uses it.
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+)
+
+// Limits of each server.
+const (
+	readHeaderTimeout = 5 * time.Second // also of a TLS handshake
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 2 * time.Minute // longer than the usual CPU profile
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// Config configures a Server.
+type Config struct {
+	// Addresses are TCP addresses to listen on. Listeners are used in addition; Run closes them.
+	Addresses []string
+	Listeners []net.Listener
+	Handler   http.Handler
+	// CertFile and KeyFile are PEM files of the certificate and its key. They are read again when they change. Default:
+	// no TLS.
+	CertFile, KeyFile string
+	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
+	// without a request in progress for the longest time. Default: 256.
+	MaxConnections int
+	// MaxBodyBytes limits the body of each request. Default: 1 MiB.
+	MaxBodyBytes int64
+	// ShutdownTimeout is the time for requests in progress at the end. It must be positive.
+	ShutdownTimeout time.Duration
+	Logger          *slog.Logger
+}
+
+// Server is an HTTP server. New creates one.
+type Server struct {
+	config      Config
+	guard       *usercode.Guard
+	certificate *certificate // nil without TLS
+	connections connections
+	serving     atomic.Bool
+}
+
+// New returns a Server. It reads the certificate, and does not listen.
+func New(config Config) (*Server, error) {
+	config.MaxConnections = cmp.Or(config.MaxConnections, 256)
+	config.MaxBodyBytes = cmp.Or(config.MaxBodyBytes, 1<<20)
+	s := &Server{config: config, guard: usercode.NewGuard(config.Logger), connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}}}
+	if config.CertFile == "" && config.KeyFile == "" {
+		return s, nil
+	}
+	s.certificate = &certificate{certFile: config.CertFile, keyFile: config.KeyFile, logger: config.Logger}
+	if err := s.certificate.load(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Ready returns an error until the server listens, and while its certificate is not valid or cannot be read.
+func (s *Server) Ready() error {
+	if !s.serving.Load() {
+		return errors.New("not listening yet")
+	}
+	if s.certificate != nil {
+		return s.certificate.ready()
+	}
+	return nil
+}
+
+// Run serves until ctx ends. Then it accepts no further connection, waits for requests in progress at most for
+// ShutdownTimeout, and closes all connections. It may be called again.
+func (s *Server) Run(ctx context.Context) error {
+	listeners, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	base, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelRequests()
+	server := s.server(base)
+	served := make(chan error, len(listeners))
+	for _, listener := range listeners {
+		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls", s.certificate != nil)
+		go func() { served <- s.serve(server, listener) }() // waited for below
+	}
+	s.serving.Store(true)
+	defer s.serving.Store(false)
+	left := len(listeners)
+	select {
+	case err = <-served:
+		left--
+		err = errors.Join(err, server.Close())
+	case <-ctx.Done():
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
+		defer cancel()
+		if server.Shutdown(ending) != nil {
+			err = server.Close() // of requests that did not end in time
+		}
+	}
+	for range left {
+		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+			err = errors.Join(err, serveErr)
+		}
+	}
+	return err
+}
+
+// listen returns the listeners of the config. After an error none of them is open.
+func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
+	listeners := append([]net.Listener(nil), s.config.Listeners...)
+	for _, address := range s.config.Addresses {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close()
+			}
+			return nil, fmt.Errorf("listen on %s: %w: choose another address", address, err)
+		}
+		listeners = append(listeners, listener)
+	}
+	return listeners, nil
+}
+
+func (s *Server) serve(server *http.Server, listener net.Listener) error {
+	var err error
+	if s.certificate != nil {
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		err = server.Serve(listener)
+	}
+	return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+}
+
+// server returns the server of one Run. base is the parent of the contexts of its requests, so it must not end at the
+// begin of the shutdown.
+func (s *Server) server(base context.Context) *http.Server {
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		BaseContext:    func(net.Listener) context.Context { return base },
+		ConnContext:    s.connections.context,
+		ConnState:      s.connections.stateChanged,
+		// Clients cause these records, so they must not fill the log.
+		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+	}
+	// One HTTP/2 connection could begin and reset any number of requests (CVE-2023-44487); no client of these servers
+	// needs it.
+	server.Protocols = &http.Protocols{}
+	server.Protocols.SetHTTP1(true)
+	if s.certificate != nil {
+		server.TLSConfig = &tls.Config{
+			MinVersion:     tls.VersionTLS13,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.current(), nil },
+		}
+	}
+	return server
+}
+
+// handler returns the handler of the config with the limit of bodies. A panic ends the connection, as in net/http, but
+// its stack is logged only once.
+func (s *Server) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		end := s.connections.begin(req.Context())
+		defer end()
+		req.Body = http.MaxBytesReader(w, req.Body, s.config.MaxBodyBytes)
+		aborted := false
+		panicked := s.guard.Call("HTTP handler", func() {
+			defer func() {
+				// ErrAbortHandler is the documented way to abort a response, so it is not logged.
+				if value := recover(); value == http.ErrAbortHandler { //nolint:errorlint // as in net/http
+					aborted = true
+				} else if value != nil {
+					panic(value)
+				}
+			}()
+			s.config.Handler.ServeHTTP(w, req)
+		}, func() []any { return []any{"method", req.Method, "path", req.URL.Path} })
+		if aborted || panicked != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// connections limits the connections of a server.
+type connections struct {
+	limit int
+
+	mu    sync.Mutex
+	all   map[net.Conn]*connection // guarded by mu
+	clock uint64                   // guarded by mu; counts changes
+}
+
+// connection is guarded by connections.mu.
+type connection struct {
+	requests int    // in progress
+	since    uint64 // without a request, by the clock
+}
+
+type connectionKey struct{}
+
+// context is http.Server.ConnContext, which is called for each new connection. If there are too many, it closes the one
+// without a request for the longest time: so clients that open connections, or send their headers slowly, cannot keep
+// others out.
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	state := &connection{since: c.clock}
+	c.all[conn] = state
+	if len(c.all) > c.limit {
+		oldest := c.oldestLocked()
+		delete(c.all, oldest)
+		_ = closeNow(oldest)
+	}
+	return context.WithValue(ctx, connectionKey{}, state)
+}
+
+// begin records a request in progress. The server must not close its connection until end.
+func (c *connections) begin(ctx context.Context) (end func()) {
+	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn.requests++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		conn.requests--
+		c.clock++
+		conn.since = c.clock
+	}
+}
+
+// stateChanged is http.Server.ConnState.
+func (c *connections) stateChanged(conn net.Conn, state http.ConnState) {
+	if state == http.StateClosed || state == http.StateHijacked {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.all, conn)
+	}
+}
+
+// oldestLocked returns the connection without a request for the longest time; the newest connection has none. mu must
+// be held.
+func (c *connections) oldestLocked() net.Conn {
+	var oldest net.Conn
+	for conn, state := range c.all {
+		if state.requests == 0 && (oldest == nil || state.since < c.all[oldest].since) {
+			oldest = conn
+		}
+	}
+	return oldest
+}
+
+// closeNow closes a connection without the TLS alert, which would wait for the client.
+func closeNow(conn net.Conn) error {
+	if wrapped, ok := conn.(*tls.Conn); ok {
+		conn = wrapped.NetConn()
+	}
+	return conn.Close()
+}

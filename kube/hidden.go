@@ -1,0 +1,115 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
+)
+
+// HideFields hides the values of fields of a kind, in addition to those of Secrets: in logs, Events, problems,
+// explanations, /debug, the changes that package client returns, plans, and the API server's errors about invalid fields
+// in the responses to the Cluster's clients. A hidden value is shown as "(hidden)". Call it before the Cluster is used.
+//
+// A path is one as in informer.Config.Cut, "spec.password" or `spec.options["tls.key"]`; it leads through lists:
+// "spec.users.token" is the token of all users. Everything below a path is hidden too, and so is a value that contains it.
+//
+// It cannot hide what other programs write into messages, a CEL rule's messageExpression for example, nor the errors and
+// log lines of the caller's own code: Hides tells what to leave out there.
+//
+// Errors, all at once: a path that is malformed, or that the kind's Go type lacks, if one is registered.
+func (c *Cluster) HideFields(kind schema.GroupKind, paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		if err := c.checkField(kind, path); err != nil {
+			errs = append(errs, fmt.Errorf("hide field %q of %s: %w", path, kind, err))
+		} else if err := c.hidden.Add(kind, path); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkField returns an error if the Go types of a kind lack a field.
+func (c *Cluster) checkField(kind schema.GroupKind, path string) error {
+	steps, err := fieldpath.Parse(path)
+	if err != nil {
+		return err
+	}
+	var missing error
+	for known, t := range c.scheme.AllKnownTypes() {
+		if known.GroupKind() != kind {
+			continue
+		}
+		if missing = checkSteps(t, steps); missing == nil {
+			return nil // one version has it
+		}
+	}
+	return missing
+}
+
+func checkSteps(t reflect.Type, steps []string) (err error) {
+	for i, step := range steps {
+		if t, _, err = fieldpath.Step(t, step); err != nil {
+			return fmt.Errorf("%q: %w", strings.Join(steps[:i+1], "."), err)
+		}
+	}
+	return nil
+}
+
+// Hides reports whether the value at path must not be shown, because it contains a hidden value or is a part of one:
+// fields of Secrets, and those of HideFields. path is one as in client.FieldChange: "spec.users[name=web].token".
+func (c *Cluster) Hides(kind schema.GroupKind, path string) bool { return c.hidden.Hides(kind, path) }
+
+// hideInvalid replaces hidden values in the API server's response to an invalid object, which quotes them.
+func (c *Cluster) hideInvalid(resp *http.Response) {
+	if resp.StatusCode != http.StatusUnprocessableEntity || c.hidden.Empty() {
+		return
+	}
+	// The API server's errors are not larger than an object; the rest is copied unchanged.
+	const maxBytes = 3 << 20
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = failing{err}
+	}
+	unchanged := body{io.MultiReader(bytes.NewReader(text), rest), resp.Body}
+	resp.Body = unchanged
+	obj, _, err := c.codecs.UniversalDeserializer().Decode(text, nil, nil)
+	status, ok := obj.(*metav1.Status)
+	if err != nil || !ok || status.Details == nil {
+		return
+	}
+	kind := schema.GroupKind{Group: status.Details.Group, Kind: status.Details.Kind}
+	changed := false
+	for i := range status.Details.Causes {
+		cause := &status.Details.Causes[i]
+		field := strings.TrimPrefix(cause.Field, "<nil>") // of the whole object
+		if cause.Message != "" && c.Hides(kind, field) {
+			status.Message = strings.ReplaceAll(status.Message, cause.Message, hiddenfields.Text)
+			cause.Message, changed = hiddenfields.Text, true
+		}
+	}
+	if !changed {
+		return
+	}
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	if text, err = json.Marshal(status); err != nil {
+		return
+	}
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	resp.ContentLength = int64(len(text))
+	resp.Body = body{bytes.NewReader(text), unchanged}
+}

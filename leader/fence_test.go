@@ -1,0 +1,267 @@
+package leader
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// fenced makes an Elector use a fence, as the Pod whose uid is the name of its client.
+func fenced(c *Config) {
+	c.PodUID, c.Identity, c.Fence = c.Identity, "", true
+}
+
+// Work begins only when the API server sees the new holder, however late that is, and with a further term too.
+func TestContract06_FencedWorkWaitsForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for _, lag := range []time.Duration{0, 3 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			s.policy = &policy{lag: lag}
+			for _, name := range []string{"a", "b", "a"} {
+				e := newTestElector(t, s.client(name), fenced)
+				var began time.Duration
+				r := run(t, e, func(ctx context.Context) error {
+					began = time.Since(s.start)
+					s.mu.Lock()
+					if err := s.admit(name); err != nil {
+						t.Errorf("lag %s: the work began, and the API server rejects its writes: %v", lag, err)
+					}
+					s.mu.Unlock()
+					return untilDone(ctx)
+				})
+				pass(10 * time.Second)
+				if err := e.Ready(); err != nil || began == 0 && lag > 0 {
+					t.Errorf("lag %s: after 10 s the leader is not ready or does not work: %v", lag, err)
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+				pass(2 * lag)
+			}
+		})
+	}
+}
+
+// An Elector leads only if a policy rejects its writes before. The reason is logged once, and is in Status and Ready.
+func TestFenceWithoutAPolicy(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before func(ctx context.Context, verb string) error
+		want   string
+	}{
+		"no policy":     {nil, "apply the objects of leader.FenceManifest"},
+		"no permission": {forbid("probe"), "a Role must allow get, create and update of leases"},
+		"no response": {func(ctx context.Context, verb string) error {
+			if verb == "probe" {
+				return hang(ctx, verb)
+			}
+			return nil
+		}, "deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				c := s.client("a")
+				c.fail(tt.before)
+				var log logs
+				e := newTestElector(t, c, fenced, log.into)
+				worked := false
+				r := run(t, e, func(ctx context.Context) error {
+					worked = true
+					return untilDone(ctx)
+				})
+				pass(time.Minute)
+				status := e.Status()
+				if err := e.Ready(); err == nil || !strings.Contains(err.Error(), tt.want) || status.Err == nil || !strings.Contains(err.Error(), status.Err.Error()) {
+					t.Errorf("Ready returned %v, want %q and %v in it", err, tt.want, status.Err)
+				}
+				if status.State != StateStandby || worked || len(s.writesBy("a")) > 0 {
+					t.Errorf("without a fence it is %s, worked: %v, wrote %v", status.State, worked, s.writesBy("a"))
+				}
+				if n := log.count("level=WARN"); n != 1 {
+					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
+				}
+				s.mu.Lock()
+				s.policy = &policy{}
+				s.mu.Unlock()
+				c.fail(nil)
+				pass(10 * time.Second)
+				if err := e.Ready(); err != nil || !worked {
+					t.Errorf("with a fence: worked: %v, not ready: %v", worked, err)
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A standby that has no fence is not ready, although it could lead only later.
+func TestStandbyWithoutAPolicyIsNotReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		leads := run(t, newTestElector(t, s.client("unfenced")), untilDone)
+		pass(time.Second)
+		e := newTestElector(t, s.client("a"), fenced)
+		r := run(t, e, untilDone)
+		pass(10 * time.Second)
+		if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "FenceManifest") {
+			t.Errorf("Ready returned %v", err)
+		}
+		for _, r := range []*running{r, leads} {
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A leader that waits for the fence does not work. It ends when it loses the lease, and releases the lease when it is
+// stopped.
+func TestEndsWhileItWaitsForTheFence(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]bool{"the lease is lost": true, "the process is stopped": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.policy = &policy{lag: 24 * time.Hour}
+				c := s.client("a")
+				e := newTestElector(t, c, fenced)
+				r := run(t, e, func(context.Context) error { return errors.New("the work ran") })
+				pass(time.Minute)
+				if err := e.Ready(); e.Status().State != StateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod a") {
+					t.Errorf("it is %s, and Ready returned %v", e.Status().State, err)
+				}
+				if lose {
+					c.fail(hang)
+					pass(time.Minute)
+					if state := e.Status().State; state != StateStandby {
+						t.Errorf("without renewals it is %s", state)
+					}
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+				if holder := s.holder(); !lose && holder != "" {
+					t.Errorf("the holder after the stop is %q", holder)
+				}
+			})
+		})
+	}
+}
+
+// A process that is started again in the same Pod leads when the lease of the previous one has expired, although the
+// policy accepts its writes before.
+func TestFenceOfARestartedContainer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.policy = &policy{}
+		dying := s.client("a")
+		first := run(t, newTestElector(t, dying, fenced), untilDone)
+		pass(time.Second)
+		dying.fail(hang)
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+		e := newTestElector(t, s.client("a"), fenced)
+		second := run(t, e, untilDone)
+		pass(time.Minute)
+		if status := e.Status(); status.State != StateLeading || e.Ready() != nil {
+			t.Errorf("the second process is %s: %v", status.State, e.Ready())
+		}
+		if err := second.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFenceConfig(t *testing.T) {
+	// The default PodUID is in the environment, so this test is not parallel.
+	t.Setenv("POD_UID", "from-env")
+	e, err := New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod", Fence: true})
+	if err != nil || !strings.HasPrefix(e.config.Identity, "from-env_") {
+		t.Errorf("the identity is %q, %v", e.config.Identity, err)
+	}
+	if e, err = New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod"}); err != nil || e.config.PodUID != "" {
+		t.Errorf("without Fence the Pod is %q, %v", e.config.PodUID, err)
+	}
+	t.Setenv("POD_UID", "")
+	for want, config := range map[string]Config{
+		"PodUID is required for Fence":         {Fence: true},
+		"PodUID is set without Fence":          {PodUID: "uid"},
+		`Identity "me" must begin with "uid_"`: {Fence: true, PodUID: "uid", Identity: "me"},
+	} {
+		config.Cluster, config.Name, config.Namespace = connect(t, nil), "printer", "prod"
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestFenceManifest(t *testing.T) {
+	t.Parallel()
+	lease, account := kube.Key{Namespace: "prod", Name: "printer"}, kube.Key{Namespace: "prod", Name: "operator"}
+	text, err := FenceManifest(lease, account, schema.GroupResource{Group: "example.com", Resource: "reports"}, schema.GroupResource{Resource: "configmaps"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	var role rbacv1.Role
+	var roleBinding rbacv1.RoleBinding
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for _, into := range []any{&policy, &binding, &role, &roleBinding} {
+		document, err := reader.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(document, into); err != nil {
+			t.Errorf("%v:\n%s", err, document)
+		}
+	}
+	if _, err := reader.Read(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last document: %v", err)
+	}
+	if rules := policy.Spec.MatchConstraints.ExcludeResourceRules; len(rules) != 4 || rules[2].APIGroups[0] != "example.com" || rules[3].Resources[1] != "configmaps/*" {
+		t.Errorf("the exempt resources are %+v", rules)
+	}
+	if policy.Name != binding.Spec.PolicyName || *binding.Spec.ParamRef.ParameterNotFoundAction != admissionregistrationv1.AllowAction {
+		t.Errorf("the binding is %+v", binding.Spec)
+	}
+	for want, c := range map[string]struct {
+		lease, account kube.Key
+		exempt         schema.GroupResource
+	}{
+		"lease prod/: the name":                     {lease: kube.Key{Namespace: "prod"}, account: account},
+		"account a'b/operator: the namespace":       {lease: lease, account: kube.Key{Namespace: "a'b", Name: "operator"}},
+		"is longer than 253 characters":             {lease: kube.Key{Namespace: "prod", Name: strings.Repeat("a", 250)}, account: account},
+		`exempt resource "Config Maps.example.com"`: {lease: lease, account: account, exempt: schema.GroupResource{Group: "example.com", Resource: "Config Maps"}},
+	} {
+		exempt := []schema.GroupResource{c.exempt}
+		if c.exempt.Resource == "" {
+			exempt = nil
+		}
+		if _, err := FenceManifest(c.lease, c.account, exempt...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
+	}
+}

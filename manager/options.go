@@ -1,0 +1,470 @@
+package manager
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag" //nolint:depguard // Options has the flags of a program
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+)
+
+// Options are the settings of a program that the people who run it choose. Each has a flag, an environment variable and
+// a field in the file of the flag --config. The values that Options has before Parse are the defaults of the program.
+//
+// A flag takes precedence over its environment variable, that over the file, and that over the default. The name of the
+// variable is that of the flag in upper case after EnvPrefix: OPERATOR_LOG_LEVEL for --log-level. The file is YAML or
+// JSON, and its fields have the names of the flags: "log-level: debug". All of this also applies to the flags of the
+// program in the same flag.FlagSet.
+type Options struct {
+	// EnvPrefix is the begin of the names of the environment variables. It has no flag. Default: OPERATOR.
+	EnvPrefix string
+
+	// ConfigFile is the file with further settings. Default: none.
+	ConfigFile string
+
+	// Kubeconfig and Context select the cluster: see RESTConfig. The environment variable of Kubeconfig is KUBECONFIG, a
+	// list of files as for kubectl.
+	Kubeconfig, Context string
+	// As and AsGroups are the user and groups to impersonate. Default: none.
+	As       string
+	AsGroups []string
+	// QPS and Burst limit the requests of this process. Default: 0, no limit.
+	QPS   float64
+	Burst int
+	// ReadOnly and WriteLimit are those of kube.Cluster. Default: false, and 0, no limit.
+	ReadOnly   bool
+	WriteLimit float64
+
+	// Listen is the address of the HTTP server, or several with commas. Default: none.
+	Listen string
+	// CertFile and KeyFile are those of Config. Default: HTTP without TLS.
+	CertFile, KeyFile string
+	// Authorize protects the HTTP server with the cluster of New: see Config.AuthorizeWith. Default: false.
+	Authorize bool
+	// Pprof is that of Config. Default: false.
+	Pprof bool
+
+	// LeaderElect makes the group LeaderOnly run only while this process holds the lease. Default: false.
+	LeaderElect bool
+	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults to
+	// the namespace of the kubeconfig's context, or to the Pod's own if its service account is used.
+	LeaseName, LeaseNamespace string
+	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader.Config, with its defaults.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// ShutdownTimeout is that of Config, with its default.
+	ShutdownTimeout time.Duration
+
+	// LogLevels are the lowest levels of the records of Logger. Default: info for all loggers.
+	LogLevels *LogLevels
+	// LogFormat is "text" or "json". Default: text.
+	LogFormat string
+	// LogHide are keys of attributes whose values Logger does not write, in upper or lower case. Default: none.
+	LogHide []string
+
+	contextNamespace string // of the config that RESTConfig has returned
+}
+
+// Names of flags with special rules.
+const (
+	configFlag      = "config"
+	kubeconfigFlag  = "kubeconfig"
+	leaderElectFlag = "leader-elect"
+)
+
+// AddFlags adds the flags to a FlagSet, and adds the names of the environment variables to the usage of all its flags.
+// Parse calls it. Programs with a pflag.FlagSet call it and Complete:
+//
+//	var goFlags flag.FlagSet
+//	options.AddFlags(&goFlags)
+//	flags.AddGoFlagSet(&goFlags)
+//	...
+//	if err := options.Complete(&goFlags, flags.Changed); err != nil {
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, leader.DefaultLeaseDuration)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, leader.DefaultRenewDeadline)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, leader.DefaultRetryPeriod)
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
+	o.LogFormat = cmp.Or(o.LogFormat, "text")
+	o.LogLevels = cmp.Or(o.LogLevels, &LogLevels{})
+
+	flags.StringVar(&o.ConfigFile, configFlag, o.ConfigFile, "YAML or JSON `file` with flags as fields, for example \"log-level: debug\"; flags and environment variables take precedence")
+	flags.StringVar(&o.Kubeconfig, kubeconfigFlag, o.Kubeconfig, "kubeconfig `file` of the cluster; by default the Pod's service account, or ~/.kube/config outside a Pod")
+	flags.StringVar(&o.Context, "context", o.Context, "`name` of the kubeconfig's context; by default its current one")
+	flags.StringVar(&o.As, "as", o.As, "`user` to impersonate")
+	flags.Var(&list{values: &o.AsGroups}, "as-group", "`group` to impersonate; may be repeated, or be a list with commas")
+	flags.Float64Var(&o.QPS, "kube-api-qps", o.QPS, "limit of requests per second to the API server; 0 means no limit")
+	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "number of requests above kube-api-qps in a burst")
+	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, and are retried")
+	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 means no limit")
+	flags.StringVar(&o.Listen, "listen", o.Listen, "`address` of the HTTP server, for example \":8080\", or several with commas; no server if it is empty")
+	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM `file` of the HTTP server's certificate; reloaded when it changes; without it HTTP has no TLS")
+	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "PEM `file` of the key of tls-cert-file")
+	flags.BoolVar(&o.Authorize, "authorize", o.Authorize, "allow HTTP requests, except probes, only with a token of the cluster and RBAC for the path")
+	flags.BoolVar(&o.Pprof, "pprof", o.Pprof, "serve profiles below /debug/pprof")
+	flags.BoolVar(&o.LeaderElect, leaderElectFlag, o.LeaderElect, "work only while this process holds the lease")
+	flags.StringVar(&o.LeaseName, "lease-name", o.LeaseName, "`name` of the lease")
+	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default that of the Pod or of the kubeconfig's context")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a crash, in whole seconds")
+	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that cannot renew the lease")
+	flags.DurationVar(&o.RetryPeriod, "retry-period", o.RetryPeriod, "time between two attempts to acquire or renew the lease")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "maximum time of the shutdown; must be less than the Pod's terminationGracePeriodSeconds")
+	flags.Var(o.LogLevels, "log-level", "lowest `level` of log records: debug, info (default), warn or error; \"info,webapp=debug\" has another one for the controller webapp")
+	flags.StringVar(&o.LogFormat, "log-format", o.LogFormat, "`format` of log records: text or json")
+	flags.Var(&list{values: &o.LogHide}, "log-hide", "`key` of log attributes whose values are hidden; may be repeated, or be a list with commas")
+	flags.VisitAll(func(f *flag.Flag) { f.Usage += " ($" + o.variable(f.Name) + ")" })
+}
+
+// Parse adds the flags to a FlagSet, parses args, which do not contain the name of the program, and reads the environment
+// and the file. It also prints --help.
+//
+// Errors: every mistake in flags, environment and file at once; arguments that are not flags, because package flag ignores
+// the flags after them; flag.ErrHelp after --help. With flag.ExitOnError, Parse
+// prints the errors and exits as FlagSet.Parse does, with status 2, or 0 after --help.
+func (o *Options) Parse(flags *flag.FlagSet, args []string) error {
+	o.AddFlags(flags)
+	err := parseAll(flags, args)
+	help := errors.Is(err, flag.ErrHelp)
+	if help {
+		err = flag.ErrHelp
+		if flags.Usage != nil {
+			flags.Usage()
+		} else {
+			fmt.Fprintf(flags.Output(), "Usage of %s:\n", flags.Name())
+			flags.PrintDefaults()
+		}
+	} else {
+		isSet := map[string]bool{}
+		flags.Visit(func(f *flag.Flag) { isSet[f.Name] = true })
+		if rest := flags.Args(); len(rest) > 0 && err == nil {
+			err = fmt.Errorf("the argument %q is not a flag: write the value of a boolean flag after =, as in --%s=false", rest[0], leaderElectFlag)
+		}
+		err = errors.Join(err, o.Complete(flags, func(name string) bool { return isSet[name] }))
+	}
+	if err == nil || flags.ErrorHandling() != flag.ExitOnError {
+		return err
+	}
+	if help {
+		os.Exit(0) //nolint:forbidigo // as FlagSet.Parse
+	}
+	fmt.Fprintln(flags.Output(), err)
+	os.Exit(2) //nolint:forbidigo // as FlagSet.Parse
+	return nil
+}
+
+// parseAll is flags.Parse, but it prints nothing, and returns all errors.
+func parseAll(flags *flag.FlagSet, args []string) error {
+	handling, output, usage := flags.ErrorHandling(), flags.Output(), flags.Usage
+	defer func() {
+		flags.Init(flags.Name(), handling)
+		flags.SetOutput(output)
+		flags.Usage = usage
+	}()
+	flags.Init(flags.Name(), flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	var errs []error
+	for {
+		err := flags.Parse(args)
+		if err == nil || errors.Is(err, flag.ErrHelp) {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, err)
+		rest := flags.Args()
+		if len(rest) == len(args) {
+			rest = rest[1:] // an argument like "---" is not consumed
+		}
+		args = rest
+	}
+}
+
+// Complete reads the environment and the file, for the flags for which changed returns false. The error contains every
+// mistake. Parse calls it.
+func (o *Options) Complete(flags *flag.FlagSet, changed func(name string) bool) error {
+	var errs []error
+	set := func(origin string, f *flag.Flag, values ...string) {
+		for _, value := range values {
+			if err := f.Value.Set(value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: invalid value %q for flag -%s: %w", origin, value, f.Name, err))
+			}
+		}
+	}
+	isSet := map[string]bool{}
+	flags.VisitAll(func(f *flag.Flag) {
+		isSet[f.Name] = changed(f.Name)
+		variable := o.variable(f.Name)
+		value := os.Getenv(variable)
+		if isSet[f.Name] || value == "" {
+			return
+		}
+		isSet[f.Name] = true
+		if f.Name == kubeconfigFlag {
+			value = "" // a list of files, which clientcmd reads from the variable
+		}
+		set("environment variable "+variable, f, value)
+	})
+	if o.ConfigFile != "" {
+		fields, err := readFields(o.ConfigFile)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			origin := fmt.Sprintf("file %s: field %q", o.ConfigFile, name)
+			f := flags.Lookup(name)
+			if f == nil || name == configFlag {
+				errs = append(errs, fmt.Errorf("%s: unknown field: the fields are the names of the flags, see --help", origin))
+				continue
+			}
+			switch values, err := textsOf(fields[name], f); {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("%s: %w", origin, err))
+			case !isSet[name]:
+				set(origin, f, values...)
+			}
+		}
+	}
+	errs = append(errs, o.validate())
+	return errors.Join(errs...)
+}
+
+// variable returns the name of the environment variable of a flag.
+func (o *Options) variable(name string) string {
+	if name == kubeconfigFlag {
+		return "KUBECONFIG"
+	}
+	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(cmp.Or(o.EnvPrefix, "OPERATOR") + "_" + name))
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.As == "" && len(o.AsGroups) > 0 {
+		mistake("as-group needs as: the API server does not impersonate groups without a user")
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		mistake("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
+	}
+	if o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0 {
+		mistake("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
+	}
+	if o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit) {
+		mistake("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
+	}
+	if o.LeaderElect && o.LeaseName == "" {
+		mistake("leader-elect needs lease-name")
+	}
+	if o.ShutdownTimeout <= 0 {
+		mistake("shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
+	}
+	if o.LogFormat != "text" && o.LogFormat != "json" {
+		mistake("log-format is %q: it must be text or json", o.LogFormat)
+	}
+	return errors.Join(errs...)
+}
+
+// readFields returns the fields of a YAML or JSON file.
+func readFields(path string) (map[string]json.RawMessage, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the file of --config: %w", err)
+	}
+	var fields map[string]json.RawMessage
+	encoded, err := yaml.YAMLToJSONStrict(text) // rejects duplicate fields, and ignores all documents but the first
+	if err == nil {
+		err = json.Unmarshal(encoded, &fields)
+	}
+	if err == nil {
+		err = expectOneDocument(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("file %s: %w: it must have the names of flags as fields", path, err)
+	}
+	return fields, nil
+}
+
+// expectOneDocument returns an error for a file with several documents, or with text after a JSON object.
+func expectOneDocument(text []byte) error {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for documents := 0; ; {
+		var document any // nil before the first "---"
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case document != nil:
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("there is more than one document")
+		}
+	}
+}
+
+// textsOf returns a value of the file as the values of a flag: one, or those of a list.
+func textsOf(value json.RawMessage, f *flag.Flag) ([]string, error) {
+	var elements []json.RawMessage
+	if json.Unmarshal(value, &elements) != nil || elements == nil {
+		elements = []json.RawMessage{value}
+	} else if _, ok := f.Value.(flag.Getter); ok || len(elements) == 0 {
+		return nil, fmt.Errorf("%s: it must be one value, not a list, and a list must not be empty", value)
+	}
+	var texts []string
+	for _, e := range elements {
+		var text string
+		switch {
+		case bytes.ContainsAny(e[:1], "{[n"):
+			return nil, errors.New("it must be a text, a number, true, false or a list of them")
+		case json.Unmarshal(e, &text) == nil:
+		case takesText(f):
+			return nil, fmt.Errorf("%s is not a text: write it in quotation marks", e) // for YAML, n and off are false
+		default:
+			text = string(e)
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// takesText reports whether the values of a flag are neither numbers nor booleans.
+func takesText(f *flag.Flag) bool {
+	if getter, ok := f.Value.(flag.Getter); ok {
+		switch getter.Get().(type) {
+		case bool, int, int64, uint, uint64, float64:
+			return false
+		}
+	}
+	return true
+}
+
+// list is a flag with several values. The first Set removes the default.
+type list struct {
+	values *[]string
+	isSet  bool
+}
+
+// String implements flag.Value.
+func (l *list) String() string {
+	if l.values == nil {
+		return ""
+	}
+	return strings.Join(*l.values, ",")
+}
+
+// Set implements flag.Value.
+func (l *list) Set(value string) error {
+	if !l.isSet {
+		*l.values, l.isSet = nil, true
+	}
+	for v := range strings.SplitSeq(value, ",") {
+		if v != "" {
+			*l.values = append(*l.values, v)
+		}
+	}
+	return nil
+}
+
+// RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
+// environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
+// ~/.kube/config. With a Context it does not use the service account. It makes no request. The error contains the places
+// where it has looked.
+func (o *Options) RESTConfig() (*rest.Config, error) {
+	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
+	if err != nil {
+		return nil, fmt.Errorf("%w (flags: --kubeconfig, --context)", err)
+	}
+	o.contextNamespace = namespace
+	if o.As != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: o.As, Groups: o.AsGroups}
+	}
+	config.QPS, config.Burst = float32(cmp.Or(o.QPS, -1)), o.Burst // 0 would be client-go's default
+	return config, nil
+}
+
+// Connect returns kube.Connect of the RESTConfig, with ReadOnly and WriteLimit. To change the config, call these functions
+// instead.
+func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
+	config, err := o.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := kube.Connect(config, addTypes...)
+	if err != nil {
+		return nil, err
+	}
+	cluster.SetReadOnly(o.ReadOnly)
+	cluster.SetWriteLimit(o.WriteLimit)
+	return cluster, nil
+}
+
+// Logger returns a logger that writes to the standard error, with the levels of LogLevels also if they change later. It
+// writes the namespace and name of a Kubernetes object in place of its content, and hides other values that contain objects,
+// their metadata or data of Secrets (map[string][]byte), and the attributes in LogHide.
+func (o *Options) Logger() *slog.Logger { return o.loggerTo(os.Stderr) }
+
+func (o *Options) loggerTo(w io.Writer) *slog.Logger {
+	o.LogLevels = cmp.Or(o.LogLevels, &LogLevels{})
+	options := &slog.HandlerOptions{Level: slog.Level(math.MinInt), ReplaceAttr: hider(o.LogHide)}
+	handler := slog.Handler(slog.NewTextHandler(w, options))
+	if o.LogFormat == "json" {
+		handler = slog.NewJSONHandler(w, options)
+	}
+	return slog.New(&leveledHandler{Handler: handler, levels: o.LogLevels})
+}
+
+// New returns New of config, in which the options are the values of fields that are zero. LeaderElection is set if
+// LeaderElect is true, and otherwise nil; the config's, which may have a few fields, or none, supplies what has no
+// option.
+//
+// It also sets the Go runtime's memory limit to nine tenths of the memory limit of the process's cgroup, unless the
+// environment variable GOMEMLIMIT is set or the program has set a limit. GOMEMLIMIT=off disables it.
+func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
+	if config.Listener == nil {
+		config.Listen = cmp.Or(config.Listen, o.Listen)
+	}
+	if config.Listen != "" || config.Listener != nil {
+		if config.CertFile == "" && config.KeyFile == "" {
+			config.CertFile, config.KeyFile = o.CertFile, o.KeyFile
+		}
+		config.Pprof = config.Pprof || o.Pprof
+		if o.Authorize {
+			config.AuthorizeWith = cmp.Or(config.AuthorizeWith, cluster)
+		}
+	}
+	config.ShutdownTimeout = cmp.Or(config.ShutdownTimeout, o.ShutdownTimeout)
+	config.Logger = cmp.Or(config.Logger, o.Logger())
+	var election leader.Config
+	if config.LeaderElection != nil {
+		election = *config.LeaderElection
+	}
+	config.LeaderElection = nil
+	if o.LeaderElect {
+		election.Cluster = cmp.Or(election.Cluster, cluster)
+		election.Name = cmp.Or(election.Name, o.LeaseName)
+		election.Namespace = cmp.Or(election.Namespace, o.LeaseNamespace, o.contextNamespace)
+		election.LeaseDuration = cmp.Or(election.LeaseDuration, o.LeaseDuration)
+		election.RenewDeadline = cmp.Or(election.RenewDeadline, o.RenewDeadline)
+		election.RetryPeriod = cmp.Or(election.RetryPeriod, o.RetryPeriod)
+		config.LeaderElection = &election
+	}
+	setMemoryLimit(config.Logger, os.DirFS("/"))
+	return New(config)
+}
