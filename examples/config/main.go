@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("config", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps and of the lease")
+	stateDir := flags.String("state-dir", "", "an existing folder for files about the keys in work (default: none)")
 	_ = flags.Parse(args) // exits on an error
 
 	logger := slog.New(slog.NewTextHandler(out, nil))
@@ -168,6 +169,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			// Whether ready objects are still handled at the end (default: the next start handles every object).
 			DrainQueue: false,
 		},
+		// An existing folder for files about the keys in work. Keys that were in work when the process ended without a
+		// shutdown, for example because one of them exhausted its memory, are handled last (default: no files).
+		StateDir: *stateDir,
 
 		// With several replicas, only the leader works (default: each replica works).
 		LeaderElector: elector,

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package election tests that a process writes only while it holds its lease: in two processes, with a real
 // kube-apiserver.
 package election
