@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Failure marks an error as the lack of a decision, for example because a read failed: the failure policy of the hook
+// decides on the request. It returns nil for nil.
+func Failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}
+
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// review calls the functions of a hook.
+func review[T kube.Object](ctx context.Context, admission *admissionv1.AdmissionRequest, chain []func(context.Context, *Request[T]) error, mutating bool) (*admissionv1.AdmissionResponse, error) {
+	request := &Request[T]{Admission: admission}
+	var err error
+	if request.Object, err = decode[T](admission.Object.Raw); err != nil {
+		return nil, fmt.Errorf("decode the object: %w", err)
+	}
+	if request.Old, err = decode[T](admission.OldObject.Raw); err != nil {
+		return nil, fmt.Errorf("decode the old object: %w", err)
+	}
+	var before T
+	mutating = mutating && len(admission.Object.Raw) > 0
+	if mutating {
+		before = request.Object.DeepCopyObject().(T) //nolint:errcheck // a copy has the same type
+	}
+	for _, f := range chain {
+		if err := f(ctx, request); err != nil {
+			return rejection(ctx, admission, usercode.Error(err), request.warnings)
+		}
+	}
+	response := &admissionv1.AdmissionResponse{Allowed: true, Warnings: request.warnings}
+	if !mutating {
+		return response, nil
+	}
+	if usercode.IsNil(request.Object) {
+		return nil, errors.New("the mutator removed the object: it must change the object, or return an error")
+	}
+	patch, err := patchFor(admission.Object.Raw, before, request.Object)
+	if err != nil {
+		return nil, fmt.Errorf("compute the patch: %w", err)
+	}
+	if patch != nil {
+		response.Patch = patch
+		jsonPatch := admissionv1.PatchTypeJSONPatch
+		response.PatchType = &jsonPatch
+	}
+	return response, nil
+}
+
+// rejection returns the response for an error of a Validator or Mutator, or an error if it is not a decision.
+func rejection(ctx context.Context, admission *admissionv1.AdmissionRequest, err error, warnings []string) (*admissionv1.AdmissionResponse, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	if marked := (*failure)(nil); errors.As(err, &marked) {
+		return nil, err
+	}
+	return &admissionv1.AdmissionResponse{Result: statusOf(admission, err), Warnings: warnings}, nil
+}
+
+// statusOf returns the status of a rejected request.
+func statusOf(admission *admissionv1.AdmissionRequest, err error) *metav1.Status {
+	if fields, only := fieldErrors(err); only {
+		kind := schema.GroupKind{Group: admission.Kind.Group, Kind: admission.Kind.Kind}
+		status := apierrors.NewInvalid(kind, admission.Name, fields).Status()
+		return &status
+	}
+	if withStatus := apierrors.APIStatus(nil); errors.As(err, &withStatus) && !usercode.IsNil(withStatus) {
+		status := withStatus.Status()
+		// A rejection must not look like a success.
+		if status.Code < http.StatusBadRequest {
+			status.Code = http.StatusForbidden
+		}
+		status.Status = metav1.StatusFailure
+		return &status
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error()}
+}
+
+// fieldErrors returns the field errors in err; only is true if err consists of nothing else.
+func fieldErrors(err error) (list field.ErrorList, only bool) {
+	var inner []error
+	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+	case *field.Error:
+		return field.ErrorList{e}, e != nil
+	case utilerrors.Aggregate: // of field.ErrorList.ToAggregate
+		inner = e.Errors()
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	}
+	for _, err := range inner {
+		found, only := fieldErrors(err)
+		if !only {
+			return nil, false
+		}
+		list = append(list, found...)
+	}
+	return list, len(list) > 0
+}
+
+// decode returns the object in raw, or nil for an empty raw. Names of fields are case-sensitive, as in the API server.
+func decode[T kube.Object](raw []byte) (T, error) {
+	var none T
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return none, nil
+	}
+	obj := newObject[T]()
+	if u, ok := runtime.Object(obj).(runtime.Unstructured); ok {
+		var content map[string]any
+		if err := json.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+			return none, err
+		}
+		u.SetUnstructuredContent(content)
+		return obj, nil
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
+		return none, err
+	}
+	return obj, nil
+}
+
+func newObject[T kube.Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:errcheck // the pointer to T's element is a T
+}
+
+func isUnstructured(obj runtime.Object) bool {
+	_, ok := obj.(runtime.Unstructured)
+	return ok
+}
