@@ -363,9 +363,11 @@ func (r *conversionRun) run(t *testing.T, client string, steps []conversionStep)
 			if problem != "" {
 				t.Errorf("%s: watch %s: %s", r.server.name, s.end, problem)
 			}
+			r.names.anyVersion = true // of the bookmark after the initial events
 			for _, e := range events {
 				r.results = append(r.results, "watch "+s.end+"\n"+r.names.canonical(decode(string(e))))
 			}
+			r.names.anyVersion = false
 		default:
 			res := r.request(t, path, s)
 			if !s.definition && s.until == 0 {
