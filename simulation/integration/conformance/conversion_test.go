@@ -51,10 +51,8 @@ func TestConversionWebhooks(t *testing.T) {
 				r.run(t, client, steps)
 				results[i] = r.results
 			}
-			for i, want := range results[0] {
-				if diff := cmp.Diff(want, results[1][i]); diff != "" {
-					t.Errorf("(-real +memory)\n%s", diff)
-				}
+			if diff := cmp.Diff(results[0], results[1]); diff != "" {
+				t.Errorf("(-real +memory)\n%s", diff)
 			}
 			t.Logf("%d responses and events are equal", len(results[0]))
 		})
@@ -365,6 +363,9 @@ func (r *conversionRun) run(t *testing.T, client string, steps []conversionStep)
 			}
 			r.names.anyVersion = true // of the bookmark after the initial events
 			for _, e := range events {
+				if isBookmark(e) {
+					continue
+				}
 				r.results = append(r.results, "watch "+s.end+"\n"+r.names.canonical(decode(string(e))))
 			}
 			r.names.anyVersion = false

@@ -113,6 +113,13 @@ func (s *server) watch(ctx context.Context, path string, header map[string]strin
 	return w
 }
 
+// isBookmark reports whether an event is a bookmark other than the one after the initial events. The server chooses when
+// it sends one.
+func isBookmark(event json.RawMessage) bool {
+	text := string(event)
+	return strings.Contains(text, `"BOOKMARK"`) && !strings.Contains(text, "initial-events-end")
+}
+
 // stop reads events until the one that ends the sequence, and closes the watch.
 func (w *openWatch) stop() (events []json.RawMessage, problem string) {
 	defer func() { w.cancel(); <-w.ended }()
