@@ -76,8 +76,10 @@ func layers() map[string]place {
 		"internal/fieldpath":    {foundation: true},
 		"internal/hiddenfields": {foundation: true, may: []string{"internal/fieldpath"}},
 		// HTTP servers with limits, and their authorization.
-		"internal/httpauth":   {may: []string{"kube"}},
-		"internal/httpserver": {foundation: true, may: []string{"internal/usercode"}},
+		"internal/httpauth": {may: []string{"kube"}},
+		// Certificate authorities and the certificates of servers.
+		"internal/certificates": {foundation: true},
+		"internal/httpserver":   {foundation: true, may: []string{"internal/usercode"}},
 		// Terms of leadership, their contexts and the transport of their writes.
 		"internal/leadership": {foundation: true, may: []string{"retry"}},
 
