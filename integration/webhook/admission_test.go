@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,11 +243,22 @@ func TestLargeObjects(t *testing.T) {
 	t.Logf("the object of the review has %s bytes", updated.Data["size"])
 }
 
+// The first 20 calls wait for each other, so that they are in progress at the same time.
 func TestParallelRequests(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	e.serve(webhook.Mutating(e.options("parallel"), probe("p", func(_ context.Context, r *mapRequest) error {
-		time.Sleep(100 * time.Millisecond)
+	const together = 20
+	var calls atomic.Int32
+	arrived := make(chan struct{})
+	e.serve(webhook.Mutating(e.options("parallel"), probe("p", func(ctx context.Context, r *mapRequest) error {
+		if calls.Add(1) == together {
+			close(arrived)
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		r.Object.Labels = map[string]string{"name": r.Object.Name}
 		return nil
 	})))
