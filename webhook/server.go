@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -45,9 +46,11 @@ type Config struct {
 	// Listener is used in place of Listen. Run closes it.
 	Listener net.Listener
 	// CertFile and KeyFile are PEM files of the certificate and its key, for example of a mounted Secret. They are read
-	// again when they change. They are required with Listen or Listener: the API server calls webhooks with TLS only. Clients
-	// need TLS 1.3.
+	// again when they change. They, or Certificates, are required with Listen or Listener: the API server calls webhooks
+	// with TLS only. Clients need TLS 1.3.
 	CertFile, KeyFile string
+	// Certificates makes the server create its certificates and register the hooks.
+	Certificates *Certificates
 	// Logger receives failures at error level, and rejected requests at debug level. Default: slog.Default() at the time
 	// of New.
 	Logger *slog.Logger
@@ -58,6 +61,7 @@ type Server struct {
 	hooks  []Hook
 	mux    *http.ServeMux
 	http   *httpserver.Server // nil without an address
+	keeper *keeper            // nil without Certificates
 	guard  *usercode.Guard
 	logger *slog.Logger
 	slots  chan struct{} // has room for maxReviews
@@ -110,8 +114,8 @@ func New(config Config) (*Server, error) {
 // newServer returns the HTTP server, or nil without an address.
 func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	if config.Listen == "" && config.Listener == nil {
-		if config.CertFile != "" || config.KeyFile != "" {
-			return nil, errors.New("CertFile or KeyFile is set without Listen: set Listen, for example to \":9443\"")
+		if config.CertFile != "" || config.KeyFile != "" || config.Certificates != nil {
+			return nil, errors.New("CertFile, KeyFile or Certificates is set without Listen: set Listen, for example to \":9443\"")
 		}
 		return nil, nil
 	}
@@ -119,8 +123,16 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	if config.Listen != "" && config.Listener != nil {
 		errs = append(errs, errors.New("Listen and Listener are both set: use one")) //nolint:staticcheck // the name of a field
 	}
-	if config.CertFile == "" || config.KeyFile == "" {
-		errs = append(errs, errors.New("CertFile and KeyFile are required with Listen: the API server calls webhooks with TLS only")) //nolint:staticcheck // the name of a field
+	if config.Certificates != nil {
+		var err error
+		if s.keeper, err = newKeeper(*config.Certificates, s); err != nil {
+			errs = append(errs, fmt.Errorf("Certificates: %w", err)) //nolint:staticcheck // the name of a field
+		}
+		if config.CertFile != "" || config.KeyFile != "" {
+			errs = append(errs, errors.New("Certificates and CertFile or KeyFile are set: use one")) //nolint:staticcheck // the name of a field
+		}
+	} else if config.CertFile == "" || config.KeyFile == "" {
+		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API server calls webhooks with TLS only")) //nolint:staticcheck // the name of a field
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -128,6 +140,9 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	settings := httpserver.Config{
 		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, MaxBodyBytes: maxBodyBytes,
 		ShutdownTimeout: shutdownTimeout, Logger: s.logger,
+	}
+	if s.keeper != nil {
+		settings.Certificate = s.keeper.certificate
 	}
 	if config.Listener != nil {
 		settings.Listeners = []net.Listener{config.Listener}
@@ -143,12 +158,17 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 // Name returns the default name of the server in a manager: webhooks.
 func (s *Server) Name() string { return "webhooks" }
 
-// Ready returns an error until the server listens, and while its certificate is not valid.
+// Ready returns an error until the server listens, and while its certificate is not valid. With Config.Certificates it
+// also returns an error until the hooks are registered, and while the Secret or the configurations could not be
+// read or written for 5 minutes.
 func (s *Server) Ready() error {
 	if s.http == nil {
 		return errNoAddress
 	}
-	return s.http.Ready()
+	if err := s.http.Ready(); err != nil || s.keeper == nil {
+		return err
+	}
+	return s.keeper.ready()
 }
 
 var errNoAddress = errors.New("the webhook server has no address: set Config.Listen")
@@ -158,6 +178,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.http == nil {
 		return errNoAddress
 	}
+	if s.keeper == nil {
+		return s.http.Run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer cancel()
+	keeping.Go(func() { s.keeper.run(ctx) }) // waited for above
 	return s.http.Run(ctx)
 }
 

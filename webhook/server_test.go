@@ -412,7 +412,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		`Hooks[3] "short": Name`, `Hooks[4] "/a.b.c": Name`, "Hooks[5] \"test.example.com\": Rules is empty",
 		"Hooks[6] \"test.example.com\": Rules[0] lacks", "Hooks[7] \"test.example.com\": Timeout is 1.5s", "Hooks[8] \"test.example.com\": Timeout is 31s",
 		"Hooks[9] \"test.example.com\": Reinvoke", "Hooks[10] \"test.example.com\": Rules[0] lacks APIGroups",
-		"Hooks[11] \"test.example.com\": ", "unregistered", "another hook has the same name", "CertFile and KeyFile are required",
+		"Hooks[11] \"test.example.com\": ", "unregistered", "another hook has the same name", "CertFile and KeyFile, or Certificates, are required",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)

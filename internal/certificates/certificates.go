@@ -23,9 +23,10 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// NewAuthority returns a certificate authority that is valid from Skew before now until life after now.
+// NewAuthority returns a certificate authority for servers of name that is valid from Skew before now until life after
+// now. Its subject differs from those of the servers, because a certificate with an equal issuer counts as self-signed.
 func NewAuthority(name string, now time.Time, life time.Duration) (Pair, error) {
-	template, key, err := newTemplate(name, now, life)
+	template, key, err := newTemplate("authority of "+name, now, life)
 	if err != nil {
 		return Pair{}, err
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	// CertFile and KeyFile are PEM files of the certificate and its key. They are read again when they change. Default:
 	// no TLS.
 	CertFile, KeyFile string
+	// Certificate returns the certificate of a new connection, in place of CertFile and KeyFile.
+	Certificate func() (*tls.Certificate, error)
 	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
 	// without a request in progress for the longest time. Default: 256.
 	MaxConnections int
@@ -50,7 +52,7 @@ type Config struct {
 type Server struct {
 	config      Config
 	guard       *usercode.Guard
-	certificate *certificate // nil without TLS
+	certificate *certificate // nil without files
 	connections connections
 	serving     atomic.Bool
 }
@@ -60,13 +62,14 @@ func New(config Config) (*Server, error) {
 	config.MaxConnections = cmp.Or(config.MaxConnections, 256)
 	config.MaxBodyBytes = cmp.Or(config.MaxBodyBytes, 1<<20)
 	s := &Server{config: config, guard: usercode.NewGuard(config.Logger), connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}}}
-	if config.CertFile == "" && config.KeyFile == "" {
+	if config.Certificate != nil || (config.CertFile == "" && config.KeyFile == "") {
 		return s, nil
 	}
 	s.certificate = &certificate{certFile: config.CertFile, keyFile: config.KeyFile, logger: config.Logger}
 	if err := s.certificate.load(); err != nil {
 		return nil, err
 	}
+	s.config.Certificate = func() (*tls.Certificate, error) { return s.certificate.current(), nil }
 	return s, nil
 }
 
@@ -93,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 	server := s.server(base)
 	served := make(chan error, len(listeners))
 	for _, listener := range listeners {
-		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls", s.certificate != nil)
+		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls", s.config.Certificate != nil)
 		go func() { served <- s.serve(server, listener) }() // waited for below
 	}
 	s.serving.Store(true)
@@ -136,7 +139,7 @@ func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
 
 func (s *Server) serve(server *http.Server, listener net.Listener) error {
 	var err error
-	if s.certificate != nil {
+	if s.config.Certificate != nil {
 		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
@@ -161,10 +164,10 @@ func (s *Server) server(base context.Context) *http.Server {
 	// needs it.
 	server.Protocols = &http.Protocols{}
 	server.Protocols.SetHTTP1(true)
-	if s.certificate != nil {
+	if s.config.Certificate != nil {
 		server.TLSConfig = &tls.Config{
 			MinVersion:     tls.VersionTLS13,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.current(), nil },
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.config.Certificate() },
 		}
 	}
 	return server

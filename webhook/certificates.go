@@ -1,0 +1,314 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Certificates makes a Server keep a certificate authority and its certificate in a Secret that all replicas share, and
+// register its hooks with them. All fields are required.
+//
+// The certificate is replaced after 20 of 30 days, the authority after two thirds of five years. Clients trust a new
+// authority for at least 15 minutes before a server has a certificate of it, and the former one for 30 minutes
+// afterwards. A Secret that is deleted is created again with the same content, as long as one replica runs.
+//
+// The program may get, create and update this Secret, and get and patch the configurations.
+type Certificates struct {
+	// Client needs a FieldOwner.
+	Client *client.Client
+	// Secret has the certificates and their keys. Whoever can read it can pose as this server.
+	Secret kube.Key
+	// Register is the name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of the hooks. They
+	// are applied again every minute, so that changes of other clients do not last.
+	Register string
+	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty. The
+	// names in the certificate are those of its service, or the host of its URL.
+	ClientConfig admissionregistrationv1.WebhookClientConfig
+}
+
+const (
+	// applyInterval is the interval at which the configurations are applied again.
+	applyInterval = time.Minute
+	// maxFailing is how long the server is ready while it cannot read the Secret or apply the configurations: it works
+	// with the last certificate.
+	maxFailing = 5 * time.Minute
+)
+
+// keeper keeps the certificates of a Server.
+type keeper struct {
+	config Certificates
+	server *Server
+	names  []string // of the server
+	logger *slog.Logger
+
+	// Of the goroutine of run.
+	last         certificates.State   // the last state that was read or written
+	applied      []byte               // the bundle of the last apply
+	appliedAt    time.Time            // of the last apply
+	trustedSince map[string]time.Time // by the authority: the first apply of a bundle with it
+	reported     string               // the last error that was logged
+
+	mu      sync.Mutex
+	serving *tls.Certificate // guarded by mu; nil until the first state
+	synced  time.Time        // guarded by mu; the end of the last successful sync
+	err     error            // guarded by mu; of the last sync
+}
+
+func newKeeper(config Certificates, server *Server) (*keeper, error) {
+	var errs []error
+	if config.Client == nil {
+		errs = append(errs, errors.New("Client is nil")) //nolint:staticcheck // the name of a field
+	} else if config.Client.Config().FieldOwner == "" {
+		errs = append(errs, errors.New("Client has no FieldOwner: the configurations are applied with it")) //nolint:staticcheck // the name of a field
+	}
+	if config.Secret.Namespace == "" || config.Secret.Name == "" {
+		errs = append(errs, fmt.Errorf("Secret is %q: it needs a namespace and a name", config.Secret)) //nolint:staticcheck // the name of a field
+	}
+	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("Register is %q: %s", config.Register, problems[0])) //nolint:staticcheck // the name of a field
+	}
+	if len(config.ClientConfig.CABundle) > 0 {
+		errs = append(errs, errors.New("ClientConfig.CABundle is set: the server sets it"))
+	}
+	names, err := namesOf(config.ClientConfig)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &keeper{config: config, server: server, names: names, logger: server.logger, trustedSince: map[string]time.Time{}}, nil
+}
+
+// namesOf returns the names by which the API server calls a server. For a service it is NAME.NAMESPACE.svc:
+// k8s.io/apiserver/pkg/util/webhook/client.go.
+func namesOf(config admissionregistrationv1.WebhookClientConfig) ([]string, error) {
+	switch {
+	case config.Service != nil && config.URL == nil:
+		if config.Service.Name == "" || config.Service.Namespace == "" {
+			return nil, errors.New("ClientConfig.Service needs a namespace and a name")
+		}
+		return []string{config.Service.Name + "." + config.Service.Namespace + ".svc"}, nil
+	case config.URL != nil && config.Service == nil:
+		parsed, err := url.Parse(*config.URL)
+		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
+			return nil, fmt.Errorf("ClientConfig.URL is %q: want https://HOST", *config.URL)
+		}
+		return []string{parsed.Hostname()}, nil
+	}
+	return nil, errors.New("ClientConfig needs either Service or URL")
+}
+
+// certificate returns the certificate of a new connection.
+func (k *keeper) certificate() (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.serving == nil {
+		return nil, fmt.Errorf("the certificate in Secret %s was not read yet", k.config.Secret)
+	}
+	return k.serving, nil
+}
+
+func (k *keeper) ready() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.synced.IsZero() && k.err != nil:
+		return k.err
+	case k.synced.IsZero():
+		return errors.New("the webhooks are not registered yet")
+	case time.Since(k.synced) > maxFailing && k.err != nil:
+		return k.err
+	case k.serving.Leaf != nil && time.Now().After(k.serving.Leaf.NotAfter):
+		return errors.Join(fmt.Errorf("the certificate in Secret %s has expired at %s", k.config.Secret, k.serving.Leaf.NotAfter.UTC().Format(time.RFC3339)), k.err)
+	}
+	return nil
+}
+
+// run keeps the certificates until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	policy := certificates.PolicyFrom(ctx)
+	for ctx.Err() == nil {
+		err := k.sync(ctx, policy)
+		if ctx.Err() != nil {
+			return
+		}
+		k.mu.Lock()
+		k.err = err
+		if err == nil {
+			k.synced = time.Now()
+		}
+		k.mu.Unlock()
+		k.report(ctx, err)
+		// Replicas that started together do not stay together.
+		wait := time.NewTimer(policy.Poll + rand.N(policy.Poll/5+1)) //nolint:gosec // jitter
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+	}
+}
+
+// report logs each error once.
+func (k *keeper) report(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		k.reported = ""
+	case err.Error() != k.reported:
+		k.reported = err.Error()
+		k.logger.ErrorContext(ctx, "webhook certificates not updated", "error", err)
+	}
+}
+
+// sync reads the state, advances it, registers the hooks, and serves the certificate.
+func (k *keeper) sync(ctx context.Context, policy certificates.Policy) error {
+	state, err := k.advance(ctx, policy)
+	if err != nil {
+		return err
+	}
+	k.last = state
+	// A certificate of an authority that clients may not trust yet, because another client has replaced it, is served
+	// after they had the time. Before the first apply nothing is known, and there is no other certificate.
+	registered := k.register(ctx, state.Bundle())
+	if err := k.serve(ctx, state, policy); err != nil {
+		return errors.Join(err, registered)
+	}
+	return registered
+}
+
+// advance returns the current state. It writes the state that should follow, unless another replica was faster.
+func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certificates.State, error) {
+	for {
+		secret, err := client.Get[*corev1.Secret](ctx, k.config.Client, k.config.Secret, client.FromAPI())
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return certificates.State{}, fmt.Errorf("read the certificates: %w", err)
+		}
+		if missing {
+			secret = &corev1.Secret{Type: corev1.SecretTypeTLS, ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Secret.Namespace, Name: k.config.Secret.Name}}
+		}
+		state := k.restored(certificates.Parse(secret.Data))
+		since, ok := k.trustedSince[string(state.Next.Cert)]
+		next, reasons, err := state.Advance(policy, k.names, time.Now(), ok && time.Since(since) >= policy.Overlap)
+		if err != nil {
+			return certificates.State{}, fmt.Errorf("renew the certificates: %w", err)
+		}
+		if !missing && len(reasons) == 0 && sameData(secret.Data, next.Data()) {
+			return next, nil
+		}
+		secret.Data = next.Data()
+		if missing {
+			_, err = client.Create(ctx, k.config.Client, secret)
+		} else {
+			_, err = client.Update(ctx, k.config.Client, secret)
+		}
+		switch {
+		case err == nil:
+			k.logger.InfoContext(ctx, "webhook certificates written", "secret", k.config.Secret.String(), "reasons", reasons)
+			return next, nil
+		case apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || errors.Is(err, client.ErrGone):
+			// Another replica was faster: read its state.
+			if ctx.Err() != nil {
+				return certificates.State{}, ctx.Err()
+			}
+		default:
+			return certificates.State{}, fmt.Errorf("write the certificates: %w", err)
+		}
+	}
+}
+
+// restored returns a state with its lost parts. If the authority is lost, the last known state is restored. If another
+// client has replaced it, clients must trust the last known authorities until each replica has a new certificate.
+func (k *keeper) restored(state certificates.State) certificates.State {
+	if k.last.Signer.Cert == nil {
+		return state
+	}
+	if state.Signer.Cert == nil {
+		trusted := state.Trusted
+		state = k.last
+		state.Trust(trusted)
+		return state
+	}
+	if !slices.ContainsFunc(k.last.Trusted, func(cert []byte) bool { return bytes.Equal(cert, state.Signer.Cert) }) {
+		state.Trust(k.last.Trusted)
+		state.Leaf = certificates.Pair{}
+	}
+	return state
+}
+
+func sameData(a, b map[string][]byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for key, value := range a {
+		if !bytes.Equal(value, b[key]) {
+			return false
+		}
+	}
+	return true
+}
+
+// register applies the configurations with the bundle, if it has changed or after applyInterval.
+func (k *keeper) register(ctx context.Context, bundle []byte) error {
+	if bytes.Equal(bundle, k.applied) && time.Since(k.appliedAt) < applyInterval {
+		return nil
+	}
+	config := *k.config.ClientConfig.DeepCopy()
+	config.CABundle = bundle
+	for _, obj := range k.server.Configurations(k.config.Register, config) {
+		if _, err := client.Apply(ctx, k.config.Client, obj, client.Force()); err != nil {
+			return fmt.Errorf("register the webhooks: %w", err)
+		}
+	}
+	k.applied, k.appliedAt = bundle, time.Now()
+	trusted := map[string]time.Time{}
+	for _, cert := range k.last.Trusted {
+		since, ok := k.trustedSince[string(cert)]
+		if !ok {
+			since = k.appliedAt
+		}
+		trusted[string(cert)] = since
+	}
+	k.trustedSince = trusted
+	return nil
+}
+
+// serve serves the certificate of state, if clients trust it.
+func (k *keeper) serve(ctx context.Context, state certificates.State, policy certificates.Policy) error {
+	pair, err := state.TLS()
+	if err != nil {
+		return fmt.Errorf("read the certificate in Secret %s: %w", k.config.Secret, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.serving != nil {
+		if bytes.Equal(k.serving.Certificate[0], pair.Certificate[0]) {
+			return nil
+		}
+		since, ok := k.trustedSince[string(state.Issuer())]
+		if valid := time.Now().Before(k.serving.Leaf.NotAfter); valid && (!ok || time.Since(since) < policy.Overlap) {
+			return nil
+		}
+		k.logger.InfoContext(ctx, "webhook certificate replaced", "secret", k.config.Secret.String(), "expires", pair.Leaf.NotAfter)
+	}
+	k.serving = pair
+	return nil
+}

@@ -1,0 +1,394 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// world is an API server with the replicas of a program that keeps certificates.
+type world struct {
+	*testing.T
+	*apitest.Server
+	replicas []*Server
+	client   *client.Client // of a user
+	accepted map[string]bool
+	bundles  [][]byte // the last bundles of the configuration
+	leaves   map[string]bool
+	issuers  map[string]bool
+}
+
+var (
+	tlsSecret = kube.Key{Namespace: "shop", Name: "operator-tls"} //nolint:gochecknoglobals // a constant
+	// policy has three lives of an authority in 27 hours.
+	policy = certificates.Policy{AuthorityLife: 9 * time.Hour, LeafLife: 3 * time.Hour, Overlap: 15 * time.Minute, Poll: time.Minute} //nolint:gochecknoglobals // a constant
+)
+
+const check = time.Minute
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	register := admissionregistrationv1.SchemeGroupVersion
+	w := &world{T: t, accepted: map[string]bool{}, leaves: map[string]bool{}, issuers: map[string]bool{}, Server: apitest.New(
+		apiserver.Secrets(),
+		apitest.ClusterScoped(apiserver.Builtin[admissionregistrationv1.ValidatingWebhookConfiguration](register.WithKind("ValidatingWebhookConfiguration"), "validatingwebhookconfigurations", admissionregistrationv1.AddToScheme)),
+		apitest.ClusterScoped(apiserver.Builtin[admissionregistrationv1.MutatingWebhookConfiguration](register.WithKind("MutatingWebhookConfiguration"), "mutatingwebhookconfigurations", admissionregistrationv1.AddToScheme)),
+	)}
+	w.client = w.newClient("user")
+	return w
+}
+
+func (w *world) newClient(name string) *client.Client {
+	w.Helper()
+	cluster, err := kube.Connect(w.Config(name))
+	if err != nil {
+		w.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: name, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+func certificatesFor(c *client.Client) *Certificates {
+	return &Certificates{
+		Client: c, Secret: tlsSecret, Register: "operator",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "operator"}},
+	}
+}
+
+// start starts a replica without its HTTP server, until the test ends or until stop.
+func (w *world) start() (replica *Server, stop func()) {
+	w.Helper()
+	allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
+	other := mapsOptions()
+	other.Name = "mutating.example.com"
+	c := w.newClient("operator")
+	replica, err := New(Config{
+		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow), Mutating(other, allow)}, Listen: "127.0.0.1:0",
+		Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(certificates.WithPolicy(w.Context(), policy))
+	var running sync.WaitGroup
+	running.Go(func() { replica.keeper.run(ctx) }) // waited for by stop
+	stop = func() { cancel(); running.Wait() }
+	w.Cleanup(stop)
+	w.replicas = append(w.replicas, replica)
+	return replica, stop
+}
+
+// bundle returns the bundle of the configurations.
+func (w *world) bundle() []byte {
+	w.Helper()
+	validating, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](w.Context(), w.client, kube.Key{Name: "operator"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](w.Context(), w.client, kube.Key{Name: "operator"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	bundle := validating.Webhooks[0].ClientConfig.CABundle
+	if !bytes.Equal(bundle, mutating.Webhooks[0].ClientConfig.CABundle) {
+		w.Error("the configurations have different bundles")
+	}
+	return bundle
+}
+
+// run checks for a time that an API server accepts each replica, also if its bundle is three minutes old.
+func (w *world) run(d time.Duration) {
+	w.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(check) {
+		w.bundles = append(w.bundles, w.bundle())
+		w.bundles = w.bundles[max(0, len(w.bundles)-3):]
+		for _, bundle := range w.bundles {
+			for i, replica := range w.replicas {
+				pair, err := replica.keeper.certificate()
+				if err != nil {
+					w.Fatalf("replica %d: %v", i, err)
+				}
+				w.leaves[string(pair.Certificate[0])] = true
+				w.issuers[string(pair.Leaf.AuthorityKeyId)] = true
+				key := string(bundle) + string(pair.Certificate[0])
+				if w.accepted[key] && time.Now().Before(pair.Leaf.NotAfter) {
+					continue
+				}
+				roots := x509.NewCertPool()
+				roots.AppendCertsFromPEM(bundle)
+				if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "operator.shop.svc", CurrentTime: time.Now()}); err != nil {
+					w.Fatalf("replica %d at %s: %v", i, time.Now(), err)
+				}
+				w.accepted[key] = true
+			}
+		}
+	}
+}
+
+// secret returns the Secret, and writes it if change is not nil.
+func (w *world) secret(change func(*corev1.Secret)) *corev1.Secret {
+	w.Helper()
+	secret, err := client.Get[*corev1.Secret](w.Context(), w.client, tlsSecret)
+	if err == nil && change != nil {
+		change(secret)
+		secret, err = client.Update(w.Context(), w.client, secret)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return secret
+}
+
+// Five replicas start at once: they have one authority and one certificate. Three of them end. Authority and certificate
+// are replaced several times, and the API server accepts each replica at all times.
+func TestFiveReplicasRotate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var stops []func()
+		for range 5 {
+			_, stop := w.start()
+			stops = append(stops, stop)
+		}
+		time.Sleep(time.Second)
+		w.run(time.Minute)
+		if len(w.leaves) != 1 || len(w.issuers) != 1 || bytes.Count(w.bundle(), []byte("BEGIN")) != 1 {
+			t.Errorf("%d certificates and %d authorities at the start", len(w.leaves), len(w.issuers))
+		}
+		for _, replica := range w.replicas {
+			if err := replica.keeper.ready(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, stop := range stops[2:] {
+			stop()
+		}
+		w.replicas = w.replicas[:2]
+		w.run(27 * time.Hour)
+		if len(w.issuers) < 4 || len(w.leaves) < 12 || len(w.leaves) > 25 {
+			t.Errorf("%d authorities, %d certificates", len(w.issuers), len(w.leaves))
+		}
+		if secret := w.secret(nil); secret.Type != corev1.SecretTypeTLS {
+			t.Errorf("the Secret has the type %s", secret.Type)
+		}
+	})
+}
+
+// Other clients change the Secret and the configurations while three replicas run.
+func TestChangesOfOtherClients(t *testing.T) {
+	t.Parallel()
+	foreign, err := certificates.NewAuthority("foreign", time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), 9*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := foreign.NewServer([]string{"operator.shop.svc"}, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), 3*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change func(w *world)
+		// same is true if the certificate must not change.
+		same bool
+	}{
+		"Secret deleted": {func(w *world) {
+			if err := client.Delete(w.Context(), w.client, w.secret(nil)); err != nil {
+				w.Fatal(err)
+			}
+		}, true},
+		"Secret emptied": {func(w *world) {
+			w.secret(func(s *corev1.Secret) { s.Data = map[string][]byte{"tls.crt": nil, "tls.key": nil} })
+		}, true},
+		"field added":      {func(w *world) { w.secret(func(s *corev1.Secret) { s.Data["x"] = []byte("y") }) }, true},
+		"bundle removed":   {func(w *world) { w.secret(func(s *corev1.Secret) { delete(s.Data, "ca.crt") }) }, true},
+		"key lost":         {func(w *world) { w.secret(func(s *corev1.Secret) { delete(s.Data, "signer.key") }) }, true},
+		"certificate lost": {func(w *world) { w.secret(func(s *corev1.Secret) { s.Data["tls.crt"] = nil }) }, false},
+		"authority replaced": {func(w *world) {
+			w.secret(func(s *corev1.Secret) {
+				s.Data = map[string][]byte{"signer.crt": foreign.Cert, "signer.key": foreign.Key, "tls.crt": nil, "tls.key": nil}
+			})
+		}, false},
+		"authority and certificate replaced": {func(w *world) {
+			w.secret(func(s *corev1.Secret) {
+				s.Data = map[string][]byte{"ca.crt": foreign.Cert, "signer.crt": foreign.Cert, "signer.key": foreign.Key, "tls.crt": leaf.Cert, "tls.key": leaf.Key}
+			})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				for range 3 {
+					w.start()
+				}
+				time.Sleep(time.Second)
+				w.run(50 * time.Minute)
+				before := w.secret(nil)
+				test.change(w)
+				w.run(30 * time.Minute)
+				after := w.secret(nil)
+				if same := bytes.Equal(before.Data["tls.crt"], after.Data["tls.crt"]) && bytes.Equal(before.Data["signer.key"], after.Data["signer.key"]); same != test.same {
+					t.Errorf("the same certificate: %t, want %t", same, test.same)
+				}
+				for i, replica := range w.replicas {
+					pair, err := replica.keeper.certificate()
+					if err != nil {
+						t.Fatal(err)
+					}
+					served, err := certificates.Parse(after.Data).TLS()
+					if err != nil || !bytes.Equal(pair.Certificate[0], served.Certificate[0]) {
+						t.Errorf("replica %d serves another certificate than that of the Secret (%v)", i, err)
+					}
+				}
+				w.run(9 * time.Hour)
+			})
+		})
+	}
+}
+
+// The configurations that another client changes or deletes are applied again within three minutes.
+func TestConfigurationsAreRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		time.Sleep(time.Second)
+		w.run(time.Minute)
+		before := w.bundle()
+		configuration, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		configuration.Webhooks[0].ClientConfig.CABundle = []byte("x")
+		ignore := admissionregistrationv1.Ignore
+		configuration.Webhooks[0].FailurePolicy = &ignore
+		if _, err := client.Update(t.Context(), w.client, configuration); err != nil {
+			t.Fatal(err)
+		}
+		mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "operator"}}
+		if err := client.Delete(t.Context(), w.client, mutating); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		restored, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+		if err != nil || *restored.Webhooks[0].FailurePolicy != admissionregistrationv1.Fail || !bytes.Equal(w.bundle(), before) {
+			t.Error("the configuration is not restored", err)
+		}
+	})
+}
+
+// While the configurations cannot be applied, no authority is replaced, and the server is not ready after 5 minutes.
+func TestNoRotationWithoutRegistration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		replica, _ := w.start()
+		time.Sleep(time.Second)
+		w.run(time.Minute)
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "operator", errors.New("no rule"))
+		w.Fail("patch", forbidden)
+		w.run(3 * time.Minute)
+		if err := replica.keeper.ready(); err != nil {
+			t.Error(err)
+		}
+		w.run(4 * time.Minute)
+		if err := replica.keeper.ready(); !apierrors.IsForbidden(err) {
+			t.Error(err)
+		}
+		w.run(8 * time.Hour) // an authority would be replaced after 6 hours
+		if len(w.issuers) != 1 {
+			t.Errorf("%d authorities", len(w.issuers))
+		}
+		w.Fail("patch", nil)
+		w.run(time.Hour)
+		if err := replica.keeper.ready(); err != nil || len(w.issuers) != 2 {
+			t.Errorf("%d authorities: %v", len(w.issuers), err)
+		}
+	})
+}
+
+// While the Secret cannot be read, the last certificate is served. Without any, the server is not ready.
+func TestUnreadableSecret(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "operator-tls", errors.New("no rule"))
+		w.Fail("get", forbidden)
+		replica, _ := w.start()
+		time.Sleep(time.Minute)
+		if _, err := replica.keeper.certificate(); err == nil || !strings.Contains(err.Error(), "Secret shop/operator-tls was not read yet") {
+			t.Error(err)
+		}
+		if err := replica.keeper.ready(); !apierrors.IsForbidden(err) {
+			t.Error(err)
+		}
+		w.Fail("get", nil)
+		time.Sleep(time.Minute)
+		if err := replica.keeper.ready(); err != nil {
+			t.Error(err)
+		}
+		w.Fail("get", forbidden)
+		time.Sleep(10 * time.Minute)
+		if _, err := replica.keeper.certificate(); err != nil || !apierrors.IsForbidden(replica.keeper.ready()) {
+			t.Error(err, replica.keeper.ready())
+		}
+	})
+}
+
+func TestNewReportsMistakesOfCertificates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ok := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
+	text := func(s string) *string { return &s }
+	withoutOwner, err := w.client.With(func(c *client.Config) { c.FieldOwner = "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"Client is nil":                func(c *Config) { c.Certificates.Client = nil },
+		"Client has no FieldOwner":     func(c *Config) { c.Certificates.Client = withoutOwner },
+		`Secret is "x"`:                func(c *Config) { c.Certificates.Secret = kube.Key{Name: "x"} },
+		`Register is "A B"`:            func(c *Config) { c.Certificates.Register = "A B" },
+		"ClientConfig.CABundle is set": func(c *Config) { c.Certificates.ClientConfig.CABundle = []byte("x") },
+		"either Service or URL":        func(c *Config) { c.Certificates.ClientConfig.Service = nil },
+		`ClientConfig.URL is "http://`: func(c *Config) {
+			c.Certificates.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: text("http://x")}
+		},
+		"Service needs a namespace":     func(c *Config) { c.Certificates.ClientConfig.Service.Namespace = "" },
+		"Certificates and CertFile":     func(c *Config) { c.CertFile = "x" },
+		"Certificates is set without":   func(c *Config) { c.Listen = "" },
+		"Listen and Listener are both ": func(c *Config) { c.Listener = struct{ net.Listener }{} },
+	} {
+		config := Config{Cluster: w.client.Cluster(), Hooks: []Hook{Validating(mapsOptions(), ok)}, Listen: "127.0.0.1:0", Certificates: certificatesFor(w.client)}
+		change(&config)
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	names, err := namesOf(admissionregistrationv1.WebhookClientConfig{URL: text("https://[::1]:9443/x")})
+	if err != nil || len(names) != 1 || names[0] != "::1" {
+		t.Error(names, err)
+	}
+}
