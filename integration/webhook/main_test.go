@@ -177,3 +177,7 @@ func (e *env) awaitHooks(names ...string) {
 func (e *env) configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}, Data: map[string]string{"a": "1"}}
 }
+
+func validatingConfiguration(name string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
