@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -16,11 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/simulation"
+	webhooks "github.com/evenkeel-go/evenkeel/webhook"
 )
 
 // reviewer handles admission reviews by path.
@@ -78,6 +81,49 @@ func TestValidatingWebhook(t *testing.T) {
 		}
 	})
 	// endregion
+}
+
+// A server of package webhook is the handler, and its configurations register it.
+func TestWebhookServer(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		options := func(name string) webhooks.Options {
+			return webhooks.Options{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
+			}}}
+		}
+		server, err := webhooks.New(webhooks.Config{Cluster: c.Connect("operator"), Hooks: []webhooks.Hook{
+			webhooks.Mutating(options("labels.example.com"), func(_ context.Context, r *webhooks.Request[*corev1.ConfigMap]) error {
+				r.Object.Labels = map[string]string{"name": r.Object.Name}
+				return nil
+			}),
+			webhooks.Validating(options("names.example.com"), func(_ context.Context, r *webhooks.Request[*corev1.ConfigMap]) error {
+				if r.Object.Labels["name"] == "bad" {
+					return field.Invalid(field.NewPath("metadata", "name"), r.Object.Name, "must not be bad")
+				}
+				return nil
+			}),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.HandleWebhooks(server)
+		for _, obj := range server.Configurations("operator", admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"}}) {
+			text, err := yaml.Marshal(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Apply(string(text))
+		}
+		if err := createConfigMap(t, c, "good", nil); err != nil {
+			t.Error(err)
+		}
+		err = createConfigMap(t, c, "bad", nil)
+		if !apierrors.IsInvalid(err) || err.Error() != `admission webhook "names.example.com" denied the request: ConfigMap "bad" is invalid: metadata.name: Invalid value: "bad": must not be bad` {
+			t.Error(err)
+		}
+	})
 }
 
 func createConfigMap(t *testing.T, c *simulation.Cluster, name string, labels map[string]string) error {
