@@ -4,8 +4,10 @@
 // and Mutating make hooks of them, and a Server serves hooks with TLS. Server.Configurations returns the configurations
 // that register the hooks, so that they cannot differ from what the program serves:
 //
-//	server, err := webhook.New(webhook.Config{Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
-//		Hooks: []webhook.Hook{webhook.Validating(options, validateHost)}})
+//	server, err := webhook.New(webhook.Config{
+//		Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
+//		Hooks: []webhook.Hook{webhook.Validating(options, validateHost)},
+//	})
 //
 // A Server is a Runner of package manager, in the group Servers. It is also an http.Handler, so that a test passes it to
 // simulation.Cluster.HandleWebhooks.

@@ -36,8 +36,10 @@ func options() webhook.Options {
 
 func Example() {
 	run := func(ctx context.Context, cluster *kube.Cluster, options webhook.Options) error {
-		server, err := webhook.New(webhook.Config{Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
-			Hooks: []webhook.Hook{webhook.Validating(options, validateHost)}})
+		server, err := webhook.New(webhook.Config{
+			Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
+			Hooks: []webhook.Hook{webhook.Validating(options, validateHost)},
+		})
 		if err != nil {
 			return err
 		}

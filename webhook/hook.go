@@ -123,7 +123,7 @@ func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](options
 func (h *Hook) check(cluster *kube.Cluster) []error {
 	errs := slices.Clone(h.errs)
 	for _, err := range validation.IsFullyQualifiedName(nil, h.options.Name) {
-		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\"")) //nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\""))
 	}
 	if t := h.options.Timeout; t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0) {
 		errs = append(errs, fmt.Errorf("Timeout is %s: it must be whole seconds from 1s to 30s", t)) //nolint:staticcheck // the name of a field

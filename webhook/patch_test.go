@@ -113,7 +113,7 @@ func TestPatchOfTypedObjects(t *testing.T) {
 			}
 			// Each container that is still there has its field later.
 			for _, item := range patched(t, deployment, patch).(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any) {
-				fields := item.(map[string]any) //nolint:errcheck // a container is an object
+				fields := item.(map[string]any)
 				want := map[string]any{"a": int64(1), "b": int64(2), "c": int64(3), "new": nil}[fields["name"].(string)]
 				if fields["later"] != want {
 					t.Errorf("container %s has later %v, want %v", fields["name"], fields["later"], want)

@@ -48,7 +48,7 @@ func review[T kube.Object](ctx context.Context, admission *admissionv1.Admission
 	var before T
 	mutating = mutating && len(admission.Object.Raw) > 0
 	if mutating {
-		before = request.Object.DeepCopyObject().(T) //nolint:errcheck // a copy has the same type
+		before = request.Object.DeepCopyObject().(T)
 	}
 	for _, f := range chain {
 		if err := f(ctx, request); err != nil {
@@ -149,7 +149,7 @@ func decode[T kube.Object](raw []byte) (T, error) {
 }
 
 func newObject[T kube.Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:errcheck // the pointer to T's element is a T
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
 func isUnstructured(obj runtime.Object) bool {

@@ -126,13 +126,13 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	if config.Certificates != nil {
 		var err error
 		if s.keeper, err = newKeeper(*config.Certificates, s); err != nil {
-			errs = append(errs, fmt.Errorf("Certificates: %w", err)) //nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Certificates: %w", err))
 		}
 		if config.CertFile != "" || config.KeyFile != "" {
-			errs = append(errs, errors.New("Certificates and CertFile or KeyFile are set: use one")) //nolint:staticcheck // the name of a field
+			errs = append(errs, errors.New("Certificates and CertFile or KeyFile are set: use one"))
 		}
 	} else if config.CertFile == "" || config.KeyFile == "" {
-		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API server calls webhooks with TLS only")) //nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API server calls webhooks with TLS only"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) { s.mux.Ser
 // handler returns the handler of a hook. An error status is not a decision: the API server applies the failure policy.
 func (s *Server) handler(hook Hook, kind schema.GroupVersionKind) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, cancel, err := deadline(req, hook.options.timeout())
+		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), hook.options.timeout())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -256,8 +256,8 @@ func (s *Server) attrs(hook Hook, admission *admissionv1.AdmissionRequest, err e
 
 // deadline returns a context that ends at nine tenths of the time that the API server waits, so that the response
 // arrives in time. The API server sends the time in the parameter timeout.
-func deadline(req *http.Request, timeout time.Duration) (context.Context, context.CancelFunc, error) {
-	if text := req.URL.Query().Get("timeout"); text != "" {
+func deadline(ctx context.Context, text string, timeout time.Duration) (context.Context, context.CancelFunc, error) {
+	if text != "" {
 		sent, err := time.ParseDuration(text)
 		if err != nil || sent <= 0 {
 			return nil, nil, fmt.Errorf("the parameter timeout is %q: want a positive duration such as 10s", usercode.Shorten(text))
@@ -265,7 +265,7 @@ func deadline(req *http.Request, timeout time.Duration) (context.Context, contex
 		timeout = min(sent, time.Minute)
 	}
 	timeout = timeout * 9 / 10
-	ctx, cancel := context.WithTimeoutCause(req.Context(), timeout, fmt.Errorf("the webhook did not respond within %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the webhook did not respond within %s", timeout))
 	return ctx, cancel, nil
 }
 

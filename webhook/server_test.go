@@ -29,11 +29,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func connect(t testing.TB) *kube.Cluster {
-	t.Helper()
+func connect(tb testing.TB) *kube.Cluster {
+	tb.Helper()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return cluster
 }
@@ -48,11 +48,11 @@ func mapsOptions() Options {
 	}}}
 }
 
-func serve(t testing.TB, hooks ...Hook) *Server {
-	t.Helper()
-	s, err := New(Config{Cluster: connect(t), Hooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+func serve(tb testing.TB, hooks ...Hook) *Server {
+	tb.Helper()
+	s, err := New(Config{Cluster: connect(tb), Hooks: hooks, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
@@ -71,18 +71,18 @@ func mapReview(object string) *admissionv1.AdmissionReview {
 const mapObject = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","namespace":"default"},"data":{"a":"1"},"later":true}`
 
 // ask sends a review, and returns the HTTP status, and the response or the text of an error.
-func ask(t testing.TB, s http.Handler, review any) (int, *admissionv1.AdmissionResponse, string) {
-	t.Helper()
+func ask(tb testing.TB, s http.Handler, review any) (int, *admissionv1.AdmissionResponse, string) {
+	tb.Helper()
 	body, err := json.Marshal(review)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return send(t, s, body)
+	return send(tb, s, body)
 }
 
-func send(t testing.TB, s http.Handler, body []byte) (int, *admissionv1.AdmissionResponse, string) {
-	t.Helper()
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+hookName+"?timeout=10s", bytes.NewReader(body))
+func send(tb testing.TB, s http.Handler, body []byte) (int, *admissionv1.AdmissionResponse, string) {
+	tb.Helper()
+	req := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/"+hookName+"?timeout=10s", bytes.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, req)
@@ -91,10 +91,10 @@ func send(t testing.TB, s http.Handler, body []byte) (int, *admissionv1.Admissio
 	}
 	answer := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(w.Body.Bytes(), answer); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if answer.GroupVersionKind() != reviewKind() || answer.Response == nil || answer.Request != nil {
-		t.Fatalf("the response is %s", w.Body)
+		tb.Fatalf("the response is %s", w.Body)
 	}
 	return w.Code, answer.Response, ""
 }
@@ -114,18 +114,30 @@ func TestResultsOfValidators(t *testing.T) {
 	}{
 		"nil":         {},
 		"plain error": {err: errors.New("host is used"), code: 403, reason: metav1.StatusReasonForbidden, message: "host is used"},
-		"field error": {err: invalid, code: 422, reason: metav1.StatusReasonInvalid, causes: 1,
-			message: `ConfigMap "settings" is invalid: data[a]: Invalid value: "1": must be even`},
-		"field errors": {err: field.ErrorList{invalid, field.Required(path.Child("b"), "")}.ToAggregate(), code: 422, reason: metav1.StatusReasonInvalid, causes: 2,
-			message: `ConfigMap "settings" is invalid: [data[a]: Invalid value: "1": must be even, data[a].b: Required value]`},
-		"wrapped field error": {err: fmt.Errorf("check: %w", invalid), code: 422, reason: metav1.StatusReasonInvalid, causes: 1,
-			message: `ConfigMap "settings" is invalid: data[a]: Invalid value: "1": must be even`},
-		"joined field errors": {err: errors.Join(invalid, field.Required(path.Child("b"), "")), code: 422, reason: metav1.StatusReasonInvalid, causes: 2,
-			message: `ConfigMap "settings" is invalid: [data[a]: Invalid value: "1": must be even, data[a].b: Required value]`},
-		"field error joined with another": {err: errors.Join(invalid, errors.New("x")), code: 403, reason: metav1.StatusReasonForbidden,
-			message: "data[a]: Invalid value: \"1\": must be even\nx"},
-		"status error": {err: apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("again")), code: 409, reason: metav1.StatusReasonConflict,
-			message: `Operation cannot be fulfilled on configmaps "settings": again`},
+		"field error": {
+			err: invalid, code: 422, reason: metav1.StatusReasonInvalid, causes: 1,
+			message: `ConfigMap "settings" is invalid: data[a]: Invalid value: "1": must be even`,
+		},
+		"field errors": {
+			err: field.ErrorList{invalid, field.Required(path.Child("b"), "")}.ToAggregate(), code: 422, reason: metav1.StatusReasonInvalid, causes: 2,
+			message: `ConfigMap "settings" is invalid: [data[a]: Invalid value: "1": must be even, data[a].b: Required value]`,
+		},
+		"wrapped field error": {
+			err: fmt.Errorf("check: %w", invalid), code: 422, reason: metav1.StatusReasonInvalid, causes: 1,
+			message: `ConfigMap "settings" is invalid: data[a]: Invalid value: "1": must be even`,
+		},
+		"joined field errors": {
+			err: errors.Join(invalid, field.Required(path.Child("b"), "")), code: 422, reason: metav1.StatusReasonInvalid, causes: 2,
+			message: `ConfigMap "settings" is invalid: [data[a]: Invalid value: "1": must be even, data[a].b: Required value]`,
+		},
+		"field error joined with another": {
+			err: errors.Join(invalid, errors.New("x")), code: 403, reason: metav1.StatusReasonForbidden,
+			message: "data[a]: Invalid value: \"1\": must be even\nx",
+		},
+		"status error": {
+			err: apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("again")), code: 409, reason: metav1.StatusReasonConflict,
+			message: `Operation cannot be fulfilled on configmaps "settings": again`,
+		},
 		"status error without a code": {err: &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Message: "odd"}}, code: 403, message: "odd"},
 		"failure":                     {err: Failure(errors.New("list: refused")), code: 500, message: "list: refused"},
 		"wrapped failure":             {err: fmt.Errorf("check: %w", Failure(errors.New("refused"))), code: 500, message: "check: refused"},

@@ -23,7 +23,7 @@ import (
 )
 
 // rotating is a policy with an authority for 10 s and a certificate for 4 s.
-var rotating = certificates.Policy{AuthorityLife: 15 * time.Second, LeafLife: 6 * time.Second, Overlap: 2 * time.Second, Poll: 200 * time.Millisecond} //nolint:gochecknoglobals // a constant
+var rotating = certificates.Policy{AuthorityLife: 15 * time.Second, LeafLife: 6 * time.Second, Overlap: 2 * time.Second, Poll: 200 * time.Millisecond}
 
 // startRotating runs a server that keeps its certificates, until the test ends. All of them register the URL.
 func (e *env) startRotating(listener net.Listener, url string, secret kube.Key, hook webhook.Hook) *webhook.Server {
