@@ -59,6 +59,8 @@ type keeper struct {
 	server *Server
 	names  []string // of the server
 	logger *slog.Logger
+	// listening returns an error until the server listens.
+	listening func() error
 
 	// Of the goroutine of run.
 	last         certificates.State   // the last state that was read or written
@@ -145,6 +147,7 @@ func (k *keeper) ready() error {
 // run keeps the certificates until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	policy := certificates.PolicyFrom(ctx)
+	k.awaitListener(ctx)
 	for ctx.Err() == nil {
 		err := k.sync(ctx, policy)
 		if ctx.Err() != nil {
@@ -163,6 +166,20 @@ func (k *keeper) run(ctx context.Context) {
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()
+		}
+	}
+}
+
+// awaitListener waits until the server listens: if it cannot listen, its hooks must not be registered, because the API
+// server would reject each request.
+func (k *keeper) awaitListener(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for k.listening() != nil {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -273,7 +290,15 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	}
 	config := *k.config.ClientConfig.DeepCopy()
 	config.CABundle = bundle
-	for _, obj := range k.server.Configurations(k.config.Register, config) {
+	objects := k.server.Configurations(k.config.Register, config)
+	if k.applied == nil {
+		former, err := k.formerConfigurations(ctx)
+		if err != nil {
+			return fmt.Errorf("register the webhooks: %w", err)
+		}
+		objects = append(objects, former...)
+	}
+	for _, obj := range objects {
 		if _, err := client.Apply(ctx, k.config.Client, obj, client.Force()); err != nil {
 			return fmt.Errorf("register the webhooks: %w", err)
 		}
@@ -289,6 +314,40 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	}
 	k.trustedSince = trusted
 	return nil
+}
+
+// formerConfigurations returns empty configurations for those that an earlier version of the program has registered, and
+// for which the server has no hooks now: the API server would call hooks that nobody serves.
+func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error) {
+	mutating, validating := emptyConfigurations(k.config.Register)
+	for _, hook := range k.server.hooks {
+		if hook.mutating {
+			mutating = nil
+		} else {
+			validating = nil
+		}
+	}
+	var former []kube.Object
+	key := kube.Key{Name: k.config.Register}
+	if mutating != nil {
+		exists, err := client.Exists[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client, key, client.FromAPI())
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			former = append(former, mutating)
+		}
+	}
+	if validating != nil {
+		exists, err := client.Exists[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client, key, client.FromAPI())
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			former = append(former, validating)
+		}
+	}
+	return former, nil
 }
 
 // serve serves the certificate of state, if clients trust it.

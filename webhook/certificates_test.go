@@ -92,6 +92,7 @@ func (w *world) start() (replica *Server, stop func()) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	replica.keeper.listening = func() error { return nil }
 	ctx, cancel := context.WithCancel(certificates.WithPolicy(w.Context(), policy))
 	var running sync.WaitGroup
 	running.Go(func() { replica.keeper.run(ctx) }) // waited for by stop
@@ -355,6 +356,58 @@ func TestUnreadableSecret(t *testing.T) {
 			t.Error(err, replica.keeper.ready())
 		}
 	})
+}
+
+// The former version of the program had a mutating hook. The new one has none: its configuration becomes empty.
+func TestFormerHooksAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		_, stop := w.start()
+		time.Sleep(time.Second)
+		stop()
+		c := w.newClient("operator")
+		allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
+		server, err := New(Config{
+			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow)}, Listen: "127.0.0.1:0",
+			Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.keeper.sync(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+		if err != nil || len(mutating.Webhooks) != 0 {
+			t.Errorf("the former hooks are %v (%v)", mutating.Webhooks, err)
+		}
+	})
+}
+
+// A server that does not listen registers nothing.
+func TestNoRegistrationWithoutListener(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	w := newWorld(t)
+	c := w.newClient("operator")
+	server, err := New(Config{
+		Cluster: c.Cluster(), Listen: taken.Addr().String(), Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		Hooks: []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return nil })},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "choose another address") {
+		t.Error(err)
+	}
+	if requests := w.Requests(); len(requests) > 0 {
+		t.Errorf("the server made requests: %v", requests)
+	}
 }
 
 func TestNewReportsMistakesOfCertificates(t *testing.T) {

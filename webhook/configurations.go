@@ -13,14 +13,7 @@ import (
 // each only if there are hooks for it. Both have the name. client is how the API server reaches this server; the path of
 // each hook is appended to client.URL or client.Service.Path. The objects can be applied or printed.
 func (s *Server) Configurations(name string, client admissionregistrationv1.WebhookClientConfig) []kube.Object {
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}
+	mutating, validating := emptyConfigurations(name)
 	for _, hook := range s.hooks {
 		if hook.mutating {
 			mutating.Webhooks = append(mutating.Webhooks, hook.options.mutatingWebhook(client))
@@ -36,6 +29,13 @@ func (s *Server) Configurations(name string, client admissionregistrationv1.Webh
 		objects = append(objects, validating)
 	}
 	return objects
+}
+
+func emptyConfigurations(name string) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	version := admissionregistrationv1.SchemeGroupVersion.String()
+	meta := metav1.ObjectMeta{Name: name}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta}
 }
 
 func (o Options) mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {

@@ -18,7 +18,8 @@ import (
 )
 
 // Validator decides on a request. It must not change the request's objects. The error is the result; the package's
-// documentation lists the kinds of errors. ctx ends at nine tenths of the time that the API server waits.
+// documentation lists the kinds of errors. ctx ends at nine tenths of the time that the API server waits;
+// a Validator that does not return then keeps one of 64 places of the server.
 type Validator[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
 // Mutator changes request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go type
@@ -53,7 +54,7 @@ type Options struct {
 	// "/" and Name.
 	Name string
 	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
-	// those of the hook's Go type.
+	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale.
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Ignore admits requests without a decision: if the webhook cannot be reached, panics or does not respond in time.
 	// Default: such requests are rejected.

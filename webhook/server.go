@@ -108,6 +108,9 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("create a webhook server: %w", err)
 	}
 	s.http = server
+	if s.keeper != nil {
+		s.keeper.listening = server.Ready
+	}
 	return s, nil
 }
 
