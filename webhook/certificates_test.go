@@ -23,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -39,9 +40,8 @@ type world struct {
 }
 
 var (
-	tlsSecret = kube.Key{Namespace: "shop", Name: "operator-tls"} //nolint:gochecknoglobals // a constant
-	// policy has three lives of an authority in 27 hours.
-	policy = certificates.Policy{AuthorityLife: 9 * time.Hour, LeafLife: 3 * time.Hour, Overlap: 15 * time.Minute, Poll: time.Minute} //nolint:gochecknoglobals // a constant
+	tlsSecret = kube.Key{Namespace: "shop", Name: "operator-tls"}                                                                        //nolint:gochecknoglobals // a constant
+	policy    = certificates.Policy{AuthorityLife: 9 * time.Hour, LeafLife: 3 * time.Hour, Overlap: 15 * time.Minute, Poll: time.Minute} //nolint:gochecknoglobals // a constant
 )
 
 const check = time.Minute
@@ -188,8 +188,9 @@ func TestFiveReplicasRotate(t *testing.T) {
 			stop()
 		}
 		w.replicas = w.replicas[:2]
-		w.run(27 * time.Hour)
-		if len(w.issuers) < 4 || len(w.leaves) < 12 || len(w.leaves) > 25 {
+		lives := testlength.Count(2, 4)
+		w.run(time.Duration(lives) * 7 * time.Hour) // an authority is replaced after 6 hours
+		if len(w.issuers) < lives+1 || len(w.leaves) < 3*lives || len(w.leaves) > 7*lives {
 			t.Errorf("%d authorities, %d certificates", len(w.issuers), len(w.leaves))
 		}
 		if secret := w.secret(nil); secret.Type != corev1.SecretTypeTLS {
@@ -263,7 +264,7 @@ func TestChangesOfOtherClients(t *testing.T) {
 						t.Errorf("replica %d serves another certificate than that of the Secret (%v)", i, err)
 					}
 				}
-				w.run(9 * time.Hour)
+				w.run(2 * time.Hour)
 			})
 		})
 	}

@@ -498,8 +498,8 @@ func resyncsAreSpread(x *cell) {
 			perMinute[int(r.started.Sub(began)/time.Minute)]++
 		}
 	}
-	if x.conf.replaced {
-		return // they were replaced at one moment, and resyncs are counted from the last success
+	if x.conf.replaced || x.conf.poll {
+		return // they were replaced, or polled, at one moment, and resyncs are counted from the last success
 	}
 	if len(perMinute) < 6 {
 		x.t.Errorf("the resyncs of %d objects are in %d of 10 minutes: they are not spread", len(all), len(perMinute))

@@ -182,6 +182,8 @@ func normalize(text string) string {
 		`10\.96\.\d+\.\d+`: "<address>", `\b(pod \S+|pod/\S+)-[0-9a-z]{5}\b`: "$1-<random>",
 		// The models' Pods need a second to be ready, those of the real cluster are ready at once.
 		`(?m)^Waiting for deployment.*\n`: "",
+		// A controller of the real server reports the address of a Service that is created while it checks all addresses.
+		`(?m)^Events:\n  Type .*\n  ---- .*\n  Warning  ClusterIPNotAllocated .*$`: "Events:                   <none>",
 		// A client uses it to find out whether two resources are stored as one.
 		`,"storageVersionHash":"[^"]*"`: "",
 	} {
