@@ -83,6 +83,19 @@ func TestValidatingWebhook(t *testing.T) {
 	// endregion
 }
 
+// A webhook with only the former version of reviews fails, and its failure policy decides.
+func TestWebhookWithoutV1(t *testing.T) {
+	t.Parallel()
+	configuration := strings.Replace(webhook("Validating", "policy", "/validate", ""), "admissionReviewVersions: [v1]", "admissionReviewVersions: [v1beta1]", 1)
+	simulation.Test(t, simulation.Config{YAML: configuration}, func(t *testing.T, c *simulation.Cluster) {
+		c.HandleWebhooks(reviewer{"/validate": allow})
+		err := createConfigMap(t, c, "a", nil)
+		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "has only version v1 of AdmissionReview") {
+			t.Error(err)
+		}
+	})
+}
+
 // A server of package webhook is the handler, and its configurations register it.
 func TestWebhookServer(t *testing.T) {
 	t.Parallel()

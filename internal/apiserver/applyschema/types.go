@@ -2,7 +2,15 @@
 
 package applyschema
 
-const source = `api.resource.Quantity u
+const source = `admissionregistration.v1.MatchCondition expression:s name:s=""
+admissionregistration.v1.MutatingWebhook admissionReviewVersions:[s] clientConfig:<admissionregistration.v1.WebhookClientConfig> failurePolicy:s matchConditions:[<admissionregistration.v1.MatchCondition>|name] matchPolicy:s name:s="" namespaceSelector:<meta.v1.LabelSelector> objectSelector:<meta.v1.LabelSelector> reinvocationPolicy:s rules:[<admissionregistration.v1.RuleWithOperations>] sideEffects:s timeoutSeconds:n
+admissionregistration.v1.MutatingWebhookConfiguration apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> webhooks:[<admissionregistration.v1.MutatingWebhook>|name]
+admissionregistration.v1.RuleWithOperations apiGroups:[s] apiVersions:[s] operations:[s] resources:[s] scope:s
+admissionregistration.v1.ServiceReference name:s namespace:s path:s port:n
+admissionregistration.v1.ValidatingWebhook admissionReviewVersions:[s] clientConfig:<admissionregistration.v1.WebhookClientConfig> failurePolicy:s matchConditions:[<admissionregistration.v1.MatchCondition>|name] matchPolicy:s name:s="" namespaceSelector:<meta.v1.LabelSelector> objectSelector:<meta.v1.LabelSelector> rules:[<admissionregistration.v1.RuleWithOperations>] sideEffects:s timeoutSeconds:n
+admissionregistration.v1.ValidatingWebhookConfiguration apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> webhooks:[<admissionregistration.v1.ValidatingWebhook>|name]
+admissionregistration.v1.WebhookClientConfig caBundle:s service:<admissionregistration.v1.ServiceReference> url:s
+api.resource.Quantity u
 apps.v1.DaemonSet apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<apps.v1.DaemonSetSpec> status:<apps.v1.DaemonSetStatus>
 apps.v1.DaemonSetCondition lastTransitionTime:<meta.v1.Time> message:s reason:s status:s type:s=""
 apps.v1.DaemonSetSpec minReadySeconds:n revisionHistoryLimit:n selector:<meta.v1.LabelSelector> template:<core.v1.PodTemplateSpec> updateStrategy:<apps.v1.DaemonSetUpdateStrategy>

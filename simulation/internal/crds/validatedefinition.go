@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/clientconfig"
 )
 
 // maxSelectableFields is the number of selectable fields that a version may have.
@@ -129,6 +130,9 @@ func validateSpec(spec *apiextensions.CustomResourceDefinitionSpec, path *field.
 		errs = append(errs, field.Invalid(path.Child("selectableFields"), "", "may only be set when validations.schema is included"))
 	default:
 		errs = append(errs, validateSelectable(spec.SelectableFields, spec.Validation.OpenAPIV3Schema, path)...)
+	}
+	if c, preserve := spec.Conversion, spec.PreserveUnknownFields; c != nil && c.Strategy != apiextensions.NoneConverter && preserve != nil && *preserve {
+		errs = append(errs, field.Invalid(path.Child("conversion", "strategy"), c.Strategy, "must be None if spec.preserveUnknownFields is true"))
 	}
 	return append(errs, validateConversion(spec.Conversion, path.Child("conversion"))...)
 }
@@ -315,30 +319,16 @@ func validateConversion(c *apiextensions.CustomResourceConversion, path *field.P
 		}
 		return errs
 	}
-	switch w := c.WebhookClientConfig; {
-	case w == nil:
+	if w := c.WebhookClientConfig; w == nil {
 		errs = append(errs, field.Required(client, "required when strategy is set to Webhook"))
-	case (w.URL == nil) == (w.Service == nil):
-		errs = append(errs, field.Required(client, "exactly one of url or service is required"))
-	}
-	if len(c.ConversionReviewVersions) == 0 {
-		return append(errs, field.Required(versions, ""))
-	}
-	accepted := false
-	for i, v := range c.ConversionReviewVersions {
-		if slices.Contains(c.ConversionReviewVersions[:i], v) {
-			errs = append(errs, field.Invalid(versions.Index(i), v, "duplicate version"))
-			continue
+	} else {
+		var service *clientconfig.Service
+		if w.Service != nil {
+			service = &clientconfig.Service{Namespace: w.Service.Namespace, Name: w.Service.Name, Path: w.Service.Path, Port: w.Service.Port}
 		}
-		for _, problem := range utilvalidation.IsDNS1035Label(v) {
-			errs = append(errs, field.Invalid(versions.Index(i), v, problem))
-		}
-		accepted = accepted || v == "v1" || v == "v1beta1"
+		errs = append(errs, clientconfig.Validate(client, w.URL, service)...)
 	}
-	if !accepted {
-		errs = append(errs, field.Invalid(versions, c.ConversionReviewVersions, "must include at least one of v1, v1beta1"))
-	}
-	return errs
+	return append(errs, clientconfig.ValidateReviewVersions(versions, c.ConversionReviewVersions, "")...)
 }
 
 func validateScale(s *apiextensions.CustomResourceSubresources, path *field.Path) field.ErrorList {

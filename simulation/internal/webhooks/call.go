@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -50,6 +51,9 @@ var reviewKind = admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") //no
 func (a *Admission) call(ctx context.Context, c *invocation) (jsonpatch.Patch, error) {
 	fail := func(format string, args ...any) (jsonpatch.Patch, error) {
 		return nil, &callError{c.hook.Name, fmt.Errorf(format, args...)}
+	}
+	if !slices.Contains(c.hook.AdmissionReviewVersions, "v1") {
+		return fail("the simulated cluster has only version v1 of AdmissionReview, and the webhook has %v", c.hook.AdmissionReviewVersions)
 	}
 	request, err := c.request(a.newUID())
 	if err != nil {

@@ -5,15 +5,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/ptr"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/clientconfig"
 )
 
 // AddRules gives the kinds of webhook configurations their defaults and their validation.
@@ -87,7 +93,7 @@ func setHookDefaults(
 	}
 }
 
-// validate returns what is wrong with a configuration. Lists of resources, URLs and expressions are not checked.
+// validate returns what is wrong with a configuration.
 func validate(obj apiserver.Object) field.ErrorList {
 	var errs field.ErrorList
 	names := map[string]bool{}
@@ -123,17 +129,13 @@ func validateHook(h *hook, path *field.Path) field.ErrorList {
 	if h.mutating {
 		errs = append(errs, supported(path.Child("reinvocationPolicy"), *h.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
-	if (h.ClientConfig.URL == nil) == (h.ClientConfig.Service == nil) {
-		errs = append(errs, field.Required(path.Child("clientConfig"), "exactly one of url or service is required"))
+	var service *clientconfig.Service
+	if r := h.ClientConfig.Service; r != nil {
+		service = &clientconfig.Service{Namespace: r.Namespace, Name: r.Name, Path: r.Path, Port: *r.Port}
 	}
-	versions := path.Child("admissionReviewVersions")
-	switch {
-	case len(h.AdmissionReviewVersions) == 0:
-		errs = append(errs, field.Required(versions, "must specify one of v1, v1beta1"))
-	case !slices.Contains(h.AdmissionReviewVersions, "v1"):
-		errs = append(errs, field.Invalid(versions, h.AdmissionReviewVersions, "must include v1: the simulated cluster has no other version"))
-	}
-	return errs
+	errs = append(errs, clientconfig.Validate(path.Child("clientConfig"), h.ClientConfig.URL, service)...)
+	errs = append(errs, validateConditions(h.MatchConditions, path.Child("matchConditions"))...)
+	return append(errs, clientconfig.ValidateReviewVersions(path.Child("admissionReviewVersions"), h.AdmissionReviewVersions, "must specify one of v1, v1beta1")...)
 }
 
 func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
@@ -151,16 +153,111 @@ func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.
 	for _, list := range []struct {
 		name, what string
 		values     []string
-	}{{"apiGroups", "API groups", rule.APIGroups}, {"apiVersions", "API versions", rule.APIVersions}, {"resources", "", rule.Resources}} {
+	}{{"apiGroups", "API groups", rule.APIGroups}, {"apiVersions", "API versions", rule.APIVersions}} {
 		if len(list.values) == 0 {
 			errs = append(errs, field.Required(path.Child(list.name), ""))
 		}
-		if list.what != "" && len(list.values) > 1 && slices.Contains(list.values, "*") {
+		if len(list.values) > 1 && slices.Contains(list.values, "*") {
 			errs = append(errs, field.Invalid(path.Child(list.name), list.values, fmt.Sprintf("if '*' is present, must not specify other %s", list.what)))
 		}
 	}
+	for i, version := range rule.APIVersions {
+		if version == "" {
+			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
+		}
+	}
+	errs = append(errs, validateResources(rule.Resources, path.Child("resources"))...)
 	return append(errs, supported(path.Child("scope"), *rule.Scope, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
 }
+
+// validateResources validates resources with their subresources, such as "*", "pods/status", "pods/*" and "*/scale".
+func validateResources(resources []string, path *field.Path) field.ErrorList {
+	if len(resources) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	allSubresourcesOf, ofAllResources := map[string]bool{}, map[string]bool{}
+	withoutSubresource := false
+	for i, name := range resources {
+		if name == "" {
+			errs = append(errs, field.Required(path.Index(i), ""))
+			continue
+		}
+		resource, subresource, ok := strings.Cut(name, "/")
+		if !ok {
+			withoutSubresource = name != "*" // of the last one, as in the real server
+			continue
+		}
+		if allSubresourcesOf[resource] {
+			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, name)))
+		}
+		if ofAllResources[subresource] {
+			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '*/%s' is present, must not specify %s", subresource, name)))
+		}
+		allSubresourcesOf[resource] = allSubresourcesOf[resource] || subresource == "*"
+		ofAllResources[subresource] = ofAllResources[subresource] || resource == "*"
+	}
+	if len(resources) > 1 && slices.Contains(resources, "*/*") {
+		errs = append(errs, field.Invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+	}
+	if withoutSubresource && slices.Contains(resources, "*") {
+		errs = append(errs, field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))
+	}
+	return errs
+}
+
+// maxConditions is the maximum number of match conditions of a webhook.
+const maxConditions = 64
+
+func validateConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(conditions) > maxConditions {
+		errs = append(errs, field.TooMany(path, len(conditions), maxConditions))
+	}
+	names := map[string]bool{}
+	for i, condition := range conditions {
+		path := path.Index(i)
+		expression := strings.TrimSpace(condition.Expression)
+		if expression == "" {
+			errs = append(errs, field.Required(path.Child("expression"), ""))
+		} else {
+			errs = append(errs, validateExpression(expression, path.Child("expression"))...)
+		}
+		if condition.Name == "" {
+			errs = append(errs, field.Required(path.Child("name"), ""))
+			continue
+		}
+		for _, problem := range validation.IsQualifiedName(condition.Name) {
+			errs = append(errs, field.Invalid(path.Child("name"), condition.Name, problem))
+		}
+		if names[condition.Name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), condition.Name))
+		}
+		names[condition.Name] = true
+	}
+	return errs
+}
+
+// validateExpression compiles an expression of a match condition.
+func validateExpression(expression string, path *field.Path) field.ErrorList {
+	compiled := compiler().CompileCELExpression(&matchconditions.MatchCondition{Expression: expression},
+		admissioncel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	if compiled.Error == nil {
+		return nil
+	}
+	switch compiled.Error.Type {
+	case apiservercel.ErrorTypeRequired:
+		return field.ErrorList{field.Required(path, compiled.Error.Detail)}
+	case apiservercel.ErrorTypeInvalid:
+		return field.ErrorList{field.Invalid(path, expression, compiled.Error.Detail)}
+	}
+	return field.ErrorList{field.InternalError(path, compiled.Error)}
+}
+
+// compiler compiles expressions of match conditions.
+var compiler = sync.OnceValue(func() admissioncel.Compiler { //nolint:gochecknoglobals // immutable, and expensive
+	return admissioncel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+})
 
 func supported[T ~string](path *field.Path, value T, choices ...T) field.ErrorList {
 	if slices.Contains(choices, value) {
