@@ -122,6 +122,7 @@ test-long: localcluster-binary ## Run random tests at full length, tests with a 
 	go test -C bench/shared $(RACE) -vet=off -timeout 5m ./...
 	go test -C bench -vet=off -timeout 20m ./...
 	go test -C bench/controllerruntime -vet=off -timeout 5m ./webapp/...
+	go test -C bench/webhooks -vet=off -timeout 5m ./...
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
 .PHONY: localcluster-binary
@@ -193,12 +194,17 @@ bench-docs:
 bench-operator: localcluster-binary ## Compare one operator on Even Keel and on controller-runtime; N=200 ROUNDS=3 is a short run
 	go run -C bench ./operator $(if $(N),-n $(N),-docs ../docs/benchmarks.md -out operator/results.json) $(if $(ROUNDS),-rounds $(ROUNDS))
 
+# Without ROUNDS it is the full run, minutes on two cores that nothing else uses, which writes its section.
+.PHONY: bench-webhooks
+bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROUNDS=1 is a short run without the document
+	go run -C bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../docs/benchmarks.md -out results.json)
+
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.
 MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
 # Tests with a cluster that run on mutants which all other tests let pass. The packages left out have tests of minutes.
-CLUSTERED := ./client=./integration/client,./client=./integration/apply,./owned=./integration/owned,./owned=./integration/toolkit,./status=./integration/status,./finalizer=./integration/finalizer
+CLUSTERED := ./client=./integration/client,./client=./simulation/integration/apply,./owned=./simulation/integration/owned,./owned=./integration/toolkit,./status=./simulation/integration/status,./finalizer=./simulation/integration/finalizer
 
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants
@@ -237,6 +243,10 @@ cluster: ## Run a local cluster with controllers and two nodes until Ctrl-C
 .PHONY: docs
 docs: ## Copy the code samples in the docs from the files that they name
 	go run ./internal/docs/update
+
+.PHONY: generate
+generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp
+	cd examples && go generate ./webapp/...
 
 # Not a part of lint: govulncheck downloads the Go vulnerability database, and CI has no network but the module proxy.
 .PHONY: vuln

@@ -43,11 +43,8 @@ func writeDocs(r *Results, dir, docs string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text := document(r, explanations)
-	if operator := section.Get(string(before), section.Operator); operator != "" {
-		text = strings.TrimRight(text, "\n") + "\n\n" + operator // `make bench-operator` writes that part
-	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	_, sections := section.Cut(string(before))
+	return os.WriteFile(path, []byte(document(r, explanations)+sections), 0o644)
 }
 
 // readExplanations reads why figures miss their targets, written by hand: a heading "## family"
@@ -69,8 +66,8 @@ func readExplanations(path string) (map[string]string, error) {
 
 func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
-	b.WriteString("<!-- Written by `make bench-compare`, and the last part by `make bench-operator`. Do not edit: the texts are in\n" +
-		"bench/method.md, bench/explanations.md and bench/operator/method.txt. -->\n# Benchmarks\n\n")
+	b.WriteString("<!-- Written by `make bench-compare`, and the last parts by `make bench-operator` and `make bench-webhooks`. Do not\n" +
+		"edit: the texts are in bench/method.md, bench/explanations.md and the files method.txt. -->\n# Benchmarks\n\n")
 	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s.\n\n", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
 		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System)
 	writeVersions(&b, r)

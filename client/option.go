@@ -23,7 +23,7 @@ type (
 		option
 		forGet()
 	}
-	// ListOption is an option of List, All and Keys: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector,
+	// ListOption is an option of List, ListPage, All and Keys: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector,
 	// FieldSelector, PageSize or NotOlderThan.
 	ListOption interface {
 		option
@@ -68,7 +68,7 @@ type (
 		option
 		forDelete()
 	}
-	// DeleteAllOfOption is an option of DeleteAllOf: OfKind, InNamespace, WithLabels, LabelSelector,
+	// DeleteAllOfOption is an option of DeleteAllOf and DeleteMatching: OfKind, InNamespace, WithLabels, LabelSelector,
 	// FieldSelector, DryRun, Propagation or GracePeriod.
 	DeleteAllOfOption interface {
 		option
@@ -78,6 +78,12 @@ type (
 	WaitOption interface {
 		option
 		forWait()
+	}
+	// WaitObjectsOption is an option of WaitForObjects and WaitForNone: OfKind, InNamespace, WithLabels,
+	// LabelSelector, FieldSelector or Timeout.
+	WaitObjectsOption interface {
+		option
+		forWaitObjects()
 	}
 )
 
@@ -100,6 +106,7 @@ func (optionFunc) forTakeOver()          {}
 func (optionFunc) forDelete()            {}
 func (optionFunc) forDeleteAllOf()       {}
 func (optionFunc) forWait()              {}
+func (optionFunc) forWaitObjects()       {}
 
 // OfKind sets the kind of objects of Go types without one: unstructured and metadata-only objects.
 func OfKind(kind schema.GroupVersionKind) interface {
@@ -107,6 +114,7 @@ func OfKind(kind schema.GroupVersionKind) interface {
 	WatchOption
 	DeleteAllOfOption
 	WaitOption
+	WaitObjectsOption
 } {
 	return optionFunc(func(s *settings) {
 		s.kind = kind
@@ -129,6 +137,7 @@ func FromAPI() interface {
 func InNamespace(namespace string) interface {
 	WatchOption
 	DeleteAllOfOption
+	WaitObjectsOption
 } {
 	return optionFunc(func(s *settings) { s.namespace = namespace })
 }
@@ -137,6 +146,7 @@ func InNamespace(namespace string) interface {
 func WithLabels(set map[string]string) interface {
 	WatchOption
 	DeleteAllOfOption
+	WaitObjectsOption
 } {
 	return optionFunc(func(s *settings) {
 		selector, err := labels.ValidatedSelectorFromSet(set)
@@ -148,6 +158,7 @@ func WithLabels(set map[string]string) interface {
 func LabelSelector(selector string) interface {
 	WatchOption
 	DeleteAllOfOption
+	WaitObjectsOption
 } {
 	return optionFunc(func(s *settings) {
 		parsed, err := labels.Parse(selector)
@@ -159,11 +170,17 @@ func LabelSelector(selector string) interface {
 }
 
 // FieldSelector selects objects by field, as in "spec.nodeName=node-1". Each kind has its own selectable
-// fields; the API server rejects others. It reads from the API server, because informers do not index fields.
-// Several selectors, of labels and fields, must all match.
+// fields; the API server rejects others. Several selectors, of labels and fields, must all match.
+//
+// List, All and Keys read from an informer that covers the selection if it can evaluate every requirement: those on
+// metadata.name and metadata.namespace, and one that another field has a value which is not empty, if the informer
+// stores whole objects and one of its Config.Indexes has the name of the field. So a field that only an index has,
+// such as a reference in the spec of a custom resource, can be selected as soon as the informer has listed; until then
+// the API server rejects it.
 func FieldSelector(selector string) interface {
 	WatchOption
 	DeleteAllOfOption
+	WaitObjectsOption
 } {
 	return optionFunc(func(s *settings) {
 		parsed, err := fields.ParseSelector(selector)

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -130,7 +133,8 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 // An error ends the iteration, in place of the remaining objects. All pages are of the same state, unless the
 // API server drops that state before the last page (410 Expired: it keeps states for some minutes). List then
 // continues after the last object in the current state: no object is repeated, but an object that was created
-// or changed since may be missing or newer than the previous ones. All starts again instead.
+// or changed since may be missing or newer than the previous ones. All starts again instead. ListPage returns
+// single pages and their tokens.
 //
 // Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize, NotOlderThan.
 func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
@@ -160,7 +164,7 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 	}
 	var none T
 	yielded := false
-	for obj, err := range informer.Objects(t.key.Namespace, s.labels) {
+	for obj, err := range s.objectsOf(informer, t) {
 		if err != nil {
 			return err
 		}
@@ -174,7 +178,7 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 		yielded = true
 	}
 	switch {
-	case informer.Covers(t.key.Namespace, s.labels):
+	case s.coveredBy(informer, t):
 		return nil
 	case !yielded:
 		return pages(ctx, t, s, yield)
@@ -188,13 +192,11 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 	options := s.listOptions()
 	resumed := false // since the last page: otherwise a server that always returns 410 causes an endless loop
 	for {
-		response := &page{}
-		r := t.request(VerbList, s)
-		r.List, r.Response = options, response
-		if err := t.client.send(ctx, r); err != nil {
+		response, err := t.page(ctx, s, options)
+		if err != nil {
 			next := continueAfter(err)
 			if !s.resume || resumed || next == "" || next == options.Continue {
-				return err
+				return t.withoutIndex(s, err)
 			}
 			options.Continue, resumed = next, true
 			continue
@@ -216,6 +218,18 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 		// The token contains the state.
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
+}
+
+// withoutIndex adds to the API server's rejection of a field selector that no informer could answer it.
+func (t target) withoutIndex(s settings, err error) error {
+	if s.fields == nil || s.fromAPI || !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "field") {
+		return err
+	}
+	for informer := range t.client.informersOf(t.kind) {
+		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one such field "+
+			"with a value, and an informer of the whole selection that has listed", err, informer.Name(), s.fields)
+	}
+	return err
 }
 
 // continueAfter returns the token that the API server sends with a 410, to continue in the current state.
@@ -288,18 +302,73 @@ func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOp
 	return s, t, nil
 }
 
+// The fields by which objects of all kinds can be selected.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
+
 // listedBy returns an informer that covers the selection, or nil.
 func listedBy[T kube.Object](t target, s settings) cache.Informer {
-	if s.fromAPI || s.fields != nil {
+	if s.fromAPI {
 		return nil
 	}
 	var none T
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && informer.Covers(t.key.Namespace, s.labels) {
+		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && s.coveredBy(informer, t) {
 			return informer
 		}
 	}
 	return nil
+}
+
+// coveredBy reports whether the informer shows all selected objects.
+func (s settings) coveredBy(informer cache.Informer, t target) bool {
+	return informer.Covers(s.namespaceOf(t), s.labels) && (s.fields == nil || informer.HasFields(s.fields.Requirements()) && s.evaluates(t))
+}
+
+// evaluates reports whether the fields are known to be selectable: the API server rejects metadata.namespace for most
+// kinds without namespaces.
+func (s settings) evaluates(t target) bool {
+	return t.resource.Namespaced || !slices.ContainsFunc(s.fields.Requirements(), func(r fields.Requirement) bool {
+		return r.Field == fieldNamespace
+	})
+}
+
+// namespaceOf returns the namespace that has all selected objects; empty: they may be in any.
+func (s settings) namespaceOf(t target) string {
+	if t.key.Namespace == "" && s.fields != nil {
+		namespace, _ := s.fields.RequiresExactMatch(fieldNamespace)
+		return namespace
+	}
+	return t.key.Namespace
+}
+
+// objectsOf iterates over the selected objects of an informer that covers the selection.
+func (s settings) objectsOf(informer cache.Informer, t target) iter.Seq2[kube.Object, error] {
+	namespace := s.namespaceOf(t)
+	if s.fields == nil {
+		return informer.Objects(namespace, s.labels)
+	}
+	required := s.fields.Requirements()
+	name, named := s.fields.RequiresExactMatch(fieldName)
+	if named && len(required) == 1 && (namespace != "" || !t.resource.Namespaced) {
+		return objectNamed(informer, kube.Key{Namespace: namespace, Name: name}, s.labels)
+	}
+	return informer.ObjectsByFields(namespace, s.labels, required)
+}
+
+// objectNamed yields the object under key if selector (nil: any) matches it.
+func objectNamed(informer cache.Informer, key kube.Key, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	return func(yield func(kube.Object, error) bool) {
+		obj, _, found, err := informer.Object(key)
+		switch {
+		case err != nil:
+			yield(nil, err)
+		case found && (selector == nil || selector.Matches(labels.Set(obj.GetLabels()))):
+			yield(obj, nil)
+		}
+	}
 }
 
 // listOptions returns the settings as options of the API.

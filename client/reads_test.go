@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -148,6 +149,8 @@ func (s shelf) NewObject() (kube.Object, bool) { return s.model, s.whole }
 func (s shelf) Covers(namespace string, _ labels.Selector) bool {
 	return s.covers == "*" || s.covers != "" && s.covers == namespace
 }
+
+func (s shelf) HasFields(fields.Requirements) bool { return false }
 
 func (s shelf) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	for _, obj := range s.objects {

@@ -99,21 +99,31 @@ func notAType[T any]() error {
 
 // resolve reads how the cluster serves the kind, and validates the namespace.
 func (t *target) resolve(ctx context.Context) error {
+	if namespaced, declared := gotype.DeclaredScope(t.model); declared {
+		if err := t.place(namespaced); err != nil {
+			return err
+		}
+	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
+	return t.place(t.resource.Namespaced)
+}
+
+// place validates the namespace for a kind with this scope, and sets that of the client.
+func (t *target) place(namespaced bool) error {
 	only := t.client.config.Namespace
 	switch {
-	case !t.resource.Namespaced && t.key.Namespace != "":
+	case !namespaced && t.key.Namespace != "":
 		return fmt.Errorf("%s names a namespace, and its kind lives in none", t)
-	case !t.resource.Namespaced && only != "":
+	case !namespaced && only != "":
 		return fmt.Errorf("%s lives in no namespace, and this client is for namespace %s only", t, only)
 	case only != "" && t.key.Namespace == "":
 		t.key.Namespace = only
 	case only != "" && t.key.Namespace != only:
 		return fmt.Errorf("%s is not in namespace %s, the only one that this client is for", t, only)
-	case t.resource.Namespaced && t.key.Namespace == "" && t.key.Name != "":
+	case namespaced && t.key.Namespace == "" && t.key.Name != "":
 		// Otherwise the request could find another object or none, and the object would seem to be gone.
 		return fmt.Errorf("%s has no namespace, and its kind lives in namespaces", t)
 	}

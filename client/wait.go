@@ -4,31 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// defaultWaitTimeout is the Timeout of WaitFor and WaitDeleted.
+// defaultWaitTimeout is the default of Timeout.
 const defaultWaitTimeout = 5 * time.Minute
 
 // ErrFailed means that the check of WaitFor found the object Failed: waiting does not help.
 var ErrFailed = errors.New("the object has failed")
 
-// Timeout bounds WaitFor and WaitDeleted. Default 5 min. Negative: no limit other than ctx.
-func Timeout(d time.Duration) WaitOption {
+// Timeout bounds WaitFor, WaitDeleted, WaitForObjects and WaitForNone. Default 5 min. Negative: no limit other than ctx.
+func Timeout(d time.Duration) interface {
+	WaitOption
+	WaitObjectsOption
+} {
 	return optionFunc(func(s *settings) { s.timeout = d })
 }
 
@@ -75,7 +73,7 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 	case err != nil:
 		return none, fmt.Errorf("wait for %s: %w", key, err)
 	}
-	w := &waiting[T]{what: "wait for", name: key.String()}
+	w := newWaiting[T]("wait for", key.String())
 	w.resolve = func(ctx context.Context) (target, error) { return targetFor[T](ctx, c, key, s.kind) }
 	w.judge = func(obj T, found bool) (bool, error) {
 		if !found {
@@ -92,7 +90,10 @@ func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check 
 		}
 		return false, nil
 	}
-	return w.run(ctx, s.timeout)
+	if err := w.run(ctx, s.timeout); err != nil {
+		return none, err
+	}
+	return w.found, nil
 }
 
 // WaitDeleted waits until obj is deleted: until no object of its kind and key exists, or one with another uid. It
@@ -125,7 +126,8 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	if err != nil {
 		return fmt.Errorf("wait for a deletion: %w", err)
 	}
-	w := &waiting[*metav1.PartialObjectMetadata]{what: "wait for the deletion of", name: kube.KeyOf(obj).String(), mustBeServed: true}
+	w := newWaiting[*metav1.PartialObjectMetadata]("wait for the deletion of", kube.KeyOf(obj).String())
+	w.mustBeServed = true
 	w.resolve = func(ctx context.Context) (target, error) {
 		t, err := c.targetOf(ctx, withKind(obj, s.kind))
 		t.model = (*metav1.PartialObjectMetadata)(nil)
@@ -138,8 +140,7 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 		w.missing = holds(live.ObjectMeta, obj.GetUID())
 		return false, nil
 	}
-	_, err = w.run(ctx, s.timeout)
-	return err
+	return w.run(ctx, s.timeout)
 }
 
 // withKind returns obj or, with option OfKind, the name of obj with that kind.
@@ -170,182 +171,4 @@ func asked(meta metav1.ObjectMeta) string {
 		at = at.Add(-time.Duration(*meta.DeletionGracePeriodSeconds) * time.Second)
 	}
 	return at.UTC().Format(time.RFC3339)
-}
-
-// waiting is one wait for one object. It belongs to the goroutine that runs it.
-type waiting[T kube.Object] struct {
-	what         string
-	resolve      func(ctx context.Context) (target, error)
-	mustBeServed bool
-	// judge reports whether the wait has ended, and with which error; otherwise it sets missing. found is false
-	// if the object does not exist.
-	judge func(obj T, found bool) (done bool, err error)
-
-	name     string // of the object, as far as known
-	resolved bool   // the last attempt made a request for the object
-	missing  string // the reason why the last seen object was not ready
-	readErr  error  // of the last read, if it failed
-}
-
-// run waits for within (0: the default; negative: no end) or until ctx ends.
-func (w *waiting[T]) run(ctx context.Context, within time.Duration) (T, error) {
-	var none T
-	if within == 0 {
-		within = defaultWaitTimeout
-	}
-	if within > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, within)
-		defer cancel()
-	}
-	began := time.Now()
-	for failures := 0; ; failures++ {
-		obj, done, quiet, err := w.follow(ctx)
-		switch {
-		case done && err == nil:
-			return obj, nil
-		case ctx.Err() != nil:
-			return none, w.gaveUp(ctx, time.Since(began))
-		case !w.resolved: // the error begins with the object's name
-			if !w.isPassing(err) {
-				return none, fmt.Errorf("%s %w", w.what, err)
-			}
-		case done, !w.isPassing(err):
-			return none, fmt.Errorf("%s %s: %w", w.what, w.name, err)
-		case err == nil && !quiet:
-			failures = -1 // the watch has ended normally
-			continue
-		case !quiet:
-			failures = 0 // in a row
-		}
-		if err != nil {
-			w.readErr = err
-		}
-		after, _ := retry.RetryAfter(err)
-		select {
-		case <-time.After(max(after, pause(failures))):
-		case <-ctx.Done():
-			return none, w.gaveUp(ctx, time.Since(began))
-		}
-	}
-}
-
-// gaveUp returns the error after the timeout.
-func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
-	switch {
-	case w.readErr == nil && w.missing == "":
-		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(), after.Round(time.Millisecond))
-	case w.readErr == nil:
-		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing)
-	case w.missing == "":
-		return fmt.Errorf("%s %s: %w after %s: %w", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.readErr)
-	}
-	return fmt.Errorf("%s %s: %w after %s: %s; since then it could not be read: %w",
-		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing, w.readErr)
-}
-
-// follow lists the object and then watches it, until judge ends the wait or the watch ends. quiet reports
-// that the watch ended soon without an event, or ended at once.
-func (w *waiting[T]) follow(ctx context.Context) (obj T, done, quiet bool, err error) {
-	var none T
-	t, err := w.resolve(ctx)
-	if t.kind.Kind != "" {
-		w.name = t.String()
-	}
-	if w.resolved = err == nil; !w.resolved {
-		return none, false, true, err
-	}
-	obj, found, version, err := w.list(ctx, t)
-	if err != nil {
-		return none, false, true, err
-	}
-	w.readErr = nil
-	if done, err = w.judge(obj, found); done {
-		return obj, true, false, err
-	}
-	opened := time.Now()
-	stream, err := Watch[T](ctx, t.client, OfKind(t.kind), InNamespace(t.key.Namespace),
-		FieldSelector(byName(t.key.Name)), NotOlderThan(version))
-	if err != nil {
-		return none, false, true, err
-	}
-	defer func() { // stops the goroutine of the watch
-		stream.Stop()
-		for range stream.ResultChan() {
-		}
-	}()
-	quiet = true
-	isQuiet := func() bool { lasted := time.Since(opened); return quiet && lasted < maxPause || lasted < minPause }
-	for event := range stream.ResultChan() {
-		if event.Type == watch.Error {
-			return none, false, isQuiet(), apierrors.FromObject(event.Object)
-		}
-		if event.Type == watch.Bookmark {
-			continue
-		}
-		obj, ok := event.Object.(T)
-		if !ok {
-			return none, true, false, fmt.Errorf("the watch has brought a %T, and a %T was expected", event.Object, obj)
-		}
-		if kube.KeyOf(obj) != t.key {
-			continue
-		}
-		quiet = false
-		if done, err := w.judge(obj, event.Type != watch.Deleted); done {
-			return obj, true, false, err
-		}
-	}
-	return none, false, isQuiet(), nil
-}
-
-// list reads the object by a list, because its resourceVersion allows a watch whether or not the object exists.
-func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
-	response, key := &page{}, t.key
-	t.key.Name = ""
-	r := t.request(VerbList, settings{})
-	r.List.FieldSelector = byName(key.Name)
-	r.Response = response
-	if err := t.client.send(ctx, r); err != nil {
-		return obj, false, "", err
-	}
-	var none T
-	for _, item := range response.Items {
-		obj, err = decode(item, t.kind, none)
-		if err != nil || kube.KeyOf(obj) == key { // a server that ignores the selector returns other objects too
-			return obj, err == nil, response.ResourceVersion, err
-		}
-	}
-	return none, false, response.ResourceVersion, nil
-}
-
-func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
-
-// isPassing reports whether another attempt may succeed after err.
-func (w *waiting[T]) isPassing(err error) bool {
-	if err == nil {
-		return true
-	}
-	switch ReasonOf(err) {
-	case ReasonNotServed:
-		return !w.mustBeServed
-	case ReasonTransient, ReasonUnreachable, ReasonThrottled, ReasonConflict, ReasonNotFound:
-		return true
-	}
-	return false
-}
-
-// Pauses between failed attempts.
-const (
-	minPause = 200 * time.Millisecond
-	maxPause = 10 * time.Second
-)
-
-// pause returns the delay after a number of consecutive failures. It is random, so that clients do not retry
-// together.
-func pause(failures int) time.Duration {
-	d := maxPause
-	if failures < 6 { // 6.4 s
-		d = minPause << failures
-	}
-	return d - time.Duration(rand.Int64N(int64(d/4)))
 }

@@ -178,7 +178,7 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 // DeleteAllOf deletes all objects of type T that the options select, in one request. It needs the verb
 // deletecollection, and InNamespace for namespaced kinds: the API has no such request for all namespaces. An
 // empty selector is an error, because it would select all objects, and was probably computed from an empty
-// value.
+// value. DeleteMatching asks a function about each object.
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation, GracePeriod, DryRun.
 func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {

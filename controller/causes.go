@@ -72,6 +72,14 @@ func (c *Causes) add(cause Cause) {
 	c.list.Add(cause, (*Cause).merge)
 }
 
+// firstType returns the type of the oldest cause, or "" if there is none.
+func (c Causes) firstType() CauseType {
+	if list := c.list.List(); len(list) > 0 {
+		return list[0].Type
+	}
+	return ""
+}
+
 // only reports whether every cause has one of these types.
 func (c Causes) only(types ...CauseType) bool {
 	return !slices.ContainsFunc(c.list.List(), func(cause Cause) bool { return !slices.Contains(types, cause.Type) })

@@ -29,7 +29,8 @@ const (
 )
 
 // Config configures a Controller. Name is required, and exactly one of Cluster, Retriever and Informer, and exactly one
-// of Handler and Reconciler. New neither keeps nor changes the caller's Config.
+// of Handler and Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes
+// the caller's Config.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs, metrics and readiness.
 	Name string
@@ -41,7 +42,9 @@ type Config[T kube.Object] struct {
 	Handler    Handler[T] // called with each object
 	Reconciler Reconciler // called with each key, also of deleted objects
 
-	// Workers is the maximum number of objects that are handled at the same time. Default 3.
+	// Workers is the maximum number of objects that are handled at the same time. Default 3. A worker without work is a
+	// goroutine that waits, so 1,000 are affordable where each object waits for a slow system; then also limit what
+	// they use together, for example with Queue.Limiter.
 	Workers int
 	// ResyncInterval is the time after which an idle object is handled again at low priority, changed or not. An object
 	// that waits for a retry is not resynced. Each object has a fixed offset in the interval, so the load is even.
@@ -49,6 +52,11 @@ type Config[T kube.Object] struct {
 	ResyncInterval time.Duration
 	// Timeout cancels the context of a handler that runs for longer. Default 0: never.
 	Timeout time.Duration
+	// SyncTimeout is the time within which the first lists must arrive: of the controller's informer, of Reads, and of
+	// the sources, which must also have started by then. Otherwise Run returns an error with the reasons, as
+	// controller-runtime does after 2 min. With LeaderElector it applies to each term. Default 0: Run waits, and Ready and
+	// the log name what is missing.
+	SyncTimeout time.Duration
 
 	// Predicate selects the changes of T's objects that run the handler; package predicate has the usual ones. A change
 	// that it drops has no effect until the next change or resync. Default nil: every change.
@@ -74,13 +82,22 @@ type Config[T kube.Object] struct {
 	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
 	// reports the keys that were in work as ProblemInterrupted, and handles them after all others, one at a time: a key
 	// whose handling ends the process does not prevent the handling of the others. Run fails if it cannot write there,
-	// or if another Run uses the files. They need to survive the process, not the machine: an emptyDir survives the
-	// restart of a container, but not the replacement of a Pod. Default "": off.
+	// or if another Run uses the files. Keys of more than 500 bytes, which no object has, are not recorded. The files need
+	// to survive the process, not the machine: an emptyDir survives the restart of a container, but not the replacement of
+	// a Pod. Default "": off.
 	StateDir string
 
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
 	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
 	Events        EventRecorder // writes an Event for each Problem of an object; event.Recorder. Default: none
+	// PanicsEndProcess lets a panic of the Handler, the Reconciler or Deleted end the process, with the stack of the
+	// panic, for debugging. Default false: a panic is an error of its key.
+	PanicsEndProcess bool
+
+	// RunLogger returns the logger of one run, from one that has the attributes of the controller and of the run, for
+	// example with attributes from the key. It is called each time that the run gets a logger. A panic or nil keeps the
+	// given one. Default: none.
+	RunLogger func(logger *slog.Logger, run RunRecord) *slog.Logger
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
 	// start and end at info level; every run at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
@@ -102,6 +119,11 @@ type QueueConfig struct {
 	Group func(key kube.Key) string
 	// GroupLimit is the maximum number of keys of one group that are handled at the same time. Default 0: Workers.
 	GroupLimit int
+	// Limiter limits the runs of the controller, or of several controllers that share it: *rate.Limiter of
+	// golang.org/x/time/rate limits runs per second. Ready keys stay in the queue, in their order, while it waits.
+	// Idle workers wait for it in advance, so up to Workers runs can follow each other in addition to its burst.
+	// Default: none.
+	Limiter Limiter
 	// EndBackoffIf reports whether a cause ends the backoff of a key; otherwise the cause is merged with the retry. The
 	// deletion of the object, and the creation of another one of the same name, always end it. EndBackoffIf is called
 	// with locks held: it must be quick and have no side effects. RequeueAfter is not a backoff: an earlier cause runs
@@ -112,6 +134,13 @@ type QueueConfig struct {
 	// other objects do not end it: children report their status often, and each report would run a key that fails for
 	// another reason. A handler that waits for another object has not failed: it returns RequeueAfter.
 	EndBackoffIf func(Cause) bool
+}
+
+// Limiter delays the runs of handlers. It is called by several workers at the same time.
+type Limiter interface {
+	// Wait must return nil when the next run may start, or an error when ctx has ended. An error before the end of ctx,
+	// or a panic, lets the run start; the first one of a term is logged.
+	Wait(ctx context.Context) error
 }
 
 // StuckConfig configures the detection of handlers that do not return. The zero value is the default.
@@ -182,6 +211,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	if c.Queue.EndBackoffIf == nil {
 		c.Queue.EndBackoffIf = endsBackoffByDefault
+		if c.withoutObject() {
+			c.Queue.EndBackoffIf = endsBackoffWithoutObject
+		}
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
 	// A typed nil pointer counts as nil.
@@ -190,6 +222,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	if usercode.IsNil(c.Events) {
 		c.Events = nil
+	}
+	if usercode.IsNil(c.Queue.Limiter) {
+		c.Queue.Limiter = nil
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Sources = slices.Clone(c.Sources)
@@ -203,6 +238,39 @@ func (c Config[T]) validate() error {
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Name == "" {
 		mistake("Name is required: it identifies the controller in logs, metrics and readiness")
+	}
+	c.validateObjects(mistake)
+	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
+		mistake("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
+	}
+	for i, read := range c.Reads {
+		if usercode.IsNil(read) {
+			mistake("Reads[%d] is nil", i)
+		}
+	}
+	if c.Workers < 0 {
+		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
+	}
+	if c.Timeout < 0 {
+		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
+	}
+	if c.SyncTimeout < 0 {
+		mistake("SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
+	}
+	if c.Queue.Debounce < 0 {
+		mistake("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
+	}
+	if c.Queue.GroupLimit < 0 {
+		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
+	}
+	return errors.Join(errs...)
+}
+
+// validateObjects reports the mistakes in the fields that determine the controller's objects and its function.
+func (c Config[T]) validateObjects(mistake func(format string, args ...any)) {
+	if c.withoutObject() {
+		c.validateWithoutObject(mistake)
+		return
 	}
 	var given []string
 	if c.Cluster != nil {
@@ -227,25 +295,4 @@ func (c Config[T]) validate() error {
 	case c.Handler != nil && c.Reconciler != nil:
 		mistake("Handler and Reconciler are both set: one controller calls one of them")
 	}
-	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
-		mistake("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
-	}
-	for i, read := range c.Reads {
-		if usercode.IsNil(read) {
-			mistake("Reads[%d] is nil", i)
-		}
-	}
-	if c.Workers < 0 {
-		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
-	}
-	if c.Timeout < 0 {
-		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
-	}
-	if c.Queue.Debounce < 0 {
-		mistake("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
-	}
-	if c.Queue.GroupLimit < 0 {
-		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
-	}
-	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
 	config = config.guarded(guard)
 	inf := config.Informer
-	if retriever := config.retriever(); retriever != nil {
+	if retriever := config.retriever(); retriever != nil && !config.withoutObject() {
 		var informerErr error
 		inf, informerErr = informer.New(informer.Config[T]{
 			Name: config.Name, Retriever: retriever, Metrics: config.Metrics, Logger: config.Logger,
@@ -75,7 +75,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 // Name returns the controller's name.
 func (c *Controller[T]) Name() string { return c.config.Name }
 
-// Informer returns the controller's informer: Config.Informer, or the controller's own.
+// Informer returns the controller's informer: Config.Informer, or the controller's own. It is nil for NoObject.
 func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 
 // Run runs the controller until ctx ends.
@@ -138,7 +138,8 @@ func (c *Controller[T]) work(ctx context.Context) error {
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
 // and in each later call of Run and term of leadership. A running controller does not wait for the informers of the
-// source. remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
+// source, but AddSource returns only when the source has started, and source.Shared starts when its informer has synced.
+// remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
 // called at any time, but only once.
 //
 // AddSource makes it possible to add and remove watches at run time, for example for kinds that a user's object names.
@@ -177,7 +178,7 @@ func (c *Controller[T]) reads() []informer.Any {
 	c.mu.Lock()
 	l := c.loop
 	c.mu.Unlock()
-	all := append([]informer.Any{c.informer}, c.config.Reads...)
+	all := withOwn(c.informer, c.config.Reads)
 	if l != nil {
 		all = append(all, l.sources.reads()...)
 	}

@@ -80,11 +80,12 @@ type debugExplanation struct {
 }
 
 // Debug returns the state of the controller as a value for encoding/json: queue, problems, recent runs, informers. If key
-// is not empty, it returns the Explanation of that key instead. A key that is not NAMESPACE/NAME or NAME is an error.
+// is not empty, it returns the Explanation of that key instead. A key that is not NAMESPACE/NAME or NAME is an error,
+// except for NoObject.
 // package manager serves it. No value of a Secret is in it; errors of handlers are.
 func (c *Controller[T]) Debug(key string) (any, error) {
 	if key != "" {
-		k, err := kube.ParseKey(key)
+		k, err := c.parseKey(key)
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +119,14 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 		}
 	}
 	return state, nil
+}
+
+// parseKey parses the text of a key of the controller. For NoObject, any text may be that of a key.
+func (c *Controller[T]) parseKey(text string) (kube.Key, error) {
+	if !c.config.withoutObject() {
+		return kube.ParseKey(text)
+	}
+	return splitKey(text), nil
 }
 
 func debugProblems(problems []Problem) []debugProblem {

@@ -25,7 +25,9 @@ type enqueuer struct {
 func (e *enqueuer) add(key kube.Key, o *queueOptions) {
 	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
-	e.interrupted.added(key)
+	if o.Delay <= 0 { // interrupted keys must not wait for a delayed trigger
+		e.interrupted.added(key)
+	}
 	if e.queue.Add(key, *o) && e.metrics != nil {
 		e.metrics.Triggered(e.controller, o.Cause.Source, o.Cause.Type)
 	}

@@ -168,6 +168,40 @@ func ExampleSource() {
 	// the bell: triggered
 }
 
+// A source can delay a key: an external system needs some time before it shows an effect.
+func ExampleTrigger() {
+	done := make(chan struct{})
+	orders := make(chan kube.Key, 1)
+	fromOrders := controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case key := <-orders:
+				enqueue(key, controller.Trigger{After: 50 * time.Millisecond, Detail: "ordered"})
+			}
+		}
+	})
+	runFor(controller.Config[*corev1.Pod]{
+		Name:      "orders",
+		Retriever: fakePods("web"),
+		Sources:   []controller.Source{fromOrders},
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Println(run.Causes)
+			if run.Causes.Has(controller.CauseTriggered) {
+				close(done)
+			} else {
+				orders <- kube.KeyOf(pod)
+			}
+			return nil
+		},
+	}, done)
+	// Output:
+	// listed
+	// func: triggered (ordered)
+}
+
 // A SourceFunc enqueues the keys of objects from a channel, with a filter, a priority and a detail for the cause.
 func ExampleSourceFunc() {
 	done := make(chan struct{})

@@ -58,7 +58,8 @@ type Explanation struct {
 	Phase Phase
 	// NotReady is the error of Controller.Ready, for example of a list that fails. Empty: the controller is ready.
 	NotReady string
-	// Exists is true if the informer has the object. Retrieves describes the objects that the informer retrieves.
+	// Exists is true if the informer has the object. Retrieves describes the objects that the informer retrieves. For
+	// NoObject, Exists is true if a source lists the key, which then has resyncs, and Retrieves is empty.
 	Exists    bool
 	Retrieves string
 	// Queued is the key's entry in the queue. Nil: the key is not in the queue.
@@ -84,6 +85,8 @@ type Explanation struct {
 	Skipped []Skip
 	// Problems contains the current problems of the key.
 	Problems []Problem
+
+	withoutObject bool // the controller has no primary kind
 }
 
 // Explain returns why a key ran, why it will run, or why it does not run. It makes no request.
@@ -96,7 +99,9 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	l := c.loop
 	e.Phase = c.phase
 	c.mu.Unlock()
-	e.Exists, e.Retrieves = c.informer.Has(key), c.informer.Health().Retrieves
+	if c.informer != nil {
+		e.Exists, e.Retrieves = c.informer.Has(key), c.informer.Health().Retrieves
+	}
 	e.Runs, e.Skipped = c.history.of(key)
 	for _, t := range c.problems.all() {
 		if t.Key == key {
@@ -105,6 +110,9 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	}
 	if l == nil {
 		return e
+	}
+	if l.keys != nil {
+		e.Exists, e.withoutObject = l.keys.Has(key), true
 	}
 	if found, ok := l.queue.Lookup(key); ok {
 		entry := queueEntry(found)

@@ -19,6 +19,9 @@ const (
 	failingTime     = 10 * time.Minute
 )
 
+// meaningful are the parts of an object whose change may have removed the reason of a failure.
+const meaningful = kube.ChangedAnything &^ (kube.ChangedStatus | kube.ChangedResourceVersion)
+
 // endsBackoffByDefault is the default of Config.Queue.EndBackoffIf. It reports whether cause may have removed the
 // reason of a failure.
 func endsBackoffByDefault(cause Cause) bool {
@@ -29,7 +32,6 @@ func endsBackoffByDefault(cause Cause) bool {
 	case CauseTriggered, CauseTimer:
 		return true
 	case CauseUpdated:
-		const meaningful = kube.ChangedAnything &^ (kube.ChangedStatus | kube.ChangedResourceVersion)
 		return cause.Source == SourceSelf && cause.Changed.Has(meaningful)
 	}
 	return cause.Source == SourceSelf
@@ -175,6 +177,18 @@ func (f *failures) forget(key kube.Key) failing {
 	f.keys = shrink.Delete(f.keys, key, &f.maxKeys)
 	f.n.Add(-1)
 	return *known
+}
+
+// givenUp returns the keys that wait for no retry: after a terminal error, or after their last retry.
+func (f *failures) givenUp() (keys []kube.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, known := range f.keys {
+		if known.terminal || known.stalled && known.consecutive == 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // resyncs reports whether a resync may run a listed object. It must not if the key waits for a retry, which has its own

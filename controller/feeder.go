@@ -41,13 +41,16 @@ type feeder struct {
 	wake     chan struct{} // has a token when the backlog has a key, or a pass was requested
 }
 
-// newFeeder returns a feeder whose first pass is requested.
+// newFeeder returns a feeder whose first pass is requested. Without a primary kind, the backlog has all keys of the first
+// pass: those that sources have enqueued.
 func newFeeder(q *queue, e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
 	f := &feeder{
 		enqueuer: e, queue: q, config: config, objects: own, predicate: predicate,
 		throttle: throttle{queue: q, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
 	}
-	f.passes.request(nil)
+	if !isWithoutObject(own) {
+		f.passes.request(nil)
+	}
 	return f
 }
 

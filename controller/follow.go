@@ -12,6 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -54,7 +55,7 @@ func (s *schedule) follow(ctx context.Context, r *running, outcome Outcome, requ
 			return nextRun{why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
-		s.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After})
+		s.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After, Priority: workqueue.Priority(requeue.Priority)})
 		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
 	case OutcomeCancelled:
 		s.failures.forget(key)
@@ -175,8 +176,12 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 		// now, which no run has seen.
 		s.failures.markTerminal(key, r.generation)
 	} else {
-		// Without an object, there is no resync to hold back, and no deletion event to wait for.
+		// There is no resync to hold back, and no deletion event or collection to wait for.
 		s.forgetFailures(key)
+	}
+	if isWithoutObject(s.objects) {
+		r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until a source enqueues the key", "error", err)
+		return nextRun{why: "when a source enqueues it (the error is terminal)"}
 	}
 	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until the object changes", "error", err)
 	return nextRun{why: "when the object changes (the error is terminal)"}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,11 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 	if classify := c.Retry.Classify; classify != nil {
 		c.Retry.Classify = func(err error) retry.Class {
 			return usercode.Value(g, "Config.Retry.Classify", "", func() retry.Class { return classify(err) })
+		}
+	}
+	if derive := c.RunLogger; derive != nil {
+		c.RunLogger = func(logger *slog.Logger, run RunRecord) *slog.Logger {
+			return usercode.Value(g, "Config.RunLogger", logger, func() *slog.Logger { return derive(logger, run) })
 		}
 	}
 	if c.Metrics != nil {

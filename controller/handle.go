@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -39,10 +38,10 @@ func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
 // errNoReturn is the error of a handler that did not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
-// handle runs a key that worker w has taken, and determines what follows.
-func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
+// handle runs a key that worker w has taken, and determines what follows. It returns false if the key was held back.
+func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began bool) {
 	if l.heldBack(ctx, item.Key) {
-		return
+		return false
 	}
 	r := l.begin(item)
 	if l.observeRun != nil { // the arguments are allocated as interfaces
@@ -57,6 +56,9 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
 	err := errNoReturn
 	// Deferred, because the handler might not return.
 	defer func() {
+		if r.panicking {
+			return
+		}
 		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
 		cancel()
 		outcome := l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
@@ -75,11 +77,12 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) {
 	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
 	// text of unlimited size.
 	err = usercode.Error(l.call(runCtx, r))
+	return true
 }
 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
-	r := &running{logger: l.logger, timers: l.timers, writes: l.writes, own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key}}
+	r := &running{logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.writes, own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key}}
 	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
@@ -89,7 +92,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 		Wait:       item.Wait,
 		Held:       item.Held,
 		Started:    time.Now(),
-		Staleness:  l.informer.Untyped().Staleness(),
+		Staleness:  l.own.Untyped().Staleness(),
 	}}
 	if failed.consecutive > 0 {
 		r.run.AttemptClass = failed.class
@@ -100,18 +103,22 @@ func (l *loop[T]) begin(item queueItem) *running {
 
 // call calls the handler or the reconciler, and converts a panic into an error.
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
-	defer recoverPanic(&err)
+	if l.config.PanicsEndProcess {
+		defer r.repanic()
+	} else {
+		defer recoverPanic(&err)
+	}
 	key := r.run.Key
 	ended, err := l.callDeleted(ctx, r)
 	if err != nil {
 		return err
 	}
 	if l.config.Reconciler != nil {
-		if !l.informer.Has(key) && l.intake.redirect(key, r.run.Causes) {
+		if !l.own.Has(key) && l.intake.redirect(key, r.run.Causes) {
 			return errGone
 		}
 		// Before the call: the object that the reconciler reads may be newer than this, but never older.
-		r.identify(l.informer, key)
+		r.identify(l.own, key)
 		r.mu.Lock()
 		r.timersOf = r.uid
 		r.mu.Unlock()
@@ -160,7 +167,7 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 
 // watched returns the informers of kind that the controller runs.
 func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
-	for _, inf := range append([]informer.Any{l.informer}, append(l.config.Reads, l.sources.reads()...)...) {
+	for _, inf := range withOwn(l.informer, append(l.sources.reads(), l.config.Reads...)) {
 		if inf.Kind().GroupKind() == kind {
 			watched = append(watched, inf.Untyped())
 		}

@@ -27,6 +27,7 @@ type intake struct {
 	ownWrites *ownwrites.Tracker
 	hot       *hotLoops
 	objects   objects
+	keys      *listedKeys        // nil with a primary kind
 	predicate informer.Predicate // may be nil
 	config    QueueConfig
 	handleOwn bool // Config.OwnWrites.Handle
@@ -79,28 +80,32 @@ func (i *intake) enqueue(c informer.Change) {
 	}
 	cause := causeOf(SourceSelf, c)
 	i.hot.changed(c.Key, c, cause.Manager)
-	i.offer(c.Key, &cause, priority, c.FromList())
+	i.offer(c.Key, &cause, Trigger{Priority: priority, FromList: c.FromList()})
 }
 
 // triggered returns the function that a source calls to enqueue keys.
-func (i *intake) triggered(source string) Enqueue {
+func (i *intake) triggered(source *namedSource) Enqueue {
+	listed := i.keys != nil && source.Keys != nil
 	return func(key kube.Key, why Trigger) {
 		if i.clusterScoped.Load() {
 			key.Namespace = ""
 		}
-		cause := Cause{Type: CauseTriggered, Source: source, Time: time.Now()}
-		found := why.FromList || why.Type == CauseListed
+		cause := Cause{Type: CauseTriggered, Source: source.Name, Time: time.Now()}
+		why.FromList = why.FromList || why.Type == CauseListed
 		if why.Change.Key != (kube.Key{}) {
-			cause = causeOf(source, why.Change)
-			found = found || why.Change.FromList()
+			cause = causeOf(source.Name, why.Change)
+			why.FromList = why.FromList || why.Change.FromList()
 			i.hot.changed(key, why.Change, cause.Manager)
 		}
 		if why.Type != "" {
 			cause.Type = why.Type
 		}
 		cause.Detail = why.Detail
+		if listed && !why.All {
+			i.keys.add(key)
+		}
 		if !why.All {
-			i.offer(key, &cause, why.Priority, found)
+			i.offer(key, &cause, why)
 		} else if i.begun.Load() { // otherwise the first pass is still to come
 			i.feeder.requestPass(&cause)
 		}
@@ -139,23 +144,30 @@ func typeOf(c informer.Change) CauseType {
 	return CauseUpdated
 }
 
-// offer enqueues key for cause, unless cause is the key's own write. found is true if a list or a poll found the key:
-// such a key waits in the backlog until there is room, unless its priority is high.
-func (i *intake) offer(key kube.Key, cause *Cause, priority Priority, found bool) {
+// offer enqueues key for cause, unless cause is the key's own write. Of why it uses After, Priority and FromList. A key
+// that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it waits
+// in the queue instead.
+func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
+	priority, found := why.Priority, why.FromList
 	isEcho := func() bool { return !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
 	if isEcho() {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}
 	if found && priority < PriorityHigh {
-		if !i.begun.Load() && i.predicate == nil && i.objects.Has(key) {
+		if !i.begun.Load() && i.predicate == nil && i.keys == nil && i.objects.Has(key) {
 			return // the first pass, or the object's deletion, will handle it
 		}
-		i.feeder.found(key, *cause)
-		return
+		if why.After <= 0 {
+			i.feeder.found(key, *cause)
+			return
+		}
+		priority = PriorityLow
 	}
-	i.feeder.willRun(key, NewCauses(*cause))
-	i.enqueuer.add(key, &queueOptions{Cause: *cause, Priority: workqueue.Priority(priority), Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf})
+	if why.After <= 0 { // a pass does not wait for a key that is delayed
+		i.feeder.willRun(key, NewCauses(*cause))
+	}
+	i.enqueuer.add(key, &queueOptions{Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority), Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf})
 	if isEcho() { // the write was recorded after the first check, and perhaps before add
 		event := cause.event()
 		if echo := i.enqueuer.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {

@@ -47,7 +47,7 @@ func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 		event.Go(func() { // waited for below
 			l.intake.offer(key, &Cause{
 				Type: CauseAdded, Source: SourceSelf, Kind: kind.GroupKind(), Object: key, UID: uid, ResourceVersion: "7", Time: time.Now(), Count: 1,
-			}, PriorityNormal, false)
+			}, Trigger{})
 		})
 		w := l.writes.track(t.Context(), r, kube.Call{
 			Verb: "create", Kind: kind, Key: key, Status: http.StatusCreated,

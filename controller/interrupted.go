@@ -180,6 +180,21 @@ func (i *interrupted) remove(key kube.Key) {
 	i.forget(key)
 }
 
+// forgetMissing removes the keys that no source lists, a while after the first pass of a controller without a primary
+// kind.
+func (i *interrupted) forgetMissing() {
+	if i == nil || !i.left.Load() {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for key := range i.counts {
+		if _, held := i.held[key]; !held && i.first == nil && (i.turn == nil || *i.turn != key) && !i.objects.Has(key) {
+			i.forget(key)
+		}
+	}
+}
+
 // forget is remove with mu held.
 func (i *interrupted) forget(key kube.Key) {
 	if i.counts[key] == 0 {
@@ -216,7 +231,7 @@ func (i *interrupted) next() {
 	if i.first != nil {
 		i.first = nil
 		for key := range i.counts {
-			if _, held := i.held[key]; !held && !i.objects.Has(key) {
+			if _, held := i.held[key]; !held && !isWithoutObject(i.objects) && !i.objects.Has(key) {
 				i.forget(key) // deleted while no process ran
 			}
 		}

@@ -460,3 +460,27 @@ func TestStateDirThatDisappears(t *testing.T) {
 		}
 	})
 }
+
+// Interrupted keys wait for the first pass, and not for keys that sources enqueue with a delay.
+func TestInterruptedKeysDoNotWaitForDelayedTriggers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := interruptedDir(t, map[string]int{"bad": 1})
+		var runs journal
+		began := time.Now()
+		c := config(newServer("a", "bad"), nil)
+		c.Handler, c.Reconciler = nil, func(_ context.Context, key kube.Key) error {
+			runs.add("%s %s", key.Name, time.Since(began).Round(time.Second))
+			return nil
+		}
+		c.StateDir = dir
+		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+			enqueue(key("later"), controller.Trigger{After: time.Hour})
+			<-ctx.Done()
+			return nil
+		})}
+		start(t, newController(t, c))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		wantLines(t, "runs", runs.take(), "a 0s", "bad 0s", "later 1h0m0s")
+	})
+}

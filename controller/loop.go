@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/runobserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -29,9 +33,11 @@ var (
 // slowSync is the time after which an initial list that has not completed is logged.
 const slowSync = 5 * time.Second
 
-// objects is the informer of the controller's own objects, without its type parameter.
+// objects is the informer of the controller's own objects, without its type parameter, or listedKeys.
 type objects interface {
-	informer.Any
+	Kind() schema.GroupVersionKind
+	Untyped() cache.Informer
+	Len() int
 	Has(key kube.Key) bool
 	Walk(share, shares int) iter.Seq[informer.Change]
 }
@@ -47,7 +53,9 @@ type objects interface {
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
-	informer *informer.Informer[T]
+	informer *informer.Informer[T] // nil without a primary kind
+	own      objects               // informer, or keys
+	keys     *listedKeys           // nil with a primary kind
 	logger   *slog.Logger
 	history  *history // shared by the controller's terms, as problems is
 	problems *problems
@@ -87,31 +95,37 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		failures:  &failures{keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
+		own:       c.informer,
 	}
-	l.interrupted = newInterrupted(c.files, l.queue, l.informer, l.problems, l.logger)
-	l.enqueuer = &enqueuer{interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.informer.Untyped()}
-	l.timers = &timers{enqueuer: l.enqueuer, objects: l.informer, keys: map[kube.Key]map[string]*time.Timer{}}
+	if c.informer == nil {
+		l.keys = newListedKeys(l.staleness)
+		l.own = l.keys
+	}
+	l.interrupted = newInterrupted(c.files, l.queue, l.own, l.problems, l.logger)
+	l.enqueuer = &enqueuer{interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.own.Untyped()}
+	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.ownWrites = ownwrites.New(ownwrites.Config{Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue, Informers: l.watched})
 	content := &contentDecoder{l.watched}
 	l.hot = newHotLoops(l.problems, content)
 	l.writes = &writes{
 		config: config.OwnWrites, enqueuer: l.enqueuer, hot: l.hot, problems: l.problems, content: content,
 	}
-	l.pool = newPool(l.queue, config.Name, config.Workers, l.handle)
+	l.pool = newPool(l.queue, config.Name, config.Workers,
+		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Shutdown.DrainQueue, l.handle)
 	l.watchdog = &watchdog{
 		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot, problems: l.problems,
 		interrupted: l.interrupted,
 	}
 	l.schedule = &schedule{
-		enqueuer: l.enqueuer, queue: l.queue, objects: l.informer, rules: c.rules, problems: l.problems, logger: l.logger,
+		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, problems: l.problems, logger: l.logger,
 		repeats:  detect.NewRepeats(),
 		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot, interrupted: l.interrupted,
 		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
 	}
-	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.informer, config.Predicate, l.pool)
+	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, ownWrites: l.ownWrites, hot: l.hot,
-		objects: l.informer, predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
+		objects: l.own, keys: l.keys, predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
@@ -132,26 +146,26 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 
 	// The informers are joined first, so that everything below uses one session of each informer, even if the
 	// informer has other users. The deferred calls leave them last.
-	informers := append([]informer.Any{l.informer}, l.config.Reads...)
+	informers := withOwn(l.informer, l.config.Reads)
 	for _, inf := range informers {
 		defer inf.Join(background)()
 	}
-	unsubscribe := l.informer.Subscribe(l.intake.changed)
-	defer unsubscribe()
-	l.sources.begin(intake, background, stopIntake)
+	if l.informer != nil {
+		defer l.informer.Subscribe(l.intake.changed)()
+	}
 	defer l.sources.leave()
 	defer l.ownWrites.Stop()
 	defer l.timers.end()
 	var others sync.WaitGroup
 	watch, stopWatch := context.WithCancel(background)
 	defer stopWatch()
-	synced := l.waitSynced(intake, informers)
-	if synced == nil {
+	synced := l.sync(intake, background, stopIntake, informers)
+	if synced == nil && intake.Err() == nil {
 		entered(PhaseRunning)
-		l.logger.InfoContext(ctx, "controller started", "objects", l.informer.Len(), "workers", l.config.Workers)
+		l.logger.InfoContext(ctx, "controller started", "objects", l.own.Len(), "workers", l.config.Workers)
 		l.intake.begin()
 		l.interrupted.begin(ctx)
-		l.pool.start(workCtx)
+		l.pool.start(workCtx, intake)
 		others.Go(func() { // waited for below
 			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
 				l.interrupted.allAdded()
@@ -159,13 +173,10 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 				l.feeder.feed(intake)
 			}
 		})
+		if l.keys != nil {
+			others.Go(func() { l.collectKeys(intake) }) // waited for below
+		}
 		others.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for below
-	} else if intake.Err() == nil {
-		// An *informer.Informer never fails before ctx ends.
-		synced = fmt.Errorf("controller %q: wait for the informers in Config.Reads: %w", l.config.Name, usercode.Error(synced))
-		stopIntake()
-	} else {
-		synced = nil // the end of ctx is not an error
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -184,19 +195,53 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	return errors.Join(synced, l.sources.wait())
 }
 
-// waitSynced waits until all informers, including those of the sources, have synced, or ctx ends.
-func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) error {
+// sync starts the sources, and waits until they have started and all informers, including theirs, have synced. If it
+// returns an error, it has ended intake. If intake ends for another reason, it returns nil.
+func (l *loop[T]) sync(intake, background context.Context, stopIntake func(), informers []informer.Any) error {
 	// The informers log failures themselves, but do not log a list that is only slow.
 	slow := time.AfterFunc(slowSync, func() {
-		l.logger.InfoContext(ctx, "controller waits for its first list", "state", readyAll(append(slices.Clone(informers), l.sources.reads()...)))
+		l.logger.InfoContext(intake, "controller waits for its first list", "state", l.notSynced(informers))
 	})
 	defer slow.Stop()
+	inTime, late := func() bool { return true }, make(chan error, 1)
+	if l.config.SyncTimeout > 0 {
+		inTime = time.AfterFunc(l.config.SyncTimeout, func() {
+			if intake.Err() != nil {
+				late <- nil
+				return
+			}
+			late <- fmt.Errorf("not within SyncTimeout (%s): %w", l.config.SyncTimeout, cmp.Or(l.notSynced(informers), context.DeadlineExceeded))
+			stopIntake() // it ends sources that wait in Start
+		}).Stop
+	}
+	l.sources.begin(intake, background, stopIntake)
+	err := l.waitSynced(intake, informers)
+	if !inTime() {
+		err = <-late
+	} else if intake.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		return nil
+	}
+	// Besides the timeout: an *informer.Informer never fails before ctx ends, but others in Config.Reads may.
+	stopIntake()
+	return fmt.Errorf("controller %q: wait for the first lists: %w", l.config.Name, usercode.Error(err))
+}
+
+// waitSynced waits until all informers, including those of the sources, have synced, or ctx ends.
+func (l *loop[T]) waitSynced(ctx context.Context, informers []informer.Any) error {
 	for _, inf := range informers {
 		if err := inf.WaitSynced(ctx); err != nil {
 			return err
 		}
 	}
 	return l.sources.waitSynced(ctx)
+}
+
+// notSynced returns why sync waits.
+func (l *loop[T]) notSynced(informers []informer.Any) error {
+	return errors.Join(readyAll(append(slices.Clone(informers), l.sources.reads()...)), l.sources.starting())
 }
 
 // drain waits for the workers, and cancels their handlers when the drain time is over. Loss of leadership cancels

@@ -147,7 +147,7 @@ func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
 	}
 	l := newLoop(ctrl)
 	t.Cleanup(func() { l.queue.ShutDown(); l.pool.wait() })
-	l.pool.start(t.Context())
+	l.pool.start(t.Context(), t.Context())
 	for n := 2; n < 2*(1+replacements); n++ {
 		if ended, replaced := l.pool.replace(t.Context(), &worker{}); ended || !replaced {
 			t.Errorf("with %d workers: ended %v, replaced %v", n, ended, replaced)

@@ -33,13 +33,18 @@ type pool struct {
 	queue      *queue
 	controller string
 	size       int // configured number of workers
-	run        func(ctx context.Context, w *worker, item queueItem)
+	run        func(ctx context.Context, w *worker, item queueItem) (began bool)
+	limits     *limits
+	drains     bool // Config.Shutdown.DrainQueue
 
 	goroutines sync.WaitGroup
-	mu         sync.Mutex
-	workers    map[*worker]struct{} // guarded by mu
-	left       *sync.Cond           // uses mu; signalled when a worker has ended
-	ending     bool                 // guarded by mu; the drain has started and waits for the current workers
+	// allow waits until a run may start, and returns false if the intake ends before. Set by start.
+	allow func() bool
+
+	mu      sync.Mutex
+	workers map[*worker]struct{} // guarded by mu
+	left    *sync.Cond           // uses mu; signalled when a worker has ended
+	ending  bool                 // guarded by mu; the drain has started and waits for the current workers
 }
 
 // worker is one goroutine of a pool.
@@ -55,17 +60,19 @@ type worker struct {
 // setRun sets the worker's current run; nil means that the run has ended.
 func (w *worker) setRun(r *running) { w.current.Store(r) }
 
-// newPool returns a pool of size workers that call run for each key that they take.
-func newPool(q *queue, controller string, size int, run func(context.Context, *worker, queueItem)) *pool {
-	p := &pool{queue: q, controller: controller, size: size, run: run, workers: map[*worker]struct{}{}}
+// newPool returns a pool of size workers that call run for each key that they take, within limits.
+func newPool(q *queue, controller string, size int, limits *limits, drains bool, run func(context.Context, *worker, queueItem) bool) *pool {
+	p := &pool{queue: q, controller: controller, size: size, limits: limits, drains: drains, run: run, workers: map[*worker]struct{}{}}
 	p.left = sync.NewCond(&p.mu)
 	return p
 }
 
-// start starts the workers. ctx is the parent of the contexts of handlers.
-func (p *pool) start(ctx context.Context) {
+// start starts the workers. ctx is the parent of the contexts of handlers. intake ends before the queue is shut down or
+// drained.
+func (p *pool) start(ctx, intake context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.allow = func() bool { return p.limits.wait(intake) }
 	for range p.size {
 		p.add(ctx)
 	}
@@ -107,14 +114,25 @@ func (p *pool) work(ctx context.Context, w *worker) {
 		}
 		p.left.Broadcast()
 	}()
-	for !w.replaced.Load() || p.takePlace(w) {
+	for allowed := false; !w.replaced.Load() || p.takePlace(w); {
+		// Before it takes a key: ready keys stay in the queue, in the order of their priorities.
+		if allowed = allowed || p.allow(); !allowed && !p.drains {
+			break // the queue is about to be shut down
+		}
 		w.waitsSince.Store(time.Now().UnixNano())
 		item, ok := p.queue.Get()
 		w.waitsSince.Store(0)
 		if !ok {
 			break
 		}
-		p.run(ctx, w, item)
+		// While the queue drains, a worker must not wait without a key, because there may be none.
+		if !allowed && !p.limits.wait(ctx) {
+			p.queue.Done(item.Key) // the drain time is over, or leadership is lost: the next start handles the key
+			continue
+		}
+		if p.run(ctx, w, item) {
+			allowed = false
+		}
 	}
 	returned = true
 }

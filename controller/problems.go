@@ -177,8 +177,8 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 	if l.config.Events == nil || t.Key == (kube.Key{}) {
 		return
 	}
-	if object, found := l.informer.Untyped().Encoded(t.Key); found && l.informer.Kind().Kind != "" {
-		version, kind := l.informer.Kind().ToAPIVersionAndKind()
+	if object, found := l.own.Untyped().Encoded(t.Key); found && l.own.Kind().Kind != "" {
+		version, kind := l.own.Kind().ToAPIVersionAndKind()
 		l.config.Events.Event(corev1.ObjectReference{
 			APIVersion: version, Kind: kind, Namespace: t.Key.Namespace, Name: t.Key.Name,
 			UID: object.UID, ResourceVersion: object.ResourceVersion,

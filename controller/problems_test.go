@@ -40,7 +40,7 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 		c.Events, c.Logger = &told, logs.logger(slog.LevelWarn)
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
-		time.Sleep(time.Second) // managedFields have times in seconds: the first writer is no longer the latest
+		time.Sleep(time.Second) // managedFields have times in seconds: the creator is no longer one of the last writers
 		fight := func(rounds int) {
 			for range rounds {
 				time.Sleep(100 * time.Millisecond)
@@ -75,6 +75,35 @@ func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
 		time.Sleep(time.Hour)
 		if problems := ctrl.Problems(); len(problems) != 0 {
 			t.Errorf("an hour after the last of it, problems %+v", problems)
+		}
+	})
+}
+
+// TestHotLoopWithinOneSecond checks that the other client is named if all writes are within one second, the unit of the times
+// in managedFields.
+func TestHotLoopWithinOneSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			return w.patch(ctx, "widgets", "a", `{"metadata":{"labels":{"by":"operator"}},"spec":{"replicas":3}}`)
+		})
+		w.put("widgets", "a", 1)
+		time.Sleep(time.Second) // the creator is no longer one of the last writers
+		ctrl := w.run(c)
+		synctest.Wait()
+		for range 20 {
+			w.Edit("widgets", key("a"), "autoscaler", func(obj map[string]any) bool {
+				obj["spec"].(map[string]any)["replicas"] = int64(5)
+				return true
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+		problems := ctrl.Problems()
+		if len(problems) != 1 {
+			t.Fatalf("problems %+v", problems)
+		}
+		if text := fmt.Sprint(problems[0]); !strings.Contains(text, "each time autoscaler had changed it") {
+			t.Errorf("the problem does not name the autoscaler: %s", text)
 		}
 	})
 }

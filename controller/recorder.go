@@ -31,6 +31,8 @@ type RunSummary struct {
 	Outcome Outcome
 	// Attempt is the number of runs of the key that failed in a row before this one: 0 unless this run is a retry.
 	Attempt int
+	// Cause is the type of the run's first cause.
+	Cause CauseType
 	// Class is the error class of a failed run. Otherwise empty.
 	Class retry.Class
 	// Wait is how long the key was ready before the run. Held is the part of it for which the key was held back.
@@ -47,7 +49,7 @@ type RunSummary struct {
 
 func handledOf(r *RunRecord) RunSummary {
 	return RunSummary{
-		Outcome: r.Outcome, Attempt: r.Attempt, Class: r.Class, Wait: r.Wait, Held: r.Held,
+		Outcome: r.Outcome, Attempt: r.Attempt, Cause: r.Causes.firstType(), Class: r.Class, Wait: r.Wait, Held: r.Held,
 		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
 	}
 }

@@ -14,7 +14,7 @@ func (l *loop[T]) resync(ctx context.Context) {
 	resync.Run(ctx, resync.Config{
 		Interval: l.config.ResyncInterval, Successes: l.successes,
 		Resync: func(share, shares int, due func(kube.Key) bool) {
-			for c := range l.informer.Walk(share, shares) {
+			for c := range l.own.Walk(share, shares) {
 				if due(c.Key) && matters(l.config.Predicate, c) && l.failures.resyncs(c) {
 					l.enqueuer.addOwn(c.Key, Cause{Type: CauseResync}, queueOptions{Priority: workqueue.PriorityLow})
 				}

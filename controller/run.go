@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,7 +26,7 @@ type RunRecord struct {
 	Controller string
 	ID         uint64
 	// Key is the object's key. UID and Generation are the object's when it was read. They are zero for an object that
-	// does not exist, and for a Reconciler, which reads the object itself.
+	// does not exist, and for a Reconciler, which reads the object itself. DecodeKey returns a key of another type.
 	Key        kube.Key
 	UID        types.UID
 	Generation int64
@@ -43,7 +44,8 @@ type RunRecord struct {
 	// Started is the time when the run started.
 	Started time.Time
 	// Staleness is the time since the informer of the controller's objects last received something from the API
-	// server. The objects that the handler reads may be stale by that time.
+	// server; for NoObject the longest such time of all informers. The objects that the handler reads may be stale by
+	// that time.
 	Staleness time.Duration
 
 	// The following fields grow during the run.
@@ -152,7 +154,11 @@ type running struct {
 	writes *writes
 	own    ownwrites.Run // records its writes
 	stuck  atomic.Bool   // reported as stuck
-	ending *end          // the end for which Config.Deleted failed; only for the worker
+	// panicking is true while a panic ends the process. Only for the worker.
+	panicking bool
+	// derive is Config.RunLogger. May be nil.
+	derive func(*slog.Logger, RunRecord) *slog.Logger
+	ending *end // the end for which Config.Deleted failed; only for the worker
 	// uid and generation identify the object that the run is about: as it was read, or as the cache showed it when a
 	// Reconciler was called. Only for the worker. An empty uid: there was no object.
 	uid        types.UID
@@ -189,7 +195,19 @@ func (r *running) log() *slog.Logger {
 	if trace != "" {
 		logger = logger.With("trace_id", trace) // OpenTelemetry's name for it
 	}
+	if r.derive != nil {
+		return cmp.Or(r.derive(logger, r.snapshot()), logger)
+	}
 	return logger
+}
+
+// repanic must be deferred. It marks a run whose panic ends the process, so that nothing follows the run: the process
+// prints the stack of the panic, because its frames are still there.
+func (r *running) repanic() {
+	if value := recover(); value != nil {
+		r.panicking = true
+		panic(value)
+	}
 }
 
 type runKey struct{}

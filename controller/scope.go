@@ -9,11 +9,11 @@ import (
 // references do not contain the owner's namespace, so sources use the child's namespace.
 func (i *intake) redirect(key kube.Key, causes Causes) bool {
 	meant := kube.Key{Name: key.Name}
-	if key.Namespace == "" || !i.objects.Has(meant) {
+	if i.keys != nil || key.Namespace == "" || !i.objects.Has(meant) {
 		return false
 	}
 	for _, cause := range causes.List() {
-		i.offer(meant, &cause, PriorityNormal, cause.Type == CauseListed)
+		i.offer(meant, &cause, Trigger{FromList: cause.Type == CauseListed})
 	}
 	return true
 }

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"iter"
 	"log/slog"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -48,6 +50,11 @@ type PreparedSource struct {
 	// Start starts the source. It must return once the source misses no further event: no handler is called before.
 	// The controller then calls run once, which must return when ctx has ended. An error of run ends the controller.
 	Start func(ctx context.Context, enqueue Enqueue) (run func() error)
+	// Keys iterates over all keys that the source has now, in any order, and also several times: those that it would
+	// enqueue as listed if it started now. A controller of NoObject calls it once in each resync interval while the
+	// source runs: it resyncs these keys, and the keys that the source has enqueued since. Keys must be safe for
+	// concurrent use with Run. Other controllers do not call it. Default nil: the source's keys are not resynced.
+	Keys iter.Seq[kube.Key]
 	// Ready returns an error if the source cannot work, or nil. It is called while the source runs, by
 	// Controller.Ready and Controller.Problems. Default nil: the source is always ready.
 	Ready func() error
@@ -73,14 +80,21 @@ type Trigger struct {
 	Type CauseType
 	// Detail is more information for people. It becomes the detail of the cause.
 	Detail string
+	// After is the delay before the key becomes ready, for example if an external system needs some time before it shows
+	// an effect, or to spread the runs of many keys. If the key runs earlier for another reason, the trigger is merged
+	// with that run, and there is no later one: a handler that still has to wait returns RequeueAfter. A key in backoff
+	// or held back stays so, and QueueConfig.Debounce does not add to the delay. Default 0, as any negative value: at
+	// once.
+	After time.Duration
 	// Priority orders the key among the ready keys. Default PriorityNormal.
 	Priority Priority
 	// FromList marks a trigger that comes from a list or a poll instead of an event: such triggers can enqueue many
 	// keys at once. Unless Priority is high, the key waits until there is room in the queue, and is then enqueued
-	// once, at low priority and without Config.Queue.Debounce. Changes go first. Default false; a Change that is
-	// FromList, and CauseListed, imply it.
+	// once, at low priority and without Config.Queue.Debounce. Changes go first. With After, the key becomes ready after
+	// the delay, also without room. Default false; a Change that is FromList, and CauseListed, imply it.
 	FromList bool
-	// All means every object of the controller, and key is ignored: objects that have not run since are enqueued at
-	// low priority, as in the first pass. Before the first pass it has no effect.
+	// All means every object of the controller (for NoObject, every key that a source lists), and key is ignored:
+	// objects that have not run since are enqueued at low priority, as in the first pass. Before the first pass it has
+	// no effect. After and Priority are ignored.
 	All bool
 }

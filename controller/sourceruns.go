@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -18,15 +19,15 @@ type sources struct {
 	// Immutable after newSources.
 	controller string
 	guard      *usercode.Guard
-	enqueue    func(source string) Enqueue // for the source with that name
+	enqueue    func(source *namedSource) Enqueue // for that source
 
 	mu      sync.Mutex
 	waiting []*sourceRun // guarded by mu; added before the term started
-	// start makes a source active. launch runs it, and must be called without mu, because it waits for informers that
-	// are ending and calls the source. A nil launch: the term is ending.
-	start  func(r *sourceRun) (launch func()) // guarded by mu; nil before the term starts and after it has ended
-	active []*sourceRun                       // guarded by mu; started, and not removed
-	errs   []error                            // guarded by mu
+	// start makes a source active. join runs its informers, and then launch runs the source. Both must be called without
+	// mu, because they wait for informers that are ending and call the source. They are nil if the term is ending.
+	start  func(r *sourceRun) (join, launch func()) // guarded by mu; nil before the term starts and after it has ended
+	active []*sourceRun                             // guarded by mu; started, and not removed
+	errs   []error                                  // guarded by mu
 	runs   sync.WaitGroup
 }
 
@@ -73,9 +74,11 @@ type sourceRun struct {
 	over  <-chan struct{} // closed when it must end
 	ended chan struct{}   // closed when the source has ended
 	leave []func()        // of the informers that it reads; set before the source starts
+	// starts is true while Start is called.
+	starts atomic.Bool
 }
 
-func newSources(controller string, guard *usercode.Guard, enqueue func(source string) Enqueue, all []*namedSource) *sources {
+func newSources(controller string, guard *usercode.Guard, enqueue func(source *namedSource) Enqueue, all []*namedSource) *sources {
 	s := &sources{controller: controller, guard: guard, enqueue: enqueue}
 	for _, source := range all {
 		s.waiting = append(s.waiting, &sourceRun{namedSource: source})
@@ -87,9 +90,9 @@ func newSources(controller string, guard *usercode.Guard, enqueue func(source st
 // stopIntake.
 func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	s.mu.Lock()
-	s.start = func(r *sourceRun) func() {
+	s.start = func(r *sourceRun) (join, launch func()) {
 		if intake.Err() != nil {
-			return nil
+			return nil, nil
 		}
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(intake)
@@ -97,11 +100,13 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		r.ended = make(chan struct{})
 		s.active = append(s.active, r)
 		s.runs.Add(1)
-		return func() {
+		join = func() {
 			for _, read := range r.Reads {
 				r.leave = append(r.leave, read.Join(background))
 			}
-			run := s.started(ctx, r, s.enqueue(r.Name))
+		}
+		launch = func() {
+			run := s.started(ctx, r, s.enqueue(r.namedSource))
 			go func() { // waited for by wait, and by remove
 				err := errSourceNoReturn
 				defer s.runs.Done()
@@ -115,17 +120,19 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 				err = guardedRun(s.guard, "Run of "+r.label, run)
 			}()
 		}
+		return join, launch
 	}
-	var launches []func()
+	var joins, launches []func()
 	for _, r := range s.waiting {
-		if launch := s.start(r); launch != nil {
-			launches = append(launches, launch)
+		if join, launch := s.start(r); launch != nil {
+			joins, launches = append(joins, join), append(launches, launch)
 		}
 	}
 	s.waiting = nil
 	s.mu.Unlock()
-	for _, launch := range launches {
-		launch()
+	// All informers list while a source waits in Start.
+	for _, call := range slices.Concat(joins, launches) {
+		call()
 	}
 }
 
@@ -139,16 +146,17 @@ func (s *sources) failed(err error) {
 func (s *sources) add(source *namedSource) (remove func()) {
 	r := &sourceRun{namedSource: source}
 	s.mu.Lock()
-	launch := func() {}
+	join, launch := func() {}, func() {}
 	if s.start == nil { // the term has not started, or has ended
 		s.waiting = append(s.waiting, r)
 	} else {
-		launch = s.start(r)
+		join, launch = s.start(r)
 	}
 	s.mu.Unlock()
 	if launch == nil {
 		return func() {} // the term is ending
 	}
+	join()
 	launch()
 	return func() { s.remove(r) }
 }
@@ -203,6 +211,25 @@ func (s *sources) notReady() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// starting returns an error for each source whose Start has not returned.
+func (s *sources) starting() error {
+	s.mu.Lock()
+	active := slices.Clone(s.active)
+	s.mu.Unlock()
+	var errs []error
+	for _, r := range active {
+		if !r.starts.Load() {
+			continue
+		}
+		var notReady error
+		if r.Ready != nil {
+			notReady = guardedRun(s.guard, "Ready of "+r.label, r.Ready)
+		}
+		errs = append(errs, cmp.Or(notReady, fmt.Errorf("%s has not started", r.label)))
+	}
+	return errors.Join(errs...)
 }
 
 // waitSynced waits until the informers of all sources have synced, or ctx ends. It does not wait for a source that is
@@ -272,6 +299,8 @@ func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (r
 	if r.Start == nil {
 		return func() error { return r.Run(ctx, enqueue) }
 	}
+	r.starts.Store(true)
+	defer r.starts.Store(false)
 	err := guardedRun(s.guard, "Start of "+r.label, func() error {
 		run = r.Start(ctx, enqueue)
 		return nil

@@ -19,7 +19,7 @@ func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
 			return nil
 		}}}
 	}
-	s := newSources("test", nil, func(string) Enqueue { return func(kube.Key, Trigger) {} }, nil)
+	s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
 	s.add(source("stays"))
 	s.add(source("removed"))()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,11 @@ func (e Explanation) String() string {
 	if e.NotReady != "" && e.Phase != PhaseStopped && e.Phase != PhaseDraining {
 		line("  %s", strings.ReplaceAll(e.NotReady, "\n", "\n  "))
 	}
-	if !e.Exists && e.works() {
+	switch {
+	case e.Exists || !e.works():
+	case e.withoutObject:
+		line("  no source lists it: there are no resyncs")
+	default:
 		line("  not in the cache, which selects: %s", e.Retrieves)
 	}
 	switch {
@@ -90,7 +94,7 @@ func (e Explanation) works() bool { return e.Phase == PhaseRunning || e.Phase ==
 // nextRunText returns what makes a key run that is not in the queue.
 func (e Explanation) nextRunText() string {
 	switch {
-	case !e.Exists:
+	case !e.Exists && !e.withoutObject:
 		return ""
 	case len(e.Runs) == 0:
 		return ": no runs are recorded"

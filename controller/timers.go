@@ -16,7 +16,7 @@ import (
 // SetTimer makes the key of the run that ctx, a handler's context, belongs to run once after d, with a cause of type
 // CauseTimer and the detail name. A timer lives as long as its object. Unlike RequeueAfter it is not superseded by
 // other runs, only by another SetTimer with the same name. It is removed when the object is deleted, or deleted and
-// recreated, and when the controller stops or loses leadership. So set it in each run that needs it; setting a timer
+// recreated, and when the controller stops or loses leadership (without a primary kind, only then). So set it in each run that needs it; setting a timer
 // again restarts it.
 //
 // SetTimer returns an error outside a handler. A d of zero or less means at once. Keep the cardinality of name low.
@@ -85,7 +85,7 @@ func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) 
 // gone reports whether the object uid is not in the cache under key. An empty uid means any object.
 func (t *timers) gone(key kube.Key, uid types.UID) bool {
 	if uid == "" {
-		return !t.objects.Has(key)
+		return !isWithoutObject(t.objects) && !t.objects.Has(key)
 	}
 	kept, found := t.objects.Untyped().Encoded(key)
 	return !found || kept.UID != uid
@@ -93,7 +93,7 @@ func (t *timers) gone(key kube.Key, uid types.UID) bool {
 
 // fired enqueues the key of a timer.
 func (t *timers) fired(key kube.Key, name string) {
-	if t.objects.Has(key) {
+	if !t.gone(key, "") {
 		t.enqueuer.addOwn(key, Cause{Type: CauseTimer, Detail: name}, queueOptions{EndBackoff: true})
 	}
 }

@@ -106,7 +106,7 @@ func (c *comparison) compareVersion(before *apiextensionsv1.CustomResourceDefini
 	switch {
 	case after == nil && stored:
 		c.report(Impossible, path, "objects may be stored in this version (status.storedVersions): keep it, with served: false; "+
-			"once every object has been rewritten, remove it from status.storedVersions")
+			"Migrate rewrites every object, and then removes the version from status.storedVersions")
 		return
 	case before.Served && (after == nil || !after.Served) && !before.Deprecated:
 		c.report(Narrowing, path, "the version would not be served, and requests for it would get \"not found\": "+

@@ -18,6 +18,9 @@
 // definition. The newer program adds properties. If the older one restarts, Ensure refuses to remove these
 // properties and returns an error.
 //
+// Migrate rewrites stored objects after a change of the storage version. Option AcceptNewer of Ensure keeps the
+// newer definition when the older program restarts.
+//
 // The process needs get, list, watch, create and patch of customresourcedefinitions in the API group
 // apiextensions.k8s.io (create, because a server-side apply may create). Remove also needs delete, and list
 // of the kind that the definition defines.

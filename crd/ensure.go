@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -23,6 +24,8 @@ type Ensured struct {
 	Outcome client.ObjectOutcome
 	// Allowed are the problems of the change that an option allowed.
 	Allowed []Problem
+	// Newer is true if option AcceptNewer kept the definition of a newer version of the program.
+	Newer bool
 	// Definition is the definition as the API server returned it. In a dry run, if a definition of this
 	// name is being deleted, it is the definition that would be applied after that.
 	Definition *apiextensionsv1.CustomResourceDefinition
@@ -99,7 +102,7 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 // With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
 // deleted.
 //
-// Options: AllowDataLoss, AllowNarrowing, Timeout, Logger. Default: refuse harmful changes, 1 min.
+// Options: AllowDataLoss, AllowNarrowing, AcceptNewer, Timeout. Default: refuse harmful changes, 1 min.
 //
 // Errors of all definitions are joined: *ChangeError for refused changes; names that another definition
 // uses; the timeout, with the missing condition; errors of requests, among them kube.ErrNotServed if the
@@ -190,10 +193,21 @@ func (e *ensurer) plan(ctx context.Context) error {
 			refused = append(refused, problem)
 		}
 	}
+	if e.settings.acceptNewer && isNewer(live, e.target, refused) {
+		e.target, e.result.Newer, e.result.Allowed = live, true, nil
+		return nil
+	}
 	if len(refused) > 0 {
 		return &ChangeError{Name: e.desired.Name, Problems: refused}
 	}
 	return nil
+}
+
+// isNewer reports whether live is the definition of a newer version of the program: the change into target would
+// harm, or would go back to an earlier storage version, and the change from target into live does not harm.
+func isNewer(live, target *apiextensionsv1.CustomResourceDefinition, refused []Problem) bool {
+	goesBack := version.CompareKubeAwareVersionStrings(storageVersion(live), storageVersion(target)) > 0
+	return (len(refused) > 0 || goesBack) && len(Compare(target, live)) == 0
 }
 
 // find reads the definition. It returns nil if none exists. If the definition is being deleted, find
@@ -251,7 +265,7 @@ func (e *ensurer) write(ctx context.Context) error {
 		return nil
 	}
 	owner := e.client.Config().FieldOwner
-	if e.live != nil && isUpToDate(e.live, e.target, owner) {
+	if e.live != nil && (e.result.Newer || isUpToDate(e.live, e.target, owner)) {
 		e.result.Outcome, e.result.Definition = client.Unchanged, e.live
 		return nil
 	}

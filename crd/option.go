@@ -28,17 +28,22 @@ const (
 // The options of each function. An option of a function implements the function's interface, so the
 // compiler rejects the others.
 type (
-	// EnsureOption is an option of Ensure: AllowDataLoss, AllowNarrowing, Timeout or Logger.
+	// EnsureOption is an option of Ensure: AllowDataLoss, AllowNarrowing, AcceptNewer or Timeout.
 	EnsureOption interface {
 		option
 		forEnsure()
 	}
-	// RemoveOption is an option of Remove: DeleteObjectsToo, Timeout or Logger.
+	// RemoveOption is an option of Remove: DeleteObjectsToo or Timeout.
 	RemoveOption interface {
 		option
 		forRemove()
 	}
-	// WaitOption is an option of WaitEstablished, and of the other functions: Timeout or Logger.
+	// MigrateOption is an option of Migrate: Pace or OnProgress.
+	MigrateOption interface {
+		option
+		forMigrate()
+	}
+	// WaitOption is an option of WaitEstablished, Ensure and Remove: Timeout.
 	WaitOption interface {
 		EnsureOption
 		RemoveOption
@@ -55,6 +60,7 @@ type optionFunc func(s *settings)
 func (f optionFunc) applyTo(s *settings) { f(s) }
 func (optionFunc) forEnsure()            {}
 func (optionFunc) forRemove()            {}
+func (optionFunc) forMigrate()           {}
 
 // Timeout bounds the whole call. It must be positive. Default 1 min. After the timeout, a
 // call that waits for a deletion may take up to 2 s more to find the objects that block it.
@@ -79,9 +85,42 @@ func AllowNarrowing(paths ...string) EnsureOption {
 	return optionFunc(func(s *settings) { s.allow(Narrowing, paths) })
 }
 
+// AcceptNewer makes Ensure keep a definition that a newer version of the program has installed, so that the
+// older version can restart during a rolling update, and can be rolled back to. Ensure keeps a definition if it
+// would refuse the change, or if the change goes back to an earlier storage version (v2 to v1), and if the kept
+// definition still has everything that the given one has: Compare reports no problem in the direction from the
+// given definition to the kept one. The caller's definition must have exactly the served versions that the program
+// uses. Default: return a ChangeError.
+func AcceptNewer() EnsureOption {
+	return optionFunc(func(s *settings) { s.acceptNewer = true })
+}
+
 // DeleteObjectsToo allows Remove to delete all objects of the kind together with the definition.
 func DeleteObjectsToo() RemoveOption {
 	return optionFunc(func(s *settings) { s.deleteObjects = true })
+}
+
+// Pace limits Migrate to a number of objects per second. It must be positive. Default: no limit.
+func Pace(objectsPerSecond float64) MigrateOption {
+	return optionFunc(func(s *settings) {
+		if !(objectsPerSecond > 0) { // false for NaN
+			s.problems = append(s.problems, fmt.Errorf("option Pace is %v, must be positive", objectsPerSecond))
+			return
+		}
+		const longest = 1000 * 24 * time.Hour // a Duration cannot have any value of a float64
+		s.pace = time.Duration(min(float64(time.Second)/objectsPerSecond, float64(longest)))
+	})
+}
+
+// OnProgress makes Migrate call f after each page of 250 objects, in the goroutine of the caller. The log has the same
+// every 10 s. Default: none.
+func OnProgress(f func(Migration)) MigrateOption {
+	return optionFunc(func(s *settings) {
+		if f == nil {
+			s.problems = append(s.problems, errors.New("option OnProgress is nil"))
+		}
+		s.onProgress = f
+	})
 }
 
 // settings are the evaluated options of one call.
@@ -90,7 +129,10 @@ type settings struct {
 	timeout       time.Duration
 	logger        *slog.Logger
 	allowed       map[Severity]allowance
+	acceptNewer   bool
 	deleteObjects bool
+	pace          time.Duration // between two objects
+	onProgress    func(Migration)
 
 	problems []error
 }

@@ -14,14 +14,15 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	t.Parallel()
 	options := map[string]any{
 		"AllowDataLoss": crd.AllowDataLoss, "AllowNarrowing": crd.AllowNarrowing, "DeleteObjectsToo": crd.DeleteObjectsToo,
-		"Timeout": crd.Timeout,
+		"Timeout": crd.Timeout, "AcceptNewer": crd.AcceptNewer, "Pace": crd.Pace, "OnProgress": crd.OnProgress,
 	}
 	for name, test := range map[string]struct {
 		function any
 		accepts  []string
 	}{
-		"Ensure":          {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "Timeout"}},
+		"Ensure":          {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "AcceptNewer", "Timeout"}},
 		"Remove":          {crd.Remove, []string{"DeleteObjectsToo", "Timeout"}},
+		"Migrate":         {crd.Migrate, []string{"Pace", "OnProgress"}},
 		"WaitEstablished": {crd.WaitEstablished, []string{"Timeout"}},
 	} {
 		function := reflect.TypeOf(test.function)

@@ -27,7 +27,7 @@ var ErrHasObjects = errors.New("objects of its kind exist")
 //
 // With a client for dry runs Remove does not wait.
 //
-// Options: DeleteObjectsToo, Timeout, Logger.
+// Options: DeleteObjectsToo, Timeout.
 //
 // Errors: ErrHasObjects, with the number of objects and some names; the timeout, with what blocks the
 // deletion; errors of requests.

@@ -21,7 +21,7 @@ import (
 // definition exists, and the API server has accepted its names, has established it, and lists each
 // served version among its resources. Any program may install the definition.
 //
-// Options: Timeout, Logger.
+// Options: Timeout.
 //
 // Errors: names that another definition uses; the timeout, with the missing condition; errors of requests.
 func WaitEstablished(ctx context.Context, c *client.Client, name string, options ...WaitOption) error {

@@ -65,6 +65,9 @@ func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Ob
 		return Change{}, fmt.Errorf("new change: %w", err)
 	}
 	c := Change{Type: t, states: &states{kind: kind, old: old, new: current, oldRead: true, newRead: true, complete: true}}
+	if encoded, ok := before.(*cache.EncodedObject); ok && encoded.Uncertain {
+		c.states.complete = false
+	}
 	if current != nil {
 		c.Key = current.Key
 	} else if old != nil {

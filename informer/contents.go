@@ -30,7 +30,7 @@ type contents struct {
 }
 
 // begin resets c for a session.
-func (c *contents) begin() { c.kept.Store(c.core.newStore()) }
+func (c *contents) begin() { c.kept.Store(store.New(store.Config{Indexes: *c.core.indexes.Load()})) }
 
 func (c *contents) objects() *store.Store { return c.kept.Load() }
 

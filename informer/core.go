@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/observed"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -30,10 +31,14 @@ type core struct {
 	optional bool
 	whole    bool // objects are kept unchanged, except for managedFields
 	metrics  Recorder
+	onError  func(error) // nil: no such function
 	logger   *slog.Logger
 	guard    *usercode.Guard
-	newStore func() *store.Store
+	indexes  atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
+	adding   sync.Mutex                    // held by AddIndex; acquired before mu
 	counters counters
+	// transform changes objects that arrive. Nil: they are not changed.
+	transform func(*wire.Object) *wire.Object
 
 	// events orders changes and subscriptions. It is held while a change is stored and announced, and while a
 	// subscriber is added and receives the present objects.

@@ -46,11 +46,33 @@ type Config[T kube.Object] struct {
 	// LastApplied. An object with such a cut must never be written by Update, which would delete the fields. Patch and
 	// apply are safe. Default: none.
 	Cut []string
-	// Indexes are additional indexes for queries. Namespaces, owners and labels are always indexed. Default: none.
+	// Transform changes each object before it is cached, for what Cut cannot do, such as shortening a value. It is called
+	// once for each state that arrives in a list or a watch. The informer decodes the state for the call, and encodes it
+	// again: with a Transform every event costs more CPU time than a read. Prefer Cut.
+	//
+	// Reads, changes, predicates, indexes and all views then have the changed objects. A client.Client never reads from
+	// the informer. As with Cut, such an object must never be written by Update, and a controller may run a key once more
+	// after a write of its own to the object.
+	//
+	// Transform must not change the name, namespace, UID, resourceVersion, generation or deletionTimestamp. It must
+	// return the same object for the same state, be fast, not read the informer, and be safe for concurrent use, because
+	// combined Retrievers call it at the same time. If it returns an error, panics, or changes such a field, or if the
+	// object cannot be decoded, then that object is cached without content: reads of this object return the error, so a
+	// controller retries its key, and other objects are not affected.
+	//
+	// Cut is applied before and after it. It cannot be combined with KeepAppliedBy. Default nil: objects are not changed.
+	Transform func(obj T) error
+	// Indexes are additional indexes for queries. Namespaces, owners and labels are always indexed. Informer.AddIndex adds
+	// more. Default: none.
 	Indexes []Index[T]
 
 	// Metrics receives measurements. Default nil: none.
 	Metrics Recorder
+	// OnError is called for each list or watch that fails, also if it fails for the same reason again, which the log does
+	// not repeat. The error names the operation and wraps that of the API server. The informer waits for the call and
+	// then retries, so it must be fast; combined Retrievers call it at the same time. A panic is logged. Health and
+	// Metrics have the present error. Default nil: errors are only logged.
+	OnError func(error)
 	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
 	// client-go's Reflector at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
@@ -59,7 +81,8 @@ type Config[T kube.Object] struct {
 // Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
 // the spec.
 type Index[T kube.Object] struct {
-	// Name identifies the index in a Query. Required.
+	// Name identifies the index in a Query. If it is the name of a field, such as "spec.nodeName", Values must return the
+	// value of that field: client.List then answers the field selector spec.nodeName=node-1 from the informer. Required.
 	Name string
 	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
 	// arrives. It decodes the object for the call, so with an index every event costs as much CPU time as a read.
@@ -113,6 +136,9 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	decoder, err := wire.NewDecoder[T](description.GroupVersionKind)
 	errs = append(errs, err)
 	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if config.Transform != nil && config.KeepAppliedBy != "" {
+		mistake("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a changed object")
+	}
 	for n, index := range config.Indexes {
 		if index.Name == "" || index.Values == nil {
 			mistake("Indexes[%d] (%q): Name and Values are required", n, index.Name)
@@ -131,17 +157,24 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		keeps:     reflect.TypeFor[T](),
 		retrieves: description.String(),
 		optional:  config.Optional,
-		whole:     len(config.Cut) == 0,
+		whole:     len(config.Cut) == 0 && config.Transform == nil,
 		metrics:   config.Metrics,
+		onError:   config.OnError,
 		logger:    cmp.Or(config.Logger, slog.Default()),
 		synced:    make(chan struct{}),
 		switching: make(chan struct{}, 1),
 	}
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.keeps)
 	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
-	indexes := storeIndexes(config.Indexes, decoder, c.guard)
-	c.newStore = func() *store.Store { return store.New(store.Config{Indexes: indexes}) }
+	indexes := make([]store.Index, 0, len(config.Indexes))
+	for _, index := range config.Indexes {
+		indexes = append(indexes, index.inStore(decoder, c.guard))
+	}
+	c.indexes.Store(&indexes)
 	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
+	if config.Transform != nil {
+		c.transform = newTransform(i, config.Transform)
+	}
 	for _, r := range partsOf(config.Retriever) {
 		c.parts = append(c.parts, i.newPart(r))
 	}
@@ -170,25 +203,6 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 	return cut, nil
 }
 
-// storeIndexes converts indexes of objects to indexes of encoded objects.
-func storeIndexes[T kube.Object](indexes []Index[T], decoder wire.Decoder[T], guard *usercode.Guard) []store.Index {
-	var over []store.Index
-	for _, index := range indexes {
-		over = append(over, store.Index{Name: index.Name, Values: func(o *wire.Object) ([]string, error) {
-			obj, err := decoder.Decode(o)
-			if err != nil {
-				return nil, err
-			}
-			var values []string
-			if panicked := guard.Call("Values of index "+index.Name, func() { values = index.Values(obj) }, nil); panicked != nil {
-				return nil, panicked
-			}
-			return values, nil
-		}})
-	}
-	return over
-}
-
 func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	description := r.Describe()
 	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r}
@@ -197,6 +211,9 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 		p.selects = direct.selects()
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
+	}
+	if i.core.transform != nil {
+		p.feed = transformedFeed{p.feed, i.core.transform}
 	}
 	p.connect()
 	return p

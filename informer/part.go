@@ -199,7 +199,11 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
-	if !p.status.failed(err, broken) {
+	degraded := p.status.failed(err, broken)
+	if onError := p.core.onError; onError != nil {
+		_ = p.core.guard.Call("OnError", func() { onError(err) }, nil) // the guard logs a panic
+	}
+	if !degraded {
 		return
 	}
 	if isNotServed(err) {

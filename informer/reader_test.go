@@ -30,11 +30,15 @@ func TestCoversAfterList(t *testing.T) {
 		selections []informer.Selection
 		want       map[string]bool // key: namespace, or namespace and selector
 	}{
-		"everything":       {[]informer.Selection{{}}, map[string]bool{"": true, "ns": true, "other": true}},
-		"one namespace":    {[]informer.Selection{{Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true, "other": false}},
-		"two namespaces":   {[]informer.Selection{{Namespaces: []string{"ns", "b"}}}, map[string]bool{"": false, "ns": true, "b": true, "other": false}},
-		"some by label":    {[]informer.Selection{{LabelSelector: "app=a"}}, map[string]bool{"": false, "ns": false, "ns app=a": true, " app=a,tier=b": true, " app in (a)": false, " app=b": false}},
-		"some by field":    {[]informer.Selection{{FieldSelector: "metadata.name=kept"}}, map[string]bool{"": false, "ns": false}},
+		"everything":     {[]informer.Selection{{}}, map[string]bool{"": true, "ns": true, "other": true}},
+		"one namespace":  {[]informer.Selection{{Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true, "other": false}},
+		"two namespaces": {[]informer.Selection{{Namespaces: []string{"ns", "b"}}}, map[string]bool{"": false, "ns": true, "b": true, "other": false}},
+		"some by label":  {[]informer.Selection{{LabelSelector: "app=a"}}, map[string]bool{"": false, "ns": false, "ns app=a": true, " app=a,tier=b": true, " app in (a)": false, " app=b": false}},
+		"some by field":  {[]informer.Selection{{FieldSelector: "metadata.name=kept"}}, map[string]bool{"": false, "ns": false}},
+		"the rest by field": {
+			[]informer.Selection{{Namespaces: []string{"ns"}, LabelSelector: "app=a"}, {FieldSelector: "metadata.namespace!=ns,metadata.namespace!=b"}},
+			map[string]bool{"": false, "ns": false, "ns app=a": true, "b": false, "other": true, "other app=a": true},
+		},
 		"some and the all": {[]informer.Selection{{LabelSelector: "app=a"}, {Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true}},
 	} {
 		t.Run(name, func(t *testing.T) {

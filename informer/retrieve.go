@@ -65,6 +65,10 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	if len(selection.Namespaces) == 0 {
 		return &base
 	}
+	var zero T
+	if namespaced, declared := gotype.DeclaredScope(zero); declared && !namespaced {
+		base.problem = errors.Join(base.problem, fmt.Errorf("a %T is cluster-scoped, as its type declares: leave Namespaces empty", zero))
+	}
 	seen := map[string]bool{}
 	var parts []Retriever[T]
 	for _, namespace := range selection.Namespaces {

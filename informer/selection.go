@@ -16,7 +16,7 @@ type selection struct {
 	namespace string               // empty: all
 	names     []fields.Requirement // the requirements on metadata.name and metadata.namespace
 	labels    labels.Selector      // nil: all
-	fields    bool                 // there is a field selector
+	fields    bool                 // there is a field selector for other fields than metadata.namespace
 	known     bool                 // the selection has no other conditions
 }
 
@@ -24,11 +24,14 @@ type selection struct {
 func (r *clusterRetriever[T]) selects() selection {
 	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
+		others := false
 		for _, requirement := range selector.Requirements() {
 			if requirement.Field == fieldName || requirement.Field == fieldNamespace {
 				s.names = append(s.names, requirement)
 			}
+			others = others || requirement.Field != fieldNamespace
 		}
+		s.fields = others
 	}
 	if selector, err := labels.Parse(r.labels); err == nil && !selector.Empty() {
 		s.labels = selector
@@ -83,6 +86,11 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 func (s selection) covers(namespace string, selector labels.Selector) bool {
 	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
 		return false
+	}
+	for _, requirement := range s.names { // on the namespace
+		if namespace == "" || !meets(kube.Key{Namespace: namespace}, requirement) {
+			return false
+		}
 	}
 	return s.labels == nil || selector != nil && implies(selector, s.labels)
 }

@@ -2,17 +2,19 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -34,6 +36,8 @@ type Any interface {
 	Health() Health
 	// Subscribe calls notify for every change. See Informer.Subscribe.
 	Subscribe(notify func(Change)) (unsubscribe func())
+	// Walk iterates over one of shares equal parts of the objects. See Informer.Walk.
+	Walk(share, shares int) iter.Seq[Change]
 	// Untyped is for the packages of this module.
 	Untyped() cache.Informer
 }
@@ -61,8 +65,8 @@ func (u untyped[T]) Covers(namespace string, selector labels.Selector) bool {
 
 func (u untyped[T]) Object(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error) {
 	parts, err := u.informer.core.readable()
-	if err != nil {
-		return nil, nil, false, nil // the informer does not run
+	if err != nil || u.informer.core.transform != nil {
+		return nil, nil, false, nil // the informer does not run, or has other objects than the API server
 	}
 	for _, p := range parts {
 		ref, found := p.objects().Get(key)
@@ -85,17 +89,60 @@ func (u untyped[T]) Object(key kube.Key) (obj kube.Object, applied *metav1.Manag
 }
 
 func (u untyped[T]) Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error] {
+	return u.ObjectsByFields(namespace, selector, nil)
+}
+
+// indexedBy separates the requirements on the key from the one that an index must answer. ok is false if more than one
+// index would be necessary, or if no index can answer.
+func indexedBy(required fields.Requirements) (onKey fields.Requirements, index, value string, ok bool) {
+	for _, r := range required {
+		switch {
+		case r.Field == fieldName || r.Field == fieldNamespace:
+			onKey = append(onKey, r)
+		case index != "" || r.Operator == operators.NotEquals || r.Value == "":
+			// For objects without a value, many functions return no values.
+			return nil, "", "", false
+		default:
+			index, value = r.Field, r.Value
+		}
+	}
+	return onKey, index, value, true
+}
+
+func (u untyped[T]) HasFields(required fields.Requirements) bool {
+	_, index, _, ok := indexedBy(required)
+	if !ok || index == "" {
+		return ok
+	}
+	parts, err := u.informer.core.readable()
+	return err == nil && u.informer.core.whole && !slices.ContainsFunc(parts, func(p *part) bool { return !p.objects().HasIndex(index) })
+}
+
+func (u untyped[T]) ObjectsByFields(
+	namespace string, selector labels.Selector, required fields.Requirements,
+) iter.Seq2[kube.Object, error] {
 	return func(yield func(kube.Object, error) bool) {
-		for obj, err := range u.informer.List(Query{Namespace: namespace, Labels: selector}) {
-			if errors.Is(err, ErrNotRunning) {
-				return
-			}
-			if err != nil {
-				if !yield(nil, err) {
+		onKey, index, value, ok := indexedBy(required)
+		parts, err := u.informer.core.readable()
+		if err != nil || !ok {
+			return
+		}
+		query := store.Query{Namespace: namespace, Labels: selector, Index: index, Value: value}
+		for _, p := range parts {
+			for o, err := range p.objects().List(query) {
+				if err == nil && slices.ContainsFunc(onKey, func(r fields.Requirement) bool { return !meets(o.Key, r) }) {
+					continue
+				}
+				var obj kube.Object
+				if err == nil {
+					obj, err = u.informer.decode(o)
+				}
+				if err != nil {
+					obj = nil // not a typed nil pointer
+				}
+				if !yield(obj, err) {
 					return
 				}
-			} else if !yield(obj, nil) {
-				return
 			}
 		}
 	}
@@ -126,7 +173,7 @@ func (c *core) covers(namespace string, selector labels.Selector) bool {
 	c.mu.Lock()
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
-	return running && slices.ContainsFunc(parts, func(p *part) bool {
+	return running && c.transform == nil && slices.ContainsFunc(parts, func(p *part) bool {
 		return p.selects.covers(namespace, selector) && p.status.condition().complete
 	})
 }

@@ -270,20 +270,26 @@ func (f *following[T]) changed(c informer.Change) {
 	f.model[c.Key] = obj
 }
 
-// check waits until the informer is as a list is, while nothing is written.
-func (f *following[T]) check(round int) {
+// listed returns the objects as lists have them.
+func (f *following[T]) listed() map[kube.Key]T {
 	f.Helper()
-	want := map[kube.Key]T{}
+	objects := map[kube.Key]T{}
 	for _, list := range f.lists {
 		for _, obj := range must(list())(f.T) {
 			obj.SetManagedFields(nil)
-			want[kube.KeyOf(obj)] = obj
+			objects[kube.KeyOf(obj)] = obj
 		}
 	}
-	if len(want) == 0 {
-		f.Errorf("round %d, %s: there is nothing to compare", round, f.name)
-	}
+	return objects
+}
+
+// check waits until the informer is as a list is, while no client writes. It lists again each time: the API server may
+// still execute a write whose client has ended.
+func (f *following[T]) check(round int) {
+	f.Helper()
+	var want map[kube.Key]T
 	eventually(f.T, func() string {
+		want = f.listed()
 		got := map[kube.Key]T{}
 		for obj, err := range f.informer.All() {
 			if err != nil {
@@ -304,6 +310,9 @@ func (f *following[T]) check(round int) {
 		}
 		return ""
 	})
+	if len(want) == 0 {
+		f.Errorf("round %d, %s: there is nothing to compare", round, f.name)
+	}
 	if n := f.informer.Len(); n != len(want) {
 		f.Errorf("round %d, %s: Len is %d, want %d", round, f.name, n, len(want))
 	}

@@ -180,7 +180,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !isObserved && ctx.Value(underCallKey{}) == nil:
 		t.cluster.checkStray(req, term)
 	}
-	if err := t.cluster.limits.wait(req, t.cluster.basePath); err != nil {
+	if err := t.cluster.limits.wait(req, t.cluster.basePath, term); err != nil {
 		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 	}
 	if !isObserved && term == nil {
@@ -242,7 +242,7 @@ func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term
 		resp, err = t.sendOnce(again, call, term)
 	}
 	if err == nil {
-		t.cluster.hideInvalid(resp)
+		t.cluster.hideInError(req, resp)
 	}
 	return resp, err
 }

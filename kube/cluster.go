@@ -38,6 +38,7 @@ type Cluster struct {
 	http     *http.Client
 	basePath string // of the API server's URL, if it is behind a proxy
 	scheme   *runtime.Scheme
+	scopes   map[schema.GroupVersionKind]bool // that Go types declare
 	codecs   serializer.CodecFactory
 
 	limits   *writeLimits
@@ -96,6 +97,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	c := &Cluster{
 		config:    config,
 		scheme:    scheme,
+		scopes:    declaredScopes(scheme),
 		limits:    newWriteLimits(),
 		hidden:    &hiddenfields.Set{},
 		strays:    newStrays(),
@@ -163,14 +165,15 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 // Resource returns how the API server serves kind. It caches results, but not that a kind is missing, so that a kind
 // that is installed later is found.
 //
-// Errors: ErrNotServed if the kind is not served; otherwise the error of the request.
+// Errors: ErrNotServed if the kind is not served; a scope other than the Go type declares (Scoped); otherwise the error of
+// the request.
 func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	gv := kind.GroupVersion()
 	c.mu.Lock()
 	known := c.resources[gv]
 	c.mu.Unlock()
 	if res, ok := findResource(known, kind); ok {
-		return res, nil
+		return c.checkScope(kind, res)
 	}
 	list, err := c.resourcesOf(ctx, gv)
 	switch {
@@ -183,7 +186,7 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 	c.resources[gv] = list.APIResources
 	c.mu.Unlock()
 	if res, ok := findResource(list.APIResources, kind); ok {
-		return res, nil
+		return c.checkScope(kind, res)
 	}
 	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version", kind.Kind, gv, ErrNotServed)
 }

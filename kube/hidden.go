@@ -19,8 +19,8 @@ import (
 )
 
 // HideFields hides the values of fields of a kind, in addition to those of Secrets: in logs, Events, problems,
-// explanations, /debug, the changes that package client returns, plans, and the API server's errors about invalid fields
-// in the responses to the Cluster's clients. A hidden value is shown as "(hidden)". Call it before the Cluster is used.
+// explanations, /debug, the changes that package client returns, plans, and the API server's errors about invalid objects
+// and patches in the responses to the Cluster's clients. A hidden value is shown as "(hidden)". Call it before the Cluster is used.
 //
 // A path is one as in informer.Config.Cut, "spec.password" or `spec.options["tls.key"]`; it leads through lists:
 // "spec.users.token" is the token of all users. Everything below a path is hidden too, and so is a value that contains it.
@@ -72,9 +72,15 @@ func checkSteps(t reflect.Type, steps []string) (err error) {
 // fields of Secrets, and those of HideFields. path is one as in client.FieldChange: "spec.users[name=web].token".
 func (c *Cluster) Hides(kind schema.GroupKind, path string) bool { return c.hidden.Hides(kind, path) }
 
-// hideInvalid replaces hidden values in the API server's response to an invalid object, which quotes them.
-func (c *Cluster) hideInvalid(resp *http.Response) {
-	if resp.StatusCode != http.StatusUnprocessableEntity || c.hidden.Empty() {
+// hideInError replaces hidden values in the API server's response to an invalid object or patch, which quotes them.
+func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
+	switch resp.StatusCode {
+	case http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError:
+	default:
+		return
+	}
+	call := callOf(req, c.basePath)
+	if call.Resource.Resource == "" || c.hidden.Empty() && call.Resource.Resource != "secrets" {
 		return
 	}
 	// The API server's errors are not larger than an object; the rest is copied unchanged.
@@ -88,18 +94,29 @@ func (c *Cluster) hideInvalid(resp *http.Response) {
 	resp.Body = unchanged
 	obj, _, err := c.codecs.UniversalDeserializer().Decode(text, nil, nil)
 	status, ok := obj.(*metav1.Status)
-	if err != nil || !ok || status.Details == nil {
+	if err != nil || !ok {
 		return
 	}
-	kind := schema.GroupKind{Group: status.Details.Group, Kind: status.Details.Kind}
+	if status.Details == nil {
+		status.Details = &metav1.StatusDetails{}
+	}
 	changed := false
 	for i := range status.Details.Causes {
 		cause := &status.Details.Causes[i]
+		kind := schema.GroupKind{Group: status.Details.Group, Kind: status.Details.Kind}
 		field := strings.TrimPrefix(cause.Field, "<nil>") // of the whole object
-		if cause.Message != "" && c.Hides(kind, field) {
+		hides := c.Hides(kind, field)
+		if kind.Kind == "" {
+			hides = c.hidesAny(call) // a patch whose result cannot be read: the error quotes the whole object
+		}
+		if cause.Message != "" && hides {
 			status.Message = strings.ReplaceAll(status.Message, cause.Message, hiddenfields.Text)
 			cause.Message, changed = hiddenfields.Text, true
 		}
+	}
+	// Server-side apply quotes values of another type than the schema's: ".spec.password: expected string, got ...".
+	if message, _, quotes := strings.Cut(status.Message, quoted); quotes && c.hidesAny(call) {
+		status.Message, changed = message+quoted+hiddenfields.Text, true
 	}
 	if !changed {
 		return
@@ -112,4 +129,19 @@ func (c *Cluster) hideInvalid(resp *http.Response) {
 	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
 	resp.ContentLength = int64(len(text))
 	resp.Body = body{bytes.NewReader(text), unchanged}
+}
+
+// quoted is in the API server's errors before a value.
+const quoted = ", got "
+
+// hidesAny reports whether objects of a call's kind have hidden fields. If the kind is not known, it may be one of those
+// in its group that have.
+func (c *Cluster) hidesAny(call Call) bool {
+	if call.Resource.Resource == "secrets" {
+		return true
+	}
+	if kind := c.knownKind(call.Resource); kind.Kind != "" {
+		return c.Hides(kind.GroupKind(), "")
+	}
+	return c.hidden.InGroup(call.Resource.Group)
 }

@@ -118,3 +118,52 @@ func TestHiddenValuesInErrors(t *testing.T) {
 		}
 	}
 }
+
+// The API server quotes the whole object after a patch whose result it cannot read, and server-side apply quotes values of
+// a wrong type. The values of Secrets are hidden also without HideFields.
+func TestHiddenValuesInErrorsOfPatches(t *testing.T) {
+	t.Parallel()
+	const (
+		patched = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":" \"\" is invalid: patch: Invalid value: \"{hunter2}\": illegal","reason":"Invalid",` +
+			`"details":{"causes":[{"message":"Invalid value: \"{hunter2}\": illegal","field":"patch"}]},"code":422}`
+		applied = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"failed to create typed patch object: .spec.pin: expected string, got &value{hunter2}\nhunter2","code":500}`
+		secrets = "/api/v1/namespaces/a/secrets/b"
+		account = "/apis/example.com/v1/namespaces/a/accounts/b"
+		other   = "/apis/other.example.com/v1/namespaces/a/accounts/b"
+	)
+	for _, test := range []struct {
+		path, response string
+		code           int
+		want           string
+	}{
+		{secrets, patched, 422, ` "" is invalid: patch: (hidden)`},
+		{secrets, applied, 500, "failed to create typed patch object: .spec.pin: expected string, got (hidden)"},
+		{account, patched, 422, ` "" is invalid: patch: (hidden)`},
+		{account, applied, 500, "failed to create typed patch object: .spec.pin: expected string, got (hidden)"},
+		{other, patched, 422, ` "" is invalid: patch: Invalid value: "{hunter2}": illegal`},
+		{other, applied, 500, "failed to create typed patch object: .spec.pin: expected string, got &value{hunter2}\nhunter2"},
+	} {
+		config := &rest.Config{Host: "http://api.invalid", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: test.code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(test.response)), ContentLength: int64(len(test.response)),
+			}, nil
+		})}
+		cluster, err := kube.Connect(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.path != secrets {
+			if err := cluster.HideFields(schema.GroupKind{Group: "example.com", Kind: "Account"}, "spec.pin"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Verb(http.MethodPatch).AbsPath(test.path).Do(t.Context()).Error(); err == nil || err.Error() != test.want {
+			t.Errorf("%s: the error is %v, want %s", test.path, err, test.want)
+		}
+	}
+}

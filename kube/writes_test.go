@@ -239,3 +239,100 @@ func TestSetWriteLimitRejects(t *testing.T) {
 		}()
 	}
 }
+
+// A changed limit, and read-only, apply to the writes that wait already: those of a low limit would wait for hours.
+func TestSwitchesApplyToWaitingWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			change func(c *kube.Cluster)
+			within time.Duration
+			want   error
+		}{
+			"no limit":         {func(c *kube.Cluster) { c.SetWriteLimit(0) }, 0, nil},
+			"a higher limit":   {func(c *kube.Cluster) { c.SetWriteLimit(10) }, 10 * time.Second, nil},
+			"an extreme limit": {func(c *kube.Cluster) { c.SetWriteLimit(5e-324); c.SetWriteLimit(math.MaxFloat64) }, 0, nil},
+			"read-only":        {func(c *kube.Cluster) { c.SetReadOnly(true) }, 0, kube.ErrReadOnly},
+		} {
+			cluster, _, sent := limited(t)
+			cluster.SetWriteLimit(0.001)
+			results := make(chan error, 100)
+			for range cap(results) {
+				go func() { results <- sendTo(t.Context(), cluster, "PATCH", "/api/v1/namespaces/a/configmaps/b") }() // waited for below
+			}
+			synctest.Wait()
+			began := time.Now()
+			test.change(cluster)
+			for range cap(results) {
+				if err := <-results; !errors.Is(err, test.want) && err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if took := time.Since(began); took > test.within {
+				t.Errorf("%s: waiting writes ended %s after the change", name, took)
+			}
+			if n := sent.count(); test.want != nil && n != 1 || test.want == nil && n != cap(results) {
+				t.Errorf("%s: %d writes were sent", name, n)
+			}
+		}
+	})
+}
+
+// Writes that end while they wait do not use the places of others. The order is that of the calls.
+func TestWaitingWritesKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, _, sent := limited(t)
+		cluster.SetWriteLimit(1)
+		if err := sendTo(t.Context(), cluster, "PATCH", "/api/v1/namespaces/a/configmaps/first"); err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		var mu sync.Mutex
+		var writing sync.WaitGroup
+		cancelled, cancel := context.WithCancel(t.Context())
+		for i := range 10 {
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = cancelled
+			}
+			writing.Go(func() {
+				if err := sendTo(ctx, cluster, "PATCH", "/api/v1/namespaces/a/configmaps/b"); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+				}
+			})
+			synctest.Wait()
+		}
+		cancel()
+		began := time.Now()
+		writing.Wait()
+		if took := time.Since(began); !slices.Equal(order, []int{1, 3, 5, 7, 9}) || took > 5*time.Second || sent.count() != 6 {
+			t.Errorf("the writes %v were sent within %s", order, took)
+		}
+	})
+}
+
+// The end of a term ends the wait of its writes, also if their context continues.
+func TestWaitingWriteEndsWithItsTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, _, sent := limited(t)
+		cluster.SetWriteLimit(0.001)
+		if err := sendTo(t.Context(), cluster, "PATCH", "/api/v1/namespaces/a/configmaps/b"); err != nil {
+			t.Fatal(err)
+		}
+		held, leading := lead(t)
+		result := make(chan error, 1)
+		go func() { // waited for below
+			result <- sendTo(context.WithoutCancel(leading), cluster, "PATCH", "/api/v1/namespaces/a/configmaps/b")
+		}()
+		synctest.Wait()
+		began := time.Now()
+		held.Lose(errTaken)
+		if err := <-result; !errors.Is(err, kube.ErrLeadershipLost) || time.Since(began) > 0 || sent.count() != 1 {
+			t.Errorf("%v, %s after the loss", err, time.Since(began))
+		}
+	})
+}

@@ -70,7 +70,8 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //  1. It makes attempts to acquire the lease until one succeeds. Failures (a permission, the network) are logged and
 //     shown by Status, and do not end the attempts.
 //  2. It calls work, and renews the lease until work has returned. With Config.Fence it first waits until the API server
-//     accepts its writes, and therefore rejects those of other processes.
+//     accepts its writes, and therefore rejects those of other processes. If it does not for LeaseDuration, Run releases
+//     the lease, and goes back to step 1 after another LeaseDuration, so that another process leads.
 //  3. When ctx ends, work's context ends too. When leadership is lost, work's context is cancelled with the cause
 //     kube.ErrLeadershipLost.
 //  4. When work has returned and the lease is still held, Run releases it, so that another process can lead within 2.2
@@ -149,6 +150,7 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	// cancelled, and the lease expires.
 	defer t.lose(errPanicked)
 
+	givenUp := false
 	if held := t.acquire(ctx); held != nil {
 		renewals.Go(func() { t.renew(renewing) }) // waited for by join
 		renewals.Go(func() { t.watch(held) })     // waited for by join
@@ -157,6 +159,8 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 			working, _ := leadership.With(ctx, held)
 			if e.fence == nil || e.fence.await(working) {
 				err = work(working)
+			} else {
+				givenUp = working.Err() == nil
 			}
 		}
 	}
@@ -167,6 +171,13 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	}
 	if t.mayHold() {
 		e.release(context.WithoutCancel(ctx))
+	}
+	if givenUp {
+		e.mu.Lock()
+		e.enter(StateStandby)
+		e.unlock()
+		pause(ctx, e.config.LeaseDuration) // another candidate leads before
+		return false, nil
 	}
 	return true, err
 }

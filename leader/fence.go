@@ -59,7 +59,7 @@ func FenceManifest(lease, account kube.Key, exempt ...schema.GroupResource) ([]b
 	var out bytes.Buffer
 	err = text.Execute(&out, map[string]any{
 		"Policy": fencePolicy(lease), "Lease": lease, "Account": account, "Exempt": exempt,
-		"PodUID": "authentication.kubernetes.io/pod-uid", "Separator": identitySeparator,
+		"PodUID": "authentication.kubernetes.io/pod-uid", "Separator": identitySeparator, "UnboundToken": unboundToken,
 	})
 	return out.Bytes(), err
 }
@@ -69,6 +69,9 @@ func fencePolicy(lease kube.Key) string { return "fence." + lease.Namespace + ".
 
 // identitySeparator is between the uid of the Pod and the rest of an identity. No uid contains it.
 const identitySeparator = "_"
+
+// unboundToken is the policy's message for a token with which no process can work.
+const unboundToken = "the token of the request is not bound to a Pod"
 
 // fence is the policy of FenceManifest, as an Elector sees it.
 type fence struct {
@@ -94,7 +97,7 @@ func (f *fence) probe(ctx context.Context) (denied bool, err error) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.config.Namespace, GenerateName: "fence-"}}
 	setHolder(&lease.Spec, e.config.Identity, e.config.LeaseDuration, false)
 	err = e.leases.createDryRun(ctx, lease)
-	if err != nil && strings.Contains(err.Error(), f.denied) {
+	if err != nil && strings.Contains(err.Error(), f.denied) && !strings.Contains(err.Error(), unboundToken) {
 		return true, nil
 	}
 	return false, err
@@ -110,16 +113,17 @@ func (f *fence) stands(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case err == nil && !denied:
-		err = errors.New("no policy rejects the writes of a process without the lease: apply the objects of leader.FenceManifest; " +
-			"if they were deleted before, restart the API server")
+		err = errors.New("no policy rejects the writes of a process without the lease: apply the objects of leader.FenceManifest " +
+			"for the account of this process; if they were deleted before, restart the API server")
 	}
 	f.waits(request, err)
 	return err == nil
 }
 
-// await waits until the policy accepts the writes of this process, which holds the lease. It returns false if ctx ends
-// first: with the leadership, or because the process ends.
-func (f *fence) await(ctx context.Context) bool {
+// await waits until the policy accepts the writes of this process, which holds the lease. accepted is false if ctx ends
+// first, with the leadership or because the process ends, or after LeaseDuration: then another candidate must have the
+// lease, because this one cannot work.
+func (f *fence) await(ctx context.Context) (accepted bool) {
 	e, began := f.elector, time.Now()
 	for interval := firstProbe; ; interval = min(2*interval, slowestProbe) {
 		request, cancel := context.WithTimeout(ctx, e.config.RenewDeadline/2)
@@ -137,6 +141,9 @@ func (f *fence) await(ctx context.Context) bool {
 		case err == nil && !denied:
 			e.logger.InfoContext(ctx, "the API server rejects writes of other processes", "after", time.Since(began))
 			return true
+		case time.Since(began) >= e.config.LeaseDuration:
+			e.logger.WarnContext(ctx, "leadership given up, the fence rejects the writes of this process", "after", time.Since(began))
+			return false
 		}
 		pause(ctx, interval)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,7 @@ func TestEndsWhileItWaitsForTheFence(t *testing.T) {
 				c := s.client("a")
 				e := newTestElector(t, c, fenced)
 				r := run(t, e, func(context.Context) error { return errors.New("the work ran") })
-				pass(time.Minute)
+				pass(10 * time.Second)
 				if err := e.Ready(); e.Status().State != StateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod a") {
 					t.Errorf("it is %s, and Ready returned %v", e.Status().State, err)
 				}
@@ -166,6 +167,62 @@ func TestEndsWhileItWaitsForTheFence(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader whose writes the policy rejects, because it has a wrong PodUID, gives the lease up, and another candidate leads.
+// It is never ready.
+func TestLeaderThatTheFenceRejectsGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.policy = &policy{}
+		var log logs
+		wrong := newTestElector(t, s.client("a"), fenced, log.into, func(c *Config) { c.PodUID = "wrong" })
+		first := run(t, wrong, func(context.Context) error { return errors.New("the work ran") })
+		pass(10 * time.Second)
+		e := newTestElector(t, s.client("b"), fenced)
+		worked := false
+		second := run(t, e, func(ctx context.Context) error {
+			worked = true
+			return untilDone(ctx)
+		})
+		pass(2 * time.Second)
+		if err := wrong.Ready(); wrong.Status().State != StateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod wrong") {
+			t.Errorf("the leader that is rejected is %s: %v", wrong.Status().State, err)
+		}
+		pass(20 * time.Second)
+		if !worked || e.Ready() != nil || wrong.Status().State != StateStandby {
+			t.Errorf("the other candidate works: %v, it is %s: %v", worked, e.Status().State, e.Ready())
+		}
+		if err := second.stop(); err != nil {
+			t.Error(err)
+		}
+		pass(time.Hour)
+		if n := log.count("leadership given up"); n < 50 || wrong.Ready() == nil {
+			t.Errorf("without another candidate it led %d times in an hour, and is ready: %v", n, wrong.Ready() == nil)
+		}
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A token that is not bound to a Pod can never write, so its process does not acquire the lease.
+func TestFenceWithUnboundToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.policy = &policy{unbound: true}
+		e := newTestElector(t, s.client("a"), fenced)
+		r := run(t, e, untilDone)
+		pass(time.Minute)
+		if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "not bound to a Pod") || len(s.writesBy("a")) > 0 {
+			t.Errorf("Ready returned %v, and it wrote %v", err, s.writesBy("a"))
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A process that is started again in the same Pod leads when the lease of the previous one has expired, although the
@@ -246,6 +303,29 @@ func TestFenceManifest(t *testing.T) {
 	}
 	if policy.Name != binding.Spec.PolicyName || *binding.Spec.ParamRef.ParameterNotFoundAction != admissionregistrationv1.AllowAction {
 		t.Errorf("the binding is %+v", binding.Spec)
+	}
+	// YAML reads these names as numbers, booleans or null unless they are in quotation marks.
+	for _, name := range []string{"2024", "1e3", "0x10", "true", "null", "on", "y", "2024-01-01"} {
+		key := kube.Key{Namespace: name, Name: name}
+		text, err := FenceManifest(key, key, schema.GroupResource{Group: name, Resource: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, binding, role, roleBinding := policy, binding, role, roleBinding
+		documents := bytes.Split(text, []byte("\n---\n"))
+		for i, into := range []any{&policy, &binding, &role, &roleBinding} {
+			if err := yaml.UnmarshalStrict(documents[i], into); err != nil {
+				t.Errorf("names %q: %v", name, err)
+			}
+		}
+		got := []string{
+			binding.Spec.ParamRef.Namespace, binding.Spec.ParamRef.Name, role.Namespace, role.Rules[1].ResourceNames[0],
+			roleBinding.Namespace, roleBinding.Subjects[0].Namespace, roleBinding.Subjects[0].Name,
+			policy.Spec.MatchConstraints.ExcludeResourceRules[2].Resources[0],
+		}
+		if slices.ContainsFunc(got, func(read string) bool { return read != name }) {
+			t.Errorf("the names %q are read as %q", name, got)
+		}
 	}
 	for want, c := range map[string]struct {
 		lease, account kube.Key

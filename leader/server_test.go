@@ -38,7 +38,10 @@ type server struct {
 }
 
 // policy is the one of FenceManifest, which sees the lease late.
-type policy struct{ lag time.Duration }
+type policy struct {
+	lag     time.Duration
+	unbound bool // the tokens of the requests are not bound to Pods
+}
 
 // admit returns the error of a write of the Pod whose uid is the name of the client. mu must be held.
 func (s *server) admit(by string) error {
@@ -51,13 +54,16 @@ func (s *server) admit(by string) error {
 			holder = w.Holder
 		}
 	}
-	if strings.HasPrefix(holder, by+identitySeparator) {
+	message := "this Pod does not hold the lease prod/printer"
+	if s.policy.unbound {
+		message = unboundToken
+	} else if strings.HasPrefix(holder, by+identitySeparator) {
 		return nil
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Message: `leases.coordination.k8s.io "fence-x" is forbidden: ValidatingAdmissionPolicy 'fence.prod.printer' with binding 'fence.prod.printer' ` +
-			`denied request: this Pod does not hold the lease prod/printer`,
+			`denied request: ` + message,
 	}}
 }
 

@@ -10,7 +10,8 @@ import (
 type State int
 
 // The states. StateStopped, StateStandby, StateLeading and StateLost follow each other in this order. StateStandby
-// follows StateLost, and StateStopped can follow each of them.
+// follows StateLost, or StateLeading if Config.Fence rejects the writes of the leader. StateStopped can follow each of
+// them.
 const (
 	// StateStopped: Run has not been called, or has returned.
 	StateStopped State = iota

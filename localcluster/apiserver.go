@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -112,7 +114,20 @@ func apiServerFlags(s settings) []string {
 		// This plugin requires a service account for every Pod. Without kube-controller-manager none is created.
 		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
 	}
-	return flags
+	// A list would contain the values of both flags.
+	flags = slices.DeleteFunc(flags, func(flag string) bool {
+		return slices.ContainsFunc(s.APIServerArgs, func(arg string) bool { return flagName(arg) == flagName(flag) })
+	})
+	return append(flags, s.APIServerArgs...)
+}
+
+// flagName returns the name of a flag such as "--name=value", or "" for another text.
+func flagName(arg string) string {
+	name, isFlag := strings.CutPrefix(arg, "--")
+	if name, _, _ = strings.Cut(name, "="); isFlag {
+		return name
+	}
+	return ""
 }
 
 func verbosity(s settings) string {

@@ -35,6 +35,8 @@ type settings struct {
 	Nodes        int    `json:"nodes"`
 	FeatureGates string `json:"featureGates,omitempty"`
 	Verbose      bool   `json:"verbose,omitempty"`
+
+	APIServerArgs []string `json:"apiServerArgs,omitempty"`
 }
 
 // folder is the cluster's folder:
@@ -96,7 +98,7 @@ func (f *folder) open(opts options) error {
 	f.settings = settings{
 		Kubernetes: kubernetesVersion(), Port: cmp.Or(opts.Port, f.Port), Temporary: opts.Dir == "",
 		Kubeconfig: filepath.Join(f.path, adminFile), Controllers: opts.Controllers, Nodes: opts.Nodes,
-		FeatureGates: opts.FeatureGates, Verbose: opts.Verbose,
+		FeatureGates: opts.FeatureGates, Verbose: opts.Verbose, APIServerArgs: opts.APIServerArgs,
 	}
 	for _, sub := range []string{"pki", "users", "etcd", "logs"} {
 		if err := os.MkdirAll(filepath.Join(f.path, sub), 0o700); err != nil {

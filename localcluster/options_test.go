@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,12 @@ import (
 
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
-	got, err := parseOptions([]string{"--nodes", "2", "--user", "alice=dev,ops", "--user", "bob", "--ready-timeout", "5s", "-v", "--second-server"})
+	got, err := parseOptions([]string{"--nodes", "2", "--user", "alice=dev,ops", "--user", "bob", "--ready-timeout", "5s", "-v", "--second-server", "--apiserver-arg", "--a=b,c", "--apiserver-arg=--d"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := options{
-		Controllers: true, Nodes: 2, ReadyTimeout: 5 * time.Second, Verbose: true, SecondServer: true,
+		Controllers: true, Nodes: 2, ReadyTimeout: 5 * time.Second, Verbose: true, SecondServer: true, APIServerArgs: []string{"--a=b,c", "--d"},
 		Users: []user{{Name: "alice", Groups: []string{"dev", "ops"}}, {Name: "bob"}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -34,6 +35,7 @@ func TestParseOptionsErrors(t *testing.T) {
 		"negative nodes":       {"--nodes=-1", "--nodes is -1"},
 		"zero time":            {"--ready-timeout=0s", "--ready-timeout is 0s"},
 		"gate without a value": {"--feature-gates=A=true,B", `"B"`},
+		"no flag":              {"--apiserver-arg=a=b", `"a=b"`},
 		"user without a name":  {"--user==dev", `"=dev"`},
 	}
 	for name, test := range tests {
@@ -47,5 +49,22 @@ func TestParseOptionsErrors(t *testing.T) {
 	}
 	if _, err := parseOptions([]string{"--help"}); !errors.Is(err, pflag.ErrHelp) {
 		t.Errorf("--help: got %v", err)
+	}
+}
+
+// A flag of the user replaces the cluster's own: lists would contain both values.
+func TestFlagsOfTheUserReplaceOthers(t *testing.T) {
+	t.Parallel()
+	own := apiServerFlags(settings{})
+	args := []string{"--authorization-mode=RBAC,Webhook", "--audit-log-path=-", "--allow-privileged"}
+	got := apiServerFlags(settings{APIServerArgs: args})
+	want := slices.DeleteFunc(slices.Clone(own), func(flag string) bool {
+		return flag == "--authorization-mode=Node,RBAC" || flag == "--allow-privileged=true"
+	})
+	if len(want) != len(own)-2 {
+		t.Fatalf("the own flags are %q", own)
+	}
+	if want = append(want, args...); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

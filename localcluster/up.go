@@ -53,11 +53,13 @@ type options struct {
 	Nodes        int
 	SecondServer bool
 	FeatureGates string
-	Users        []user
-	Kubeconfig   string
-	ReadyTimeout time.Duration
-	Verbose      bool
-	Control      bool
+	// APIServerArgs are flags of kube-apiserver, such as "--name=value".
+	APIServerArgs []string
+	Users         []user
+	Kubeconfig    string
+	ReadyTimeout  time.Duration
+	Verbose       bool
+	Control       bool
 }
 
 // user has the name and groups of a client certificate.
@@ -78,6 +80,7 @@ func parseOptions(args []string) (options, error) {
 	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes, named node-0 and so on, without volumes: claims stay Pending; a number above 0 implies --controllers, because Pods need the scheduler")
 	flags.BoolVar(&opts.SecondServer, "second-server", false, "run a second API server with the same etcd, on any free port; clients see what they see in a cluster with several control planes: each server has a cache of its own")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as ShardedListAndWatch=true,OtherGate=false")
+	flags.StringArrayVar(&opts.APIServerArgs, "apiserver-arg", nil, "a `flag` of kube-apiserver, such as --audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself; paths of files must be absolute")
 	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with its own certificate and kubeconfig (repeatable); your RBAC rules define its permissions")
 	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig (admin.kubeconfig in the folder)")
 	flags.DurationVar(&opts.ReadyTimeout, "ready-timeout", DefaultReadyTimeout, "maximum time to wait for the cluster to become ready")
@@ -111,6 +114,11 @@ func (o options) validate() error {
 	}
 	if o.ReadyTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--ready-timeout is %v: must be a positive duration such as 60s", o.ReadyTimeout))
+	}
+	for _, arg := range o.APIServerArgs {
+		if flagName(arg) == "" {
+			errs = append(errs, fmt.Errorf("--apiserver-arg is %q: must be a flag such as --audit-log-path=/tmp/audit.log", arg))
+		}
 	}
 	for gate := range strings.SplitSeq(o.FeatureGates, ",") {
 		_, value, ok := strings.Cut(gate, "=")

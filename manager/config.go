@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -50,7 +51,7 @@ type Config struct {
 	// Pprof serves CPU profiles, execution traces and the profiles of runtime/pprof below /debug/pprof. Default: false.
 	Pprof bool
 	// Liveness and Readiness are further checks of /livez and /readyz, by name. A nil error means success. Each
-	// runnable and the lease already have a check in /readyz.
+	// runnable and the lease already have a check in /readyz. A check that does not return within 5 s has failed.
 	Liveness, Readiness map[string]func() error
 
 	// IgnoreSignals disables the handling of SIGTERM and SIGINT, for tests and for programs that handle them. By default
@@ -141,6 +142,11 @@ type Runnable struct {
 	Group Group
 	// OnFailure determines what follows when it fails. Default: EndProcess.
 	OnFailure FailurePolicy
+	// Task marks work that ends, for example crd.Ensure: the other runnables of its group start when the Run of all
+	// tasks has returned nil, so the program is not ready before. A task that fails with the policy Continue does not
+	// hold them up. A task of LeaderOnly runs in each term. A task that is added while its group runs starts at once.
+	// Default: false.
+	Task bool
 	// DrainTime is the time within which Run must return after the end of its context. Afterwards the manager no
 	// longer waits for it, and reports it as an error. It must not exceed the manager's ShutdownTimeout, its default.
 	DrainTime time.Duration
@@ -237,12 +243,14 @@ func (c Config) validate() error {
 	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
 		mistake("Handlers, Liveness and Readiness need Listen or Listener")
 	}
-	for field, checks := range map[string]map[string]func() error{"Liveness": c.Liveness, "Readiness": c.Readiness} {
-		for name, check := range checks {
-			if name == "" || check == nil || slices.Contains(reserved(), name) {
+	checkNames := func(field string, checks map[string]func() error) {
+		for _, name := range slices.Sorted(maps.Keys(checks)) {
+			if name == "" || checks[name] == nil || slices.Contains(reserved(), name) {
 				mistake("%s[%q]: the name must not be empty or one of the manager's, and the check must not be nil", field, name)
 			}
 		}
 	}
+	checkNames("Liveness", c.Liveness)
+	checkNames("Readiness", c.Readiness)
 	return errors.Join(errs...)
 }

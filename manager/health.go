@@ -60,18 +60,67 @@ func (m *Manager) readyOf(r *member) error {
 		return nil
 	default:
 	}
+	if r.Task {
+		return errors.New("the task has not ended")
+	}
 	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
-		return m.checked(r.Name, ready.Ready)
+		return m.checked(r, r.Name, ready.Ready)
 	}
 	return nil
 }
 
-// checked calls a check. A panic is an error.
-func (m *Manager) checked(name string, check func() error) (err error) {
-	if panicked := m.guard.Call("check "+name, func() { err = usercode.Error(check()) }, nil); panicked != nil {
-		return panicked
+// doneOf returns nil if a member is not a task, or has ended.
+func (m *Manager) doneOf(r *member) error {
+	if !r.Task {
+		return nil
 	}
-	return err
+	return m.readyOf(r)
+}
+
+// checkTimeout is the time after which a check that has not returned counts as failed.
+const checkTimeout = 5 * time.Second
+
+// checkCall is a call of a check. err is valid when done is closed.
+type checkCall struct {
+	began time.Time
+	done  chan struct{}
+	err   error
+}
+
+// checked calls a check. A panic, the end of its goroutine, and a check that does not return are errors. Calls with the
+// same key share one call of the check, so that one which never returns keeps one goroutine, and not one for each probe.
+func (m *Manager) checked(key any, name string, check func() error) error {
+	m.checksMu.Lock()
+	call := m.checks[key]
+	if call == nil {
+		call = &checkCall{began: time.Now(), done: make(chan struct{}), err: errGoexit}
+		m.checks[key] = call
+		go m.callCheck(key, name, call, check) // waited for below, at most for checkTimeout
+	}
+	m.checksMu.Unlock()
+	timeout := time.NewTimer(checkTimeout - time.Since(call.began))
+	defer timeout.Stop()
+	select {
+	case <-call.done:
+		return call.err
+	case <-timeout.C:
+		return fmt.Errorf("the check has not returned for %s", time.Since(call.began).Round(time.Millisecond))
+	}
+}
+
+// callCheck is the goroutine of a checkCall.
+func (m *Manager) callCheck(key any, name string, call *checkCall, check func() error) {
+	defer func() {
+		m.checksMu.Lock()
+		defer m.checksMu.Unlock()
+		delete(m.checks, key)
+		close(call.done)
+	}()
+	var err error
+	if panicked := m.guard.Call("check "+name, func() { err = usercode.Error(check()) }, nil); panicked != nil {
+		err = panicked
+	}
+	call.err = err
 }
 
 // Ready returns nil if the lease and all runnables that must run on this replica now are ready. It suits a readiness
@@ -120,14 +169,17 @@ func (m *Manager) readiness() []check {
 		m.mu.Unlock()
 		checks = append(checks, c)
 	}
-	return append(checks, m.custom(m.config.Readiness)...)
+	return append(checks, m.custom("readiness", m.config.Readiness)...)
 }
 
+// customCheck identifies a check of the program.
+type customCheck struct{ kind, name string }
+
 // custom calls checks of the program.
-func (m *Manager) custom(functions map[string]func() error) []check {
+func (m *Manager) custom(kind string, functions map[string]func() error) []check {
 	var checks []check
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
-		checks = append(checks, check{name: name, err: m.checked(name, functions[name])})
+		checks = append(checks, check{name: name, err: m.checked(customCheck{kind, name}, name, functions[name])})
 	}
 	return checks
 }
@@ -178,7 +230,7 @@ func serveChecks(checks func() []check) http.HandlerFunc {
 func (m *Manager) newServer() (*httpserver.Server, error) {
 	config := m.config
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom(config.Liveness) }))
+	mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom("liveness", config.Liveness) }))
 	mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
 	var errs []error
 	protect := func(handler http.Handler) http.Handler { return handler }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -206,5 +207,28 @@ func TestMistakesInHTTPServer(t *testing.T) {
 	} {
 		_, err := New(config)
 		expectError(t, err, want)
+	}
+}
+
+func TestNewReportsInvalidChecksInOrder(t *testing.T) {
+	t.Parallel()
+	checks := map[string]func() error{}
+	var want []string
+	for i := range 5 {
+		checks[fmt.Sprint("c", i)] = nil
+	}
+	for _, field := range []string{"Liveness", "Readiness"} {
+		for i := range 5 {
+			want = append(want, fmt.Sprintf("%s[%q]", field, fmt.Sprint("c", i)))
+		}
+	}
+	_, err := New(Config{Listen: "localhost:0", Liveness: checks, Readiness: checks})
+	text := fmt.Sprint(err)
+	for _, part := range want {
+		_, after, found := strings.Cut(text, part)
+		if !found {
+			t.Fatalf("%s is missing or not in order: %v", part, err)
+		}
+		text = after
 	}
 }

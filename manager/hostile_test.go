@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -172,3 +176,81 @@ func (c *caller) Ready() error {
 }
 
 func (c *caller) Run(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// Checks that hang, or end their goroutine, fail. Further probes do not call a check again that has not returned, and a
+// check that returns late is used again.
+func TestChecksThatDoNotReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		proceed := make(chan struct{})
+		hang := func() error {
+			if calls.Add(1) == 1 {
+				<-proceed
+			}
+			return nil
+		}
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(Config{
+			Listener: listener, IgnoreSignals: true, Logger: slog.New(slog.DiscardHandler),
+			Readiness: map[string]func() error{
+				"hangs": hang, "exits": func() error { runtime.Goexit(); return nil }, "fine": func() error { return nil },
+			},
+			Liveness: map[string]func() error{"hangs": func() error { return nil }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			began := time.Now()
+			err := m.Ready()
+			expectError(t, err, "hangs: the check has not returned for ", "exits: it called runtime.Goexit")
+			if strings.Contains(err.Error(), "fine") || time.Since(began) > checkTimeout {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			if live := m.custom("liveness", m.config.Liveness); live[0].err != nil {
+				t.Errorf("liveness: %v", live[0].err)
+			}
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("the check that hangs was called %d times", n)
+		}
+		close(proceed)
+		synctest.Wait()
+		if err := m.Ready(); strings.Contains(err.Error(), "hangs") {
+			t.Errorf("after the check has returned: %v", err)
+		}
+		_ = listener.Close()
+	})
+}
+
+// A runnable that Remove is removing between two terms does not start again: it would run without an owner.
+func TestRemovedRunnableDoesNotStartInTheNextTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var starts atomic.Int32
+		m := launch(t, Config{Runnables: []Runnable{{Name: "a", Runner: RunFunc(func(ctx context.Context) error {
+			starts.Add(1)
+			<-ctx.Done()
+			return nil
+		})}}})
+		pass(time.Second)
+		m.stopGroup(LeaderOnly, nil)
+		synctest.Wait()
+		m.mu.Lock()
+		m.members[0].removed = true // Remove has done this, and waits for mu
+		m.mu.Unlock()
+		m.startGroup(t.Context(), t.Context(), LeaderOnly)
+		synctest.Wait()
+		if n := starts.Load(); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+		if err := m.Remove(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		m.stopWithoutError()
+	})
+}

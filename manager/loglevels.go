@@ -2,6 +2,8 @@ package manager
 
 import (
 	"context"
+	"encoding"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -145,10 +147,13 @@ func (h *leveledHandler) WithGroup(name string) slog.Handler {
 }
 
 // hider returns the ReplaceAttr of a slog handler that does not log the content of Kubernetes objects, nor the values of
-// attributes with the keys.
+// attributes with the keys, which may be groups.
 func hider(keys []string) func(groups []string, attr slog.Attr) slog.Attr {
-	return func(_ []string, attr slog.Attr) slog.Attr {
-		if slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, attr.Key) }) {
+	return func(groups []string, attr slog.Attr) slog.Attr {
+		isHidden := func(name string) bool {
+			return slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, name) })
+		}
+		if isHidden(attr.Key) || slices.ContainsFunc(groups, isHidden) {
 			attr.Value = slog.StringValue("(hidden)")
 		} else if attr.Value.Kind() == slog.KindAny {
 			attr.Value = withoutContent(attr.Value)
@@ -172,10 +177,84 @@ func withoutContent(value slog.Value) slog.Value {
 	case error:
 		return value
 	}
-	if t := reflect.TypeOf(value.Any()); hasObjects(t, map[reflect.Type]bool{}) {
+	t := reflect.TypeOf(value.Any())
+	visits := maxVisits
+	if hasObjects(t, map[reflect.Type]bool{}) || holdsObjects(reflect.ValueOf(value.Any()), true, &visits) {
 		return slog.StringValue(t.String() + " (hidden)")
 	}
 	return value
+}
+
+// maxVisits limits the values that holdsObjects visits. A larger value, or one that contains itself, is hidden.
+const maxVisits = 10_000
+
+// holdsObjects reports whether a value contains interfaces with Kubernetes objects, or the content of an unstructured one,
+// which its type does not show. Handlers follow pointers only in exported fields, so it does the same: other goroutines
+// may change what unexported pointers refer to.
+func holdsObjects(v reflect.Value, exported bool, visits *int) bool {
+	if *visits--; *visits < 0 {
+		return true
+	}
+	if !v.IsValid() || writesItself(v.Type()) {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Interface:
+		return !v.IsNil() && (isObject(v.Elem().Type()) || hasObjects(v.Elem().Type(), map[reflect.Type]bool{}) || holdsObjects(v.Elem(), exported, visits))
+	case reflect.Pointer:
+		return exported && !v.IsNil() && holdsObjects(v.Elem(), exported, visits)
+	case reflect.Slice, reflect.Array:
+		if !mayHoldInterfaces(v.Type().Elem()) {
+			return false
+		}
+		for i := range v.Len() {
+			if holdsObjects(v.Index(i), exported, visits) {
+				return true
+			}
+		}
+	case reflect.Map:
+		if !mayHoldInterfaces(v.Type().Elem()) {
+			return false
+		}
+		if v.Type() == reflect.TypeFor[map[string]any]() && v.MapIndex(reflect.ValueOf("kind")).IsValid() && v.MapIndex(reflect.ValueOf("apiVersion")).IsValid() {
+			return true
+		}
+		for entries := v.MapRange(); entries.Next(); {
+			if holdsObjects(entries.Value(), exported, visits) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if holdsObjects(v.Field(i), exported && v.Type().Field(i).IsExported(), visits) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isObject reports whether a type is the one of a Kubernetes object or a list.
+func isObject(t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[metav1.Object]()) || t.Implements(reflect.TypeFor[runtime.Object]())
+}
+
+// mayHoldInterfaces returns false for types of which a value may be long, and contains no interface.
+func mayHoldInterfaces(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Interface, reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+		return true
+	}
+	return false
+}
+
+// writesItself reports whether handlers call a method of a type in place of writing its fields.
+func writesItself(t reflect.Type) bool {
+	if t.Kind() == reflect.Interface {
+		return false
+	}
+	return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || t.Implements(reflect.TypeFor[error]()) ||
+		t.Implements(reflect.TypeFor[json.Marshaler]()) && t.Implements(reflect.TypeFor[fmt.Stringer]())
 }
 
 // hasObjects reports whether values of a type contain Kubernetes objects or data of Secrets.

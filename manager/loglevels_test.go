@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/klog/v2"
 
@@ -223,26 +224,34 @@ func TestLoggerHidesSecrets(t *testing.T) {
 		attr any // a value, or a slog.Attr
 		want string
 	}{
-		"pointer":             {secret, "shop/key"},
-		"nil":                 {(*corev1.Secret)(nil), "nil"},
-		"without namespace":   {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, Data: secret.Data}, "key"},
-		"struct":              {*secret, "hidden"},
-		"list":                {&corev1.SecretList{Items: []corev1.Secret{*secret}}, "hidden"},
-		"list without &":      {corev1.SecretList{Items: []corev1.Secret{*secret}}, "hidden"},
-		"slice":               {[]*corev1.Secret{secret}, "hidden"},
-		"array in a map":      {map[string][1]corev1.Secret{"a": {*secret}}, "hidden"},
-		"unstructured":        {&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "key"}, "data": password}}, "key"},
-		"unstructured list":   {&unstructured.UnstructuredList{Items: []unstructured.Unstructured{{Object: map[string]any{"data": password}}}}, "hidden"},
-		"apply configuration": {applycorev1.Secret("key", "shop").WithData(secret.Data), "hidden"},
-		"data":                {secret.Data, "hidden"},
-		"metadata":            {&secret.ObjectMeta, "shop/key"},
-		"nested":              {nested{Secrets: map[string][]*corev1.Secret{"a": {secret}}}, "hidden"},
-		"stringer":            {stringer{Secret: *secret}, "hidden"},
-		"group":               {slog.Group("g", "password", password, "secret", secret), "shop/key"},
-		"named":               {slog.String("Password", password), "hidden"},
-		"named number":        {slog.Any("token", []string{password}), "hidden"},
-		"not secret":          {slog.Any("address", []corev1.NodeAddress{{Address: "10.0.0.1"}}), "10.0.0.1"},
-		"error":               {errors.New("not found"), "not found"},
+		"pointer":                 {secret, "shop/key"},
+		"nil":                     {(*corev1.Secret)(nil), "nil"},
+		"without namespace":       {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, Data: secret.Data}, "key"},
+		"struct":                  {*secret, "hidden"},
+		"list":                    {&corev1.SecretList{Items: []corev1.Secret{*secret}}, "hidden"},
+		"list without &":          {corev1.SecretList{Items: []corev1.Secret{*secret}}, "hidden"},
+		"slice":                   {[]*corev1.Secret{secret}, "hidden"},
+		"array in a map":          {map[string][1]corev1.Secret{"a": {*secret}}, "hidden"},
+		"unstructured":            {&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "key"}, "data": password}}, "key"},
+		"unstructured list":       {&unstructured.UnstructuredList{Items: []unstructured.Unstructured{{Object: map[string]any{"data": password}}}}, "hidden"},
+		"apply configuration":     {applycorev1.Secret("key", "shop").WithData(secret.Data), "hidden"},
+		"data":                    {secret.Data, "hidden"},
+		"metadata":                {&secret.ObjectMeta, "shop/key"},
+		"nested":                  {nested{Secrets: map[string][]*corev1.Secret{"a": {secret}}}, "hidden"},
+		"stringer":                {stringer{Secret: *secret}, "hidden"},
+		"group":                   {slog.Group("g", "password", password, "secret", secret), "shop/key"},
+		"named":                   {slog.String("Password", password), "hidden"},
+		"named number":            {slog.Any("token", []string{password}), "hidden"},
+		"objects by interface":    {[]runtime.Object{secret}, "hidden"},
+		"values of any type":      {[]any{1, []any{secret}}, "hidden"},
+		"map of any type":         {map[string]any{"a": map[string]any{"b": *secret}}, "hidden"},
+		"field of interface type": {struct{ Obj runtime.Object }{secret}, "hidden"},
+		"pointer to interface":    {&[]any{&struct{ A any }{secret.Data}}, "hidden"},
+		"content of unstructured": {map[string]any{"apiVersion": "v1", "kind": "Secret", "stringData": password}, "hidden"},
+		"numbers of any type":     {map[string]any{"address": []any{"10.0.0.1", nil, 7}}, "10.0.0.1"},
+		"named group":             {slog.Group("token", "value", password, "inner", slog.GroupValue(slog.Any("x", password))), "hidden"},
+		"not secret":              {slog.Any("address", []corev1.NodeAddress{{Address: "10.0.0.1"}}), "10.0.0.1"},
+		"error":                   {errors.New("not found"), "not found"},
 	} {
 		for _, format := range []string{"text", "json"} {
 			for _, with := range []bool{false, true} {

@@ -23,6 +23,9 @@ type Manager struct {
 
 	stopping chan struct{} // closed when the shutdown begins
 
+	checksMu sync.Mutex
+	checks   map[any]*checkCall // guarded by checksMu; in progress
+
 	mu       sync.Mutex
 	phase    phase                      // guarded by mu
 	reason   string                     // guarded by mu; why the shutdown began
@@ -47,7 +50,7 @@ func New(config Config) (*Manager, error) {
 	config = config.withDefaults()
 	m := &Manager{
 		config: config, logger: config.Logger, guard: usercode.NewGuard(config.Logger),
-		stopping: make(chan struct{}), elected: make(chan struct{}),
+		stopping: make(chan struct{}), elected: make(chan struct{}), checks: map[any]*checkCall{},
 	}
 	errs := []error{config.validate()}
 	if config.LeaderElection != nil {

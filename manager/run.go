@@ -23,6 +23,7 @@ const (
 // Flow:
 //  1. It starts Servers and Caches, waits until they are ready, starts Always, and waits until it is ready. What is not
 //     ready after 2 s is logged. With a lease, it then competes for the lease until it leads. Then it starts LeaderOnly.
+//     In each group the tasks run first.
 //  2. At the end it cancels the contexts of one group after the other, in stop order, and waits until their runnables
 //     have returned, at most for DrainTime and within ShutdownTimeout. During this time /readyz fails, and the servers
 //     still run.
@@ -102,20 +103,17 @@ func (m *Manager) stopLocked(reason string, err error) {
 
 // start starts the groups in order. It returns when ctx ends, and has released the lease then.
 func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}) {
-	m.startGroup(groups, Servers)
-	if !m.wait(ctx, m.begunOf, Servers) {
+	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
-	m.startGroup(groups, Caches)
-	if !m.wait(ctx, m.readyOf, Servers, Caches) {
+	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, m.readyOf, Servers, Caches) {
 		return
 	}
-	m.startGroup(groups, Always)
-	if !m.wait(ctx, m.readyOf, Always) {
+	if !m.startGroup(ctx, groups, Always) || !m.wait(ctx, m.readyOf, Always) {
 		return
 	}
 	if m.elector == nil {
-		m.startGroup(groups, LeaderOnly)
+		m.startGroup(ctx, groups, LeaderOnly)
 		return
 	}
 	err := m.elector.Run(ctx, func(ctx context.Context) error {
@@ -130,7 +128,7 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 // lead is the work of one term. It returns when all members of LeaderOnly have ended, and in a shutdown also those of
 // the other groups.
 func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
-	m.startGroup(ctx, LeaderOnly)
+	m.startGroup(ctx, ctx, LeaderOnly)
 	<-ctx.Done()
 	// The members may not see the end of ctx before this call.
 	m.stopGroup(LeaderOnly, context.Cause(ctx))
@@ -161,20 +159,36 @@ func (m *Manager) isStopping() bool {
 	}
 }
 
-// startGroup starts the members of a group, and lets members start that are added later.
-func (m *Manager) startGroup(ctx context.Context, g Group) {
+// startGroup starts the members of a group with the context group, first its tasks, and lets members start that are added
+// later. It returns false if ctx ends before the tasks.
+func (m *Manager) startGroup(ctx, group context.Context, g Group) bool {
+	m.startMembers(group, g, true)
+	if !m.wait(ctx, m.doneOf, g) {
+		return false
+	}
+	m.startMembers(group, g, false)
+	return true
+}
+
+// startMembers starts the tasks of a group, or its other members. Of the members that are added later only tasks start at
+// once, until the others were started.
+func (m *Manager) startMembers(ctx context.Context, g Group, tasks bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.phase != phaseRunning {
 		return
 	}
-	m.starters[g] = func(r *member) { m.startLocked(ctx, r) }
-	for _, r := range m.members {
-		if r.Group == g {
+	m.starters[g] = func(r *member) {
+		if r.Task || !tasks {
 			m.startLocked(ctx, r)
 		}
 	}
-	if g == LeaderOnly {
+	for _, r := range m.members {
+		if r.Group == g && r.Task == tasks && !r.removed { // Remove may be about to forget one that has ended
+			m.startLocked(ctx, r)
+		}
+	}
+	if g == LeaderOnly && tasks {
 		close(m.elected)
 	}
 }

@@ -35,10 +35,13 @@ func Recover[T any]() controller.Middleware[T] {
 func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
-			run, _ := controller.RunFrom(ctx)
+			run, ok := controller.RunFrom(ctx)
+			if !ok {
+				run.Key = keyOf(obj)
+			}
 			log := controller.LoggerFrom(ctx)
 			if logger != nil {
-				log = logger.With("controller", run.Controller, slog.Group("run", "key", keyOf(obj).String(), "id", run.ID))
+				log = logger.With("controller", run.Controller, slog.Group("run", "key", run.Key.String(), "id", run.ID))
 			}
 			start := time.Now()
 			err := next(ctx, obj)
@@ -53,7 +56,8 @@ func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 	}
 }
 
-// keyOf returns the key of a Handler's argument, which is an object or a key.
+// keyOf returns the key of a Handler's argument, which is an object or a key. Outside of a controller, a key of another
+// type has no text.
 func keyOf(obj any) kube.Key {
 	switch obj := obj.(type) {
 	case kube.Key:

@@ -93,6 +93,8 @@ func scenarios() map[string]scenario {
 			"EvenkeelCacheStale", "EvenkeelInformerFailing", "EvenkeelNoLeader", "EvenkeelRequestsFail",
 		}},
 		"leases in two namespaces": {twoLeaders, []string{"EvenkeelTwoLeaders"}},
+		"webhook certificate":      {certificateExpires, []string{"EvenkeelWebhookCertificateExpires"}},
+		"webhook without decision": {webhookFails, []string{"EvenkeelWebhookFails"}},
 		"memory near its limit":    {memoryNearLimit, []string{"EvenkeelMemoryNearLimit"}},
 		"process ends repeatedly":  {processRestarts, []string{"EvenkeelProcessRestarts"}},
 	}
@@ -371,6 +373,32 @@ func twoLeaders(w *world) {
 	other.lease.Namespace = "default"
 	other.start()
 	w.change(10*time.Minute, 20*time.Second)
+}
+
+// certificateExpires has a certificate that is not renewed.
+func certificateExpires(w *world) {
+	o := w.operator("website-operator-0")
+	o.certificateEnd = time.Now().Add(5*24*time.Hour + 10*time.Minute)
+	o.start()
+	w.wait(30 * time.Minute)
+}
+
+// webhookFails has a webhook whose every fourth review fails.
+func webhookFails(w *world) {
+	o := w.operator("website-operator-0")
+	reviews := 0
+	o.review = func() string {
+		if reviews++; reviews%4 == 0 {
+			return "timeout"
+		}
+		return "rejected"
+	}
+	o.controller.Workers = 1
+	o.start()
+	for i := range 200 {
+		w.site("site", i)
+		w.wait(5 * time.Second)
+	}
 }
 
 // memoryNearLimit replaces the Go memory limit, which all tests of this process share.

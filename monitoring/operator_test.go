@@ -148,11 +148,14 @@ type operator struct {
 	registry   *prometheus.Registry
 	lease      leader.Config
 	controller controller.Config[*unstructured.Unstructured]
+	// certificateEnd is the end of the certificate of its webhook server, and review the result of its webhook.
+	certificateEnd time.Time
+	review         func() string
 }
 
 func (w *world) operator(identity string) *operator {
 	w.t.Helper()
-	o := &operator{world: w, registry: prometheus.NewRegistry()}
+	o := &operator{world: w, registry: prometheus.NewRegistry(), certificateEnd: time.Now().AddDate(0, 0, 30), review: func() string { return "success" }}
 	o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
@@ -179,6 +182,7 @@ func (w *world) operator(identity string) *operator {
 // count is a Handler that writes the replicas into the status.
 func (o *operator) count(ctx context.Context, site *unstructured.Unstructured) error {
 	replicas, _, _ := unstructured.NestedInt64(site.Object, "spec", "replicas")
+	o.recorder.WebhookReviewed("sites.example.com", o.review(), time.Duration(replicas+1)*time.Millisecond) // its webhook reviews the write
 	_, err := o.client.Resource(websites()).Namespace(site.GetNamespace()).Patch(ctx, site.GetName(), types.MergePatchType,
 		fmt.Appendf(nil, `{"status":{"ready":%d}}`, replicas), metav1.PatchOptions{}, "status")
 	return err
@@ -213,6 +217,7 @@ func (o *operator) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	unobserve := o.recorder.ObserveLeadership(m.Leadership)
+	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd })
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }() // waited for by stop
@@ -221,6 +226,7 @@ func (o *operator) start() (stop func()) {
 		w.targets[o.lease.Identity] = nil
 		cancel()
 		unobserve()
+		uncertify()
 		if err := <-ended; err != nil {
 			w.t.Error(err)
 		}

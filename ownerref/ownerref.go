@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -38,6 +41,73 @@ func SetController(ctx context.Context, c *client.Client, owner, child kube.Obje
 	return set(ctx, c, owner, child, true, options)
 }
 
+// SetControllerInMemory is SetController without a client and without any request, for functions that compute objects,
+// and their tests. The kind of owner is the one in its TypeMeta, otherwise the one that its Go type is registered for in
+// scheme, which may be nil for types of k8s.io/api.
+//
+// It derives the scopes from the objects: an owner without a namespace is cluster-scoped and may own any object; an owner
+// in a namespace may own objects in that namespace. So child must have its namespace already. Scopes that Go types
+// declare (kube.Scoped) are checked.
+//
+// Errors: *AlreadyOwnedError; ErrScope; an owner without a kind or a uid. SetControllerInMemory does not change child
+// then.
+func SetControllerInMemory(scheme *runtime.Scheme, owner, child kube.Object, options ...Option) error {
+	refs, err := inMemory(scheme, owner, child, options)
+	if err != nil {
+		return fmt.Errorf("set an owner reference: %w", err)
+	}
+	child.SetOwnerReferences(refs)
+	return nil
+}
+
+func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option) ([]metav1.OwnerReference, error) {
+	if err := notNil(owner, child); err != nil {
+		return nil, err
+	}
+	ownerKind, err := kindIn(scheme, owner)
+	if err != nil {
+		return nil, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
+	}
+	childKind, err := kindIn(scheme, child)
+	if err != nil {
+		childKind.Kind = reflect.TypeOf(child).String() // for messages only
+	}
+	p := pair{ownerKind: ownerKind, childKind: childKind}
+	if err := p.validate(owner, child); err != nil {
+		return nil, err
+	}
+	if ownerNamespaced, declared := gotype.DeclaredScope(owner); declared && ownerNamespaced != (owner.GetNamespace() != "") {
+		return nil, fmt.Errorf("the namespace of %s is %q, and its Go type declares NamespaceScoped: %t",
+			describe(ownerKind, owner), owner.GetNamespace(), ownerNamespaced)
+	}
+	if owner.GetNamespace() != "" {
+		childNamespaced, declared := gotype.DeclaredScope(child)
+		if !declared {
+			childNamespaced = child.GetNamespace() != ""
+		}
+		if err := p.validateNamespace(owner, child, childNamespaced); err != nil {
+			return nil, err
+		}
+	}
+	return p.references(owner, child, true, options)
+}
+
+// kindIn returns the kind of obj, as kube.Cluster.KindOf does, from scheme.
+func kindIn(scheme *runtime.Scheme, obj kube.Object) (schema.GroupVersionKind, error) {
+	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" && kind.Version != "" {
+		return kind, nil
+	}
+	if scheme != nil {
+		if kinds, _, err := scheme.ObjectKinds(obj); err == nil {
+			return kinds[0], nil
+		}
+	}
+	if kind, ok := gotype.BuiltinKind(obj); ok {
+		return kind, nil
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("the kind of a %T is unknown: register its type in the scheme, or set its apiVersion and kind", obj)
+}
+
 // Set adds owner to the owners of child in memory. The garbage collector deletes child when its last owner is
 // gone. If owner is the controller of child, it becomes a plain owner.
 //
@@ -61,6 +131,11 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 	if err != nil {
 		return nil, err
 	}
+	return p.references(owner, child, controller, options)
+}
+
+// references returns a copy of the references of child with exactly one to owner.
+func (p pair) references(owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
 	ref := metav1.OwnerReference{
 		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
 	}
@@ -97,27 +172,23 @@ type pair struct {
 // validatePair returns an error unless child may have a reference to owner.
 func validatePair(ctx context.Context, c *client.Client, owner, child kube.Object) (pair, error) {
 	var p pair
-	switch {
-	case c == nil:
+	if c == nil {
 		return p, errors.New("the client is nil: client.New makes one")
-	case usercode.IsNil(owner):
-		return p, errors.New("the owner is nil")
-	case usercode.IsNil(child):
-		return p, errors.New("the child is nil")
+	}
+	if err := notNil(owner, child); err != nil {
+		return p, err
 	}
 	var errOwner, errChild error
 	p.ownerKind, errOwner = c.Cluster().KindOf(owner)
 	p.childKind, errChild = c.Cluster().KindOf(child)
-	ownerText, childText := describe(p.ownerKind, owner), describe(p.childKind, child)
 	switch {
 	case errOwner != nil:
 		return p, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), errOwner)
 	case errChild != nil:
 		return p, fmt.Errorf("child %s: %w", kube.KeyOf(child), errChild)
-	case owner.GetUID() == "" || owner.GetName() == "":
-		return p, fmt.Errorf("%s has no uid, which identifies an owner: use an object that was read from the cluster", ownerText)
-	case owner.GetUID() == child.GetUID():
-		return p, fmt.Errorf("%s would own itself", ownerText)
+	}
+	if err := p.validate(owner, child); err != nil {
+		return p, err
 	}
 	ownerResource, err := c.Cluster().Resource(ctx, p.ownerKind)
 	if err != nil {
@@ -129,17 +200,46 @@ func validatePair(ctx context.Context, c *client.Client, owner, child kube.Objec
 	}
 	switch {
 	case ownerResource.Namespaced && owner.GetNamespace() == "":
-		return p, fmt.Errorf("%s has no namespace, but its kind is namespaced", ownerText)
+		return p, fmt.Errorf("%s has no namespace, but its kind is namespaced", describe(p.ownerKind, owner))
 	case !ownerResource.Namespaced:
 		return p, nil
-	case !childResource.Namespaced:
-		return p, fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and would delete the child",
+	}
+	return p, p.validateNamespace(owner, child, childResource.Namespaced)
+}
+
+func notNil(owner, child kube.Object) error {
+	switch {
+	case usercode.IsNil(owner):
+		return errors.New("the owner is nil")
+	case usercode.IsNil(child):
+		return errors.New("the child is nil")
+	}
+	return nil
+}
+
+// validate returns an error if owner cannot own child, whatever their scopes are.
+func (p pair) validate(owner, child kube.Object) error {
+	switch ownerText := describe(p.ownerKind, owner); {
+	case owner.GetUID() == "" || owner.GetName() == "":
+		return fmt.Errorf("%s has no uid, which identifies an owner: use an object that was read from the cluster", ownerText)
+	case owner.GetUID() == child.GetUID():
+		return fmt.Errorf("%s would own itself", ownerText)
+	}
+	return nil
+}
+
+// validateNamespace returns an error unless child is in the namespace of the namespaced owner.
+func (p pair) validateNamespace(owner, child kube.Object, namespaced bool) error {
+	ownerText, childText := describe(p.ownerKind, owner), describe(p.childKind, child)
+	switch {
+	case !namespaced:
+		return fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and would delete the child",
 			ErrScope, childText, ownerText)
 	case child.GetNamespace() != owner.GetNamespace():
-		return p, fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and would delete the child",
+		return fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and would delete the child",
 			ErrScope, childText, ownerText)
 	}
-	return p, nil
+	return nil
 }
 
 func describe(kind schema.GroupVersionKind, obj metav1.Object) string {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// integration/ownerref has the tests that need a cluster.
+// simulation/integration/ownerref has the tests that need a cluster.
 
 func object(name, uid string, owners ...metav1.OwnerReference) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), OwnerReferences: owners}}

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkNew measures what each test after the first one costs.
 func BenchmarkNew(b *testing.B) {
-	config := simulation.Config{Manifests: []string{"../examples/webapp/api/v1/crd.yaml"}}
+	config := simulation.Config{Manifests: []string{"../examples/webapp/api/v1/webapp.example.com_webapps.yaml"}}
 	began := time.Now()
 	simulation.New(b, config)
 	first := time.Since(began)

@@ -162,13 +162,12 @@ func (c *Cluster) Connect(userAgent string) *kube.Cluster {
 func (c *Cluster) Client() *client.Client { return c.client }
 
 // HandleWebhooks makes h handle the calls of all admission and conversion webhooks of the cluster, in place of an earlier
-// handler. The URL
-// of a request is that of the webhook's clientConfig: https://service.namespace.svc:443/path for a service. h is called in
-// the goroutine of the reviewed request, without a connection; it may make requests. Its context ends at the webhook's
-// timeout, that of a conversion after 30 s; a handler that ignores it delays the request. A panic is a failed call. Certificates
-// are ignored. Without a handler, or with nil, calls fail: an admission webhook's failurePolicy decides, and a request that
-// needs a conversion fails. The objects of Config are created before the test begins, without webhooks: they need the storage
-// version of their CustomResourceDefinition.
+// handler. The host and the path of a request are those of the webhook's clientConfig, the host of a service is
+// name.namespace.svc:443. h is called in the goroutine of the reviewed request, without a connection; it may make requests.
+// Its context ends at the webhook's timeout, that of a conversion after 30 s; a handler that ignores it delays the request.
+// A panic is a failed call. Certificates are ignored. Without a handler, or with nil, calls fail: an admission webhook's
+// failurePolicy decides, and a request that needs a conversion fails. The objects of Config are created before the test
+// begins, without webhooks: they need the storage version of their CustomResourceDefinition.
 func (c *Cluster) HandleWebhooks(h http.Handler) { c.reviews.SetHandler(h) }
 
 // end stops all programs and, after a failure, logs what happened.

@@ -13,8 +13,8 @@
 //	})
 //
 // The cluster has CustomResourceDefinitions, with validation by schemas and CEL rules, admission webhooks, and models of the garbage collector
-// and of the controllers of namespaces, Deployments, StatefulSets, Jobs, Pods and the addresses of Services. It is a
-// separate Go module, because CEL has many dependencies.
+// and of the controllers of namespaces, Deployments, StatefulSets, Jobs, Pods, PodDisruptionBudgets and the addresses of
+// Services. It is a separate Go module, because CEL has many dependencies.
 //
 // # Time
 //

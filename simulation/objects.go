@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Apply applies the objects of a YAML text as a user does with kubectl apply --server-side: in their order, in namespace
+// Apply applies the objects of a YAML text, or of Lists in it, as a user does with kubectl apply --server-side: in their order, in namespace
 // default if a namespaced object has none, and strictly: unknown fields are errors.
 func (c *Cluster) Apply(manifests string) {
 	c.tb.Helper()
@@ -36,13 +36,11 @@ func (c *Cluster) decode(manifests string) []*unstructured.Unstructured {
 	}
 	var objects []*unstructured.Unstructured
 	for _, d := range documents {
-		obj, err := d.decode()
+		decoded, err := d.decode()
 		if err != nil {
 			c.tb.Fatalf("simulation: %v", err)
 		}
-		if obj != nil {
-			objects = append(objects, obj)
-		}
+		objects = append(objects, decoded...)
 	}
 	if len(objects) == 0 {
 		c.tb.Fatalf("simulation: the YAML text has no object")
@@ -71,28 +69,29 @@ func setNamespace(ctx context.Context, c *client.Client, obj *unstructured.Unstr
 }
 
 // Get returns the object with the key "namespace/name", or "name" of a cluster-scoped object. It fails the test if the
-// object does not exist.
-func Get[T kube.Object](c *Cluster, key string) T {
+// object does not exist. The option client.OfKind is required for unstructured objects, which Edit, Delete and ExpectGone
+// accept too.
+func Get[T kube.Object](c *Cluster, key string, options ...client.GetOption) T {
 	c.tb.Helper()
-	obj, err := client.Get[T](c.ctx(), c.client, c.key(key))
+	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
 	if err != nil {
-		c.tb.Fatalf("simulation: %v%s", err, existing[T](c, err))
+		c.tb.Fatalf("simulation: %v%s", err, existing[T](c, err, options))
 	}
 	return obj
 }
 
 // Edit changes an object as a user does with kubectl edit, and returns it. It repeats edit with the latest object if
 // another client was faster. subresource is "", or for example "status" for a test in the role of another controller.
-func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T)) T {
+func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T), options ...client.GetOption) T {
 	c.tb.Helper()
-	var options []client.UpdateOption
+	var target []client.UpdateOption
 	if subresource != "" {
-		options = append(options, client.Subresource(subresource))
+		target = append(target, client.Subresource(subresource))
 	}
 	for {
-		obj := Get[T](c, key)
+		obj := Get[T](c, key, options...)
 		edit(obj)
-		updated, err := client.Update(c.ctx(), c.client, obj, options...)
+		updated, err := client.Update(c.ctx(), c.client, obj, target...)
 		if apierrors.IsConflict(err) {
 			continue
 		}
@@ -104,17 +103,17 @@ func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T)) 
 }
 
 // Delete deletes an object as a user. Finalizers may delay the deletion, and the garbage collector deletes dependents.
-func Delete[T kube.Object](c *Cluster, key string) {
+func Delete[T kube.Object](c *Cluster, key string, options ...client.GetOption) {
 	c.tb.Helper()
-	if err := client.Delete(c.ctx(), c.client, Get[T](c, key)); err != nil {
+	if err := client.Delete(c.ctx(), c.client, Get[T](c, key, options...)); err != nil {
 		c.tb.Fatalf("simulation: %v", err)
 	}
 }
 
 // ExpectGone reports an error if the object exists.
-func ExpectGone[T kube.Object](c *Cluster, key string) {
+func ExpectGone[T kube.Object](c *Cluster, key string, options ...client.GetOption) {
 	c.tb.Helper()
-	obj, err := client.Get[T](c.ctx(), c.client, c.key(key))
+	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
 	if err == nil {
 		c.tb.Errorf("%T %s exists: deletionTimestamp %v, finalizers %v", obj, key, obj.GetDeletionTimestamp(), obj.GetFinalizers())
 	} else if !apierrors.IsNotFound(err) {
@@ -123,11 +122,17 @@ func ExpectGone[T kube.Object](c *Cluster, key string) {
 }
 
 // existing returns the keys of all objects of type T, if err says that one does not exist.
-func existing[T kube.Object](c *Cluster, err error) string {
+func existing[T kube.Object](c *Cluster, err error, options []client.GetOption) string {
 	if !apierrors.IsNotFound(err) {
 		return ""
 	}
-	all, err := client.All[T](c.ctx(), c.client)
+	var kind []client.ListOption
+	for _, option := range options {
+		if o, ok := option.(client.ListOption); ok {
+			kind = append(kind, o)
+		}
+	}
+	all, err := client.All[T](c.ctx(), c.client, kind...)
 	if err != nil {
 		return ""
 	}

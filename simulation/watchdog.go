@@ -14,8 +14,9 @@ import (
 const stallLimit = 30 * time.Second
 
 // watchdog reports from outside of a bubble that its virtual time has stopped: then the test hangs until the timeout of
-// go test. Time stops if a goroutine waits for a mutex, for I/O or for something outside of the bubble, or never waits. The
-// bubble itself detects goroutines that all wait for each other.
+// go test. Time stops if a goroutine waits for a mutex, for I/O or for something outside of the bubble, or never waits. It
+// hardly advances if a goroutine waits for nanoseconds and makes no requests, which are limited. The bubble itself detects
+// goroutines that all wait for each other.
 //
 // A watchdog has no timer in the bubble: that would prevent this detection.
 type watchdog struct {
@@ -78,7 +79,7 @@ func (w *watchdog) watch(limit time.Duration, report func(text string)) {
 		case time.Since(since) >= limit && !reported:
 			reported = true
 			report(fmt.Sprintf("simulation: no request for %v, and the virtual time stands at %s. A goroutine of the test waits for a mutex, for I/O "+
-				"or for a goroutine outside of the bubble, or it never waits.\n%s"+
+				"or for a goroutine outside of the bubble, or it never waits, or only for nanoseconds (a handler that is requeued after 1 ns).\n%s"+
 				"Goroutines, those that stop the time first:\n\n%s",
 				limit, time.Unix(0, now).UTC().Format(time.RFC3339), w.latestRuns(), stacksOf(*bubble)))
 		}

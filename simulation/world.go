@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,15 +95,17 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 	}
 	var definitions, others []placed
 	for _, d := range documents {
-		obj, err := d.decode()
-		switch {
-		case err != nil:
+		objects, err := d.decode()
+		if err != nil {
 			errs = append(errs, err)
-		case obj == nil:
-		case obj.GetKind() == "CustomResourceDefinition":
-			definitions = append(definitions, placed{obj, d.source})
-		default:
-			others = append(others, placed{obj, d.source})
+			continue
+		}
+		for _, obj := range objects {
+			if obj.GetKind() == "CustomResourceDefinition" {
+				definitions = append(definitions, placed{obj, d.source})
+			} else {
+				others = append(others, placed{obj, d.source})
+			}
 		}
 	}
 	server, err := newServer(compiler)
@@ -201,23 +204,60 @@ func split(source string, text []byte) ([]document, error) {
 	}
 }
 
-// decode returns the object of a document, or nil if the document is empty.
-func (d document) decode() (*unstructured.Unstructured, error) {
+// decode returns the object of a document, or those of a List. An empty document has none.
+func (d document) decode() ([]*unstructured.Unstructured, error) {
 	encoded, err := kyaml.YAMLToJSONStrict([]byte(d.text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.source, err)
 	}
-	obj := &unstructured.Unstructured{}
-	if err := json.Unmarshal(encoded, &obj.Object); err != nil { // integers become int64
+	var fields map[string]any
+	if err := json.Unmarshal(encoded, &fields); err != nil { // integers become int64
 		return nil, fmt.Errorf("%s: %w", d.source, err)
 	}
-	switch {
-	case obj.Object == nil:
-		return nil, nil //nolint:nilnil // an empty document is valid
-	case obj.GetAPIVersion() == "" || obj.GetKind() == "":
-		return nil, fmt.Errorf("%s: not a Kubernetes object: apiVersion and kind are required", d.source)
-	case obj.GetName() == "":
-		return nil, fmt.Errorf("%s: %s without metadata.name", d.source, obj.GetKind())
+	if fields == nil {
+		return nil, nil
 	}
-	return obj, nil
+	if fields["apiVersion"] != "v1" || fields["kind"] != "List" {
+		obj := &unstructured.Unstructured{Object: fields}
+		return []*unstructured.Unstructured{obj}, checkObject(d.source, obj)
+	}
+	items, ok := fields["items"].([]any)
+	if !ok && fields["items"] != nil {
+		return nil, fmt.Errorf("%s: items of the List is not a list", d.source)
+	}
+	var objects []*unstructured.Unstructured
+	for i, item := range items {
+		source := fmt.Sprintf("%s, items[%d]", d.source, i)
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: not a Kubernetes object", source)
+		}
+		obj := &unstructured.Unstructured{Object: fields}
+		if err := checkObject(source, obj); err != nil {
+			return nil, err
+		}
+		objects = append(objects, obj)
+	}
+	return objects, nil
+}
+
+// checkObject returns an error if obj has no identity.
+func checkObject(source string, obj *unstructured.Unstructured) error {
+	if _, isMap := obj.Object["metadata"].(map[string]any); !isMap && obj.Object["metadata"] != nil {
+		return fmt.Errorf("%s: metadata is %v, want a map", source, obj.Object["metadata"])
+	}
+	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
+		// YAML reads words such as no, off and 12 as other types, which would be like a missing field.
+		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, field...)
+		if _, isText := value.(string); value != nil && !isText {
+			return fmt.Errorf("%s: %s is %v, want a text: quote it", source, strings.Join(field, "."), value)
+		}
+	}
+	switch {
+	case obj.GetAPIVersion() == "" || obj.GetKind() == "":
+		return fmt.Errorf("%s: not a Kubernetes object: apiVersion and kind are required", source)
+	case obj.GetName() == "":
+		return fmt.Errorf("%s: %s without metadata.name", source, obj.GetKind())
+	}
+	return nil
 }

@@ -5,6 +5,7 @@
 //   - OwnedBy: the owners that a function reads from the metadata of children: those of package owned.
 //   - OwnerLabel: the object that is named in a label of the objects of an informer.
 //   - Mapped: the keys that a function returns for each changed object of an informer, decoded.
+//   - Shared: the same for a SharedInformer of client-go, which the program runs.
 //   - Poll: items outside the cluster, which are polled repeatedly. HTTP polls a document.
 //   - Channel: keys from a channel. controller.SourceFunc is for sources with a loop of their own.
 //

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -69,6 +71,55 @@ func ExampleOwnedIn() {
 	// web has 0 pods: listed
 	// web has 1 pods: owned pods: shop/web-1 added by editor
 	// web has 0 pods: owned pods: shop/web-1 deleted
+}
+
+// The program shares an informer of client-go with another library. In a cluster it would come from an
+// informers.SharedInformerFactory, which the program starts.
+func ExampleShared() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pods := kindserver.New[*corev1.Pod](apitest.Pods(), true)
+	configs := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
+	shared := cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: configs.List, WatchFuncWithContext: configs.Watch,
+	}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	var running sync.WaitGroup
+	running.Go(func() { shared.RunWithContext(ctx) }) // waited for below
+	then := []func(){
+		func() {
+			configs.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
+		},
+		cancel,
+	}
+	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
+		Name:      "reloader",
+		Retriever: pods,
+		Handler: func(ctx context.Context, pod *corev1.Pod) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s: %s\n", pod.Name, run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		},
+		Sources: []controller.Source{
+			source.Shared("shared", shared, func(config *corev1.ConfigMap) []kube.Key {
+				return []kube.Key{kube.KeyOf(config)} // the Pod of the same name
+			}),
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	running.Wait()
+	// Output:
+	// web-1: listed
+	// web-1: shared: ConfigMap shop/web-1 added
 }
 
 // A controller of Pods runs when a ConfigMap that a Pod refers to changes: the function looks up these Pods in the

@@ -20,6 +20,9 @@ import (
 // that the object no longer refers to are enqueued too. A change that one of predicates drops enqueues nothing, and is
 // not decoded.
 //
+// For a controller of controller.NoObject, keys is also called with each object once in each resync interval, at the
+// same time as other calls, to find the keys of the resync.
+//
 // keys is called while the informer announces the change, one call at a time for each informer, and the informer's next
 // change waits for it: it must be fast. It may read informers, including the one that announces the change (Get, List,
 // Health, Ready), and gets the announced state or a later one. It must not make requests, must not wait (as WaitSynced
@@ -124,6 +127,7 @@ func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, e
 		Name:  s.what + " " + own.objects.Name(), // such as "owned Pod"
 		Reads: []informer.Any{own.objects},
 		Start: own.start,
+		Keys:  own.all,
 	}, nil
 }
 
@@ -138,15 +142,38 @@ func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run fun
 	}
 }
 
+// all iterates over the keys of all objects.
+func (s *mapped) all(yield func(kube.Key) bool) {
+	for c := range s.objects.Walk(0, 1) {
+		if !s.matters(c) {
+			continue
+		}
+		_, keys, err := s.keys(c)
+		s.guard.Report(err) // an object that cannot be decoded was logged when it changed
+		for _, key := range keys {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be lost.
+func (s *mapped) matters(c informer.Change) bool {
+	for _, matters := range s.predicates {
+		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue controller.Enqueue) {
 	if ctx.Err() != nil {
 		return // shutdown must not wait for all objects of a large list
 	}
-	for _, matters := range s.predicates {
-		// A predicate that panics lets the change pass: a change must not be lost.
-		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
-			return
-		}
+	if !s.matters(c) {
+		return
 	}
 	before, after, err := s.keys(c)
 	if err != nil {

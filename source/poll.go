@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -33,11 +34,12 @@ const maxRetryAfter = time.Hour
 type PollConfig struct {
 	// Name names the source in causes, logs and readiness: keep its cardinality low. Required.
 	Name string
-	// Poller returns the current items. ListFunc makes a Poller of a function; HTTP fetches a document. Required.
+	// Poller returns the current items. ListFunc makes a Poller of a function; HTTP fetches a document; FromObjectStore
+	// reads the objects of a store. Required.
 	Poller Poller
 
 	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
-	// removed. For example, it returns the objects of an informer that refer to the item. That informer must be the
+	// removed. A controller of controller.NoObject resyncs Item.Keys only. For example, it returns the objects of an informer that refer to the item. That informer must be the
 	// controller's own or in its Config.Reads: otherwise its reads return informer.ErrNotRunning. For a removed item,
 	// KeysOf gets the ID and the Keys that the item had. The result is not stored: keys that follow from the item
 	// itself belong in Item.Keys. It is called for one item at a time. If it panics, the poll fails, and the next poll
@@ -172,7 +174,7 @@ func (c PollConfig) validate() error {
 		mistake("Name is %q: this name is reserved for the controller's own causes", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
-		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL")
+		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL, source.FromObjectStore of a store")
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
 		errs = append(errs, checked.Validate())
 	}
@@ -278,27 +280,30 @@ func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSourc
 		return controller.PreparedSource{}, fmt.Errorf("source.Poll %q: %w", s.config.Name, s.problem)
 	}
 	logger := cmp.Or(s.config.Logger, target.Logger)
+	var latest atomic.Pointer[pollRun] // of this controller
 	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
-		return s.start(ctx, enqueue, logger)
+		r := s.begin(enqueue, logger)
+		latest.Store(r)
+		return func() error { return s.run(ctx, r) }
 	}
-	return controller.PreparedSource{Name: s.config.Name, Start: start, Ready: s.Ready}, nil
+	keys := func(yield func(kube.Key) bool) {
+		if r := latest.Load(); r != nil {
+			r.keys(yield)
+		}
+	}
+	return controller.PreparedSource{Name: s.config.Name, Start: start, Keys: keys, Ready: s.Ready}, nil
 }
 
-// start registers a run. From then on, Item returns ErrNotPolled until a poll has succeeded, unless another controller
-// runs the source: no handler may read what a poll of an earlier term has found. run polls until ctx ends, and returns
-// after the poll in progress has returned.
-func (s *PollSource) start(ctx context.Context, enqueue controller.Enqueue, logger *slog.Logger) (run func() error) {
-	r := s.begin(enqueue, logger)
-	return func() error {
-		defer s.end(r)
-		for ctx.Err() == nil {
-			timer := time.NewTimer(r.poll(ctx))
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-			case <-timer.C:
-			}
+// run polls until ctx ends, and returns after the poll in progress has returned.
+func (s *PollSource) run(ctx context.Context, r *pollRun) error {
+	defer s.end(r)
+	for ctx.Err() == nil {
+		timer := time.NewTimer(r.poll(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
 		}
-		return nil
 	}
+	return nil
 }

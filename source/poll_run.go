@@ -28,7 +28,7 @@ type pollRun struct {
 	enqueue controller.Enqueue
 	logger  *slog.Logger
 
-	// Owned by the run loop.
+	// Owned by the run loop, which changes known with mu held.
 	known    map[string]knownItem // by ID; shares no memory with a PollResult
 	maxKnown int                  // the largest number of items in known since the map was made
 	token    any                  // of the last successful poll; nil: the Poller must list everything
@@ -146,10 +146,17 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		case !was:
 			what = controller.CauseAdded
 		}
+		id := strings.Clone(item.ID)
+		r.change(func() { r.known[id] = now }) // before the announcement: a key that is enqueued is listed (see keys)
 		if err := r.announce(ctx, what, item, slices.Concat(before.keys, now.keys)); err != nil {
+			r.change(func() {
+				delete(r.known, id)
+				if was {
+					r.known[id] = before
+				}
+			})
 			return err
 		}
-		r.known[strings.Clone(item.ID)] = now
 	}
 	r.maxKnown = max(r.maxKnown, len(r.known))
 	for id, gone := range r.known {
@@ -159,13 +166,35 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		if err := r.announce(ctx, controller.CauseDeleted, Item{ID: id, Keys: gone.keys}, gone.keys); err != nil {
 			return err
 		}
-		delete(r.known, id)
+		r.change(func() { delete(r.known, id) })
 	}
-	r.known = shrink.Map(r.known, &r.maxKnown)
+	r.change(func() { r.known = shrink.Map(r.known, &r.maxKnown) })
 	if first {
 		r.enqueue(kube.Key{}, controller.Trigger{All: true, Detail: "the first poll has succeeded"})
 	}
 	return nil
+}
+
+// change calls f, which changes known, with mu held.
+func (r *pollRun) change(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// keys iterates over the keys of all items.
+func (r *pollRun) keys(yield func(kube.Key) bool) {
+	r.mu.Lock()
+	var all []kube.Key
+	for _, item := range r.known {
+		all = append(all, item.keys...)
+	}
+	r.mu.Unlock()
+	for _, key := range all {
+		if !yield(key) {
+			return
+		}
+	}
 }
 
 // announce enqueues keys, and the keys that KeysOf returns for the item. It fails if ctx has ended: shutdown must not

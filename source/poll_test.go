@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -393,4 +394,62 @@ func heapOf() int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
+}
+
+// TestPollListsTheKeysThatItEnqueues checks that a key is among PreparedSource.Keys when it is enqueued: otherwise a
+// controller of NoObject could stop its resyncs. Keys of an item that could not be announced are not listed.
+func TestPollListsTheKeysThatItEnqueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outside{}
+		o.set(item("x", "1", key("a")), item("y", "1", key("b")), item("z", "1", key("c")))
+		var broken atomic.Bool
+		broken.Store(true)
+		s := source.Poll(source.PollConfig{Name: "poll", Poller: o, Logger: slog.New(slog.DiscardHandler), KeysOf: func(item source.Item) []kube.Key {
+			if broken.Load() && item.ID == "y" {
+				panic("on y")
+			}
+			return nil
+		}})
+		prepared := prepare(t, s)
+		listed := func() []string {
+			var names []string
+			for key := range prepared.Keys {
+				names = append(names, key.Name)
+			}
+			slices.Sort(names)
+			return slices.Compact(names)
+		}
+		want := func(want ...string) {
+			t.Helper()
+			if synctest.Wait(); !slices.Equal(listed(), want) {
+				t.Errorf("listed %s, want %s", listed(), want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
+			isFormer := key.Name == "b" && why.Type == controller.CauseUpdated
+			if !why.All && !slices.Contains(listed(), key.Name) && !isFormer {
+				t.Errorf("%s is enqueued and not listed", key)
+			}
+		})
+		go func() { ended <- run() }() // received below
+		want("a")
+		broken.Store(false)
+		time.Sleep(2 * time.Minute)
+		want("a", "b", "c")
+		broken.Store(true)
+		o.set(item("x", "1", key("a")), item("y", "2", key("d")), item("z", "1", key("c")))
+		time.Sleep(2 * time.Minute)
+		want("a", "b", "c")
+		broken.Store(false)
+		o.set(item("x", "1", key("a")), item("y", "2", key("d")))
+		time.Sleep(10 * time.Minute)
+		want("a", "d")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -252,11 +252,12 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 		for i := range 5 { // at minutes 1, 2, 4, 8 and 16
 			o.fail(fmt.Errorf("refused from port %d", 40000+i))
 			time.Sleep(time.Minute << max(i-1, 0))
+			synctest.Wait() // the poll of this minute
 		}
-		synctest.Wait()
 		expect(`WARN msg="a source cannot poll, will try again" source=outside error="refused from port 40000" again_in=1m0s`)
 		o.fail(errors.New("reset"))
 		time.Sleep(16 * time.Minute)
+		synctest.Wait()
 		o.fail(errors.New("refused from port 1"))
 		time.Sleep(32 * time.Minute)
 		synctest.Wait()

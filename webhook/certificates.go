@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -15,8 +17,10 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -25,20 +29,23 @@ import (
 )
 
 // Certificates makes a Server keep a certificate authority and its certificate in a Secret that all replicas share, and
-// register its hooks with them. All fields are required.
+// register its hooks with them. All fields are required. Conversions are registered in their CustomResourceDefinitions,
+// which the server does not create.
 //
 // The certificate is replaced after 20 of 30 days, the authority after two thirds of five years. Clients trust a new
 // authority for at least 15 minutes before a server has a certificate of it, and the former one for 30 minutes
 // afterwards. A Secret that is deleted is created again with the same content, as long as one replica runs.
 //
-// The program may get, create and update this Secret, and get and patch the configurations.
+// The program may get, create and update this Secret, get, create and patch the configurations, and patch the
+// CustomResourceDefinitions of its conversions.
 type Certificates struct {
 	// Client needs a FieldOwner.
 	Client *client.Client
-	// Secret has the certificates and their keys. Whoever can read it can pose as this server.
+	// Secret has the certificates and their keys. Whoever can read it can pose as this server. A Secret with other data is
+	// not changed.
 	Secret kube.Key
 	// Register is the name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of the hooks. They
-	// are applied again every minute, so that changes of other clients do not last.
+	// are applied again every minute, so that changes of other clients do not last. It is required with admission hooks.
 	Register string
 	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty. The
 	// names in the certificate are those of its service, or the host of its URL.
@@ -81,11 +88,14 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 		errs = append(errs, errors.New("Client is nil")) //nolint:staticcheck // the name of a field
 	} else if config.Client.Config().FieldOwner == "" {
 		errs = append(errs, errors.New("Client has no FieldOwner: the configurations are applied with it")) //nolint:staticcheck // the name of a field
+	} else if config.Client.Config().DryRun {
+		errs = append(errs, errors.New("Client is for dry runs: it cannot keep certificates")) //nolint:staticcheck // the name of a field
 	}
 	if config.Secret.Namespace == "" || config.Secret.Name == "" {
 		errs = append(errs, fmt.Errorf("Secret is %q: it needs a namespace and a name", config.Secret)) //nolint:staticcheck // the name of a field
 	}
-	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 {
+	isAdmission := func(hook Hook) bool { _, ok := hook.protocol.(admission); return ok }
+	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 && (config.Register != "" || slices.ContainsFunc(server.hooks, isAdmission)) {
 		errs = append(errs, fmt.Errorf("Register is %q: %s", config.Register, problems[0])) //nolint:staticcheck // the name of a field
 	}
 	if len(config.ClientConfig.CABundle) > 0 {
@@ -128,6 +138,16 @@ func (k *keeper) certificate() (*tls.Certificate, error) {
 	return k.serving, nil
 }
 
+// expiry returns the end of the current certificate, or the zero time before the first one.
+func (k *keeper) expiry() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.serving == nil {
+		return time.Time{}
+	}
+	return k.serving.Leaf.NotAfter
+}
+
 func (k *keeper) ready() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,6 +168,7 @@ func (k *keeper) ready() error {
 func (k *keeper) run(ctx context.Context) {
 	policy := certificates.PolicyFrom(ctx)
 	k.awaitListener(ctx)
+	failures := 0
 	for ctx.Err() == nil {
 		err := k.sync(ctx, policy)
 		if ctx.Err() != nil {
@@ -160,8 +181,15 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		k.mu.Unlock()
 		k.report(ctx, err)
+		pause := policy.Poll
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			// At the start of a program, its CustomResourceDefinitions may be missing for seconds.
+			pause = min(pause, time.Second<<min(failures-1, 10))
+		}
 		// Replicas that started together do not stay together.
-		wait := time.NewTimer(policy.Poll + rand.N(policy.Poll/5+1)) //nolint:gosec // jitter
+		wait := time.NewTimer(pause + rand.N(pause/5+1)) //nolint:gosec // jitter
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
@@ -222,6 +250,9 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 		if missing {
 			secret = &corev1.Secret{Type: corev1.SecretTypeTLS, ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Secret.Namespace, Name: k.config.Secret.Name}}
 		}
+		if err := k.checkData(secret); err != nil {
+			return certificates.State{}, err
+		}
 		state := k.restored(certificates.Parse(secret.Data))
 		since, ok := k.trustedSince[string(state.Next.Cert)]
 		next, reasons, err := state.Advance(policy, k.names, time.Now(), ok && time.Since(since) >= policy.Overlap)
@@ -250,6 +281,20 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 			return certificates.State{}, fmt.Errorf("write the certificates: %w", err)
 		}
 	}
+}
+
+// checkData returns an error if the Secret has data that a server has not written, which must not be lost because of a
+// wrong name. A Secret that has had an authority is damaged.
+func (k *keeper) checkData(secret *corev1.Secret) error {
+	if k.last.Signer.Cert != nil || certificates.HasState(secret.Data) {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		if len(secret.Data[key]) > 0 {
+			return fmt.Errorf("the Secret %s has %s, and no authority of a webhook server: use another Secret, or delete this one", k.config.Secret, key)
+		}
+	}
+	return nil
 }
 
 // restored returns a state with its lost parts. If the authority is lost, the last known state is restored. If another
@@ -290,18 +335,17 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	}
 	config := *k.config.ClientConfig.DeepCopy()
 	config.CABundle = bundle
-	objects := k.server.Configurations(k.config.Register, config)
-	if k.applied == nil {
-		former, err := k.formerConfigurations(ctx)
-		if err != nil {
-			return fmt.Errorf("register the webhooks: %w", err)
-		}
-		objects = append(objects, former...)
+	// One that cannot be applied must not keep others from the bundle.
+	former, err := k.formerConfigurations(ctx)
+	errs := []error{err}
+	for _, obj := range append(k.server.Configurations(k.config.Register, config), former...) {
+		errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
 	}
-	for _, obj := range objects {
-		if _, err := client.Apply(ctx, k.config.Client, obj, client.Force()); err != nil {
-			return fmt.Errorf("register the webhooks: %w", err)
-		}
+	for _, conversion := range k.server.conversions() {
+		errs = append(errs, conversion.patch(ctx, k.config.Client, config))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("register the webhooks: %w", err)
 	}
 	k.applied, k.appliedAt = bundle, time.Now()
 	trusted := map[string]time.Time{}
@@ -316,34 +360,61 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
+// applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions of
+// other field owners, of which a condition could disable a hook, so they are removed afterwards.
+func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) error {
+	applied, err := client.Apply(ctx, c, obj, client.Force())
+	if err != nil || equality.Semantic.DeepEqual(hooksOf(applied.Object), hooksOf(obj)) {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"webhooks": hooksOf(obj)})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, c, applied.Object, client.RawPatch(types.MergePatchType, body))
+	return err
+}
+
+// hooksOf returns the hooks of a configuration.
+func hooksOf(obj kube.Object) any {
+	if mutating, ok := obj.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
+		return mutating.Webhooks
+	}
+	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks //nolint:forcetypeassert // the other kind
+}
+
 // formerConfigurations returns empty configurations for those that an earlier version of the program has registered, and
-// for which the server has no hooks now: the API server would call hooks that nobody serves.
+// for which the server has no hooks now: the API server would call hooks that nobody serves. A replica of the earlier
+// version registers its hooks again as long as it runs.
 func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error) {
+	if k.config.Register == "" {
+		return nil, nil
+	}
 	mutating, validating := emptyConfigurations(k.config.Register)
 	for _, hook := range k.server.hooks {
-		if hook.mutating {
+		switch a, ok := hook.protocol.(admission); {
+		case ok && a.mutating:
 			mutating = nil
-		} else {
+		case ok:
 			validating = nil
 		}
 	}
 	var former []kube.Object
-	key := kube.Key{Name: k.config.Register}
 	if mutating != nil {
-		exists, err := client.Exists[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client, key, client.FromAPI())
-		if err != nil {
+		registered, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(mutating), client.FromAPI())
+		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		if exists {
+		if err == nil && len(registered.Webhooks) > 0 {
 			former = append(former, mutating)
 		}
 	}
 	if validating != nil {
-		exists, err := client.Exists[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client, key, client.FromAPI())
-		if err != nil {
+		registered, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(validating), client.FromAPI())
+		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		if exists {
+		if err == nil && len(registered.Webhooks) > 0 {
 			former = append(former, validating)
 		}
 	}

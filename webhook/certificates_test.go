@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -270,6 +272,69 @@ func TestChangesOfOtherClients(t *testing.T) {
 	}
 }
 
+// A Secret of another program keeps its data, and the server is not ready. It uses the Secret when that is empty.
+func TestOtherSecretsKeepTheirData(t *testing.T) {
+	t.Parallel()
+	for key, data := range map[string]map[string][]byte{
+		"password": {"password": []byte("x")},
+		"tls.crt":  {"tls.crt": []byte("x"), "tls.key": []byte("y")},
+	} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				secret := &corev1.Secret{Data: data}
+				secret.Namespace, secret.Name = tlsSecret.Namespace, tlsSecret.Name
+				if _, err := client.Create(t.Context(), w.client, secret); err != nil {
+					t.Fatal(err)
+				}
+				replica, _ := w.start()
+				time.Sleep(10 * time.Minute)
+				if diff := cmp.Diff(data, w.secret(nil).Data); diff != "" {
+					t.Errorf("the Secret is changed: %s", diff)
+				}
+				if err := replica.keeper.ready(); err == nil || !strings.Contains(err.Error(), "the Secret shop/operator-tls has "+key+", and no authority") {
+					t.Error(err)
+				}
+				w.secret(func(s *corev1.Secret) { s.Data = map[string][]byte{key: nil} })
+				time.Sleep(2 * time.Minute)
+				if err := replica.keeper.ready(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A second call of Run must not use the state of the first one.
+func TestServerRunsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.newClient("operator")
+	server, err := New(Config{
+		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
+		Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan error, 2)
+	for range 2 {
+		go func() { results <- server.Run(ctx) }() // waited for below
+	}
+	if err := <-results; err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-results; err != nil {
+		t.Error(err)
+	}
+	if err := server.Run(ctx); err != nil {
+		t.Errorf("the next run: %v", err)
+	}
+}
+
 // The configurations that another client changes or deletes are applied again within three minutes.
 func TestConfigurationsAreRestored(t *testing.T) {
 	t.Parallel()
@@ -297,6 +362,107 @@ func TestConfigurationsAreRestored(t *testing.T) {
 		restored, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
 		if err != nil || *restored.Webhooks[0].FailurePolicy != admissionregistrationv1.Fail || !bytes.Equal(w.bundle(), before) {
 			t.Error("the configuration is not restored", err)
+		}
+	})
+}
+
+// Changes that a server-side apply keeps are taken back too: it merges conditions and hooks of other field owners, and
+// leaves fields alone that it does not set.
+func TestConfigurationsLoseChangesOfOtherFieldOwners(t *testing.T) {
+	t.Parallel()
+	port := int32(8443)
+	namespaced := admissionregistrationv1.NamespacedScope
+	for name, change := range map[string]func(*admissionregistrationv1.ValidatingWebhookConfiguration){
+		"port": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.Service.Port = &port
+		},
+		"scope": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].Rules[0].Scope = &namespaced
+		},
+		"condition": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "never", Expression: "false"}}
+		},
+		"selector": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		},
+		"time-out": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].TimeoutSeconds = new(int32(1))
+		},
+		"hook": func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			other := *c.Webhooks[0].DeepCopy()
+			other.Name = "other.example.com"
+			c.Webhooks = append(c.Webhooks, other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.start()
+				time.Sleep(time.Second)
+				get := func() *admissionregistrationv1.ValidatingWebhookConfiguration {
+					configuration, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return configuration
+				}
+				configuration := get()
+				before := configuration.DeepCopy()
+				change(configuration)
+				if _, err := client.Update(t.Context(), w.client, configuration); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Minute)
+				restored := get()
+				if diff := cmp.Diff(before.Webhooks, restored.Webhooks); diff != "" {
+					t.Errorf("the configuration is not restored: %s", diff)
+				}
+				time.Sleep(10 * time.Minute)
+				if version := get().ResourceVersion; version != restored.ResourceVersion {
+					t.Errorf("the configuration is written without a change: version %s became %s", restored.ResourceVersion, version)
+				}
+			})
+		})
+	}
+}
+
+// Without the permission for one configuration, the other one has the bundle, and the error names the first.
+func TestConfigurationsAreIndependent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		refuse := func(next client.RoundTrip) client.RoundTrip {
+			return func(ctx context.Context, r *client.Request) error {
+				if r.Kind.Kind == "MutatingWebhookConfiguration" {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "operator", errors.New("no rule"))
+				}
+				return next(ctx, r)
+			}
+		}
+		c, err := w.newClient("operator").With(func(config *client.Config) { config.Interceptors = append(config.Interceptors, refuse) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := mapsOptions()
+		other.Name = "mutating.example.com"
+		for _, hooks := range [][]Hook{{Validating(mapsOptions(), allowMaps), Mutating(other, allowMaps)}, {Validating(mapsOptions(), allowMaps)}} {
+			server, err := New(Config{
+				Cluster: c.Cluster(), Hooks: hooks, Listen: "127.0.0.1:0", Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := server.keeper.sync(t.Context(), policy); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "mutatingwebhookconfigurations") {
+				t.Error(err)
+			}
+			validating, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+			if err != nil || len(validating.Webhooks[0].ClientConfig.CABundle) == 0 {
+				t.Fatalf("the other configuration is not registered: %v", err)
+			}
+			if err := client.Delete(t.Context(), w.client, validating); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
@@ -386,6 +552,48 @@ func TestFormerHooksAreRemoved(t *testing.T) {
 	})
 }
 
+// During a rolling update the former version applies the configuration of its mutating hook again, after the new version
+// has emptied it. The configuration is empty when only the new version is left.
+func TestFormerHooksOfARollingUpdateAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		_, stop := w.start()
+		time.Sleep(time.Second)
+		c := w.newClient("operator")
+		server, err := New(Config{
+			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
+			Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.keeper.listening = func() error { return nil }
+		ctx, cancel := context.WithCancel(certificates.WithPolicy(t.Context(), policy))
+		var running sync.WaitGroup
+		running.Go(func() { server.keeper.run(ctx) }) // waited for below
+		defer running.Wait()
+		defer cancel()
+		hooks := func() int {
+			mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(mutating.Webhooks)
+		}
+		time.Sleep(time.Second)
+		if n := hooks(); n != 0 {
+			t.Errorf("the new version leaves %d former hooks at its start", n)
+		}
+		time.Sleep(5 * time.Minute)
+		stop()
+		time.Sleep(5 * time.Minute)
+		if n := hooks(); n != 0 {
+			t.Errorf("%d hooks are registered that no replica serves", n)
+		}
+	})
+}
+
 // A server that does not listen registers nothing.
 func TestNoRegistrationWithoutListener(t *testing.T) {
 	t.Parallel()
@@ -420,9 +628,15 @@ func TestNewReportsMistakesOfCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dryRun, err := w.client.With(func(c *client.Config) { c.DryRun = true })
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, change := range map[string]func(*Config){
 		"Client is nil":                func(c *Config) { c.Certificates.Client = nil },
 		"Client has no FieldOwner":     func(c *Config) { c.Certificates.Client = withoutOwner },
+		"Client is for dry runs":       func(c *Config) { c.Certificates.Client = dryRun },
+		`Register is ""`:               func(c *Config) { c.Certificates.Register = "" },
 		`Secret is "x"`:                func(c *Config) { c.Certificates.Secret = kube.Key{Name: "x"} },
 		`Register is "A B"`:            func(c *Config) { c.Certificates.Register = "A B" },
 		"ClientConfig.CABundle is set": func(c *Config) { c.Certificates.ClientConfig.CABundle = []byte("x") },
@@ -441,8 +655,17 @@ func TestNewReportsMistakesOfCertificates(t *testing.T) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}
+	withoutRegister := certificatesFor(w.client)
+	withoutRegister.Register = "" // it is required with admission hooks only
+	if _, err := New(Config{Cluster: w.client.Cluster(), Hooks: []Hook{Authenticating("tokens.example.com", denyTokens)}, Listen: "127.0.0.1:0", Certificates: withoutRegister}); err != nil {
+		t.Error(err)
+	}
 	names, err := namesOf(admissionregistrationv1.WebhookClientConfig{URL: text("https://[::1]:9443/x")})
 	if err != nil || len(names) != 1 || names[0] != "::1" {
 		t.Error(names, err)
 	}
+}
+
+func denyTokens(context.Context, *authenticationv1.TokenReviewSpec) (status authenticationv1.TokenReviewStatus, err error) {
+	return status, nil
 }

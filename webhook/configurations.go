@@ -15,10 +15,11 @@ import (
 func (s *Server) Configurations(name string, client admissionregistrationv1.WebhookClientConfig) []kube.Object {
 	mutating, validating := emptyConfigurations(name)
 	for _, hook := range s.hooks {
-		if hook.mutating {
-			mutating.Webhooks = append(mutating.Webhooks, hook.options.mutatingWebhook(client))
-		} else {
-			validating.Webhooks = append(validating.Webhooks, hook.options.validatingWebhook(client))
+		switch a, ok := hook.protocol.(admission); {
+		case ok && a.mutating:
+			mutating.Webhooks = append(mutating.Webhooks, a.options.mutatingWebhook(client))
+		case ok:
+			validating.Webhooks = append(validating.Webhooks, a.options.validatingWebhook(client))
 		}
 	}
 	var objects []kube.Object
@@ -73,7 +74,11 @@ func (o Options) validatingWebhook(client admissionregistrationv1.WebhookClientC
 		TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
 	}
 	for _, rule := range o.Rules {
-		hook.Rules = append(hook.Rules, *rule.DeepCopy())
+		rule = *rule.DeepCopy()
+		if rule.Scope == nil {
+			rule.Scope = new(admissionregistrationv1.AllScopes)
+		}
+		hook.Rules = append(hook.Rules, rule)
 	}
 	for _, condition := range o.MatchConditions {
 		hook.MatchConditions = append(hook.MatchConditions, *condition.DeepCopy())
@@ -87,7 +92,7 @@ func (o Options) validatingWebhook(client admissionregistrationv1.WebhookClientC
 	return hook
 }
 
-// withPath returns client with the path of a hook.
+// withPath returns client with the path of a hook, and with the default port of a service.
 func withPath(client admissionregistrationv1.WebhookClientConfig, name string) *admissionregistrationv1.WebhookClientConfig {
 	result := client.DeepCopy()
 	if result.URL != nil {
@@ -100,6 +105,9 @@ func withPath(client admissionregistrationv1.WebhookClientConfig, name string) *
 			path = strings.TrimSuffix(*result.Service.Path, "/") + path
 		}
 		result.Service.Path = &path
+		if result.Service.Port == nil {
+			result.Service.Port = new(int32(443))
+		}
 	}
 	return result
 }

@@ -85,6 +85,7 @@ func ExampleServer_Configurations() {
 	//       name: operator
 	//       namespace: shop
 	//       path: /hosts.ingresses.example.com
+	//       port: 443
 	//   failurePolicy: Fail
 	//   matchPolicy: Equivalent
 	//   name: hosts.ingresses.example.com
@@ -100,6 +101,7 @@ func ExampleServer_Configurations() {
 	//     - UPDATE
 	//     resources:
 	//     - ingresses
+	//     scope: '*'
 	//   sideEffects: None
 	//   timeoutSeconds: 10
 }

@@ -74,14 +74,36 @@ type Options struct {
 	MatchConditions                   []admissionregistrationv1.MatchCondition
 }
 
-// Hook is a chain of Validators or Mutators with its registration. Validating and Mutating create it.
+// Hook is what a Server serves at one path: functions and their registration. Validating, Mutating, Converting,
+// ConvertingUnstructured, Authenticating and Authorizing create it.
 type Hook struct {
+	name     string
+	protocol protocol // nil for the zero Hook
+}
+
+// protocol is how a Server handles the reviews of a Hook.
+type protocol interface {
+	// prepare returns the protocol with what the cluster provides, or all mistakes in its arguments.
+	prepare(cluster *kube.Cluster) (protocol, []error)
+	// limits returns the maximum size of a review, and the time for it if the API server does not send one.
+	limits() (bytes int64, timeout time.Duration)
+	// review returns the response to a review with its result for metrics, or an error that is the text of an HTTP error:
+	// it is not a decision.
+	review(ctx context.Context, s *Server, body []byte) (response any, result string, err error)
+}
+
+// encodedReview is a response in JSON.
+type encodedReview []byte
+
+// admission is the protocol of Validators and Mutators.
+type admission struct {
 	options  Options
 	mutating bool
 	// empty is an object of the Go type, nil if any kind is accepted.
 	empty  runtime.Object
-	errs   []error // mistakes in the arguments
-	review reviewFunc
+	kind   schema.GroupVersionKind // of empty
+	errs   []error                 // mistakes in the arguments
+	decide reviewFunc
 }
 
 // reviewFunc returns the response to a request, or an error if there is no decision.
@@ -99,70 +121,120 @@ func Mutating[T kube.Object](options Options, mutators ...Mutator[T]) Hook {
 }
 
 func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](options Options, mutating bool, functions []F) Hook {
-	options.Rules = slices.Clone(options.Rules)
-	hook := Hook{options: options, mutating: mutating, empty: newObject[T]()}
-	if isUnstructured(hook.empty) {
-		hook.empty = nil
+	a := admission{options: options, mutating: mutating, empty: newObject[T]()}
+	if isUnstructured(a.empty) {
+		a.empty = nil
 	}
 	chain := make([]func(context.Context, *Request[T]) error, 0, len(functions))
 	for i, f := range functions {
 		if f == nil {
-			hook.errs = append(hook.errs, fmt.Errorf("function %d is nil", i))
+			a.errs = append(a.errs, fmt.Errorf("function %d is nil", i))
 		}
 		chain = append(chain, f)
 	}
 	if len(functions) == 0 {
-		hook.errs = append(hook.errs, errors.New("no function: pass at least one"))
+		a.errs = append(a.errs, errors.New("no function: pass at least one"))
 	}
-	hook.review = func(ctx context.Context, admission *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		return review(ctx, admission, chain, mutating)
+	a.decide = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		return review(ctx, request, chain, mutating)
 	}
-	return hook
+	return Hook{name: options.Name, protocol: a}
 }
 
-// check returns the mistakes of a hook, and completes its rules.
-func (h *Hook) check(cluster *kube.Cluster) []error {
-	errs := slices.Clone(h.errs)
-	for _, err := range validation.IsFullyQualifiedName(nil, h.options.Name) {
+// prepare implements protocol: it completes the rules.
+func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
+	errs := slices.Clone(a.errs)
+	for _, err := range validation.IsFullyQualifiedName(nil, a.options.Name) {
 		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\""))
 	}
-	if t := h.options.Timeout; t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0) {
+	if t := a.options.Timeout; t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0) {
 		errs = append(errs, fmt.Errorf("Timeout is %s: it must be whole seconds from 1s to 30s", t)) //nolint:staticcheck // the name of a field
 	}
-	if h.options.Reinvoke && !h.mutating {
+	if a.options.Reinvoke && !a.mutating {
 		errs = append(errs, errors.New("Reinvoke is true for a validating hook: only mutating hooks are called again")) //nolint:staticcheck // the name of a field
 	}
-	if len(h.options.Rules) == 0 {
+	if len(a.options.Rules) == 0 {
 		errs = append(errs, errors.New("Rules is empty: the API server would never call the hook")) //nolint:staticcheck // the name of a field
 	}
-	kind, err := h.kind(cluster)
-	if err != nil {
-		return append(errs, err)
+	if a.empty != nil {
+		var err error
+		if a.kind, err = cluster.KindOf(a.empty); err != nil {
+			return nil, append(errs, err)
+		}
 	}
-	for i := range h.options.Rules {
-		rule := &h.options.Rules[i]
-		if h.empty != nil {
+	a.options.Rules = slices.Clone(a.options.Rules)
+	for i := range a.options.Rules {
+		rule := &a.options.Rules[i]
+		if a.empty != nil {
 			// The rule of a subresource such as pods/eviction is about another kind than the resource's.
 			if len(rule.APIGroups) == 0 {
-				rule.APIGroups = []string{kind.Group}
+				rule.APIGroups = []string{a.kind.Group}
 			}
 			if len(rule.APIVersions) == 0 {
-				rule.APIVersions = []string{kind.Version}
+				rule.APIVersions = []string{a.kind.Version}
 			}
 		}
 		if len(rule.APIGroups) == 0 || len(rule.APIVersions) == 0 || len(rule.Resources) == 0 || len(rule.Operations) == 0 {
 			errs = append(errs, fmt.Errorf("Rules[%d] lacks APIGroups, APIVersions, Resources or Operations", i)) //nolint:staticcheck // the name of a field
 		}
 	}
-	return errs
+	return a, errs
 }
 
-// kind returns the kind of the hook's Go type, or an empty kind if any kind is accepted.
-func (h *Hook) kind(cluster *kube.Cluster) (schema.GroupVersionKind, error) {
-	if h.empty == nil {
-		return schema.GroupVersionKind{}, nil
+func (a admission) limits() (int64, time.Duration) { return maxBodyBytes, a.options.timeout() }
+
+// review implements protocol. Any error is not a decision: the API server applies the failure policy.
+func (a admission) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+	review := &admissionv1.AdmissionReview{}
+	if err := decodeReview(body, review, reviewKind()); err != nil {
+		return nil, "", err
 	}
-	return cluster.KindOf(h.empty)
+	request := review.Request
+	if request == nil || request.UID == "" {
+		return nil, "", badRequest("the review has no request with a uid")
+	}
+	uid := request.UID // a function may change the request
+	response, err := a.call(ctx, s, request)
+	if err != nil {
+		s.logger.ErrorContext(ctx, "webhook failed", a.attrs(request, err)...)
+		return nil, "", err
+	}
+	result := resultSuccess
+	if !response.Allowed {
+		result = resultRejected
+		s.logger.DebugContext(ctx, "webhook rejected a request", a.attrs(request, errors.New(response.Result.Message))...)
+	}
+	response.UID = uid
+	answer := &admissionv1.AdmissionReview{Response: response}
+	answer.SetGroupVersionKind(reviewKind())
+	return answer, result, nil
+}
+
+// call calls the functions of a hook.
+func (a admission) call(ctx context.Context, s *Server, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+	if got := schema.GroupVersionKind(request.Kind); a.empty != nil && got != a.kind {
+		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its rules", a.options.Name, got, a.kind)
+	}
+	panicked := s.guard.Call("webhook "+a.options.Name, func() {
+		response, err = a.decide(ctx, request)
+	}, func() []any {
+		return []any{"operation", request.Operation, "namespace", request.Namespace, "name", request.Name}
+	})
+	if panicked != nil {
+		return nil, panicked
+	}
+	return response, err
+}
+
+func (a admission) attrs(request *admissionv1.AdmissionRequest, err error) []any {
+	return []any{
+		"webhook", a.options.Name, "operation", request.Operation, "kind", request.Kind.Kind,
+		"namespace", request.Namespace, "name", request.Name, "user", request.UserInfo.Username, "error", err,
+	}
+}
+
+func reviewKind() schema.GroupVersionKind {
+	return admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
 }
 
 // timeout returns how long the API server waits.

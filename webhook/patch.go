@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 // operation is one operation of a JSON patch (RFC 6902).
@@ -28,27 +31,116 @@ func (o operation) MarshalJSON() ([]byte, error) {
 }
 
 // patchFor returns the JSON patch that applies the difference between before and after to raw, or nil if there is none.
-// before is raw as its Go type shows it: raw may have fields that the type lacks, and lack fields that the type always
-// encodes. Neither becomes a part of the patch.
-func patchFor(raw []byte, before, after any) ([]byte, error) {
+// before is the encoded object of the Go type that raw was decoded into: raw may have fields that the type lacks, and lack
+// fields that the type always encodes. Neither becomes a part of the patch.
+func patchFor(raw, before, after []byte) ([]byte, error) {
+	operations, err := patchValue(nil, "", raw, before, after)
+	if err != nil || len(operations) == 0 {
+		return nil, err
+	}
+	return json.Marshal(operations)
+}
+
+// patchValue appends the operations for the value at the path. It decodes only what has changed: one Go type has one
+// encoding of a value, so equal bytes are equal values.
+func patchValue(operations []operation, path string, raw, before, after []byte) ([]operation, error) {
+	if bytes.Equal(before, after) {
+		return operations, nil
+	}
+	if isObject(raw) && isObject(before) && isObject(after) {
+		return patchFields(operations, path, raw, before, after)
+	}
+	if item, ok := changedItem(raw, before, after); ok {
+		return patchValue(operations, path+"/"+strconv.Itoa(item.index), item.raw, item.before, item.after)
+	}
 	var contents [3]any
-	for i, obj := range []any{before, after} {
-		data, err := json.Marshal(obj)
-		if err != nil {
-			return nil, err
-		}
+	for i, data := range [][]byte{raw, before, after} {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &contents[i]); err != nil {
 			return nil, err
 		}
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &contents[2]); err != nil {
-		return nil, err
+	return diff(operations, path, contents[0], apply(contents[0], contents[1], contents[2])), nil
+}
+
+func isObject(data []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) }
+
+// item is an item of a list in three documents.
+type item struct {
+	index              int
+	raw, before, after []byte
+}
+
+// changedItem returns the only item that differs between two lists, if it has the same name in both.
+func changedItem(raw, before, after []byte) (changed item, ok bool) {
+	var lists [3][][]byte
+	for i, data := range [][]byte{raw, before, after} {
+		var err error
+		if lists[i], err = wire.Items(data); err != nil || len(lists[i]) != len(lists[0]) {
+			return changed, false
+		}
 	}
-	operations := diff(nil, "", contents[2], apply(contents[2], contents[0], contents[1]))
-	if len(operations) == 0 {
-		return nil, nil
+	for i, old := range lists[1] {
+		if bytes.Equal(old, lists[2][i]) {
+			continue
+		}
+		if ok {
+			return changed, false
+		}
+		changed, ok = item{i, lists[0][i], old, lists[2][i]}, true
 	}
-	return json.Marshal(operations)
+	return changed, ok && bytes.Equal(encodedName(changed.before), encodedName(changed.after))
+}
+
+// encodedName returns the field name of an item as it is encoded, or nil.
+func encodedName(item []byte) (encoded []byte) {
+	_ = wire.Fields(item, func(name string, value []byte) { // an error means that the item is not an object
+		if name == "name" && bytes.HasPrefix(value, []byte(`"`)) {
+			encoded = value
+		}
+	})
+	return encoded
+}
+
+// patchFields appends the operations for the fields of an object, those that remove fields first.
+func patchFields(operations []operation, path string, raw, before, after []byte) ([]operation, error) {
+	var fields [3]map[string][]byte
+	for i, data := range [][]byte{raw, before, after} {
+		fields[i] = map[string][]byte{}
+		if err := wire.Fields(data, func(name string, value []byte) { fields[i][name] = value }); err != nil {
+			return nil, err
+		}
+	}
+	rawFields, beforeFields, afterFields := fields[0], fields[1], fields[2]
+	for _, name := range slices.Sorted(maps.Keys(beforeFields)) {
+		_, exists := rawFields[name]
+		if _, kept := afterFields[name]; exists && !kept {
+			operations = append(operations, operation{Op: "remove", Path: path + "/" + escape(name)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(afterFields)) {
+		current, exists := rawFields[name]
+		value, old := afterFields[name], beforeFields[name]
+		if bytes.Equal(old, value) {
+			continue
+		}
+		at := path + "/" + escape(name)
+		var err error
+		switch {
+		case !exists:
+			var decoded any
+			err = kjson.UnmarshalCaseSensitivePreserveInts(value, &decoded)
+			operations = append(operations, operation{Op: "add", Path: at, Value: decoded})
+		case old == nil:
+			// The Go type leaves out an empty value that raw has, so raw is before.
+			operations, err = patchValue(operations, at, current, current, value)
+		default:
+			operations, err = patchValue(operations, at, current, old, value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return operations, nil
 }
 
 // apply returns raw with the difference between before and after.
@@ -96,7 +188,7 @@ const maxCompared = 1000
 
 // applyItems returns the items of after. Each one that was in before keeps what raw has in addition.
 func applyItems(raw, before, after []any) []any {
-	start, end := 0, 0 // the number of equal items at the begin and at the end
+	start, end := 0, 0 // the number of equal items at the beginning and at the end
 	for start < min(len(before), len(after)) && reflect.DeepEqual(before[start], after[start]) {
 		start++
 	}
@@ -198,7 +290,7 @@ func diffFields(operations []operation, path string, a, b map[string]any) []oper
 	return operations
 }
 
-// diffItems leaves the equal items at the begin and at the end alone.
+// diffItems leaves the equal items at the beginning and at the end alone.
 func diffItems(operations []operation, path string, a, b []any) []operation {
 	start := 0
 	for start < len(a) && start < len(b) && reflect.DeepEqual(a[start], b[start]) {
@@ -225,5 +317,5 @@ func diffItems(operations []operation, path string, a, b []any) []operation {
 
 // escape returns a name as a part of a JSON pointer (RFC 6901).
 func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }

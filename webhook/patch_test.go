@@ -2,7 +2,11 @@ package webhook
 
 import (
 	"encoding/json"
+	"maps"
+	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 func parse(t *testing.T, text string) any {
@@ -65,7 +71,7 @@ func TestPatchOfTypedObjects(t *testing.T) {
 			func(d *appsv1.Deployment) { d.Spec.Replicas = nil },
 			`[{"op":"remove","path":"/spec/replicas"}]`,
 		},
-		"new item at the begin": {
+		"new item at the beginning": {
 			func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, d.Spec.Template.Spec.Containers...)
 			},
@@ -93,7 +99,7 @@ func TestPatchOfTypedObjects(t *testing.T) {
 			}
 			after := before.DeepCopy()
 			test.change(after)
-			patch, err := patchFor([]byte(deployment), before, after)
+			patch, err := patchFor([]byte(deployment), encoded(t, before), encoded(t, after))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,26 +183,27 @@ func FuzzPatch(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts([]byte(before), &a) != nil || kjson.UnmarshalCaseSensitivePreserveInts([]byte(after), &b) != nil {
 			return
 		}
-		if !isObject(a) || !isObject(b) || strings.ContainsRune(before+after, '\uFFFD') {
+		if reflect.TypeOf(a) != reflect.TypeFor[map[string]any]() || reflect.TypeOf(b) != reflect.TypeFor[map[string]any]() || strings.ContainsRune(before+after, '\uFFFD') {
 			return // reviews contain objects
 		}
 		if got := apply(a, a, b); !reflect.DeepEqual(got, b) {
 			t.Fatalf("applied: %v, want %v", got, b)
 		}
 		operations := diff(nil, "", a, b)
-		if len(operations) == 0 {
+		// The same without decoding what is equal.
+		shorter, err := patchFor(encoded(t, a), encoded(t, a), encoded(t, b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(operations) == 0 && shorter == nil {
 			if !reflect.DeepEqual(a, b) {
 				t.Fatal("no patch for different documents")
 			}
 			return
 		}
-		patch, err := json.Marshal(operations)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
+		patch, raw := encoded(t, operations), encoded(t, a)
+		if string(patch) != string(shorter) {
+			t.Fatalf("the patches are %s and %s", patch, shorter)
 		}
 		if got := patched(t, string(raw), patch); !reflect.DeepEqual(got, b) {
 			t.Fatalf("%s makes %v of %s, want %v", patch, got, raw, b)
@@ -204,7 +211,79 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-func isObject(value any) bool {
-	_, ok := value.(map[string]any)
-	return ok
+func encoded(t *testing.T, value any) []byte {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The patch is the same as one of decoded documents, whatever raw has and lacks beside before.
+func TestPatchDecodesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
+	for range testlength.Count(3000, 10_000) {
+		before := randomFields(random, 3)
+		raw, after := changedFields(random, before), changedFields(random, before)
+		got, err := patchFor(encoded(t, raw), encoded(t, before), encoded(t, after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []byte
+		if operations := diff(nil, "", raw, apply(raw, before, after)); len(operations) > 0 {
+			want = encoded(t, operations)
+		}
+		if string(got) != string(want) {
+			t.Fatalf("raw %s\nbefore %s\nafter %s\nthe patch is %s\nwant %s", encoded(t, raw), encoded(t, before), encoded(t, after), got, want)
+		}
+	}
+}
+
+// randomFields returns an object with some of the fields a to c and name.
+func randomFields(random *rand.Rand, depth int) map[string]any {
+	fields := map[string]any{}
+	for _, name := range []string{"a", "b", "c", "name"} {
+		switch random.IntN(6) {
+		case 0:
+			fields[name] = int64(random.IntN(3))
+		case 1:
+			fields[name] = strconv.Itoa(random.IntN(3))
+		case 2:
+			if depth > 0 {
+				fields[name] = randomFields(random, depth-1)
+			}
+		case 3:
+			if depth > 0 {
+				fields[name] = []any{randomFields(random, depth-1), randomFields(random, 0), randomFields(random, 0)}[random.IntN(3):]
+			}
+		case 4:
+			fields[name] = nil
+		}
+	}
+	return fields
+}
+
+// changedFields returns a copy with some fields changed, added and removed, on all levels.
+func changedFields(random *rand.Rand, fields map[string]any) map[string]any {
+	result := maps.Clone(fields)
+	for name, value := range randomFields(random, 1) {
+		inner, isObject := result[name].(map[string]any)
+		items, isList := result[name].([]any)
+		switch {
+		case isObject:
+			result[name] = changedFields(random, inner)
+		case isList && random.IntN(3) > 0:
+			items = slices.Clone(items)
+			i := random.IntN(len(items))
+			items[i] = changedFields(random, items[i].(map[string]any))
+			result[name] = items
+		case random.IntN(2) == 0:
+			result[name] = value
+		case random.IntN(2) == 0:
+			delete(result, name)
+		}
+	}
+	return result
 }

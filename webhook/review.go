@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -38,17 +39,21 @@ func (f *failure) Unwrap() error { return f.err }
 // review calls the functions of a hook.
 func review[T kube.Object](ctx context.Context, admission *admissionv1.AdmissionRequest, chain []func(context.Context, *Request[T]) error, mutating bool) (*admissionv1.AdmissionResponse, error) {
 	request := &Request[T]{Admission: admission}
+	raw := admission.Object.Raw
 	var err error
-	if request.Object, err = decode[T](admission.Object.Raw); err != nil {
+	if request.Object, err = decode[T](raw); err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
 	}
 	if request.Old, err = decode[T](admission.OldObject.Raw); err != nil {
 		return nil, fmt.Errorf("decode the old object: %w", err)
 	}
-	var before T
-	mutating = mutating && len(admission.Object.Raw) > 0
+	mutating = mutating && !usercode.IsNil(request.Object)
+	// A copy could share memory with the object, and would hide changes from the patch.
+	var before []byte
 	if mutating {
-		before = request.Object.DeepCopyObject().(T)
+		if before, err = json.Marshal(request.Object); err != nil {
+			return nil, fmt.Errorf("encode the object: %w", err)
+		}
 	}
 	for _, f := range chain {
 		if err := f(ctx, request); err != nil {
@@ -62,7 +67,11 @@ func review[T kube.Object](ctx context.Context, admission *admissionv1.Admission
 	if usercode.IsNil(request.Object) {
 		return nil, errors.New("the mutator removed the object: it must change the object, or return an error")
 	}
-	patch, err := patchFor(admission.Object.Raw, before, request.Object)
+	after, err := json.Marshal(request.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the changed object: %w", err)
+	}
+	patch, err := patchFor(raw, before, after)
 	if err != nil {
 		return nil, fmt.Errorf("compute the patch: %w", err)
 	}
@@ -94,8 +103,8 @@ func statusOf(admission *admissionv1.AdmissionRequest, err error) *metav1.Status
 	}
 	if withStatus := apierrors.APIStatus(nil); errors.As(err, &withStatus) && !usercode.IsNil(withStatus) {
 		status := withStatus.Status()
-		// A rejection must not look like a success.
-		if status.Code < http.StatusBadRequest {
+		// A rejection must not look like a success, and the API server panics for codes of four digits.
+		if status.Code < http.StatusBadRequest || status.Code > 599 {
 			status.Code = http.StatusForbidden
 		}
 		status.Status = metav1.StatusFailure
@@ -136,13 +145,13 @@ func decode[T kube.Object](raw []byte) (T, error) {
 	obj := newObject[T]()
 	if u, ok := runtime.Object(obj).(runtime.Unstructured); ok {
 		var content map[string]any
-		if err := json.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
 			return none, err
 		}
 		u.SetUnstructuredContent(content)
 		return obj, nil
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
 		return none, err
 	}
 	return obj, nil

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +13,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
@@ -27,9 +29,22 @@ const (
 	// maxBodyBytes is the limit of a review. The API server accepts objects of 3 MiB (MaxRequestBodyBytes in
 	// k8s.io/apiserver/pkg/server/config.go), and a review has two of them.
 	maxBodyBytes = 7 << 20
+	// maxConversionBytes is the limit of a conversion review. API servers before 1.36 send the objects of a list together.
+	// Reviews of more than maxBodyBytes are read one after another, so that they do not need more memory than others.
+	maxConversionBytes = 128 << 20
 	// maxReviews is the number of reviews that are handled at the same time. Further ones wait, so that the memory of the
 	// server is limited.
 	maxReviews = 64
+	// maxBigReviews is the number of reviews of more than smallBodyBytes among them. Smaller ones have a slot only while
+	// they are handled, and not while they are read or answered, so that slow clients never have all slots.
+	maxBigReviews  = 48
+	smallBodyBytes = 256 << 10
+	// A client that sends a big review, or receives the response, must be as fast as minRate in bytes a second, after a
+	// pause of maxStall: it has a slot.
+	minRate  = 256 << 10
+	maxStall = 2 * time.Second
+	// handshakeTimeout is the time for a TLS handshake of the server with itself.
+	handshakeTimeout = 2 * time.Second
 	// shutdownTimeout is the time for reviews in progress at the end: the longest time-out of a hook.
 	shutdownTimeout = 30 * time.Second
 )
@@ -51,6 +66,13 @@ type Config struct {
 	CertFile, KeyFile string
 	// Certificates makes the server create its certificates and register the hooks.
 	Certificates *Certificates
+	// Middleware wraps the handler of all reviews, for example to trace them with otelhttp.NewMiddleware of OpenTelemetry.
+	// The context of a request is the parent of that of the hook. A ResponseWriter of the middleware must have the method
+	// Unwrap of http.ResponseController, as that of otelhttp has: otherwise slow clients are not limited. Default: none.
+	Middleware func(http.Handler) http.Handler
+	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus. Default:
+	// none.
+	Metrics Recorder
 	// Logger receives failures at error level, and rejected requests at debug level. Default: slog.Default() at the time
 	// of New.
 	Logger *slog.Logger
@@ -58,18 +80,30 @@ type Config struct {
 
 // Server serves hooks. New creates one. It is safe for concurrent use.
 type Server struct {
-	hooks  []Hook
-	mux    *http.ServeMux
-	http   *httpserver.Server // nil without an address
-	keeper *keeper            // nil without Certificates
-	guard  *usercode.Guard
-	logger *slog.Logger
-	slots  chan struct{} // has room for maxReviews
+	hooks   []Hook
+	handler http.Handler       // of all reviews
+	http    *httpserver.Server // nil without an address
+	keeper  *keeper            // nil without Certificates
+	guard   *usercode.Guard
+	logger  *slog.Logger
+	metrics Recorder      // may be nil
+	slots   chan struct{} // has room for maxReviews
+	big     chan struct{} // has room for maxBigReviews
+	large   chan struct{} // has room for one review of more than maxBodyBytes
+	// unknown has the fields that conversions have met and that Go types lack.
+	unknown   unknownFields
+	handshake handshakes
+	running   atomic.Bool
 }
 
 // New returns a Server. It reads the certificate, and does not listen. The error lists all mistakes in config.
 func New(config Config) (*Server, error) {
-	s := &Server{mux: http.NewServeMux(), logger: config.Logger, slots: make(chan struct{}, maxReviews)}
+	mux := http.NewServeMux()
+	s := &Server{
+		handler: mux, logger: config.Logger, metrics: config.Metrics,
+		slots: make(chan struct{}, maxReviews), big: make(chan struct{}, maxBigReviews), large: make(chan struct{}, 1),
+	}
+	s.handshake.timeout, s.handshake.interval = handshakeTimeout, time.Second
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
@@ -83,25 +117,28 @@ func New(config Config) (*Server, error) {
 	}
 	names := map[string]bool{}
 	for i, hook := range config.Hooks {
-		if hook.review == nil {
-			errs = append(errs, fmt.Errorf("Hooks[%d] is empty: use Validating or Mutating", i)) //nolint:staticcheck // the name of a field
+		if hook.protocol == nil {
+			errs = append(errs, fmt.Errorf("Hooks[%d] is empty: use Validating, Mutating or Converting", i)) //nolint:staticcheck // the name of a field
 			continue
 		}
-		mistakes := hook.check(config.Cluster)
-		name := hook.options.Name
-		if names[name] {
+		prepared, mistakes := hook.protocol.prepare(config.Cluster)
+		if names[hook.name] {
 			mistakes = append(mistakes, errors.New("another hook has the same name"))
 		}
-		names[name] = true
+		names[hook.name] = true
 		for _, err := range mistakes {
-			errs = append(errs, fmt.Errorf("Hooks[%d] %q: %w", i, name, err)) //nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Hooks[%d] %q: %w", i, hook.name, err)) //nolint:staticcheck // the name of a field
 		}
 		if len(mistakes) > 0 {
 			continue
 		}
-		kind, _ := hook.kind(config.Cluster) // checked above
-		s.hooks = append(s.hooks, hook)
-		s.mux.Handle("POST /"+name, s.handler(hook, kind))
+		s.hooks = append(s.hooks, Hook{hook.name, prepared})
+		mux.Handle("POST /"+hook.name, s.reviews(s.hooks[len(s.hooks)-1]))
+	}
+	if config.Middleware != nil {
+		if s.handler = config.Middleware(mux); usercode.IsNil(s.handler) {
+			errs = append(errs, errors.New("Middleware returned nil: it must return a handler")) //nolint:staticcheck // the name of a field
+		}
 	}
 	server, err := s.newServer(config)
 	if err := errors.Join(append(errs, err)...); err != nil {
@@ -141,7 +178,7 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 		return nil, err
 	}
 	settings := httpserver.Config{
-		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, MaxBodyBytes: maxBodyBytes,
+		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, MaxBodyBytes: maxConversionBytes, // readBody has the limit of the hook
 		ShutdownTimeout: shutdownTimeout, Logger: s.logger,
 	}
 	if s.keeper != nil {
@@ -161,25 +198,63 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 // Name returns the default name of the server in a manager: webhooks.
 func (s *Server) Name() string { return "webhooks" }
 
-// Ready returns an error until the server listens, and while its certificate is not valid. With Config.Certificates it
-// also returns an error until the hooks are registered, and while the Secret or the configurations could not be
-// read or written for 5 minutes.
+// Ready returns an error until the server listens, and while its certificate is not valid. It performs a TLS handshake
+// with the server at most once a second, so that it returns an error while the server does not accept connections. With
+// Config.Certificates it also returns an error until the hooks are registered, and while the Secret or the configurations
+// could not be read or written for 5 minutes.
 func (s *Server) Ready() error {
 	if s.http == nil {
 		return errNoAddress
 	}
-	if err := s.http.Ready(); err != nil || s.keeper == nil {
+	if err := s.http.Ready(); err != nil {
 		return err
 	}
-	return s.keeper.ready()
+	if s.keeper != nil {
+		if err := s.keeper.ready(); err != nil {
+			return err
+		}
+	}
+	return s.handshake.check(s.http)
+}
+
+// handshakes remembers the last TLS handshake of a server with itself.
+type handshakes struct {
+	timeout  time.Duration
+	interval time.Duration // for which a result is used again
+
+	mu  sync.Mutex
+	at  time.Time // guarded by mu
+	err error     // guarded by mu
+}
+
+// check performs a handshake, unless the last one was just before.
+func (h *handshakes) check(server *httpserver.Server) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) < h.interval {
+		return h.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.timeout) //nolint:forbidigo // Ready has no context, and the time-out bounds it
+	defer cancel()
+	h.err = server.Handshake(ctx)
+	h.at = time.Now()
+	return h.err
 }
 
 var errNoAddress = errors.New("the webhook server has no address: set Config.Listen")
 
-// Run serves until ctx ends, and then waits up to 30 s for reviews in progress.
+// Run serves until ctx ends, and then waits up to 30 s for reviews in progress. A second call at the same time returns an
+// error.
 func (s *Server) Run(ctx context.Context) error {
 	if s.http == nil {
 		return errNoAddress
+	}
+	if !s.running.CompareAndSwap(false, true) {
+		return errors.New("the webhook server runs already")
+	}
+	defer s.running.Store(false)
+	if !usercode.IsNil(s.metrics) {
+		defer s.metrics.ObserveCertificate(s.Name(), s.expiry)()
 	}
 	if s.keeper == nil {
 		return s.http.Run(ctx)
@@ -192,69 +267,76 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.http.Run(ctx)
 }
 
-// ServeHTTP handles one review.
-func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) { s.mux.ServeHTTP(w, req) }
+// expiry returns the end of the current certificate, or the zero time without one.
+func (s *Server) expiry() time.Time {
+	if s.keeper != nil {
+		return s.keeper.expiry()
+	}
+	return s.http.Expiry()
+}
 
-// handler returns the handler of a hook. An error status is not a decision: the API server applies the failure policy.
-func (s *Server) handler(hook Hook, kind schema.GroupVersionKind) http.Handler {
+// ServeHTTP handles one review.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) { s.handler.ServeHTTP(w, req) }
+
+// reviews returns the handler of a hook. An error status is not a decision.
+func (s *Server) reviews(hook Hook) http.Handler {
+	limit, timeout := hook.protocol.limits()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), hook.options.timeout())
+		began := time.Now()
+		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), timeout)
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+			s.fail(ctx, w, hook.name, began, err)
 			return
 		}
 		defer cancel()
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
-			http.Error(w, fmt.Sprintf("%d other reviews did not end in time", maxReviews), http.StatusServiceUnavailable)
-			return
-		}
-		admission, status, err := readReview(w, req)
+		places := &places{}
+		defer places.release()
+		body, err := s.readBody(ctx, w, req, limit, places)
 		if err != nil {
-			http.Error(w, err.Error(), status)
+			s.fail(ctx, w, hook.name, began, err)
 			return
 		}
-		response, err := s.decide(ctx, hook, kind, admission)
+		response, result, err := hook.protocol.review(ctx, s, body)
 		if err != nil {
-			s.logger.ErrorContext(ctx, "webhook failed", s.attrs(hook, admission, err)...)
-			http.Error(w, usercode.Text(err), http.StatusInternalServerError)
+			s.fail(ctx, w, hook.name, began, err)
 			return
 		}
-		if !response.Allowed {
-			s.logger.DebugContext(ctx, "webhook rejected a request", s.attrs(hook, admission, errors.New(response.Result.Message))...)
+		text, isEncoded := response.(encodedReview)
+		if !isEncoded {
+			if text, err = json.Marshal(response); err != nil {
+				s.fail(ctx, w, hook.name, began, fmt.Errorf("encode the response: %w", err))
+				return
+			}
 		}
-		response.UID = admission.UID
-		review := &admissionv1.AdmissionReview{Response: response}
-		review.SetGroupVersionKind(reviewKind())
+		s.record(hook.name, result, began)
 		w.Header().Set("Content-Type", "application/json")
-		// An error means that the API server waits no longer.
-		_ = json.NewEncoder(w).Encode(review)
+		if len(text) <= 2*smallBodyBytes {
+			places.release()
+		}
+		// Errors mean that the API server waits no longer, or that the test does not use a connection.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeFor(len(text))))
+		_, _ = w.Write(text)
 	})
 }
 
-// decide calls the functions of a hook.
-func (s *Server) decide(ctx context.Context, hook Hook, kind schema.GroupVersionKind, admission *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
-	if got := schema.GroupVersionKind(admission.Kind); hook.empty != nil && got != kind {
-		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its rules", hook.options.Name, got, kind)
+// fail writes an error as an HTTP response. An error without a code is a failure of the program.
+func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, began time.Time, err error) {
+	s.record(name, resultOf(ctx, err), began)
+	code := http.StatusInternalServerError
+	if withCode := (statusError{}); errors.As(err, &withCode) {
+		code = withCode.code
 	}
-	panicked := s.guard.Call("webhook "+hook.options.Name, func() {
-		response, err = hook.review(ctx, admission)
-	}, func() []any {
-		return []any{"operation", admission.Operation, "namespace", admission.Namespace, "name", admission.Name}
-	})
-	if panicked != nil {
-		return nil, panicked
-	}
-	return response, err
+	http.Error(w, usercode.Text(err), code)
 }
 
-func (s *Server) attrs(hook Hook, admission *admissionv1.AdmissionRequest, err error) []any {
-	return []any{
-		"webhook", hook.options.Name, "operation", admission.Operation, "kind", admission.Kind.Kind,
-		"namespace", admission.Namespace, "name", admission.Name, "user", admission.UserInfo.Username, "error", err,
-	}
+// statusError is an error with the code of its HTTP response.
+type statusError struct {
+	error
+	code int
+}
+
+func badRequest(format string, args ...any) error {
+	return statusError{fmt.Errorf(format, args...), http.StatusBadRequest}
 }
 
 // deadline returns a context that ends at nine tenths of the time that the API server waits, so that the response
@@ -263,7 +345,7 @@ func deadline(ctx context.Context, text string, timeout time.Duration) (context.
 	if text != "" {
 		sent, err := time.ParseDuration(text)
 		if err != nil || sent <= 0 {
-			return nil, nil, fmt.Errorf("the parameter timeout is %q: want a positive duration such as 10s", usercode.Shorten(text))
+			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s", usercode.Shorten(text))
 		}
 		timeout = min(sent, time.Minute)
 	}
@@ -272,32 +354,99 @@ func deadline(ctx context.Context, text string, timeout time.Duration) (context.
 	return ctx, cancel, nil
 }
 
-func reviewKind() schema.GroupVersionKind {
-	return admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
+// places are the slots that a review has.
+type places struct{ taken []chan struct{} }
+
+// take waits for a slot.
+func (p *places) take(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		p.taken = append(p.taken, slots)
+		return nil
+	case <-ctx.Done():
+		return statusError{errors.New("other reviews did not end in time"), http.StatusServiceUnavailable}
+	}
 }
 
-// readReview returns the request of a review, or an error and its HTTP status.
-func readReview(w http.ResponseWriter, req *http.Request) (*admissionv1.AdmissionRequest, int, error) {
+func (p *places) release() {
+	for _, slots := range p.taken {
+		<-slots
+	}
+	p.taken = nil
+}
+
+// readBody reads the body of a review of the content type JSON, and waits for its slots: a small review needs one when it
+// is complete, a larger one before the rest is read.
+func (s *Server) readBody(ctx context.Context, w http.ResponseWriter, req *http.Request, limit int64, places *places) ([]byte, error) {
 	contentType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil || contentType != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, errors.New("the content type must be application/json")
+		return nil, statusError{errors.New("the content type must be application/json"), http.StatusUnsupportedMediaType}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBodyBytes))
+	reader := http.MaxBytesReader(w, req.Body, limit)
+	body, err := readUpTo(reader, nil, smallBodyBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) <= smallBodyBytes {
+		return body, places.take(ctx, s.slots)
+	}
+	if err := places.take(ctx, s.big); err != nil {
+		return nil, err
+	}
+	if err := places.take(ctx, s.slots); err != nil {
+		return nil, err
+	}
+	steady := &steadyReader{Reader: reader, control: http.NewResponseController(w), began: time.Now()}
+	if body, err = readUpTo(steady, body, maxBodyBytes); err != nil || len(body) <= maxBodyBytes {
+		return body, err
+	}
+	if err := places.take(ctx, s.large); err != nil {
+		return nil, err
+	}
+	steady.began, steady.bytes = time.Now(), 0
+	return readUpTo(steady, body, limit)
+}
+
+// readUpTo reads after begin until the end, or until there is one byte more than limit.
+func readUpTo(r io.Reader, begin []byte, limit int64) ([]byte, error) {
+	body := bytes.NewBuffer(begin)
+	_, err := body.ReadFrom(io.LimitReader(r, limit+1-int64(len(begin))))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the review has more than %d bytes", tooLarge.Limit)
+		return nil, statusError{fmt.Errorf("the review has more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge}
 	}
 	if err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("read the review: %w", err)
+		return nil, badRequest("read the review: %w", err)
 	}
-	review := &admissionv1.AdmissionReview{}
+	return body.Bytes(), nil
+}
+
+// steadyReader returns an error if the client is slower than minRate.
+type steadyReader struct {
+	io.Reader
+	control *http.ResponseController
+	began   time.Time
+	bytes   int
+}
+
+// Read implements io.Reader.
+func (r *steadyReader) Read(p []byte) (int, error) {
+	// An error means that the test does not use a connection.
+	_ = r.control.SetReadDeadline(r.began.Add(timeFor(r.bytes)))
+	n, err := r.Reader.Read(p)
+	r.bytes += n
+	return n, err
+}
+
+// timeFor returns how long a client may need for a number of bytes.
+func timeFor(n int) time.Duration { return maxStall + time.Duration(n)*time.Second/minRate }
+
+// decodeReview decodes a review of the kind. Names of fields are case-sensitive, as in the API server.
+func decodeReview(body []byte, review runtime.Object, kind schema.GroupVersionKind) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, review); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("decode the review: %w", err)
+		return badRequest("decode the review: %w", err)
 	}
-	if got := review.GroupVersionKind(); got != reviewKind() {
-		return nil, http.StatusBadRequest, fmt.Errorf("the review is %s: want %s", got, reviewKind())
+	if got := review.GetObjectKind().GroupVersionKind(); got != kind {
+		return badRequest("the review is %s: want %s", got, kind)
 	}
-	if review.Request == nil || review.Request.UID == "" {
-		return nil, http.StatusBadRequest, errors.New("the review has no request with a uid")
-	}
-	return review.Request, 0, nil
+	return nil
 }

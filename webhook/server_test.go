@@ -139,6 +139,8 @@ func TestResultsOfValidators(t *testing.T) {
 			message: `Operation cannot be fulfilled on configmaps "settings": again`,
 		},
 		"status error without a code": {err: &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Message: "odd"}}, code: 403, message: "odd"},
+		"status error of success":     {err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 200, Message: "odd"}}, code: 403, message: "odd"},
+		"status error with 1000":      {err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 1000, Message: "odd"}}, code: 403, message: "odd"},
 		"failure":                     {err: Failure(errors.New("list: refused")), code: 500, message: "list: refused"},
 		"wrapped failure":             {err: fmt.Errorf("check: %w", Failure(errors.New("refused"))), code: 500, message: "check: refused"},
 		"failure with a field error":  {err: Failure(invalid), code: 500, message: invalid.Error()},
@@ -247,6 +249,36 @@ func TestMutatorsOfWholeObjects(t *testing.T) {
 				t.Errorf("status %d %s: %+v", status, text, response)
 			}
 		})
+	}
+}
+
+// A mutator may change what the API server sent: the response is for the request that it sent.
+func TestMutatorsOfRequests(t *testing.T) {
+	t.Parallel()
+	_, response, text := ask(t, serve(t, Mutating(mapsOptions(), func(_ context.Context, r *Request[*corev1.ConfigMap]) error {
+		r.Object.Data["b"] = "2"
+		r.Admission.UID, r.Admission.Object.Raw = "2", []byte(`{}`)
+		return nil
+	})), mapReview(mapObject))
+	if response == nil || response.UID != "1" || string(response.Patch) != `[{"op":"add","path":"/data/b","value":"2"}]` {
+		t.Errorf("%s: %+v", text, response)
+	}
+}
+
+// sharing has a DeepCopyObject that somebody wrote by hand, and that shares maps with the object.
+type sharing struct{ corev1.ConfigMap }
+
+func (s *sharing) DeepCopyObject() runtime.Object { return &sharing{s.ConfigMap} }
+
+func TestPatchDoesNotDependOnDeepCopy(t *testing.T) {
+	t.Parallel()
+	chain := []func(context.Context, *Request[*sharing]) error{func(_ context.Context, r *Request[*sharing]) error {
+		r.Object.Data["b"] = "2"
+		return nil
+	}}
+	response, err := review(t.Context(), mapReview(mapObject).Request, chain, true)
+	if err != nil || string(response.Patch) != `[{"op":"add","path":"/data/b","value":"2"}]` {
+		t.Errorf("%+v (%v)", response, err)
 	}
 }
 
@@ -486,20 +518,40 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// The cost of a review of an object that the hook changes.
-func BenchmarkReview(b *testing.B) {
-	s := serve(b, Mutating(mapsOptions(), func(_ context.Context, r *Request[*corev1.ConfigMap]) error {
-		r.Object.Data["b"] = "2"
-		return nil
-	}))
-	body, err := json.Marshal(mapReview(mapObject))
+func allowMaps(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
+
+// Middleware sees each review, and its context is that of the functions.
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	seen := 0
+	hook := Validating(mapsOptions(), func(ctx context.Context, _ *Request[*corev1.ConfigMap]) error {
+		return fmt.Errorf("from %v, at most %t", ctx.Value(key{}), hasDeadline(ctx))
+	})
+	config := Config{Cluster: connect(t), Hooks: []Hook{hook}, Middleware: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			seen++
+			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), key{}, req.URL.Path)))
+		})
+	}}
+	s, err := New(config)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if code, _, text := send(b, s, body); code != 200 {
-			b.Fatal(text)
-		}
+	_, response, text := ask(t, s, mapReview(mapObject))
+	if want := "from /" + hookName + ", at most true"; response == nil || response.Result == nil || response.Result.Message != want {
+		t.Errorf("the response is %+v, %s", response, text)
 	}
+	if seen != 1 {
+		t.Errorf("the middleware was called %d times", seen)
+	}
+	config.Middleware = func(http.Handler) http.Handler { return nil }
+	if _, err := New(config); err == nil || !strings.Contains(err.Error(), "Middleware returned nil") {
+		t.Errorf("without a handler: %v", err)
+	}
+}
+
+func hasDeadline(ctx context.Context) bool {
+	_, ok := ctx.Deadline()
+	return ok
 }

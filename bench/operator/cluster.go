@@ -20,7 +20,7 @@ import (
 )
 
 // crdFile is the definition of WebApps in the repository. Both operators have the same.
-const crdFile = "examples/webapp/api/v1/crd.yaml"
+const crdFile = "examples/webapp/api/v1/webapp.example.com_webapps.yaml"
 
 // fieldManager is the driver's name in managedFields.
 const fieldManager = "bench-driver"

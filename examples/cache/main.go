@@ -4,32 +4,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
+	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(context.Background(), os.Args[1:], os.Stdout)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "cache:", err)
-		os.Exit(1)
 	}
+	os.Exit(manager.ExitStatus(err))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cache", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	home := flags.String("namespace", "default", "the namespace that is always watched")
-	_ = flags.Parse(args) // exits on an error
-	cluster, err := connect.Cluster(*kubeconfig)
+	var options manager.Options
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
@@ -45,13 +43,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { // waited for below
-		ended <- namespaces.Run(ctx)
-		stop()
-	}()
-	err = deployments.Run(ctx)
-	stop()
-	return errors.Join(err, <-ended)
+	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{{Runner: deployments}, {Runner: namespaces}}})
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
 }

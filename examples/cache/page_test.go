@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,6 +45,31 @@ func TestWhatThePageShows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"}, Data: map[string][]byte{"word": []byte("secret")}}
+	if _, err := exampletest.Core(t).Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := showRest(t, cluster, namespace); err != nil {
+		t.Error(err)
+	}
+	// region transform
+	secrets, err := informer.New(informer.Config[*corev1.Secret]{
+		Retriever: informer.RetrieveSelected[*corev1.Secret](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Transform: func(secret *corev1.Secret) error {
+			for name, value := range secret.Data {
+				sum := sha256.Sum256(value)
+				secret.Data[name] = sum[:] // enough to detect changes
+			}
+			return nil
+		},
+	})
+	// endregion
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := showTransform(t.Context(), secrets, kube.Key{Namespace: namespace, Name: "password"}); err != nil {
+		t.Error(err)
+	}
 	// region cut
 	pods, err := informer.New(informer.Config[*corev1.Pod]{
 		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
@@ -72,6 +98,64 @@ func TestWhatThePageShows(t *testing.T) {
 	}
 }
 
+// showRest checks an informer with different selections for one namespace and for the others.
+func showRest(t *testing.T, cluster *kube.Cluster, namespace string) error {
+	t.Helper()
+	other := exampletest.Namespace(t)
+	configMap := func(namespace, name, app string) error {
+		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}}
+		_, err := exampletest.Core(t).ConfigMaps(namespace).Create(t.Context(), obj, metav1.CreateOptions{})
+		return err
+	}
+	if err := errors.Join(configMap(namespace, "mine", ""), configMap(other, "public", "rest"), configMap(other, "private", "")); err != nil {
+		return err
+	}
+	// region rest
+	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{
+		Retriever: informer.Combine(
+			informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{namespace}}),
+			informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{ // the remaining namespaces
+				FieldSelector: "metadata.namespace!=" + namespace,
+				LabelSelector: "app=rest",
+			}),
+		),
+		OnError: func(err error) { fmt.Println("an alert:", err) },
+	})
+	// endregion
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	defer configs.Join(ctx)()
+	if err := configs.WaitSynced(ctx); err != nil {
+		return err
+	}
+	for key, want := range map[kube.Key]bool{
+		{Namespace: namespace, Name: "mine"}: true, {Namespace: other, Name: "public"}: true, {Namespace: other, Name: "private"}: false,
+	} {
+		if got := configs.Has(key); got != want {
+			return fmt.Errorf("the informer has %s: %t, want %t", key, got, want)
+		}
+	}
+	return nil
+}
+
+// showTransform checks that the cached Secret has the hash of its value.
+func showTransform(ctx context.Context, secrets *informer.Informer[*corev1.Secret], key kube.Key) error {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	defer secrets.Join(ctx)()
+	if err := secrets.WaitSynced(ctx); err != nil {
+		return err
+	}
+	secret, found, err := secrets.Get(key)
+	if want := sha256.Sum256([]byte("secret")); err != nil || !found || string(secret.Data["word"]) != string(want[:]) {
+		return fmt.Errorf("the cached Secret is %v, %t, %w", secret, found, err)
+	}
+	return nil
+}
+
 func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	// region get
 	pod, found, err := pods.Get(kube.Key{Namespace: namespace, Name: "web-1"})
@@ -93,6 +177,22 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	}
 	query := informer.Query{Namespace: namespace, Labels: front}
 	// endregion
+	// region addindex
+	if err := pods.AddIndex(informer.Index[*corev1.Pod]{
+		Name: "image", Values: func(pod *corev1.Pod) (images []string) {
+			for _, container := range pod.Spec.Containers {
+				images = append(images, container.Image)
+			}
+			return images
+		},
+	}); err != nil {
+		return err
+	}
+	users, err := pods.Count(informer.Query{Index: "image", Value: "i"})
+	// endregion
+	if err != nil || users != 3 {
+		return fmt.Errorf("%d Pods use the image: %w", users, err)
+	}
 	// region snapshot
 	now := pods.Snapshot()
 	all, some := now.Len(), 0

@@ -7,39 +7,36 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(context.Background(), os.Args[1:], os.Stdout)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "concurrency:", err)
-		os.Exit(1)
 	}
+	os.Exit(manager.ExitStatus(err))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("concurrency", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps")
 	workers := flags.Int("workers", 3, "number of ConfigMaps that are handled at the same time")
 	work := flags.Duration("work", time.Second, "duration of the handler")
-	_ = flags.Parse(args) // exits on an error
-
-	cluster, err := connect.Cluster(*kubeconfig)
+	var options manager.Options
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
@@ -49,12 +46,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{*namespace}}),
 		Handler:   slow.handle,
 		Workers:   *workers,
-		Logger:    slog.New(slog.NewTextHandler(out, nil)),
 	})
 	if err != nil {
 		return err
 	}
-	if err := ctrl.Run(ctx); err != nil {
+	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{{Runner: ctrl}}})
+	if err != nil {
+		return err
+	}
+	if err := m.Run(ctx); err != nil {
 		return err
 	}
 	// Run has returned, so no handler runs, so the counters are final.

@@ -10,20 +10,18 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/event"
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -31,23 +29,23 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(context.Background(), os.Args[1:], os.Stdout)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "config:", err)
-		os.Exit(1)
 	}
+	os.Exit(manager.ExitStatus(err))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("config", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps and of the lease")
 	stateDir := flags.String("state-dir", "", "an existing folder for files about the keys in work (default: none)")
-	_ = flags.Parse(args) // exits on an error
-
+	var options manager.Options
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
 	logger := slog.New(slog.NewTextHandler(out, nil))
-	cluster, err := connect.Cluster(*kubeconfig)
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
@@ -119,6 +117,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			// one group that are handled at the same time (default: the number of workers).
 			Group:      func(key kube.Key) string { return key.Namespace },
 			GroupLimit: 4,
+			// Ready objects wait for this limit (default: none): here 50 runs per second, and bursts of 100.
+			Limiter: rate.NewLimiter(50, 100),
 			// What ends a backoff early (default: mainly a change of the object itself): here also a listed object.
 			EndBackoffIf: func(cause controller.Cause) bool { return cause.Source == controller.SourceSelf },
 		},
@@ -162,6 +162,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		},
 		// A handler that takes longer is cancelled (default: never).
 		Timeout: 30 * time.Second,
+		// Run fails if the first lists take longer (default: it waits, and Ready names what is missing).
+		SyncTimeout: 2 * time.Minute,
+		// Whether a panic of the handler ends the process, for debugging (default: it is an error of the object).
+		PanicsEndProcess: false,
 		Shutdown: controller.ShutdownConfig{
 			// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a
 			// Pod).
@@ -181,20 +185,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		Events: events,
 		// The logger (default: slog.Default()).
 		Logger: logger,
+		// The logger of one run (default: Logger with the controller, the key and the ID of the run).
+		RunLogger: func(logger *slog.Logger, run controller.RunRecord) *slog.Logger {
+			return logger.With("attempt", run.Attempt)
+		},
 	}
 	// endregion
 	ctrl, err := controller.New(config)
 	if err != nil {
 		return err
 	}
-	// Events are sent until the controller has ended, because its last handlers may be the ones in problem.
-	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var recording sync.WaitGroup
-	recording.Go(func() { _ = events.Run(sending) }) // waited for below; sends the remaining Events at its end
-	err = ctrl.Run(ctx)
-	stop()
-	recording.Wait()
-	return err
+	m, err := options.New(cluster, manager.Config{Logger: logger, Runnables: []manager.Runnable{
+		{Name: "events", Runner: events, Group: manager.Caches}, // stops after the controller, and sends its last Events
+		{Runner: ctrl, Group: manager.Always},                   // the controller has its own lease
+	}})
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
 }
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {

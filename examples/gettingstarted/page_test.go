@@ -1,4 +1,4 @@
-// Package gettingstarted tests docs/getting-started.md: it runs all commands of the page.
+// Package gettingstarted tests pages of the docs: it runs all their commands.
 package gettingstarted
 
 import (
@@ -15,18 +15,34 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGettingStarted(t *testing.T) {
+	root := repository(t)
+	var out bytes.Buffer
+	err := follow.Page(t.Context(), filepath.Join(root, "docs", "getting-started.md"), options(t, root, &out))
+	if err != nil {
+		t.Fatalf("%v\nthe page's output:\n%s", err, out.String())
+	}
+}
+
+// From a kind with one version to two, and back.
+func TestWebhooks(t *testing.T) {
+	root := repository(t)
+	var out bytes.Buffer
+	err := follow.Page(t.Context(), filepath.Join(root, "docs", "webhooks.md"), options(t, root, &out))
+	if err != nil {
+		t.Fatalf("%v\nthe page's output:\n%s", err, out.String())
+	}
+}
+
+func repository(t *testing.T) (path string) {
+	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	err = follow.Page(t.Context(), filepath.Join(root, "docs", "getting-started.md"), follow.Options{
-		Dir:    t.TempDir(),
-		Env:    []string{"EVENKEEL=" + root},
-		Stdout: &out,
-		Until:  5 * time.Minute,
-	})
-	if err != nil {
-		t.Fatalf("%v\nthe page's output:\n%s", err, out.String())
-	}
+	return root
+}
+
+func options(t *testing.T, root string, out *bytes.Buffer) follow.Options {
+	t.Helper()
+	return follow.Options{Dir: t.TempDir(), Env: []string{"EVENKEEL=" + root}, Stdout: out, Until: 5 * time.Minute}
 }

@@ -4,47 +4,43 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/examples/internal/connect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(context.Background(), os.Args[1:], os.Stdout)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "multiresource:", err)
-		os.Exit(1)
 	}
+	os.Exit(manager.ExitStatus(err))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("multiresource", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", connect.FlagUsage)
 	namespace := flags.String("namespace", "default", "the namespace of the objects")
 	resync := flags.Duration("resync", time.Minute, "interval in which each Service is handled again")
-	_ = flags.Parse(args) // exits on an error
-
-	cluster, err := connect.Cluster(*kubeconfig)
+	var options manager.Options
+	if err := options.Parse(flags, args); err != nil {
+		return err
+	}
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
 	// Both controllers have the same Handler. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
-	newController := func(name, kind string, resync time.Duration) (runner, error) {
+	newController := func(name, kind string, resync time.Duration) (manager.Runner, error) {
 		return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 			Name: name,
 			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, informer.Selection{
@@ -57,7 +53,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 				return nil
 			},
 			ResyncInterval: resync,
-			Logger:         slog.New(slog.NewTextHandler(out, nil)),
 		})
 	}
 	services, err := newController("services", "Service", *resync)
@@ -68,25 +63,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, services, configMaps)
-}
-
-type runner interface {
-	Run(ctx context.Context) error
-}
-
-// runAll runs several controllers. When one of them ends, it stops the others, and returns when all have ended.
-func runAll(ctx context.Context, runners ...runner) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, len(runners))
-	for _, r := range runners {
-		go func() { ended <- r.Run(ctx) }() // waited for below
+	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{{Runner: services}, {Runner: configMaps}}})
+	if err != nil {
+		return err
 	}
-	var errs []error
-	for range runners {
-		errs = append(errs, <-ended)
-		stop()
-	}
-	return errors.Join(errs...)
+	return m.Run(ctx)
 }

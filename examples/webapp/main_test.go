@@ -15,14 +15,19 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -40,14 +45,14 @@ func TestMain(m *testing.M) {
 		if _, err := manifest.InstallCRD(ctx, cluster, v1.CRD); err != nil {
 			return err
 		}
-		return manifest.Apply(ctx, cluster, "", config.RBAC)
+		return manifest.Apply(ctx, cluster, "", config.RBAC())
 	})
 }
 
-// With only the permissions of config/rbac.yaml, the program must make the sample ready, hold the lease, and delete all
-// children and records.
-func TestProgramWithSample(t *testing.T) {
-	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme)
+// connect returns the cluster with both versions of WebApp, and a client with all permissions.
+func connect(t *testing.T) (*kube.Cluster, *client.Client) {
+	t.Helper()
+	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme, v2.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +61,13 @@ func TestProgramWithSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cluster, c
+}
+
+// With only the permissions of folder config, the program must make the sample ready, hold the lease, and delete all
+// children and records.
+func TestProgramWithSample(t *testing.T) {
+	cluster, c := connect(t)
 	outside := &records{targets: map[string]string{}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
@@ -110,6 +122,66 @@ func TestProgramWithSample(t *testing.T) {
 	}
 }
 
+// The API server must call the webhooks of the program, which has only the permissions of config/rbac.yaml and
+// config/webhooks.yaml.
+func TestProgramWithWebhooks(t *testing.T) {
+	cluster, c := connect(t)
+	if err := manifest.Apply(t.Context(), cluster, "", config.Webhooks); err != nil {
+		t.Fatal(err)
+	}
+	outside := &records{targets: map[string]string{"taken.example.com": ""}, owners: map[string]string{"taken.example.com": "another"}}
+	server := httptest.NewServer(outside)
+	t.Cleanup(server.Close)
+	address := freeAddress(t)
+	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
+		return run(ctx, []string{
+			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", freeAddress(t), "--leader-elect",
+			"--webhook-listen", address, "--webhook-url", "https://" + address, "--domain", "example.com",
+		})
+	})
+	t.Cleanup(func() { uninstall(t, cluster, c) })
+	dry, err := c.With(func(config *client.Config) { config.DryRun = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := exampletest.Namespace(t)
+	app := func(name, host string) *v1.WebApp {
+		return &v1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1.WebAppSpec{Image: "shop:1", Host: host}}
+	}
+	exampletest.Eventually(t, "the webhooks are called", func(ctx context.Context) (bool, string) {
+		got, err := client.Create(ctx, dry, app("shop", "shop"))
+		if err != nil || got.Spec.Host != "shop.example.com" {
+			return false, fmt.Sprint(got, err)
+		}
+		_, err = client.Create(ctx, dry, app("shop", "taken"))
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `spec.host: Invalid value: "taken.example.com": its record belongs to another owner: another`), fmt.Sprint(err)
+	})
+	exampletest.Eventually(t, "the webhooks are called for v2", func(ctx context.Context) (bool, string) {
+		_, err := client.Create(ctx, dry, &v2.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}, Spec: v2.WebAppSpec{App: v2.App{Image: "shop:1"}, Host: "taken"}})
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `spec.host: Invalid value: "taken.example.com"`), fmt.Sprint(err)
+	})
+	shop, err := client.Create(t.Context(), c, app("shop", "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exampletest.Eventually(t, "the host of another WebApp is rejected", func(ctx context.Context) (bool, string) {
+		_, err := client.Create(ctx, dry, app("second", "shop"))
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "used by WebApp "+namespace+"/shop"), fmt.Sprint(err)
+	})
+	exampletest.Eventually(t, "the record is created", func(context.Context) (bool, string) {
+		all := outside.all()
+		return all["shop.example.com"] != "", fmt.Sprint(all)
+	})
+	if err := client.Delete(t.Context(), c, shop); err != nil {
+		t.Fatal(err)
+	}
+	exampletest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
+		_, err := client.Get[*v1.WebApp](ctx, c, kube.KeyOf(shop))
+		return errors.Is(err, client.ErrGone), fmt.Sprint(err)
+	})
+	stop()
+}
+
 func TestInvalidAddress(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,7 +194,27 @@ func TestInvalidAddress(t *testing.T) {
 	}
 }
 
-// asOperator returns the path of a kubeconfig for the service account of config/rbac.yaml.
+// uninstall removes what the program has registered, which could not be called without it, and installs the definition of
+// v1 again.
+func uninstall(t *testing.T, cluster *kube.Cluster, c *client.Client) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for _, configuration := range []kube.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		configuration.SetName(operator.Name)
+		if err := client.Delete(ctx, c, configuration); err != nil {
+			t.Error(err)
+		}
+	}
+	err := crd.Remove(ctx, c, v1.Resource+"."+v1.Group)
+	if err == nil {
+		_, err = manifest.InstallCRD(ctx, cluster, v1.CRD)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// asOperator returns the path of a kubeconfig for the service account of folder config.
 func asOperator(t *testing.T) string {
 	t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(exampletest.Kubeconfig())
@@ -162,6 +254,7 @@ func freeAddress(t *testing.T) string {
 type records struct {
 	mu      sync.Mutex
 	targets map[string]string // guarded by mu
+	owners  map[string]string // guarded by mu; may be nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -175,8 +268,17 @@ func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch request.Method {
+	case http.MethodGet:
+		if _, ok := r.targets[host]; !ok {
+			http.NotFound(w, request)
+			return
+		}
+		_, _ = io.WriteString(w, r.owners[host])
 	case http.MethodPut:
 		r.targets[host] = string(body)
+		if r.owners != nil {
+			r.owners[host] = request.URL.Query().Get("owner")
+		}
 	case http.MethodDelete:
 		if _, ok := r.targets[host]; !ok {
 			http.NotFound(w, request)

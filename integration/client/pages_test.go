@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
 )
@@ -38,6 +39,41 @@ func TestPages(t *testing.T) {
 	one := must(client.All[*corev1.ConfigMap](ctx, c, client.FieldSelector("metadata.name=c3"), client.InNamespace(namespace)))(t)
 	if len(one) != 1 || one[0].Name != "c3" {
 		t.Errorf("by field there are %v", one)
+	}
+}
+
+func TestListPage(t *testing.T) {
+	t.Parallel()
+	c, namespace := newClient(t)
+	for i := range 5 {
+		must(client.Create(t.Context(), c, configMap(namespace, fmt.Sprint("c", i), nil)))(t)
+	}
+	next := func(token string) client.Page[*corev1.ConfigMap] {
+		t.Helper()
+		return must(client.ListPage[*corev1.ConfigMap](t.Context(), c, token, client.InNamespace(namespace), client.PageSize(2)))(t)
+	}
+	first := next("")
+	must(client.Create(t.Context(), c, configMap(namespace, "c1b", nil)))(t)
+	second := next(first.Continue)
+	third := next(second.Continue)
+	var listed []string
+	for _, obj := range slices.Concat(first.Objects, second.Objects, third.Objects) {
+		listed = append(listed, obj.Name)
+	}
+	if want := []string{"c0", "c1", "c2", "c3", "c4"}; !slices.Equal(listed, want) || third.Continue != "" ||
+		first.ResourceVersion == "" || third.ResourceVersion != first.ResourceVersion {
+		t.Errorf("the pages are %q, of versions %s to %s, with the last token %q", listed, first.ResourceVersion, third.ResourceVersion, third.Continue)
+	}
+	if current := next(withoutVersion(t, first.Continue)); len(current.Objects) != 2 || current.Objects[0].Name != "c1b" {
+		t.Errorf("in the current state the next page is %v", current)
+	}
+	stream := must(client.Watch[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace), client.NotOlderThan(first.ResourceVersion)))(t)
+	defer stream.Stop()
+	if event := <-stream.ResultChan(); event.Type != watch.Added || event.Object.(*corev1.ConfigMap).Name != "c1b" {
+		t.Errorf("the first change is %+v", event)
+	}
+	if _, err := client.ListPage[*corev1.ConfigMap](t.Context(), c, "no token"); !apierrors.IsBadRequest(err) {
+		t.Errorf("an invalid token: %v", err)
 	}
 }
 

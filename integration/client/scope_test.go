@@ -3,14 +3,18 @@ package client
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -36,6 +40,46 @@ func TestMissingNamespaceIsNotReportedAsMissingObject(t *testing.T) {
 	unknown := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: "Unknown"}
 	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(unknown))); client.ReasonOf(err) != client.ReasonNotServed || client.IgnoreNotFound(err) == nil {
 		t.Errorf("a kind that is not there: %v", err)
+	}
+}
+
+// barge is a Go type that declares its scope.
+type barge struct{ metav1.PartialObjectMetadata }
+
+func (f *barge) DeepCopyObject() runtime.Object {
+	return &barge{*f.PartialObjectMetadata.DeepCopyObject().(*metav1.PartialObjectMetadata)}
+}
+
+func (*barge) NamespaceScoped() bool { return true }
+
+// TestDeclaredScopeIsComparedWithDefinition: the Go type declares the scope of one definition, and not that of another.
+func TestDeclaredScopeIsComparedWithDefinition(t *testing.T) {
+	t.Parallel()
+	setup, namespace := newClient(t)
+	right := define(t, setup, "Barge", "barges", true, nil)
+	wrong := define(t, setup, "Raft", "rafts", false, nil)
+	must(client.Create(t.Context(), setup, object(right, namespace, "a", 1)))(t)
+	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig(), func(scheme *runtime.Scheme) error {
+		for _, kind := range []schema.GroupVersionKind{right, wrong} {
+			scheme.AddKnownTypeWithName(kind, &barge{})
+		}
+		return nil
+	}))
+	found := must(client.Get[*barge](t.Context(), c, kube.Key{Namespace: namespace, Name: "a"}, client.OfKind(right)))(t)
+	if found.Name != "a" || found.UID == "" {
+		t.Errorf("it is %+v", found)
+	}
+	ctx, calls := observe(t)
+	_, err := client.Get[*barge](ctx, c, kube.Key{Name: "a"}, client.OfKind(right))
+	if err == nil || !strings.Contains(err.Error(), "has no namespace") {
+		t.Errorf("without a namespace: %v", err)
+	}
+	_, err = client.Get[*barge](ctx, c, kube.Key{Namespace: namespace, Name: "a"}, client.OfKind(wrong))
+	if err == nil || errors.Is(err, client.ErrGone) || !strings.Contains(err.Error(), "Raft in client.example.com/v1 is cluster-scoped in the cluster") {
+		t.Errorf("another scope: %v", err)
+	}
+	if made := calls.take(); made != nil {
+		t.Errorf("the calls are %q", made)
 	}
 }
 

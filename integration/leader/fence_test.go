@@ -463,14 +463,17 @@ func TestFenceIsRequired(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "operator"}},
 	})
+	anna, wrong := f.pod("anna"), f.pod("bert")
+	wrong.uid = "6d3e8a52-6e9f-4f0b-9d6a-0f2f9f1f5a12"
 	for _, test := range []struct {
 		name  string
 		pod   *fencedPod
 		fence bool
 		want  string
 	}{
-		{"no policy", f.pod("anna"), false, "apply the objects of leader.FenceManifest"},
-		{"a token without a Pod", f.podWithToken("carl", "6d3e8a52-6e9f-4f0b-9d6a-0f2f9f1f5a11", nil), true, "need a token that is bound to the Pod"},
+		{"no policy", anna, false, "apply the objects of leader.FenceManifest"},
+		{"a token without a Pod", f.podWithToken("carl", "6d3e8a52-6e9f-4f0b-9d6a-0f2f9f1f5a11", nil), true, "the token of the request is not bound to a Pod"},
+		{"a wrong uid", wrong, false, "need a token that is bound to the Pod"}, // the policy exists
 	} {
 		if test.fence {
 			f.fence()
@@ -491,6 +494,106 @@ func TestFenceIsRequired(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
+	}
+}
+
+// The policy acts on each kind of request that changes something, and on nothing else. A lease without a holder, or with
+// one that a user has written, is not an exception.
+func TestFencedRequests(t *testing.T) {
+	t.Parallel()
+	f := newFenced(t, local)
+	f.fence()
+	anna := f.pod("anna")
+	create(f, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "admin-" + f.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "operator"}},
+	})
+	rest := anna.clients.CoreV1().RESTClient()
+	send := func(verb, path, body string) error {
+		request := rest.Verb(verb).RequestURI(strings.ReplaceAll(path, "NS", f.namespace)).SetHeader("Content-Type", "application/json")
+		if verb == "PATCH" {
+			request.SetHeader("Content-Type", "application/merge-patch+json")
+		}
+		return request.Body([]byte(strings.ReplaceAll(body, "NS", f.namespace))).Do(f.Context()).Error()
+	}
+	const core, coordination = "/api/v1/namespaces/NS/", "/apis/coordination.k8s.io/v1/namespaces/NS/leases"
+	rejected := [][3]string{
+		{"POST", core + "configmaps", `{"metadata":{"name":"a"}}`},
+		{"PATCH", core + "configmaps/operator", `{"data":{"a":"b"}}`},
+		{"DELETE", core + "configmaps/operator", ""},
+		{"DELETE", core + "configmaps", ""},
+		{"PATCH", core + "pods/anna/status", `{"status":{"message":"a"}}`},
+		{"PATCH", core + "pods/anna/ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"e","image":"i","terminationMessagePolicy":"File"}]}}`},
+		{"POST", core + "pods/anna/exec?command=a", ""},
+		{"POST", core + "pods/anna/binding", `{"metadata":{"name":"anna"},"target":{"kind":"Node","name":"n"}}`},
+		{"POST", core + "pods/anna/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"anna","namespace":"NS"}}`},
+		{"POST", core + "serviceaccounts/operator/token", `{"spec":{}}`},
+		{"POST", "/api/v1/namespaces", `{"metadata":{"name":"NS-a"}}`},
+		{"PATCH", "/api/v1/namespaces/NS", `{"metadata":{"labels":{"a":"b"}}}`},
+		{"POST", coordination, `{"metadata":{"name":"other"}}`},
+		{"POST", coordination, `{"metadata":{"generateName":"lease"}}`},
+		{"DELETE", coordination, ""}, // of the lease too; such a request has no name
+		{"POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", `{"metadata":{"name":"lease"}}`},
+	}
+	allowed := [][3]string{
+		{"GET", core + "configmaps/operator", ""},
+		{"POST", core + "events", `{"metadata":{"generateName":"e"},"involvedObject":{"namespace":"NS"}}`},
+		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`},
+		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"a"}}`},
+		{"PATCH", coordination + "/lease", `{"metadata":{"labels":{"a":"b"}}}`},
+	}
+	uid := anna.uid
+	for name, spec := range map[string]string{
+		"no holder":           `{"spec":{"holderIdentity":null}}`,
+		"empty holder":        `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`,
+		"another holder":      `{"spec":{"holderIdentity":"bert_x"}}`,
+		"uid without the end": `{"spec":{"holderIdentity":"` + uid + `"}}`,
+		"longer uid":          `{"spec":{"holderIdentity":"` + uid + `0_x"}}`,
+		"expression":          `{"spec":{"holderIdentity":"' || true || '"}}`,
+	} {
+		if _, err := f.clients.CoordinationV1().Leases(f.namespace).Patch(t.Context(), election.LeaseName, types.MergePatchType, []byte(spec), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		clustertest.Eventually(t, func() string {
+			if _, err := anna.patch(t.Context(), anna.clients, `{}`); !apierrors.IsInvalid(err) {
+				return fmt.Sprintf("%s: %v", name, err)
+			}
+			return ""
+		})
+		for _, r := range rejected {
+			if err := send(r[0], r[1], r[2]); err == nil || !strings.Contains(err.Error(), "this Pod does not hold the lease") {
+				t.Errorf("%s: %s %s: %v, want a rejection by the policy", name, r[0], r[1], err)
+			}
+		}
+		for _, r := range allowed {
+			if err := send(r[0], r[1], r[2]); err != nil {
+				t.Errorf("%s: %s %s: %v", name, r[0], r[1], err)
+			}
+		}
+	}
+}
+
+// The leader may delete a collection of Leases in the namespace of its own one: such a request has no name.
+func TestLeaderDeletesCollectionOfLeases(t *testing.T) {
+	t.Parallel()
+	f := newFenced(t, local)
+	f.fence()
+	anna := f.pod("anna")
+	create(f, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "operator"}},
+	})
+	release, lead := anna.campaign()
+	defer release()
+	if first := lead(); first.err != nil {
+		t.Fatal(first.err)
+	}
+	create(f, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "other", Labels: map[string]string{"app": "other"}}})
+	err := anna.clients.CoordinationV1().Leases(f.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=other"})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -202,7 +203,8 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 		}
 		test.check(round, false)
 	}
-	// The last process runs until every change is handled.
+	// The last process runs until every change is handled. It has hundreds of Events, which FlushTimeout may be too short
+	// for.
 	last := test.start(rounds+1, false)
 	clustertest.Eventually(t, test.undone)
 	last.signal()
@@ -247,29 +249,44 @@ func (s *shutdownTest) maps() []corev1.ConfigMap {
 	return list.Items
 }
 
-// undone returns an object that is not handled, or "".
+// events lists the Events. noted has the name of each object with each note.
+func (s *shutdownTest) events() (noted map[string]bool, list []eventsv1.Event) {
+	s.Helper()
+	all, err := s.clients.EventsV1().Events(s.namespace).List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	noted = map[string]bool{}
+	for _, e := range all.Items {
+		noted[e.Regarding.Name+" "+e.Note] = true
+	}
+	return noted, all.Items
+}
+
+// undone returns an object that is not handled or has no Event of its last change, or "".
 func (s *shutdownTest) undone() string {
+	noted, _ := s.events()
 	for _, m := range s.maps() {
-		if m.Data["second"] != m.Data["wanted"] {
+		if m.Data["second"] != m.Data["wanted"] || unnoted(&m, noted) {
 			return fmt.Sprintf("%s: %v", m.Name, m.Data)
 		}
 	}
 	return ""
 }
 
+// unnoted reports whether the last handled change of an object has no Event.
+func unnoted(m *corev1.ConfigMap, noted map[string]bool) bool {
+	return m.Data["second"] != "0" && !noted[m.Name+" wanted "+m.Data["second"]]
+}
+
 // check checks the state between two processes: no object is half done, each handled change has an Event, and the lease
 // is free and was released after the last other write.
 func (s *shutdownTest) check(round int, all bool) {
 	s.Helper()
-	list, err := s.clients.EventsV1().Events(s.namespace).List(s.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.total = len(list.Items)
-	noted := map[string]bool{}
+	noted, events := s.events()
+	s.total = len(events)
 	latest := int64(0)
-	for _, e := range list.Items {
-		noted[e.Regarding.Name+" "+e.Note] = true
+	for _, e := range events {
 		latest = max(latest, versionOf(s.T, &e))
 	}
 	for _, m := range s.maps() {
@@ -277,7 +294,7 @@ func (s *shutdownTest) check(round int, all bool) {
 		switch {
 		case m.Data["first"] != m.Data["second"]:
 			s.Errorf("round %d: %s is half done: %v", round, m.Name, m.Data)
-		case m.Data["second"] != "0" && !noted[m.Name+" wanted "+m.Data["second"]]:
+		case unnoted(&m, noted):
 			s.Errorf("round %d: %s has no Event of its last change: %v", round, m.Name, m.Data)
 		case all && m.Data["second"] != m.Data["wanted"]:
 			s.Errorf("%s was not handled: %v", m.Name, m.Data)

@@ -1,4 +1,5 @@
-// Package wait tests waiting and readiness against a real Kubernetes with its controllers.
+// Package wait tests waiting on a real Kubernetes: with authorization, restarts and DaemonSets. The tests of
+// simulation/integration/wait need only what a cluster in memory has.
 package wait
 
 import (
@@ -6,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
@@ -56,21 +56,4 @@ func template(labels map[string]string) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 	}
-}
-
-// definition returns a CustomResourceDefinition in a group of the test.
-func (e env) definition(plural, kind string) *unstructured.Unstructured {
-	group := e.namespace + ".example.com"
-	d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": group, "scope": "Namespaced",
-		"names": map[string]any{"plural": plural, "kind": kind},
-		"versions": []any{map[string]any{
-			"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		}},
-	}}}
-	d.SetAPIVersion("apiextensions.k8s.io/v1")
-	d.SetKind("CustomResourceDefinition")
-	d.SetName(plural + "." + group)
-	return d
 }

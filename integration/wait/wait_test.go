@@ -1,302 +1,33 @@
 package wait
 
 import (
-	"context"
-	"errors"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
 // patience is the maximum duration of the waits in these tests, for slow machines.
 func patience() client.WaitOption { return client.Timeout(2 * time.Minute) }
 
-// notYet calls wait, which must end with its deadline and an error that contains texts. On a slow machine the first
-// deadlines pass before the state of the object is known.
-func notYet(t *testing.T, wait func(within client.WaitOption) error, texts ...string) {
-	t.Helper()
-	var err error
-	for within := 100 * time.Millisecond; within < 2*time.Minute; within *= 8 {
-		err = wait(client.Timeout(within))
-		if !errors.Is(err, context.DeadlineExceeded) {
-			break
-		}
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
-			return
-		}
-	}
-	t.Errorf("the error is: %v, want the deadline and %q", err, texts)
-}
-
-// deployment returns a Deployment with two replicas.
-func (e env) deployment(name string) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
-	return &appsv1.Deployment{ObjectMeta: e.meta(name), Spec: appsv1.DeploymentSpec{
-		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
-	}}
-}
-
-func TestRolledOut(t *testing.T) {
+func TestDaemonSet(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	web := must(client.Create(t.Context(), e.client, e.deployment("web")))(e)
-	for _, image := range []string{"web", "web:2", "web:3"} {
-		// The wait starts before the controllers have seen the change.
-		web.Spec.Template.Spec.Containers[0].Image = image
-		web.ResourceVersion = "" // whatever the controllers write meanwhile
-		written := must(client.Update(t.Context(), e.client, web))(e)
-		web = must(client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("web"), readiness.RolledOut, patience()))(e)
-		s := web.Status
-		if s.ObservedGeneration < written.Generation || s.UpdatedReplicas != 2 || s.AvailableReplicas != 2 || s.Replicas != 2 {
-			t.Errorf("%s: waited for generation %d, and the status is %+v", image, written.Generation, s)
-		}
-	}
-	// The result is the same for every Go type, and costs one request.
-	for name, wait := range map[string]func(ctx context.Context) error{
-		"typed": func(ctx context.Context) error {
-			_, err := client.WaitFor[*appsv1.Deployment](ctx, e.client, e.key("web"), readiness.Of)
-			return err
-		},
-		"unstructured": func(ctx context.Context) error {
-			obj, err := client.WaitFor[*unstructured.Unstructured](ctx, e.client, e.key("web"), readiness.RolledOut,
-				client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
-			if err == nil && obj.GetKind() != "Deployment" {
-				t.Errorf("the kind is %q", obj.GetKind())
-			}
-			return err
-		},
-		"metadata only": func(ctx context.Context) error {
-			obj, err := client.WaitFor[*metav1.PartialObjectMetadata](ctx, e.client, e.key("web"), readiness.Exists,
-				client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
-			if err == nil && (obj.Kind != "Deployment" || obj.UID != web.UID) {
-				t.Errorf("the metadata is %v", obj)
-			}
-			return err
-		},
-	} {
-		calls := &counter{}
-		if err := wait(kube.ObserveCalls(t.Context(), calls)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got := calls.verbs(); got != "list" {
-			t.Errorf("%s: requests: %q, want one list", name, got)
-		}
-	}
-}
-
-// counter records requests for objects.
-type counter struct {
-	mu    sync.Mutex
-	calls []string // guarded by mu
-}
-
-// CallBegan implements kube.CallObserver.
-func (c *counter) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if call.Verb != "" {
-		c.calls = append(c.calls, call.Verb)
-	}
-	return ctx
-}
-
-// CallEnded implements kube.CallObserver.
-func (c *counter) CallEnded(context.Context, kube.Call) {}
-
-func (c *counter) verbs() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.calls, " ")
-}
-
-func TestOtherWorkloads(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	labels := map[string]string{"app": "db"}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
-	must(client.Create(t.Context(), e.client, &appsv1.StatefulSet{ObjectMeta: e.meta("db"), Spec: appsv1.StatefulSetSpec{
-		Replicas: new(int32(2)), Selector: selector, Template: template(labels), ServiceName: "db",
-	}}))(e)
-	set := must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
-	set.Spec.Template.Spec.Containers[0].Image = "db:2"
-	set.ResourceVersion = "" // whatever the controllers write meanwhile
-	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
-	must(client.Update(t.Context(), e.client, set))(e)
-	set = must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
-	if set.Status.UpdatedReplicas != 1 || set.Status.AvailableReplicas != 2 {
-		t.Errorf("with a partition, the status is %+v", set.Status)
-	}
-	set.Spec.UpdateStrategy.RollingUpdate = nil
-	set.ResourceVersion = ""
-	must(client.Update(t.Context(), e.client, set))(e)
-	set = must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
-	if set.Status.UpdatedReplicas != 2 || set.Status.CurrentRevision != set.Status.UpdateRevision {
-		t.Errorf("without a partition, the status is %+v", set.Status)
-	}
-
-	labels = map[string]string{"app": "agent"}
+	labels := map[string]string{"app": "agent"}
 	must(client.Create(t.Context(), e.client, &appsv1.DaemonSet{ObjectMeta: e.meta("agent"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
 	}}))(e)
 	daemons := must(client.WaitFor[*appsv1.DaemonSet](t.Context(), e.client, e.key("agent"), readiness.RolledOut, patience()))(e)
 	if daemons.Status.NumberAvailable != 1 {
 		t.Errorf("the DaemonSet's status is %+v", daemons.Status)
-	}
-
-	pod := &corev1.Pod{ObjectMeta: e.meta("pod"), Spec: template(nil).Spec}
-	must(client.Create(t.Context(), e.client, pod))(e)
-	must(client.WaitFor[*corev1.Pod](t.Context(), e.client, e.key("pod"), readiness.PodReady, patience()))(e)
-}
-
-func TestJobs(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	spec := template(nil)
-	spec.Spec.RestartPolicy = corev1.RestartPolicyNever
-	must(client.Create(t.Context(), e.client, &batchv1.Job{ObjectMeta: e.meta("migration"), Spec: batchv1.JobSpec{Template: spec}}))(e)
-	job := must(client.WaitFor[*batchv1.Job](t.Context(), e.client, e.key("migration"), readiness.JobDone, patience()))(e)
-	if job.Status.Succeeded != 1 {
-		t.Errorf("the Job's status is %+v", job.Status)
-	}
-	late := spec.DeepCopy()
-	late.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
-	must(client.Create(t.Context(), e.client, &batchv1.Job{
-		ObjectMeta: e.meta("late"), Spec: batchv1.JobSpec{Template: *late, ActiveDeadlineSeconds: new(int64(1))},
-	}))(e)
-	_, err := client.WaitFor[*batchv1.Job](t.Context(), e.client, e.key("late"), readiness.JobDone, patience())
-	if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "DeadlineExceeded") {
-		t.Errorf("the error is: %v", err)
-	}
-}
-
-func TestDeploymentWithoutProgressFails(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	stuck := e.deployment("stuck")
-	stuck.Spec.ProgressDeadlineSeconds = new(int32(2))
-	stuck.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
-	must(client.Create(t.Context(), e.client, stuck))(e)
-	_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("stuck"), readiness.RolledOut, patience())
-	if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "ProgressDeadlineExceeded") {
-		t.Errorf("the error is: %v", err)
-	}
-}
-
-// A wait can start before the kind, or the object, exists.
-func TestWaitForKindInstalledLater(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	d := e.definition("widgets", "Widget")
-	kind := schema.GroupVersionKind{Group: e.namespace + ".example.com", Version: "v1", Kind: "Widget"}
-	type result struct {
-		obj *unstructured.Unstructured
-		err error
-	}
-	ended := make(chan result, 1)
-	go func() { // waited for below
-		obj, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, e.key("w"),
-			readiness.Condition("Ready", metav1.ConditionTrue), client.OfKind(kind), patience())
-		ended <- result{obj, err}
-	}()
-	created := must(client.Create(t.Context(), e.client, d))(e)
-	ofDefinitions := client.OfKind(created.GroupVersionKind())
-	key := kube.Key{Name: created.GetName()}
-	must(client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, key, readiness.Established, ofDefinitions, patience()))(e)
-
-	w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
-	w.SetGroupVersionKind(kind)
-	w.SetNamespace(e.namespace)
-	w.SetName("w")
-	clustertest.Eventually(t, func() string { // discovery is a little behind
-		if _, err := client.Create(t.Context(), e.client, w); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	live := must(client.Get[*unstructured.Unstructured](t.Context(), e.client, e.key("w"), client.OfKind(kind)))(e)
-	live.Object["spec"] = map[string]any{"size": int64(2)}
-	live = must(client.Update(t.Context(), e.client, live))(e)
-	report := func(generation int64) {
-		live.Object["status"] = map[string]any{"conditions": []any{
-			map[string]any{"type": "Ready", "status": "True", "observedGeneration": generation},
-		}}
-		live = must(client.Update(t.Context(), e.client, live, client.Subresource("status")))(e)
-	}
-	report(1)
-	notYet(t, func(within client.WaitOption) error {
-		_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, e.key("w"),
-			readiness.Condition("Ready", metav1.ConditionTrue), client.OfKind(kind), within)
-		return err
-	}, "condition Ready is about generation 1, and the object is at generation 2")
-	report(2)
-	got := <-ended
-	if got.err != nil || got.obj.GetUID() != live.GetUID() || got.obj.GetResourceVersion() != live.GetResourceVersion() {
-		t.Fatalf("waited for %v: %v", got.obj, got.err)
-	}
-
-	// Another definition has the same kind.
-	must(client.Create(t.Context(), e.client, e.definition("gadgets", "Widget")))(e)
-	_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client,
-		kube.Key{Name: "gadgets." + kind.Group}, readiness.Established, ofDefinitions, patience())
-	if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "its names are not accepted") {
-		t.Errorf("the error is: %v", err)
-	}
-}
-
-func TestWaitDeleted(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	held := &corev1.ConfigMap{ObjectMeta: e.meta("held")}
-	held.Finalizers = []string{"tests.example.com/disk"}
-	held = must(client.Create(t.Context(), e.client, held))(e)
-	deleted := func(within client.WaitOption) error { return client.WaitDeleted(t.Context(), e.client, held, within) }
-	notYet(t, deleted, "was not deleted")
-	if err := client.Delete(t.Context(), e.client, held); err != nil {
-		t.Fatal(err)
-	}
-	notYet(t, deleted, `held by finalizers ["tests.example.com/disk"]`)
-	ended := make(chan error, 1)
-	go func() { ended <- client.WaitDeleted(t.Context(), e.client, held, patience()) }() // waited for below
-	live := must(client.Get[*corev1.ConfigMap](t.Context(), e.client, e.key("held")))(e)
-	live.Finalizers = nil
-	must(client.Update(t.Context(), e.client, live))(e)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("held")}))(e)
-	if err := client.WaitDeleted(t.Context(), e.client, held); err != nil {
-		t.Errorf("another one has come: %v", err)
-	}
-
-	// The deletion of a namespace takes some seconds.
-	namespace := must(client.Get[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace}))(e)
-	if state := readiness.Of(namespace); !state.Ready() {
-		t.Errorf("the namespace is %s", state)
-	}
-	if err := client.Delete(t.Context(), e.client, namespace); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.WaitDeleted(t.Context(), e.client, namespace, patience()); err != nil {
-		t.Error(err)
-	}
-	if exists := must(client.Exists[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace}))(e); exists {
-		t.Error("the namespace is still there")
 	}
 }
 

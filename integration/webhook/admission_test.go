@@ -223,7 +223,9 @@ func TestReplacedAuthority(t *testing.T) {
 func TestLargeObjects(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	e.serve(webhook.Mutating(e.options("large"), probe("l", func(_ context.Context, r *mapRequest) error {
+	options := e.options("large")
+	options.Timeout = 30 * time.Second // with the race detector, and beside the other tests, a review takes seconds
+	e.serve(webhook.Mutating(options, probe("l", func(_ context.Context, r *mapRequest) error {
 		r.Object.Data["size"] = fmt.Sprint(len(r.Admission.Object.Raw))
 		return nil
 	})))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,25 +101,27 @@ func (e *env) serve(hooks ...webhook.Hook) (url string, stop func()) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(e.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }() // waited for by stop
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil {
-			e.Error(err)
-		}
-	}
-	e.Cleanup(stop)
+	stop = e.run(e.Context(), server)
 	clustertest.Eventually(e, func() string { return text(server.Ready()) })
 	url = "https://" + listener.Addr().String()
 	e.register(server, url, e.authority.Cert)
 	return url, stop
+}
+
+// run runs a server until the test ends or until stop.
+func (e *env) run(ctx context.Context, server *webhook.Server) (stop func()) {
+	e.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }() // waited for by stop
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			e.Error(err)
+		}
+	})
+	e.Cleanup(stop)
+	return stop
 }
 
 // register applies the configurations of a server, and waits until the API server uses them.

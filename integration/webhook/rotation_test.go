@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,8 +26,8 @@ import (
 // rotating is a policy with an authority for 10 s and a certificate for 4 s.
 var rotating = certificates.Policy{AuthorityLife: 15 * time.Second, LeafLife: 6 * time.Second, Overlap: 2 * time.Second, Poll: 200 * time.Millisecond}
 
-// startRotating runs a server that keeps its certificates, until the test ends. All of them register the URL.
-func (e *env) startRotating(listener net.Listener, url string, secret kube.Key, hook webhook.Hook) *webhook.Server {
+// startKeeping runs a server that keeps its certificates, until the test ends or until stop. All of them register the URL.
+func (e *env) startKeeping(policy certificates.Policy, listener net.Listener, url string, secret kube.Key, hook webhook.Hook) (server *webhook.Server, stop func()) {
 	e.Helper()
 	server, err := webhook.New(webhook.Config{
 		Cluster: e.cluster, Hooks: []webhook.Hook{hook}, Listener: listener, Logger: clustertest.Logger(e),
@@ -35,16 +36,7 @@ func (e *env) startRotating(listener net.Listener, url string, secret kube.Key, 
 	if err != nil {
 		e.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(certificates.WithPolicy(e.Context(), rotating))
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }() // waited for at the end of the test
-	e.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			e.Error(err)
-		}
-	})
-	return server
+	return server, e.runKeeping(policy, server)
 }
 
 func (e *env) listen() net.Listener {
@@ -62,6 +54,10 @@ func (e *env) deleteConfigurations() {
 		ctx := context.WithoutCancel(e.Context())
 		config := validatingConfiguration(e.namespace)
 		if err := client.IgnoreNotFound(client.Delete(ctx, e.client, config)); err != nil {
+			e.Error(err)
+		}
+		mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: config.ObjectMeta}
+		if err := client.IgnoreNotFound(client.Delete(ctx, e.client, mutating)); err != nil {
 			e.Error(err)
 		}
 	})
@@ -84,9 +80,9 @@ func TestRotationRefusesNothing(t *testing.T) {
 	}
 	listener := e.listen()
 	url := "https://" + listener.Addr().String()
-	server := e.startRotating(listener, url, secret, hook(true))
+	server, _ := e.startKeeping(rotating, listener, url, secret, hook(true))
 	// A second replica takes part in the rotations. The API server does not call it.
-	e.startRotating(e.listen(), url, secret, hook(false))
+	e.startKeeping(rotating, e.listen(), url, secret, hook(false))
 	clustertest.Eventually(t, func() string { return text(server.Ready()) })
 	e.awaitHooks("x")
 
@@ -148,29 +144,32 @@ func TestRotationRefusesNothing(t *testing.T) {
 	}
 }
 
-// Five replicas start at the same time: they have one authority.
+// Five replicas start at the same time: they have one authority. The certificates have their long lives, so a second
+// authority cannot be the next one.
 func TestFiveReplicasMakeOneCA(t *testing.T) {
 	e := newEnv(t)
 	e.deleteConfigurations()
+	policy := certificates.DefaultPolicy()
+	policy.Poll = 200 * time.Millisecond
 	for round := range testlength.Count(3, 30) {
 		secret := kube.Key{Namespace: e.namespace, Name: fmt.Sprint("tls-", round)}
-		var servers []*webhook.Server
-		var starts sync.WaitGroup
-		var mu sync.Mutex
+		type replica struct {
+			server *webhook.Server
+			stop   func()
+		}
 		first := e.listen()
 		listeners := []net.Listener{first, e.listen(), e.listen(), e.listen(), e.listen()}
-		for _, listener := range listeners {
+		replicas := make([]replica, len(listeners))
+		var starts sync.WaitGroup
+		for i, listener := range listeners {
 			starts.Go(func() { // waited for below
-				server := e.startRotating(listener, "https://"+first.Addr().String(), secret,
+				replicas[i].server, replicas[i].stop = e.startKeeping(policy, listener, "https://"+first.Addr().String(), secret,
 					webhook.Validating(e.options("five"), func(context.Context, *mapRequest) error { return nil }))
-				mu.Lock()
-				defer mu.Unlock()
-				servers = append(servers, server)
 			})
 		}
 		starts.Wait()
-		for _, server := range servers {
-			clustertest.Eventually(t, func() string { return text(server.Ready()) })
+		for _, r := range replicas {
+			clustertest.Eventually(t, func() string { return text(r.server.Ready()) })
 		}
 		current, err := client.Get[*corev1.Secret](t.Context(), e.client, secret)
 		if err != nil {
@@ -178,6 +177,9 @@ func TestFiveReplicasMakeOneCA(t *testing.T) {
 		}
 		if state := certificates.Parse(current.Data); len(state.Trusted) != 1 {
 			t.Errorf("round %d: %d authorities", round, len(state.Trusted))
+		}
+		for _, r := range replicas {
+			r.stop()
 		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 )
@@ -23,12 +26,14 @@ type Admission interface {
 type Review struct {
 	Operation string // CREATE, UPDATE or DELETE
 	// Kind and Resource are those of the request; the kind of the subresource scale is Scale.
-	Kind            schema.GroupVersionKind
-	Resource        schema.GroupVersionResource
-	Subresource     string
-	Namespace, Name string // Name is empty while a name is not generated
-	Object          Object // nil for DELETE
-	Old             Object // nil for CREATE; must not be changed
+	Kind        schema.GroupVersionKind
+	Resource    schema.GroupVersionResource
+	Subresource string
+	// Name is empty while a name is not generated, and for the deletion of a collection. A Namespace is in the namespace Name.
+	Namespace, Name string
+	Object          Object         // nil for DELETE
+	Old             Object         // nil for CREATE; must not be changed
+	Options         runtime.Object // metav1.CreateOptions, UpdateOptions or DeleteOptions, with its kind
 	DryRun          bool
 	UserAgent       string
 	// Warn adds a warning to the response.
@@ -50,16 +55,19 @@ func (s *Server) Admission() Admission {
 }
 
 // review returns the review of a write by this request; nil if the server has no admission. obj is nil for a deletion, old
-// for a creation.
-func (r *request) review(obj, old Object, name string, dryRun bool) (Admission, *Review) {
+// for a creation. name is the one in the path of the request, or the one of a created object before one is generated.
+func (r *request) review(obj, old Object, name string, options runtime.Object, dryRun bool) (Admission, *Review) {
 	admission := r.server.Admission()
 	if admission == nil {
 		return nil, nil
 	}
 	review := &Review{
 		Operation: "UPDATE", Kind: r.kind.GroupVersionKind, Resource: r.resource, Subresource: r.subresource,
-		Namespace: r.namespace, Name: name, Object: obj, Old: old, DryRun: dryRun, UserAgent: r.UserAgent(),
+		Namespace: r.namespace, Name: name, Object: obj, Old: old, Options: options, DryRun: dryRun, UserAgent: r.UserAgent(),
 		Warn: func(text string) { r.warn(text) },
+	}
+	if r.kind.namespace() {
+		review.Namespace = name
 	}
 	switch {
 	case obj == nil:
@@ -72,15 +80,29 @@ func (r *request) review(obj, old Object, name string, dryRun bool) (Admission, 
 
 // mutate lets the admission change an object that is to be written.
 func (r *request) mutate(obj, old Object, options writeOptions) error {
-	admission, review := r.review(obj, old, obj.GetName(), options.dryRun)
+	if r.reviewed = r.name; r.name == "" {
+		r.reviewed = obj.GetName()
+	}
+	admit := func() {
+		if r.kind.Rules.Admit != nil && r.subresource == "" {
+			r.kind.Rules.Admit(obj, old)
+		}
+	}
+	admission, review := r.review(obj, old, r.reviewed, options.forReview(old == nil), options.dryRun)
 	if admission == nil {
+		admit()
 		return nil
 	}
 	if err := r.checkNamespace(old == nil, obj.GetName()); err != nil {
 		return err
 	}
+	r.mutated = true
+	admit()
 	before := obj.GetManagedFields()
 	if err := admission.Mutate(r.Context(), review); err != nil {
+		return err
+	}
+	if err := r.restoreVersion(obj); err != nil {
 		return err
 	}
 	if err := managedfields.ValidateManagedFields(obj.GetManagedFields()); err != nil {
@@ -91,12 +113,34 @@ func (r *request) mutate(obj, old Object, options writeOptions) error {
 	if r.kind.Rules.Default != nil {
 		r.kind.Rules.Default(obj)
 	}
+	admit()
+	return nil
+}
+
+// restoreVersion converts a custom resource to the version of the request if admission has changed its version.
+func (r *request) restoreVersion(obj Object) error {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	gvk, gv := u.GroupVersionKind(), r.kind.GroupVersion()
+	if gvk.GroupVersion() == gv {
+		return nil
+	}
+	if r.serving.paths[resourcePath{gvk.Group, gvk.Version, r.kind.Resource}] == nil || gvk.Group != gv.Group {
+		return fmt.Errorf("%s is unstructured and is not suitable for converting to %q", gvk, gv)
+	}
+	converted, err := r.kind.From(u)
+	if err != nil {
+		return err
+	}
+	u.Object = converted.(*unstructured.Unstructured).Object
 	return nil
 }
 
 // admit lets the admission validate a write.
-func (r *request) admit(obj, old Object, dryRun bool) error {
-	admission, review := r.review(obj, old, r.name, dryRun)
+func (r *request) admit(obj, old Object, options writeOptions) error {
+	admission, review := r.review(obj, old, r.reviewed, options.forReview(old == nil), options.dryRun)
 	if admission == nil {
 		return nil
 	}
@@ -109,19 +153,23 @@ func (r *request) admit(obj, old Object, dryRun bool) error {
 			*o, review.Kind = scale.obj, r.serving.scale.GroupVersionKind
 		}
 	}
-	if review.Object != nil {
-		review.Name = review.Object.GetName()
+	if review.Name == "" {
+		review.Name = review.Object.GetName() // generated
 	}
 	return admission.Validate(r.Context(), review)
 }
 
 // admitDeletion lets the admission review the deletion of an object.
-func (r *request) admitDeletion(old Object, dryRun bool) error {
-	admission, review := r.review(nil, old, old.GetName(), dryRun)
-	if admission == nil {
+func (r *request) admitDeletion(old Object, options *metav1.DeleteOptions) error {
+	sent := options.DeepCopy()
+	sent.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "DeleteOptions"}
+	admission, review := r.review(nil, old, r.name, sent, len(options.DryRun) > 0)
+	if admission == nil || r.subresource == evictionSubresource { // the eviction was reviewed
 		return nil
 	}
-	review.Namespace = old.GetNamespace()
+	if !r.kind.namespace() {
+		review.Namespace = old.GetNamespace()
+	}
 	if err := admission.Mutate(r.Context(), review); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestAdmissionReviewsEachWrite(t *testing.T) {
 		{"PATCH", path + "/a?fieldManager=m&dryRun=All", `{"apiVersion":"example.com/v1","kind":"Widget","spec":{"note":"x"}}`, "application/apply-patch+yaml", "UPDATE widgets/ a new=true old=true dryRun=true"},
 		{"PATCH", path + "/b?fieldManager=m", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"b"}}`, "application/apply-patch+yaml", "CREATE widgets/ b new=true old=false dryRun=false"},
 		{"DELETE", path + "/a", "", "", "DELETE widgets/ a new=false old=true dryRun=false"},
-		{"DELETE", path, "", "", "DELETE widgets/ b new=false old=true dryRun=false"},
+		{"DELETE", path, "", "", "DELETE widgets/  new=false old=true dryRun=false"},
 		{"GET", path, "", "", ""},
 	}
 	for _, step := range steps {

@@ -39,7 +39,7 @@ func TestBinding(t *testing.T) {
 		t.Errorf("binding of a deleted Pod: %d %s", code, text)
 	}
 	mustSend(t, s, "POST", path, `{"metadata":{"name":"c"}}`)
-	mustSend(t, s, "POST", path+"/c/binding", "target: {kind: Node, name: node-1}", "Content-Type", "application/yaml")
+	mustSend(t, s, "POST", path+"/c/binding", "metadata: {name: c}\ntarget: {kind: Node, name: node-1}", "Content-Type", "application/yaml")
 	if pod := mustSend(t, s, "GET", path+"/c", ""); !strings.Contains(pod, `"nodeName":"node-1"`) {
 		t.Errorf("the Pod of a binding in YAML: %s", pod)
 	}

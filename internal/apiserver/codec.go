@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,7 +33,7 @@ func newCodecs(kinds []*Kind) (*codecs, error) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the types of metadata: %w", err)
 	}
-	if err := policyv1.AddToScheme(scheme); err != nil {
+	if err := addEvictions(scheme); err != nil {
 		return nil, fmt.Errorf("register the types of evictions: %w", err)
 	}
 	for _, kind := range kinds {

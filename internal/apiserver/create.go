@@ -67,7 +67,7 @@ func (r *request) decodeBody(body []byte, media mediaType, options writeOptions)
 		}
 		r.warnStrict(strict)
 	}
-	if gv := actual.GroupVersion(); gv != r.kind.GroupVersion() {
+	if gv := actual.GroupVersion(); gv != r.kind.GroupVersion() && !r.evicts(gv) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv, r.kind.GroupVersion()))
 	}
 	return obj, nil
@@ -98,9 +98,9 @@ func (r *request) store(obj Object, options writeOptions) (*record, error) {
 			candidate.SetName(r.server.generateName(obj.GetGenerateName()))
 		}
 		rec, err := r.storeNamed(candidate, options)
-		if generated && apierrors.IsAlreadyExists(err) {
+		if obj.GetGenerateName() != "" && apierrors.IsAlreadyExists(err) {
 			err = apierrors.NewGenerateNameConflict(r.kind.groupResource(), candidate.GetName(), 1)
-			if attempt < generateAttempts {
+			if generated && attempt < generateAttempts {
 				continue
 			}
 		}
@@ -110,8 +110,14 @@ func (r *request) store(obj Object, options writeOptions) (*record, error) {
 
 // storeNamed creates an object that has a name. Error: errChanged, as alreadyExists describes.
 func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) {
+	if err := r.setNamespace(obj); err != nil { // of an object that admission has changed
+		return nil, err
+	}
 	obj.SetCreationTimestamp(now())
 	obj.SetUID(r.server.uid())
+	if obj.GetUID() == "" { // the metadata is not an object
+		return nil, apierrors.NewInternalError(errors.New("system metadata was not initialized"))
+	}
 	release, err := r.allocate(obj, nil, options)
 	if err != nil {
 		return nil, err
@@ -126,15 +132,15 @@ func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) 
 	if r.kind.Rules.Canonicalize != nil {
 		r.kind.Rules.Canonicalize(obj)
 	}
+	if err := r.admit(obj, nil, options); err != nil {
+		return nil, err
+	}
 	if existing := r.find(obj.GetNamespace(), obj.GetName()); existing != nil {
 		return nil, r.alreadyExists(obj.GetName(), existing)
 	}
 	version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err == nil && version != 0 && !options.dryRun && r.Method == http.MethodPost {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
-	}
-	if err := r.admit(obj, nil, options.dryRun); err != nil {
-		return nil, err
 	}
 	rec, err := r.commit(obj, nil, options.dryRun)
 	if errors.Is(err, errChanged) { // created by another request since
@@ -195,12 +201,22 @@ func (r *request) prepareNew(obj Object) error {
 		rules.Prepare(obj, nil)
 	}
 	if errs := r.validate(obj, nil); len(errs) > 0 {
-		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
+		return r.invalid(obj, errs)
 	}
 	if errs := ValidateMetadata(obj, !r.kind.ClusterScoped, pathSegment); len(errs) > 0 {
-		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
+		return r.invalid(obj, errs)
 	}
 	return nil
+}
+
+// invalid returns the error of an invalid object. It names the kind that a custom resource has, which is wrong if admission
+// has changed it.
+func (r *request) invalid(obj Object, errs field.ErrorList) error {
+	kind := r.kind.storage().GroupKind()
+	if r.kind.custom() {
+		kind = obj.GetObjectKind().GroupVersionKind().GroupKind()
+	}
+	return apierrors.NewInvalid(kind, obj.GetName(), errs)
 }
 
 // validate returns what is wrong with an object by the rules of its kind; old is nil for a new object.

@@ -118,6 +118,24 @@ func (k *Kind) coerce(u *unstructured.Unstructured, strict bool) (unknown []erro
 	return append(unknown, other...), err
 }
 
+// prune removes what admission has added to a custom resource and its schema does not have. Fields of metadata with a wrong
+// type are removed too. The real server does that after validation, which sees them.
+func (k *Kind) prune(u *unstructured.Unstructured) error {
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok && !isObjectMeta(metadata) {
+		for key, value := range metadata {
+			text, err := json.Marshal(map[string]any{key: value})
+			if err == nil {
+				err = kjson.UnmarshalCaseSensitivePreserveInts(text, &metav1.ObjectMeta{})
+			}
+			if err != nil {
+				delete(metadata, key)
+			}
+		}
+	}
+	_, err := k.coerce(u, false)
+	return err
+}
+
 // coerceMetadata gives the metadata of a custom resource the form of ObjectMeta: unknown fields are removed, and reported
 // as strict errors. Error: a field with the wrong type.
 func coerceMetadata(u *unstructured.Unstructured, strict bool) (strictErrs []error, err error) {

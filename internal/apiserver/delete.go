@@ -64,16 +64,11 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 		return nil, false, err
 	}
 	dryRun := len(options.DryRun) > 0
-	if err := r.admitDeletion(existing.obj, dryRun); err != nil {
-		return nil, false, err
+	if stays, err := r.beginTermination(existing, options); stays || err != nil {
+		return stored, false, err
 	}
-	if n, ok := existing.obj.(*corev1.Namespace); ok {
-		if stays, err := r.terminateNamespace(stored, n, options, dryRun); stays != nil || err != nil {
-			return stays, false, err
-		}
-	}
-	if r.kind.Rules.Terminate != nil && existing.obj.GetDeletionTimestamp() == nil {
-		return r.terminate(stored, existing.obj, options.Preconditions, dryRun)
+	if rec, err := r.terminate(stored, existing.obj, options, dryRun); rec != nil || err != nil {
+		return rec, false, err
 	}
 	if err := r.checkPreconditions(existing, options.Preconditions); err != nil {
 		return nil, false, err
@@ -82,6 +77,9 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 	graceful, pending := r.beginDeletion(obj, options)
 	if pending {
 		return existing, false, nil
+	}
+	if err := r.admitDeletion(existing.obj, options); err != nil {
+		return nil, false, err
 	}
 	if finalizers := r.kind.finalizersFor(obj.GetFinalizers(), options); !sameSet(finalizers, obj.GetFinalizers()) {
 		obj.SetFinalizers(finalizers)
@@ -97,6 +95,11 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 				problem := precondition("ResourceVersion", "", existing.obj.GetResourceVersion())
 				return nil, false, r.storedPrecondition(namespace, name, problem, dryRun)
 			}
+			if len(existing.obj.GetFinalizers()) > 0 { // the real server updates the object before it deletes it
+				if err := r.admitDeletion(existing.obj, options); err != nil {
+					return nil, false, err
+				}
+			}
 			return r.deleteNow(stored, dryRun)
 		}
 		markAsDeleting(obj)
@@ -108,7 +111,11 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 	if dryRun {
 		return rec, true, nil
 	}
-	return r.deleteNow(rec, dryRun) // a grace period of 0: watches see the update before the deletion
+	// A grace period of 0: watches see the update before the deletion, and both are reviewed.
+	if err := r.admitDeletion(rec.obj, options); err != nil {
+		return nil, false, err
+	}
+	return r.deleteNow(rec, dryRun)
 }
 
 func (r *request) deleteNow(stored *record, dryRun bool) (*record, bool, error) {
@@ -170,18 +177,50 @@ func markAsDeleting(obj Object) {
 	obj.SetDeletionGracePeriodSeconds(new(int64))
 }
 
+// beginTermination checks a deletion of a kind that is not deleted at once, before it is reviewed, and adds the uid of the
+// object to the preconditions. stays is true if the deletion changes nothing.
+func (r *request) beginTermination(existing *record, options *metav1.DeleteOptions) (stays bool, err error) {
+	n, isNamespace := existing.obj.(*corev1.Namespace)
+	if !isNamespace && r.kind.Rules.Terminate == nil {
+		return false, nil
+	}
+	if err := r.checkTerminationPreconditions(existing.obj, options.Preconditions); err != nil {
+		return false, err
+	}
+	if options.Preconditions == nil {
+		options.Preconditions = &metav1.Preconditions{}
+	}
+	options.Preconditions.UID = new(existing.obj.GetUID())
+	if !isNamespace {
+		return false, nil
+	}
+	if n.DeletionTimestamp != nil && len(n.Spec.Finalizers) > 0 {
+		return true, nil
+	}
+	if slices.Contains([]string{"default", "kube-system", "kube-public"}, n.Name) {
+		return false, apierrors.NewForbidden(r.kind.groupResource(), n.Name, errors.New("this namespace may not be deleted"))
+	}
+	return false, nil
+}
+
 // terminate begins the deletion of an object that stays until its finalizers are removed. existing is the stored object in
-// the form of the request's kind.
-func (r *request) terminate(stored *record, existing Object, want *metav1.Preconditions, dryRun bool) (*record, bool, error) {
-	if err := r.checkTerminationPreconditions(existing, want); err != nil {
-		return nil, false, err
+// the form of the request's kind. It returns nil for other objects, and for those that are being deleted already.
+func (r *request) terminate(stored *record, existing Object, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
+	n, isNamespace := existing.(*corev1.Namespace)
+	if !isNamespace && r.kind.Rules.Terminate == nil || existing.GetDeletionTimestamp() != nil {
+		return nil, nil //nolint:nilnil // another object
+	}
+	if err := r.admitDeletion(existing, options); err != nil {
+		return nil, err
+	}
+	if isNamespace {
+		return r.terminateNamespace(stored, n, options, dryRun)
 	}
 	obj := existing.DeepCopyObject().(Object)
 	deletion := now()
 	obj.SetDeletionTimestamp(&deletion)
 	r.kind.Rules.Terminate(obj)
-	rec, err := r.commit(obj, stored, dryRun)
-	return rec, false, err
+	return r.commit(obj, stored, dryRun)
 }
 
 // checkTerminationPreconditions is checkPreconditions with the messages for kinds that are not deleted at once.
@@ -253,18 +292,6 @@ func sameSet(a, b []string) bool {
 // terminateNamespace begins the deletion of a namespace. It returns the namespace unless it can be removed now: it is being
 // deleted and has no finalizers in its spec.
 func (r *request) terminateNamespace(stored *record, n *corev1.Namespace, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
-	if slices.Contains([]string{"default", "kube-system", "kube-public"}, n.Name) {
-		return nil, apierrors.NewForbidden(r.kind.groupResource(), n.Name, errors.New("this namespace may not be deleted"))
-	}
-	if err := r.checkTerminationPreconditions(n, options.Preconditions); err != nil {
-		return nil, err
-	}
-	if n.DeletionTimestamp != nil {
-		if len(n.Spec.Finalizers) > 0 {
-			return stored, nil
-		}
-		return nil, nil
-	}
 	n = n.DeepCopy()
 	deletion := now()
 	n.DeletionTimestamp = &deletion
@@ -307,7 +334,8 @@ func withoutGarbageCollection(finalizers []string) []string {
 	return rest
 }
 
-// deleteCollection deletes the selected objects, and responds with the list of them as they were.
+// deleteCollection deletes the selected objects, and responds with the list of them as they were. Like the real server, it lists
+// in pages, and a page of a version without a match has exactly this version.
 func (r *request) deleteCollection() (*response, error) {
 	listOptions, selected, err := r.listOptions(false)
 	if err != nil {
@@ -317,11 +345,14 @@ func (r *request) deleteCollection() (*response, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.warnOfOrphans(options)
+	if version, _ := parseVersion(listOptions.ResourceVersion); version > 0 && listOptions.Limit == 0 && listOptions.ResourceVersionMatch == "" && selected.name == "" {
+		listOptions.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	}
 	records, listMeta, err := r.selectRecords(listOptions, selected)
 	if err != nil {
 		return nil, err
 	}
-	r.warnOfOrphans(options)
 	for _, rec := range records {
 		_, _, err := r.deleteNamed(rec.obj.GetNamespace(), rec.obj.GetName(), options)
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -22,9 +22,11 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the kind's name in paths, such as configmaps. Singular is its name in discovery.
 	Resource, Singular string
-	ShortNames         []string
-	Categories         []string // such as all
-	ClusterScoped      bool
+	// ListKind is the kind of lists of a custom resource. Default: Kind and List.
+	ListKind      string
+	ShortNames    []string
+	Categories    []string // such as all
+	ClusterScoped bool
 	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status, and
 	// updates of the subresource ignore the spec (of custom resources: everything but the status).
 	Status bool
@@ -101,8 +103,8 @@ func (k *Kind) subresources() []string {
 	if k.Status {
 		names = append(names, "status")
 	}
-	if k.Resource == scaleSubresource { // the kind Scale is a subresource
-		names = []string{scaleSubresource}
+	if slices.Contains([]string{scaleSubresource, bindingSubresource, evictionSubresource}, k.Resource) { // the kind of a subresource
+		names = []string{k.Resource}
 	}
 	if k.namespace() {
 		names = append(names, "finalize")
@@ -118,6 +120,9 @@ type Rules struct {
 	Coerce func(obj Object, strict bool) (unknown []error, err error)
 	// Default completes a decoded object.
 	Default func(Object)
+	// Admit does what admission plugins of the real server do to a written object before webhooks review it, and again after
+	// they have changed it; old is nil for a new object.
+	Admit func(obj, old Object)
 	// Allocate completes an object before Prepare with values that no other object has; old is nil for a new object.
 	Allocate func(obj, old Object, stored Stored) error
 	// Prepare normalizes an object before it is validated; old is nil for a new object.
@@ -216,7 +221,7 @@ func (k *Kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
-func (k *Kind) listKind() string { return k.Kind + "List" }
+func (k *Kind) listKind() string { return cmp.Or(k.ListKind, k.Kind+"List") }
 
 func (k *Kind) singular() string {
 	if k.Singular != "" {
@@ -240,7 +245,10 @@ func (k *Kind) selectableFields(obj Object) fields.Set {
 // internalType returns the name of the Go type of a kind in the real server, which some messages contain.
 func (k *Kind) internalType(kind string) string {
 	if k.custom() {
-		return "*unstructured.Unstructured" + strings.TrimPrefix(kind, k.Kind)
+		if kind == k.Kind {
+			return "*unstructured.Unstructured"
+		}
+		return "*unstructured.UnstructuredList"
 	}
 	group, _, _ := strings.Cut(k.storage().Group, ".")
 	return "*" + cmp.Or(group, "core") + "." + kind

@@ -161,7 +161,7 @@ func containsOwner(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool
 // warn adds a warning, once.
 func (r *request) warn(texts ...string) {
 	for _, text := range texts {
-		if !slices.Contains(*r.warnings, text) {
+		if text != "" && !slices.Contains(*r.warnings, text) {
 			*r.warnings = append(*r.warnings, text)
 		}
 	}

@@ -77,10 +77,16 @@ func tooLarge(want, current uint64) *apierrors.StatusError {
 
 // tooLarge is the error of a read. Without a cache, the real server does not wait.
 func (r *request) tooLarge(want, current uint64) error {
-	err := tooLarge(want, current)
 	if r.kind.Uncached {
-		err.ErrStatus.Details.RetryAfterSeconds = 0
+		return tooLargeForStorage(want, current)
 	}
+	return tooLarge(want, current)
+}
+
+// tooLargeForStorage is the error of a read from etcd.
+func tooLargeForStorage(want, current uint64) error {
+	err := tooLarge(want, current)
+	err.ErrStatus.Details.RetryAfterSeconds = 0
 	return err
 }
 
@@ -107,6 +113,7 @@ func (r *request) listedRecords(options internalversion.ListOptions, selected se
 	current := r.server.version
 	version = current
 	want, err := parseVersion(options.ResourceVersion)
+	exact := options.ResourceVersionMatch == metav1.ResourceVersionMatchExact || options.ResourceVersionMatch == "" && options.Limit > 0
 	switch {
 	case options.Continue != "":
 		token, tokenErr := decodeContinue(options.Continue)
@@ -125,8 +132,10 @@ func (r *request) listedRecords(options internalversion.ListOptions, selected se
 		}
 	case err != nil:
 		return fail(invalidVersion(err))
-	case options.ResourceVersionMatch == metav1.ResourceVersionMatchExact,
-		options.ResourceVersionMatch == "" && options.Limit > 0 && want > 0 && selected.name == "":
+	case want == 0: // as in "0" and "00"
+	case exact && selected.name != "" && want > current:
+		return fail(tooLargeForStorage(want, current)) // the real server reads one object from etcd
+	case exact && (selected.name == "" || options.ResourceVersionMatch != ""):
 		version = want
 		if version < r.table.compacted && version < current {
 			return fail(apierrors.NewResourceExpired("The resourceVersion for the provided list is too old."))
@@ -179,7 +188,7 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 			continue
 		}
 		last := strings.TrimPrefix(strings.TrimPrefix(rec.key, prefixOf(selected.namespace)), "/")
-		if !r.kind.Uncached {
+		if !r.listsFromStorage(options) {
 			last = "/" + last
 		}
 		if listMeta.Continue, err = encodeContinue(last+"\x00", int64(version)); err != nil {
@@ -192,6 +201,13 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 		break
 	}
 	return records, listMeta, nil
+}
+
+// listsFromStorage reports whether the real server reads a page of a list from etcd, and not from its cache. It does so for a
+// version like "00", of which its cache has no snapshot.
+func (r *request) listsFromStorage(options internalversion.ListOptions) bool {
+	zeros := len(options.ResourceVersion) > 1 && strings.Trim(options.ResourceVersion, "0") == ""
+	return r.kind.Uncached || zeros && options.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan
 }
 
 // allAs returns the objects in the form of a kind. It does not change records.

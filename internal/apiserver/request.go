@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,15 +19,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // request is a request for a resource.
 type request struct {
 	*http.Request
-	server      *Server
-	serving     *serving // when the request began
-	table       *table
-	generation  int // of the table's watches when the request began
+	server     *Server
+	serving    *serving // when the request began
+	table      *table
+	generation int // of the table's watches when the request began
+	// reviewed is the name of a created object before a name is generated.
+	reviewed    string
+	mutated     bool // by admission
+	bodySize    int
 	resource    schema.GroupVersionResource
 	kind        *Kind
 	custom      bool // the resource is a custom resource, also if kind is Scale
@@ -69,10 +75,40 @@ func (s *Server) respond(req *http.Request) *response {
 	if err != nil {
 		res = r.serving.failure(err, req.Header)
 	}
-	for _, warning := range *r.warnings {
-		res.header.Add("Warning", fmt.Sprintf("299 - %q", warning))
+	for _, header := range warningHeaders(*r.warnings) {
+		res.header.Add("Warning", header)
 	}
 	return res
+}
+
+// warningHeaders returns the headers of warnings. Those with control characters are left out, as in the real server. If all
+// are too long, each is cut, and the last ones are left out.
+func warningHeaders(warnings []string) []string {
+	const code, maxTotal, maxCut = 299, 4096, 256
+	var headers []string
+	total, cut := 0, false
+	add := func(text string) {
+		runes := []rune(text)
+		if cut && len(runes) > maxCut {
+			runes = runes[:maxCut]
+		}
+		if cut && total >= maxTotal {
+			return
+		}
+		if header, err := utilnet.NewWarningHeader(code, "-", string(runes)); err == nil {
+			headers, total = append(headers, header), total+len(runes)
+		}
+	}
+	for _, text := range warnings {
+		add(text)
+	}
+	if total > maxTotal {
+		headers, total, cut = nil, 0, true
+		for _, text := range warnings {
+			add(text)
+		}
+	}
+	return headers
 }
 
 // handle checks the headers of a request and calls its handler.
@@ -108,10 +144,14 @@ func (r *request) body() ([]byte, error) {
 		return nil, nil
 	}
 	defer r.Request.Body.Close()
-	body, err := io.ReadAll(r.Request.Body)
+	body, err := io.ReadAll(io.LimitReader(r.Request.Body, maxBody+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the body of a request: %w", err)
 	}
+	if len(body) > maxBody {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	r.bodySize = len(body)
 	return body, nil
 }
 
@@ -159,15 +199,29 @@ type writeOptions struct {
 	// manager is the parameter fieldManager. force lets an apply take fields from other managers.
 	manager string
 	force   bool
+	// requested are the parameters as they were sent, with another kind for each operation.
+	requested metav1.UpdateOptions
+}
+
+// forReview returns the options that reviews of a creation or an update have.
+func (o writeOptions) forReview(creating bool) runtime.Object {
+	kind := metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "UpdateOptions"}
+	options := o.requested
+	if !creating {
+		options.TypeMeta = kind
+		return &options
+	}
+	kind.Kind = "CreateOptions"
+	return &metav1.CreateOptions{TypeMeta: kind, DryRun: options.DryRun, FieldManager: options.FieldManager, FieldValidation: options.FieldValidation}
 }
 
 func (o writeOptions) strict() bool { return o.validation != metav1.FieldValidationIgnore }
 
 func newWriteOptions(dryRun []string, validation, manager string) writeOptions {
-	if validation == "" {
-		validation = metav1.FieldValidationWarn
+	requested := metav1.UpdateOptions{DryRun: dryRun, FieldManager: manager, FieldValidation: validation}
+	return writeOptions{
+		dryRun: len(dryRun) > 0, validation: cmp.Or(validation, metav1.FieldValidationWarn), manager: manager, requested: requested,
 	}
-	return writeOptions{dryRun: len(dryRun) > 0, validation: validation, manager: manager}
 }
 
 func (r *request) createOptions() (writeOptions, error) {

@@ -1,8 +1,12 @@
 package apiserver
 
 import (
+	"slices"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
@@ -31,7 +35,7 @@ func newTypes(kinds []*Kind) func(*Kind) typed.ParseableType {
 
 // newParser returns the types of the built-in kinds, and typeOther.
 func newParser(kinds []*Kind) *typed.Parser {
-	names := []string{applyschema.ObjectMeta, applyschema.Deduced}
+	names := []string{applyschema.ObjectMeta, applyschema.Deduced, applyschema.Atomic}
 	for _, kind := range kinds {
 		if !kind.custom() {
 			names = append(names, applyschema.Name(kind.GroupVersionKind))
@@ -46,7 +50,26 @@ func newParser(kinds []*Kind) *typed.Parser {
 		},
 		ElementType: smd.TypeRef{NamedType: new(applyschema.Deduced)},
 	}
-	return &typed.Parser{Schema: smd.Schema{
-		Types: append(applyschema.Types(names...), smd.TypeDef{Name: typeOther, Atom: smd.Atom{Map: other}}),
-	}}
+	own := append(subresourceTypes(other.Fields), smd.TypeDef{Name: typeOther, Atom: smd.Atom{Map: other}})
+	return &typed.Parser{Schema: smd.Schema{Types: append(applyschema.Types(names...), own...)}}
+}
+
+// subresourceTypes returns the types of Scale and Binding, which client-go does not have. common are the fields of all kinds.
+func subresourceTypes(common []smd.StructField) []smd.TypeDef {
+	text, number := smd.String, smd.Numeric
+	scalar := func(name string, s *smd.Scalar) smd.StructField {
+		return smd.StructField{Name: name, Type: smd.TypeRef{Inlined: smd.Atom{Scalar: s}}}
+	}
+	object := func(name string, fields ...smd.StructField) smd.StructField {
+		return smd.StructField{Name: name, Type: smd.TypeRef{Inlined: smd.Atom{Map: &smd.Map{Fields: fields}}}}
+	}
+	define := func(gvk schema.GroupVersionKind, fields ...smd.StructField) smd.TypeDef {
+		return smd.TypeDef{Name: applyschema.Name(gvk), Atom: smd.Atom{Map: &smd.Map{Fields: slices.Concat(common, fields)}}}
+	}
+	target := smd.StructField{Name: "target", Type: smd.TypeRef{NamedType: new(applyschema.Atomic)}}
+	return []smd.TypeDef{
+		define(autoscalingv1.SchemeGroupVersion.WithKind("Scale"), object("spec", scalar("replicas", &number)),
+			object("status", scalar("replicas", &number), scalar("selector", &text))),
+		define(corev1.SchemeGroupVersion.WithKind("Binding"), target),
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -123,6 +124,11 @@ func (r *request) commit(obj Object, old *record, dryRun bool) (*record, error) 
 	if !dryRun {
 		obj.SetSelfLink("")
 	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && r.mutated {
+		if err := r.kind.prune(u); err != nil {
+			return nil, err
+		}
+	}
 	storage := r.kind.storage()
 	if storage != r.kind {
 		var err error
@@ -150,6 +156,9 @@ func (r *request) commit(obj Object, old *record, dryRun bool) (*record, error) 
 		return rec, nil
 	}
 	e.record = &record{kind: storage, key: rec.key, obj: obj, rewritten: rec.rewritten} // without the encoding of rec
+	if err := r.limitSize(e.record, old); err != nil {
+		return nil, err
+	}
 	return e.record, r.server.write(r.table, e)
 }
 

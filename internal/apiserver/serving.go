@@ -14,7 +14,8 @@ type serving struct {
 	kinds  []*Kind
 	paths  map[resourcePath]*Kind
 	codecs *codecs
-	scale  *Kind // of the subresource scale of all kinds
+	scale  *Kind   // of the subresource scale of all kinds
+	posted []*Kind // of the subresources of Pods that are only created
 	// managers compute managed fields.
 	managers map[scope]*managedfields.FieldManager
 }
@@ -34,22 +35,25 @@ func newServing(kinds []*Kind, previous *serving) (*serving, error) {
 		s.paths[path] = kind
 		versions[kind.storage()] = append(versions[kind.storage()], kind)
 	}
-	s.scale = newScaleKind()
+	s.scale, s.posted = newScaleKind(), postedKinds()
 	if previous != nil {
-		s.scale = previous.scale
+		s.scale, s.posted = previous.scale, previous.posted
 	}
+	ofSubresources := slices.Concat(s.posted, []*Kind{s.scale})
 	newGoType := func(k *Kind) bool { return !k.custom() && !slices.Contains(previous.kinds, k) }
 	if previous != nil && !slices.ContainsFunc(kinds, newGoType) {
 		s.codecs = previous.codecs
 	} else {
 		var err error
-		if s.codecs, err = newCodecs(append(slices.Clip(kinds), s.scale)); err != nil {
+		if s.codecs, err = newCodecs(slices.Concat(kinds, ofSubresources)); err != nil {
 			return nil, err
 		}
 	}
-	typeOf := newTypes(append(slices.Clip(kinds), s.scale))
-	if err := addFieldManagers(s.managers, s.scale, []*Kind{s.scale}, typeOf); err != nil {
-		return nil, err
+	typeOf := newTypes(slices.Concat(kinds, ofSubresources))
+	for _, kind := range ofSubresources {
+		if err := addFieldManagers(s.managers, kind, []*Kind{kind}, typeOf); err != nil {
+			return nil, err
+		}
 	}
 	for _, kind := range kinds {
 		if previous != nil && slices.Equal(previous.versionsOfKind(kind), versions[kind.storage()]) { // the managers convert between them

@@ -29,6 +29,8 @@ type record struct {
 	obj     Object // complete, with its TypeMeta and resourceVersion
 	// rewritten is the result of Rules.Stored.
 	rewritten bool
+	// size is at least the size of the object in etcd.
+	size int
 
 	// Encodings, made when a client first asks for them.
 	json     atomic.Pointer[[]byte]
@@ -134,7 +136,7 @@ func (t *table) objects() []Object {
 func (t *table) copies() []*record {
 	records := make([]*record, len(t.records))
 	for i, r := range t.records {
-		records[i] = &record{kind: r.kind, key: r.key, version: r.version, obj: r.obj, rewritten: r.rewritten}
+		records[i] = &record{kind: r.kind, key: r.key, version: r.version, obj: r.obj, rewritten: r.rewritten, size: r.size}
 	}
 	return records
 }

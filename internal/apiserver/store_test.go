@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,85 @@ func TestListAtEarlierVersion(t *testing.T) {
 	s.Compact()
 	if code, text := send(t, s, "GET", exact, ""); code != 410 || !strings.Contains(text, `"reason":"Expired"`) {
 		t.Errorf("list at a compacted version: %d %s, want 410", code, text)
+	}
+}
+
+// A version of zeros is any version, although a list with it must match exactly.
+func TestListAtVersionZeroHasLatestObjects(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	putObjects(t, s, 3)
+	s.Compact()
+	for _, query := range []string{"?resourceVersion=00&resourceVersionMatch=Exact", "?resourceVersion=00", "?resourceVersion=0"} {
+		if text := mustSend(t, s, "GET", configMapsPath+query, ""); !strings.Contains(text, `"resourceVersion":"`+s.Version()+`"`) || !strings.Contains(text, "cm-0002") {
+			t.Errorf("%s: %s, want all objects at version %s", query, text, s.Version())
+		}
+	}
+}
+
+// The real server waits for a future version in its cache, and suggests to retry. It does not for an object that it reads
+// from etcd.
+func TestListOfFutureVersion(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	putObjects(t, s, 1)
+	const object = "&fieldSelector=metadata.name%3Dcm-0000"
+	for query, retry := range map[string]bool{
+		"": true, "&limit=1": true, "&resourceVersionMatch=Exact": true, object: true, object + "&resourceVersionMatch=NotOlderThan": true,
+		object + "&resourceVersionMatch=Exact": false, object + "&limit=1": false,
+	} {
+		code, text := send(t, s, "GET", configMapsPath+"?resourceVersion=999999999"+query, "")
+		if code != 504 || strings.Contains(text, `"retryAfterSeconds":1`) != retry {
+			t.Errorf("%s: %d %s, want 504, with a time to retry: %t", query, code, text, retry)
+		}
+	}
+}
+
+// A deletion of a collection with a version lists in pages: it deletes the objects that existed at this version.
+func TestDeleteCollectionAtVersion(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	putObjects(t, s, 2)
+	before := s.Version()
+	mustSend(t, s, "DELETE", configMapsPath+"/cm-0000", "")
+	mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"later"}}`)
+	// With a body, the version is not a precondition as well.
+	deleteAll := func(query string) (int, string) {
+		return send(t, s, "DELETE", configMapsPath+"?resourceVersion="+before+query, `{}`)
+	}
+	if code, text := deleteAll(""); code != 200 || !strings.Contains(text, "cm-0000") || strings.Contains(text, "later") || !strings.Contains(text, `"resourceVersion":"`+before+`"`) {
+		t.Errorf("deletion at version %s: %d %s", before, code, text)
+	}
+	if text := mustSend(t, s, "GET", configMapsPath, ""); !strings.Contains(text, "later") || strings.Contains(text, "cm-") {
+		t.Errorf("after the deletion at version %s: %s", before, text)
+	}
+	if code, text := deleteAll("&resourceVersionMatch=NotOlderThan"); code != 200 || !strings.Contains(text, "later") {
+		t.Errorf("deletion at least at version %s: %d %s", before, code, text)
+	}
+	mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"last"}}`)
+	s.Compact()
+	if code, text := deleteAll(""); code != 410 {
+		t.Errorf("deletion at a compacted version: %d %s, want 410", code, text)
+	}
+}
+
+// A deletion warns that it orphans the dependents also if it cannot list the objects.
+func TestFailedDeleteCollectionWarnsOfOrphans(t *testing.T) {
+	t.Parallel()
+	kind := widgets()
+	kind.Rules.OrphanWarning = "orphans"
+	s := newServer(t, func(c *Config) { c.Kinds = []*Kind{Namespaces(), kind} })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://apiserver.invalid/apis/example.com/v1/namespaces/shop/widgets?continue=wrong", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Transport().RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if warning := res.Header.Get("Warning"); res.StatusCode != http.StatusBadRequest || !strings.Contains(warning, "orphans") {
+		t.Errorf("%d with the warning %q, want 400 with a warning", res.StatusCode, warning)
 	}
 }
 

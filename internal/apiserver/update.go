@@ -106,7 +106,7 @@ func (r *request) tryReplace(uid types.UID, options writeOptions, change func(cu
 		r.kind.Rules.Canonicalize(obj)
 	}
 	keepTimes(obj, existing.obj)
-	if err := r.admit(obj, existing.obj, options.dryRun); err != nil {
+	if err := r.admit(obj, existing.obj, options); err != nil {
 		return nil, err
 	}
 	if deletedByUpdate(obj, existing.obj) {
@@ -207,12 +207,9 @@ func (r *request) prepareUpdate(obj, old Object) error {
 	if grace := old.GetDeletionGracePeriodSeconds(); grace != nil && obj.GetDeletionGracePeriodSeconds() == nil {
 		obj.SetDeletionGracePeriodSeconds(grace)
 	}
-	if r.subresource == bindingSubresource {
-		return nil
-	}
 	errs := append(ValidateMetadata(obj, !r.kind.ClusterScoped, pathSegment), ValidateMetadataUpdate(obj, old)...)
 	if errs = append(errs, r.validate(obj, old)...); len(errs) > 0 {
-		return apierrors.NewInvalid(r.kind.storage().GroupKind(), obj.GetName(), errs)
+		return r.invalid(obj, errs)
 	}
 	return nil
 }

@@ -42,10 +42,11 @@ func (r *request) watch(options internalversion.ListOptions, selected selection)
 		done: r.Context().Done(), cause: r.Context().Err, closed: make(chan struct{}),
 	}
 	initial, at, problem := st.begin(options, version)
-	if problem != nil {
+	switch send := options.SendInitialEvents; {
+	case problem != nil:
 		st.fail(problem)
-	} else if send := options.SendInitialEvents; send != nil && *send {
-		st.sendInitial(initial, at)
+	case st.sendInitial(initial) && st.bookmarks && send != nil && *send:
+		st.sendBookmark(at, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	res := newResponse(http.StatusOK, r.out.media, nil)
 	if r.out.media != mediaJSON {
@@ -79,9 +80,9 @@ func (st *stream) begin(options internalversion.ListOptions, version uint64) (in
 	switch send := options.SendInitialEvents; {
 	case send != nil && *send && version > s.version:
 		return nil, 0, tooLarge(version, s.version)
-	case send != nil && *send:
+	case send != nil && *send, send == nil && version == 0: // a version like "00" has no default for the initial events
 		return t.snapshot(), s.version, nil
-	case options.ResourceVersion == "" || version == 0: // from now on
+	case version == 0: // from now on
 	case version < t.compacted:
 		if st.request.kind.Uncached {
 			return nil, 0, apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
@@ -300,21 +301,19 @@ func (st *stream) sendObject(kind watch.EventType, rec *record) {
 	st.frame(kind, text, err)
 }
 
-// sendInitial sends the objects of a version, and the bookmark after them if the client asked for bookmarks.
-func (st *stream) sendInitial(records []*record, version uint64) {
+// sendInitial sends the objects of a version. It reports whether all could be sent.
+func (st *stream) sendInitial(records []*record) bool {
 	for _, rec := range within(records, st.selected.namespace) {
 		rec, err := rec.as(st.request.kind)
 		if err != nil {
 			st.fail(err)
-			return
+			return false
 		}
 		if st.includes(rec) {
 			st.sendObject(watch.Added, rec)
 		}
 	}
-	if st.bookmarks {
-		st.sendBookmark(version, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
+	return true
 }
 
 // sendBookmark sends a bookmark: the client has all events up to version.

@@ -40,6 +40,21 @@ func nextEvent(tb testing.TB, r *bufio.Reader, wants ...string) {
 	}
 }
 
+// A watch from a version like "00" gets the objects that exist, without a bookmark after them, unless it refuses them.
+func TestWatchFromZeros(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	putObjects(t, s, 1)
+	initial, body := openWatch(t, t.Context(), s, configMapsPath+"?watch=true&resourceVersion=00&allowWatchBookmarks=true")
+	defer body.Close()
+	none, body := openWatch(t, t.Context(), s, configMapsPath+"?watch=true&resourceVersion=00&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=false")
+	defer body.Close()
+	mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"later"}}`)
+	nextEvent(t, initial, "ADDED", "cm-0000")
+	nextEvent(t, initial, "ADDED", "later")
+	nextEvent(t, none, "ADDED", "later")
+}
+
 // A client does not need to close a watch that it has read to the end.
 func TestEndedWatchIsNotOpen(t *testing.T) {
 	t.Parallel()

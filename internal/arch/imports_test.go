@@ -91,7 +91,7 @@ func layers() map[string]place {
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
-		"webhook": {may: []string{"client", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
+		"webhook": {may: []string{"client", "internal/wire", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
 
 		"manager": {may: []string{"internal/httpauth", "kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +43,8 @@ type Reader interface {
 	// informer does not show does not exist, or was created too recently. An informer that selects by labels covers the
 	// selectors that require the same labels or more.
 	//
-	// Covers is false until the informer has listed, if the informer selects by fields, and for a Retriever of the
-	// program. An optional informer that the API server refused covers nothing until it has listed again, whatever
+	// Covers is false until the informer has listed, if the informer selects by fields other than metadata.namespace, for a Retriever of the program,
+	// and for an informer with Config.Transform, in which Object finds no objects either. An optional informer that the API server refused covers nothing until it has listed again, whatever
 	// errors follow.
 	Covers(namespace string, selector labels.Selector) bool
 	// Object returns a copy of the object under key, which belongs to the caller, and the fields that the field manager
@@ -53,6 +54,15 @@ type Reader interface {
 	// Objects iterates over copies of the objects that are in namespace (empty: in any) and that selector matches (nil:
 	// every object).
 	Objects(namespace string, selector labels.Selector) iter.Seq2[kube.Object, error]
+
+	// HasFields reports whether ObjectsByFields finds all objects that meet required. It does if each requirement is on
+	// metadata.name or metadata.namespace, except for one at most: that a field has a value that is not empty, and an
+	// index has the name of the field. It is false if the function of the index has failed for an object, or if the
+	// informer removes fields, which the function may read.
+	HasFields(required fields.Requirements) bool
+	// ObjectsByFields iterates over those of Objects that meet all requirements on fields. HasFields must be true for them
+	// before and after the iteration: otherwise objects may be missing.
+	ObjectsByFields(namespace string, selector labels.Selector, required fields.Requirements) iter.Seq2[kube.Object, error]
 
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)
@@ -98,11 +108,13 @@ type States interface {
 	OldVersion() string
 }
 
-// EncodedObject is an encoded object as a kube.Object. informer.NewChange accepts it without encoding it. Tests use it
-// for objects that cannot be decoded.
+// EncodedObject is an encoded object as a kube.Object. informer.NewChange accepts it without encoding it. Sources
+// of other informers use it, and tests of objects that cannot be decoded.
 type EncodedObject struct {
 	metav1.PartialObjectMetadata
 	Encoded *wire.Object
+	// Uncertain is true for the state before a Deleted that may not be the object's last state.
+	Uncertain bool
 }
 
 // Write is a write that a client has made, and that an informer will show.

@@ -76,6 +76,11 @@ func Parse(data map[string][]byte) State {
 	}
 }
 
+// HasState reports whether the data of a Secret has an authority, valid or not.
+func HasState(data map[string][]byte) bool {
+	return data[keySignerCert] != nil || data[keySignerKey] != nil
+}
+
 // Data returns the data of a Secret with the State.
 func (s State) Data() map[string][]byte {
 	data := map[string][]byte{

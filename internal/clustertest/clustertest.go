@@ -90,12 +90,17 @@ func Logger(tb testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(tb.Output(), nil))
 }
 
-// Informer returns an informer that runs until the test ends, and is synced.
+// Informer returns an informer of selected objects that runs until the test ends, and is synced.
 func Informer[T kube.Object](tb testing.TB, cluster *kube.Cluster, selection informer.Selection) *informer.Informer[T] {
 	tb.Helper()
-	i, err := informer.New(informer.Config[T]{
-		Retriever: informer.RetrieveSelected[T](cluster, selection), Logger: Logger(tb),
-	})
+	return RunInformer(tb, informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, selection)})
+}
+
+// RunInformer returns an informer that runs until the test ends, and is synced.
+func RunInformer[T kube.Object](tb testing.TB, config informer.Config[T]) *informer.Informer[T] {
+	tb.Helper()
+	config.Logger = Logger(tb)
+	i, err := informer.New(config)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -25,6 +25,8 @@ type configuration struct {
 	about string // for the page
 
 	reconciler bool          // a Reconciler in place of a Handler
+	transform  bool          // the controller's informer changes the objects
+	noObject   bool          // no primary kind: the Widgets are mapped to keys of another type
 	metadata   bool          // the controller's informer retrieves metadata only
 	combined   bool          // the controller's informer combines the Retrievers of two namespaces
 	debounce   time.Duration // Config.Queue.Debounce
@@ -44,6 +46,14 @@ type configuration struct {
 	optional func(x *cell)
 }
 
+// events returns the number of Events about one problem of a key.
+func (c configuration) events() int {
+	if c.noObject {
+		return 0
+	}
+	return 1
+}
+
 func owner() source.Owner { return source.Owner{Kind: widgetKind.GroupKind()} }
 
 func ownedParts(parts *informer.Informer[*unstructured.Unstructured]) controller.Source {
@@ -59,6 +69,7 @@ func configurations() []configuration {
 	return []configuration{
 		{name: "handler", about: "a Handler, and nothing else"},
 		{name: "reconciler", about: "a Reconciler with an informer", reconciler: true},
+		{name: "noobject", about: "no primary kind (`controller.NoObject`): the changed object is mapped to a key of another type", noObject: true},
 		{name: "debounce", about: "`Config.Queue.Debounce`", debounce: time.Second},
 		{name: "owned", about: "the changed object is owned by the handled one: `source.OwnedIn`", parts: true, source: ownedParts},
 		{name: "mapped", about: "the changed object is mapped to the handled one: `source.Mapped`", parts: true, source: mappedParts},
@@ -76,6 +87,7 @@ func configurations() []configuration {
 			name: "optional", about: "the changed object is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
 			optional: (*cell).allowParts,
 		},
+		{name: "transform", about: "the controller's informer changes objects: `informer.Config.Transform`", transform: true},
 		{name: "metadata", about: "the controller's informer retrieves metadata only", metadata: true},
 		{name: "replaced", about: "each object was there before under its name, and had failed, been terminal, or had timers", replaced: true},
 		{name: "handover", about: "two processes; the second has taken over from one that lost its lease", handOver: true},
@@ -127,4 +139,9 @@ func wickedErrors() []error {
 		errors.New(strings.Repeat("a very long text ", 1<<16)),
 		errors.Join(status, errors.New("joined")),
 	}
+}
+
+// showsPartsOfObjects reports whether an informer of the configuration has other content than the API server.
+func (c configuration) showsPartsOfObjects() bool {
+	return c.metadata || c.metadataParts || c.transform
 }

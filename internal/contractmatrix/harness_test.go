@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -593,7 +594,19 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 			return s.deleted(ctx, kube.KeyOf(last), last.GetAnnotations()[valueAnnotation], stale)
 		}
 	}
-	own, err := informer.New(informer.Config[T]{Name: "widgets", Retriever: retriever, Logger: x.logger()})
+	objects := informer.Config[T]{Name: "widgets", Retriever: retriever, Logger: x.logger()}
+	if x.conf.transform {
+		objects.Transform = func(obj T) error {
+			labels := maps.Clone(obj.GetLabels())
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels["transformed"] = "yes"
+			obj.SetLabels(labels)
+			return nil
+		}
+	}
+	own, err := informer.New(objects)
 	if err != nil {
 		return nil, err
 	}
@@ -620,25 +633,30 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 		return nil, err
 	}
 	handler := func(ctx context.Context, obj T) error { return p.handle(ctx, obj) }
+	reconciler := func(ctx context.Context, key kube.Key) error {
+		obj, found, err := own.Get(key)
+		if err != nil {
+			return err
+		}
+		if !found {
+			if x.gone != nil {
+				x.gone(key)
+			}
+			return nil
+		}
+		if finalizer != nil {
+			return middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{})(handler)(ctx, obj)
+		}
+		return p.handle(ctx, obj)
+	}
 	switch {
+	case x.conf.noObject:
+		return newControllerOfNoObject(p, c, source.Mapped(own, func(obj T) []kube.Key {
+			return []kube.Key{controller.EncodeKey(types.NamespacedName(kube.KeyOf(obj)))}
+		}), reconciler)
 	case x.conf.reconciler:
 		c.Informer = own
-		c.Reconciler = func(ctx context.Context, key kube.Key) error {
-			obj, found, err := own.Get(key)
-			if err != nil {
-				return err
-			}
-			if !found {
-				if x.gone != nil {
-					x.gone(key)
-				}
-				return nil
-			}
-			if finalizer != nil {
-				return middleware.Finalizer(finalizer, middleware.FinalizerOptions[T]{})(handler)(ctx, obj)
-			}
-			return p.handle(ctx, obj)
-		}
+		c.Reconciler = reconciler
 		if s.tracer != nil {
 			c.Reconciler = middleware.Trace[kube.Key](s.tracer)(c.Reconciler)
 		}
@@ -656,6 +674,20 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 		}
 	}
 	return controller.New(c)
+}
+
+// newControllerOfNoObject makes the controller of a process without a primary kind, with the settings of c.
+func newControllerOfNoObject[T kube.Object](p *process, c controller.Config[T], widgets controller.Source, reconciler controller.Reconciler) (runner, error) {
+	handler := func(ctx context.Context, key types.NamespacedName) error { return reconciler(ctx, kube.Key(key)) }
+	if tracer := p.cell.settings.tracer; tracer != nil {
+		handler = controller.Chain(handler, middleware.Trace[types.NamespacedName](tracer))
+	}
+	return controller.New(controller.Config[controller.NoObject]{
+		Name: c.Name, Workers: c.Workers, ResyncInterval: c.ResyncInterval, Queue: c.Queue, Shutdown: c.Shutdown,
+		OwnWrites: c.OwnWrites, Stuck: c.Stuck, Timeout: c.Timeout, Retry: c.Retry, Metrics: c.Metrics,
+		Sources: append(c.Sources, widgets), Logger: c.Logger, LeaderElector: c.LeaderElector,
+		Reconciler: controller.KeyHandler(handler),
+	})
 }
 
 // source is the configuration's source of Parts.

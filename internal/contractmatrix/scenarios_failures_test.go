@@ -143,7 +143,7 @@ func failuresHaveAnEnd(x *cell) {
 }
 
 func hotLoopIsNamed(x *cell) {
-	if x.conf.metadata || x.conf.metadataParts {
+	if x.conf.showsPartsOfObjects() {
 		endlessLoopIsNamed(x)
 		return
 	}
@@ -188,8 +188,8 @@ func hotLoopIsNamed(x *cell) {
 			x.t.Errorf("the problem does not name %q: %s", want, text)
 		}
 	}
-	if n := len(with(told.take(), "HotLoop", "/a ")); n != 1 {
-		x.t.Errorf("%d Events, want one", n)
+	if n := len(with(told.take(), "HotLoop", "/a ")); n != x.conf.events() {
+		x.t.Errorf("%d Events, want %d", n, x.conf.events())
 	}
 	if runs := fight(40); runs > 20 {
 		x.t.Errorf("%d runs in two minutes of the episode: it is not slowed", runs)
@@ -229,8 +229,8 @@ func endlessLoopIsNamed(x *cell) {
 	if len(problems) != 1 || problems[0].Key != x.key("a") || !strings.Contains(fmt.Sprint(problems[0]), operator) {
 		x.t.Fatalf("%d writes, problems %+v", writes, p.runner.Problems())
 	}
-	if n := len(with(told.take(), "HotLoop", "/a ")); n != 1 {
-		x.t.Errorf("%d Events, want one", n)
+	if n := len(with(told.take(), "HotLoop", "/a ")); n != x.conf.events() {
+		x.t.Errorf("%d Events, want %d", n, x.conf.events())
 	}
 	x.take()
 	x.sleep(4 * time.Minute)
@@ -308,8 +308,8 @@ func endlessFailuresAreReported(x *cell) {
 	x.set("a", "fails")
 	x.sleep(5 * time.Hour)
 	uid := string(x.server.Object("widgets", x.key("a")).GetUID())
-	if events := with(told.take(), "Widget/a "+uid, "Failing: has failed "); len(events) != 1 {
-		x.t.Errorf("the Events %q, want one", events)
+	if events := with(told.take(), "Widget/a "+uid, "Failing: has failed "); len(events) != x.conf.events() {
+		x.t.Errorf("the Events %q, want %d", events, x.conf.events())
 	}
 	p := x.leading()
 	if s := p.runner.Stats(); s.Failing < 1 || s.Problems[controller.ProblemFailing] < 1 {

@@ -24,7 +24,7 @@ func others() map[string]string {
 		"cmd/localcluster/main.go: go run ./cmd/localcluster --controllers --nodes 2":                                                              shell,
 		"cmd/localcluster/main.go: go build -o localcluster ./cmd/localcluster && exec ./localcluster":                                             shell,
 		"examples/podterminator/main.go: kubectl apply -f config/crd.yaml -f config/rbac.yaml":                                                     shell,
-		"examples/webapp/main.go: kubectl apply -f api/v1/crd.yaml -f config/rbac.yaml":                                                            shell,
+		"examples/webapp/main.go: kubectl apply -f api/v1/webapp.example.com_webapps.yaml -f config/role.yaml -f config/rbac.yaml":                 shell,
 		"internal/docs/doc.go: <!-- code: examples/demo/main.go -->       the block is that file":                                                  table,
 		"internal/docs/follow/doc.go: <!-- file: main.go -->              the block, in any language, is saved as that file. The path starts from": table,
 		"internal/docs/loc.go: TITLE = PATH PATH ...; TITLE = PATH ...":                                                                            "a form",

@@ -4,6 +4,7 @@ package hiddenfields
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -43,6 +44,18 @@ func (s *Set) Empty() bool {
 	return len(s.paths) == 0
 }
 
+// InGroup reports whether a field of a kind in a group was added.
+func (s *Set) InGroup(group string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for kind := range s.paths {
+		if kind.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
 // Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of lists
 // and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
 func (s *Set) Hides(kind schema.GroupKind, path string) bool {
@@ -69,7 +82,7 @@ type part struct {
 func split(path string) (parts []part) {
 	for path != "" {
 		if inner, found := strings.CutPrefix(path, "["); found {
-			text, rest, _ := strings.Cut(inner, "]")
+			text, rest := cutBracket(inner)
 			parts, path = append(parts, part{text, true}), rest
 			continue
 		}
@@ -86,18 +99,49 @@ func split(path string) (parts []part) {
 	return parts
 }
 
+// cutBracket splits the text after a "[" behind the closing bracket. Keys are not escaped, but may be quoted.
+func cutBracket(inner string) (text, rest string) {
+	end := len(inner)
+	for i := range inner {
+		if inner[i] == ']' && (i+1 == len(inner) || inner[i+1] == '.' || inner[i+1] == '[') {
+			end = i
+			break
+		}
+	}
+	text, rest = inner[:end], strings.TrimPrefix(inner[end:], "]")
+	if key, err := strconv.Unquote(text); err == nil {
+		text = key
+	}
+	return text, rest
+}
+
 // overlap reports whether one of the two paths leads to the other. Steps do not contain elements of lists. A pair of
-// brackets where a step with a dot or a slash is expected is a key, and otherwise it can be an element of a list.
+// brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element, and otherwise it
+// can be an element of a list. The API server's errors have keys with dots without brackets: "spec.options.tls.key".
 func overlap(steps []string, parts []part) bool {
+	step := "" // the rest of the first of steps
 	for _, p := range parts {
+		if step == "" {
+			if len(steps) == 0 {
+				return true
+			}
+			step, steps = steps[0], steps[1:]
+		}
+		after, isBegin := strings.CutPrefix(step, p.text+".")
 		switch {
-		case len(steps) == 0:
-			return true
-		case p.text == steps[0]:
-			steps = steps[1:]
-		case !p.bracket, strings.ContainsAny(steps[0], "./"):
+		case p.text == step:
+			step = ""
+		case isBegin && !p.bracket:
+			step = after
+		case !p.bracket, strings.ContainsAny(step, "./") && !isElement(p.text):
 			return false
 		}
 	}
 	return true
+}
+
+// isElement reports whether the text in brackets has the form of an element of a list: an index or "name=web".
+func isElement(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 64)
+	return err == nil || strings.Contains(text, "=")
 }

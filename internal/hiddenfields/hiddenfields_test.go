@@ -10,7 +10,7 @@ func TestHides(t *testing.T) {
 	t.Parallel()
 	account := schema.GroupKind{Group: "example.com", Kind: "Account"}
 	var s Set
-	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session"} {
+	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session", `spec.stores["a.b/key"].value`, `spec.odd["a]b"]`} {
 		if err := s.Add(account, path); err != nil {
 			t.Fatal(err)
 		}
@@ -34,6 +34,18 @@ func TestHides(t *testing.T) {
 		{account, "spec.options[tls.key]", true},
 		{account, "spec.options[tls.crt]", false},
 		{account, "spec.options.plain", false},
+		{account, "spec.options.tls.key", true}, // as in errors of the API server
+		{account, "spec.options.tls.key.part", true},
+		{account, "spec.options.tls", true}, // may contain it
+		{account, "spec.options.tls.crt", false},
+		{account, "spec.options.tls.keys", false},
+		{account, `spec.options["tls.key"]`, true},
+		{account, "spec.stores[0][a.b/key].value", true}, // a list of maps
+		{account, "spec.stores[name=x][a.b/key].value", true},
+		{account, "spec.stores[0].a.b/key.value", true},
+		{account, "spec.stores[0][a.b/other].value", false},
+		{account, "spec.stores[0].a.b/key.name", false},
+		{account, "spec.odd[a]b]", true},
 		{account, "status.session", true},
 		{account, "status.phase", false},
 		{account, "data", false},

@@ -39,7 +39,8 @@ type Config struct {
 	// Certificate returns the certificate of a new connection, in place of CertFile and KeyFile.
 	Certificate func() (*tls.Certificate, error)
 	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
-	// without a request in progress for the longest time. Default: 256.
+	// without a request in progress for the longest time, or if all have one, the connection whose request began first.
+	// Default: 256.
 	MaxConnections int
 	// MaxBodyBytes limits the body of each request. Default: 1 MiB.
 	MaxBodyBytes int64
@@ -55,6 +56,7 @@ type Server struct {
 	certificate *certificate // nil without files
 	connections connections
 	serving     atomic.Bool
+	address     atomic.Pointer[net.Addr] // of the first listener of the current Run
 }
 
 // New returns a Server. It reads the certificate, and does not listen.
@@ -84,6 +86,47 @@ func (s *Server) Ready() error {
 	return nil
 }
 
+// Handshake connects to the server, and returns an error unless a TLS handshake succeeds with a certificate that is valid
+// now. It does not check by whom the certificate is signed.
+func (s *Server) Handshake(ctx context.Context) error {
+	address := s.address.Load()
+	if address == nil {
+		return errors.New("not listening yet")
+	}
+	host := (*address).String()
+	if tcp, ok := (*address).(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		local := net.IPv6loopback
+		if tcp.IP.To4() != nil {
+			local = net.IPv4(127, 0, 0, 1)
+		}
+		host = (&net.TCPAddr{IP: local, Port: tcp.Port}).String()
+	}
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, //nolint:gosec // it is this server
+		VerifyConnection: func(state tls.ConnectionState) error {
+			cert := state.PeerCertificates[0]
+			if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+				return fmt.Errorf("the certificate is valid from %s to %s", cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
+			}
+			return nil
+		},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return fmt.Errorf("TLS handshake with %s: %w", *address, err)
+	}
+	_ = conn.Close()
+	return nil
+}
+
+// Expiry returns the end of the certificate in the files, or the zero time without files.
+func (s *Server) Expiry() time.Time {
+	if s.certificate == nil {
+		return time.Time{}
+	}
+	return s.certificate.current().Leaf.NotAfter
+}
+
 // Run serves until ctx ends. Then it accepts no further connection, waits for requests in progress at most for
 // ShutdownTimeout, and closes all connections. It may be called again.
 func (s *Server) Run(ctx context.Context) error {
@@ -98,6 +141,9 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, listener := range listeners {
 		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls", s.config.Certificate != nil)
 		go func() { served <- s.serve(server, listener) }() // waited for below
+	}
+	if len(listeners) > 0 {
+		s.address.Store(new(listeners[0].Addr()))
 	}
 	s.serving.Store(true)
 	defer s.serving.Store(false)
@@ -210,34 +256,35 @@ type connections struct {
 // connection is guarded by connections.mu.
 type connection struct {
 	requests int    // in progress
-	since    uint64 // without a request, by the clock
+	since    uint64 // without a request, or when its request began, by the clock
 }
 
 type connectionKey struct{}
 
-// context is http.Server.ConnContext, which is called for each new connection. If there are too many, it closes the one
-// without a request for the longest time: so clients that open connections, or send their headers slowly, cannot keep
-// others out.
+// context is http.Server.ConnContext, which is called for each new connection. If there are too many, it closes another
+// one: so clients that open connections, send slowly, or do not read their responses cannot keep others out.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
 	state := &connection{since: c.clock}
-	c.all[conn] = state
-	if len(c.all) > c.limit {
+	if len(c.all) >= c.limit {
 		oldest := c.oldestLocked()
 		delete(c.all, oldest)
 		_ = closeNow(oldest)
 	}
+	c.all[conn] = state
 	return context.WithValue(ctx, connectionKey{}, state)
 }
 
-// begin records a request in progress. The server must not close its connection until end.
+// begin records a request in progress. Connections without one are closed before its connection, until end.
 func (c *connections) begin(ctx context.Context) (end func()) {
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.requests++
+	c.clock++
+	conn.since = c.clock
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -256,13 +303,16 @@ func (c *connections) stateChanged(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// oldestLocked returns the connection without a request for the longest time; the newest connection has none. mu must
-// be held.
+// oldestLocked returns the connection that must be closed for a new one: the one without a request for the longest time,
+// otherwise the one whose request began first. mu must be held.
 func (c *connections) oldestLocked() net.Conn {
 	var oldest net.Conn
-	for conn, state := range c.all {
-		if state.requests == 0 && (oldest == nil || state.since < c.all[oldest].since) {
-			oldest = conn
+	var state *connection
+	for conn, other := range c.all {
+		idle := other.requests == 0
+		switch {
+		case oldest == nil, idle && state.requests > 0, idle == (state.requests == 0) && other.since < state.since:
+			oldest, state = conn, other
 		}
 	}
 	return oldest

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,10 +166,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 						_, _ = io.WriteString(w, "hello")
 					})})
 					var clients sync.WaitGroup
-					slow := 20
-					if name == "slow body" || name == "unread response" {
-						slow = min(slow, limit-1) // a request in progress is never cut for a new connection
-					}
+					const slow = 20
 					begun := time.Now()
 					for range slow {
 						clients.Go(func() { // waited for below
@@ -253,31 +251,50 @@ func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	}
 }
 
-// Requests in progress keep their connections; when all connections have one, a new connection is closed.
+// Idle connections are closed before those with a request in progress. When all have one, that of the oldest request is
+// closed, so that no client can keep others out.
 func TestConnectionLimitSparesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipes()
 		proceed := make(chan struct{})
-		launch(t, Config{Listeners: []net.Listener{listener}, MaxConnections: 2, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			<-proceed
+		launch(t, Config{Listeners: []net.Listener{listener}, MaxConnections: 3, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodPost {
+				<-proceed
+			}
 			_, _ = io.WriteString(w, "hello")
 		})})
 		var clients sync.WaitGroup
+		var cut atomic.Int32
+		post := func() {
+			conn := listener.dial()
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+			if text, _ := bufio.NewReader(conn).ReadString('\n'); text == "" {
+				cut.Add(1)
+			}
+		}
 		for range 2 {
-			clients.Go(func() { expectHello(t, listener.dial()) })
+			clients.Go(post)
 		}
 		synctest.Wait()
 		for range 100 {
-			conn := listener.dial()
-			if _, _, err := get(conn); err == nil {
-				t.Error("a connection above the limit got a response")
-			}
-			_ = conn.Close()
+			defer func(conn net.Conn) { _ = conn.Close() }(listener.dial())
+			expectHello(t, listener.dial())
 		}
+		if n := cut.Load(); n != 0 {
+			t.Errorf("%d requests in progress were cut for idle connections", n)
+		}
+		for range 10 { // more requests than connections
+			clients.Go(post)
+			synctest.Wait()
+		}
+		expectHello(t, listener.dial())
 		close(proceed)
 		clients.Wait()
-		expectHello(t, listener.dial())
+		if n := cut.Load(); n != 10 {
+			t.Errorf("%d requests were cut, want the 10 oldest of 12", n)
+		}
 	})
 }
 

@@ -86,6 +86,9 @@ func checkAll(tb testing.TB, s *Store) {
 			tb.Error(err)
 		}
 		for i := range h.valueCount() {
+			if i > 0 && h.value(i-1) >= h.value(i) {
+				tb.Errorf("the values of %s are not sorted", r.Key())
+			}
 			values.add(h.value(i), slot)
 		}
 	}

@@ -26,12 +26,16 @@ type filter struct {
 	nothing  bool // no object can match
 }
 
-func (s *Store) compile(q Query) (filter, error) {
+// compile validates and compiles q for a state of the store that has the indexes.
+func (s *Store) compile(q Query, indexes *indexSet) (filter, error) {
 	f := filter{Query: q, index: -1}
 	if q.Index != "" {
-		f.index = slices.IndexFunc(s.indexes, func(i Index) bool { return i.Name == q.Index })
+		f.index = slices.IndexFunc(indexes.all, func(i Index) bool { return i.Name == q.Index })
 		if f.index < 0 {
 			return f, fmt.Errorf("query: there is no index %q", q.Index)
+		}
+		if f.index >= indexes.complete {
+			return f, fmt.Errorf("query: index %q was added, but is not complete", q.Index)
 		}
 		f.value = s.hashes.value(f.index, q.Value)
 	} else if q.Value != "" {
@@ -143,7 +147,7 @@ func (s *Store) candidates(f *filter) candidates {
 // error the iteration ends.
 func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 	return func(yield func(*wire.Object, error) bool) {
-		f, err := s.compile(q)
+		f, err := s.compile(q, s.indexes.Load())
 		if err != nil {
 			yield(nil, err)
 			return
@@ -161,7 +165,7 @@ func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 
 // Count returns the number of objects that q selects. It reads objects only for label conditions that no index covers.
 func (s *Store) Count(q Query) (int, error) {
-	f, err := s.compile(q)
+	f, err := s.compile(q, s.indexes.Load())
 	if err != nil || f.nothing {
 		return 0, err
 	}

@@ -18,6 +18,7 @@ type Snapshot struct {
 	view    view
 	shards  [keyShards]keyShard
 	changes uint64 // Store.changes when the snapshot was taken
+	indexes *indexSet
 }
 
 // Snapshot returns the current state. It copies a pointer for every 256 objects. Each part of the tables that is
@@ -26,7 +27,7 @@ func (s *Store) Snapshot() *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.indexEpoch.Add(1)
-	return &Snapshot{store: s, view: s.share(), shards: s.index.shards, changes: s.changes}
+	return &Snapshot{store: s, view: s.share(), shards: s.index.shards, changes: s.changes, indexes: s.indexes.Load()}
 }
 
 // Len returns the number of objects.
@@ -46,7 +47,7 @@ func (v *Snapshot) Get(key kube.Key) (Ref, bool) {
 // List is like Store.List, for the state at the time of the snapshot.
 func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
 	return func(yield func(*wire.Object, error) bool) {
-		f, err := v.store.compile(q)
+		f, err := v.store.compile(q, v.indexes)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -60,7 +61,7 @@ func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
 
 // Count is like Store.Count, for the state at the time of the snapshot.
 func (v *Snapshot) Count(q Query) (int, error) {
-	f, err := v.store.compile(q)
+	f, err := v.store.compile(q, v.indexes)
 	if err != nil || f.nothing {
 		return 0, err
 	}

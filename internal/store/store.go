@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,13 +48,16 @@ type Query struct {
 //
 // It does not compare versions: the caller decides which state is newer.
 type Store struct {
+	// indexes is replaced by AddIndex, with adding and mu held.
+	indexes atomic.Pointer[indexSet]
+
 	// Immutable after New.
-	indexes []Index
-	hashes  hashes
-	hashOf  func(slot uint32) uint64 // of the key in the slot; called with mu held
-	pool    *pool
+	hashes hashes
+	hashOf func(slot uint32) uint64 // of the key in the slot; called with mu held
+	pool   *pool
 
 	building sync.Mutex // held while a label index is built; acquired before mu
+	adding   sync.Mutex // held by AddIndex; acquired before mu
 
 	mu sync.RWMutex
 	// Guarded by mu.
@@ -61,9 +65,10 @@ type Store struct {
 	terms    terms
 	training training
 	marks    marks
-	changes  uint64 // number of Puts and Deletes
-	raw      int64  // size of all objects, uncompressed
-	kept     int64  // allocated size of all records
+	changes  uint64          // number of Puts and Deletes
+	failed   map[string]bool // the indexes whose function has failed for an object, by name
+	raw      int64           // size of all objects, uncompressed
+	kept     int64           // allocated size of all records
 }
 
 // New returns an empty store. It panics if an index has no name or no function, or if two have the same name, because
@@ -82,12 +87,12 @@ func newStore(config Config, h hashes, seed uint64) *Store {
 		}
 	}
 	s := &Store{
-		indexes:  slices.Clone(config.Indexes),
 		hashes:   h,
 		pool:     &pool{},
 		terms:    newTerms(),
 		training: training{random: rand.New(rand.NewPCG(seed, seed))},
 	}
+	s.indexes.Store(&indexSet{all: slices.Clone(config.Indexes), complete: len(config.Indexes)})
 	s.numbers = map[string]uint32{}
 	s.hashOf = func(slot uint32) uint64 {
 		number, name := parseKey(s.record(slot))
@@ -119,19 +124,45 @@ func (s *Store) PutIf(o *wire.Object, accept func(kept Ref) bool) (old, current 
 	if !accept(at.kept) {
 		return Ref{}, Ref{}, nil
 	}
-	f, err := s.facts(o)
-	if !at.kept.Exists() || at.kept.header.state != f.state {
-		s.readFacts(o, &f)
-	}
 	scratch := s.pool.get()
 	defer s.pool.put(scratch)
 	p := scratch.pack(o, dictionary)
 
-	current, trial := s.enter(o, hash, &at, &f, p, scratch)
+	var trial func()
+	for entered := false; !entered; { // more than once only if an index was added meanwhile
+		var f facts
+		f, err = s.facts(o)
+		if !at.kept.Exists() || at.kept.header.state != f.state {
+			s.readFacts(o, &f)
+		}
+		current, trial, entered = s.enter(o, hash, &at, &f, p, scratch)
+	}
 	if trial != nil {
 		trial()
 	}
 	return at.kept, current, err
+}
+
+// HasIndex reports whether the store has a complete index with this name whose function has never failed since New. Such
+// an index finds all objects.
+func (s *Store) HasIndex(name string) bool {
+	indexes := s.indexes.Load()
+	if !slices.ContainsFunc(indexes.all[:indexes.complete], func(i Index) bool { return i.Name == name }) {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.failed[name]
+}
+
+// indexFailed records that an index does not find an object.
+func (s *Store) indexFailed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = map[string]bool{}
+	}
+	s.failed[name] = true
 }
 
 // place is the slot of a key and the state in it. It is valid until the next Put or Delete.
@@ -151,10 +182,14 @@ func (s *Store) placeOf(hash uint64, key kube.Key) place {
 }
 
 // enter is the part of Put with mu held. The payload was packed with the earlier current dictionary. at is the earlier
-// place of the key, and is set to the present one. enter returns the new state.
-func (s *Store) enter(o *wire.Object, hash uint64, at *place, f *facts, p payload, scratch *scratch) (current Ref, trial func()) {
+// place of the key, and is set to the present one. enter returns the new state. entered is false, and nothing has
+// happened, if f lacks the values of an index that was added meanwhile.
+func (s *Store) enter(o *wire.Object, hash uint64, at *place, f *facts, p payload, scratch *scratch) (current Ref, trial func(), entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if f.indexes != len(s.indexes.Load().all) {
+		return Ref{}, nil, false
+	}
 	if p.packedFor != s.training.current {
 		p = scratch.pack(o, s.training.current)
 	}
@@ -187,7 +222,7 @@ func (s *Store) enter(o *wire.Object, hash uint64, at *place, f *facts, p payloa
 	s.changed(slot)
 	s.account(&current, 1)
 	s.marks.put(slot)
-	return current, s.train()
+	return current, s.train(), true
 }
 
 // Delete deletes the object with the key, and returns its state.

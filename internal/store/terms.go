@@ -39,8 +39,10 @@ func (h *hashes) value(i int, value string) uint64 {
 type facts struct {
 	// state is equal for two states of an object only if labels and owners are equal.
 	state  uint64
-	values []uint64
-	owned  bool // has owners
+	values []uint64 // sorted
+	// indexes is the number of indexes whose functions were called.
+	indexes int
+	owned   bool // has owners
 
 	// The following fields are set if read is true, which is not necessary while state does not change.
 	read   bool
@@ -60,19 +62,31 @@ func (s *Store) facts(o *wire.Object) (facts, error) {
 		f.state = s.stateOf(&f)
 	}
 	var errs []error
-	for i, index := range s.indexes {
-		values, err := index.Values(o)
+	indexes := s.indexes.Load().all
+	f.indexes = len(indexes)
+	for i := range indexes {
+		values, err := s.valuesOf(i, &indexes[i], o)
+		f.values = append(f.values, values...)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("index %q of %s: %w", index.Name, o.Key, err))
-			continue
-		}
-		for _, value := range values {
-			f.values = append(f.values, s.hashes.value(i, value))
+			errs = append(errs, err)
 		}
 	}
 	slices.Sort(f.values)
 	f.values = slices.Compact(f.values)
 	return f, errors.Join(errs...)
+}
+
+// valuesOf returns the hashes of an object's values in the i-th index. mu must not be held.
+func (s *Store) valuesOf(i int, index *Index, o *wire.Object) (hashes []uint64, err error) {
+	values, err := index.Values(o)
+	if err != nil {
+		s.indexFailed(index.Name) // before the object is stored
+		return nil, fmt.Errorf("index %q of %s: %w", index.Name, o.Key, err)
+	}
+	for _, value := range values {
+		hashes = append(hashes, s.hashes.value(i, value))
+	}
+	return hashes, nil
 }
 
 // readFacts reads labels and owners, unless they have been read.
@@ -110,8 +124,10 @@ type terms struct {
 	owners *inverted
 	values *inverted            // of all indexes of the user
 	labels map[string]*inverted // by the label's key
-	// dirty contains the slots that change while an index is built; otherwise nil.
+	// dirty contains the slots that change while a label index is built; otherwise nil.
 	dirty map[uint32]struct{}
+	// written is the same for the slots that change while AddIndex builds an index.
+	written map[uint32]struct{}
 }
 
 func newTerms() terms {
@@ -121,6 +137,9 @@ func newTerms() terms {
 func (t *terms) changed(slot uint32) {
 	if t.dirty != nil {
 		t.dirty[slot] = struct{}{}
+	}
+	if t.written != nil {
+		t.written[slot] = struct{}{}
 	}
 }
 

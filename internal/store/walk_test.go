@@ -27,6 +27,7 @@ type walk struct {
 	model   model
 	indexed []Index
 	exact   bool // no hashes of terms collide
+	added   bool // an index was added
 
 	refs      []keptRef
 	snapshots []keptSnapshot
@@ -122,6 +123,7 @@ func (w *walk) step() {
 		w.get(w.key())
 	case n < 85:
 		w.ask("store", w.store, &w.model)
+		w.askAdded()
 	case n < 87:
 		w.takeSnapshot()
 	case n < 90:
@@ -130,6 +132,39 @@ func (w *walk) step() {
 		w.mark()
 	default:
 		w.checkKept()
+	}
+}
+
+// askAdded adds an index, or queries it.
+func (w *walk) askAdded() {
+	if len(w.indexed) == 0 {
+		return
+	}
+	const name = "added"
+	if !w.added {
+		w.added = w.random.IntN(20) == 0
+		if w.added {
+			failed, first, err := w.store.AddIndex(Index{Name: name, Values: func(o *wire.Object) ([]string, error) { return tryIndexValues("first", o) }})
+			if err != nil || failed > 0 != errors.Is(first, errIndex) {
+				w.Fatalf("AddIndex: %d failed, %v, %v", failed, first, err)
+			}
+		}
+		return
+	}
+	value := w.pick("v1", "v2", "missing")
+	want := w.model.query(Query{Index: "first", Value: value})
+	for _, from := range []asker{w.store, w.store.Snapshot()} {
+		got := []string{}
+		for o, err := range from.List(Query{Index: name, Value: value}) {
+			if err != nil {
+				w.Fatal(err)
+			}
+			got = append(got, describe(o))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			w.Fatalf("the added index has %q for %s, want %q", got, value, want)
+		}
 	}
 }
 

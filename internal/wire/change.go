@@ -66,7 +66,7 @@ func (c Comparer) different(a, b *Object, parts kube.ChangedParts) (different ku
 	switch {
 	case a.Format != b.Format:
 		return parts
-	case a.Format == JSON:
+	case a.Format != Protobuf:
 		return diffJSON(a.Bytes, b.Bytes) & parts
 	}
 	if parts.Has(metadataParts) {

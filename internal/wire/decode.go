@@ -68,6 +68,9 @@ func (d Decoder[T]) Decode(o *Object) (T, error) {
 }
 
 func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
+	if o.Format == Failed {
+		return o.failure()
+	}
 	switch t := obj.(type) {
 	case *unstructured.Unstructured:
 		return d.decodeUnstructured(o, t)

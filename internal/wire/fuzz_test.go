@@ -59,7 +59,7 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	var w Object
 	w.Format, w.Bytes = o.Format, o.Bytes
 	w.setMetadata(want)
-	w.Manager = o.Manager // checked by checkManager, which needs the managedFields before the cut
+	w.Manager, w.TiedManager = o.Manager, o.TiedManager // checked by checkManager, which needs the managedFields before the cut
 	if diff := cmp.Diff(&w, o); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
@@ -68,7 +68,7 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 	if err != nil {
 		t.Fatalf("Read of what Parse returned: %v", err)
 	}
-	again.Bytes, again.Manager = o.Bytes, o.Manager // may have been cut
+	again.Bytes, again.Manager, again.TiedManager = o.Bytes, o.Manager, o.TiedManager // may have been cut
 	if diff := cmp.Diff(*o, again); diff != "" {
 		t.Errorf("Read of what Parse returned (-Parse +Read):\n%s", diff)
 	}
@@ -95,8 +95,13 @@ func checkLists(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 // read may be ignored.
 func checkManager(t *testing.T, entries []metav1.ManagedFieldsEntry, o *Object) {
 	t.Helper()
-	if o.Manager != "" && !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == o.Manager }) {
-		t.Errorf("the last writer is %q, which is not one of the managers", o.Manager)
+	for _, name := range []string{o.Manager, o.TiedManager} {
+		if name != "" && !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == name }) {
+			t.Errorf("a last writer is %q, which is not one of the managers", name)
+		}
+	}
+	if o.TiedManager != "" && o.TiedManager == o.Manager {
+		t.Errorf("%q wrote last twice", o.Manager)
 	}
 }
 

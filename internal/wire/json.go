@@ -83,7 +83,7 @@ func (p *parser) scanObject(s *scanner) error {
 	}
 	p.obj.Bytes = s.finish(start)
 	p.buf = s.dst
-	p.obj.Manager = p.names.intern(o.writer.name)
+	p.obj.Manager, p.obj.TiedManager = p.names.intern(o.writer.name), p.names.intern(o.writer.tied)
 	if !o.ambiguous {
 		return nil
 	}

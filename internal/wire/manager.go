@@ -2,16 +2,19 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 )
 
 // lastWriter finds the last writer of an object in metadata.managedFields: the manager of the entry with the latest
-// time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second.
+// time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second: tied is
+// then another manager with this time.
 //
 // It reads every entry of every object, even if managedFields are cut. It must therefore be cheap: it allocates no
 // string, and skips the entries' fields.
 type lastWriter struct {
 	name  []byte
+	tied  []byte // the entry before, in the order of the entries, of those with the same time and another name; nil: none
 	found bool
 	// Time of the entry with this name, in protobuf or JSON.
 	seconds, nanos int64
@@ -42,9 +45,21 @@ func (w *lastWriter) proto(entry []byte) {
 		}
 		i = f.end
 	}
-	if !w.found || seconds > w.seconds || seconds == w.seconds && nanos >= w.nanos {
-		w.name, w.found, w.seconds, w.nanos = name, true, seconds, nanos
+	if order := cmp.Or(cmp.Compare(seconds, w.seconds), cmp.Compare(nanos, w.nanos)); !w.found || order >= 0 {
+		w.latest(name, order == 0)
+		w.seconds, w.nanos = seconds, nanos
 	}
+}
+
+// latest records the manager of an entry whose time is not before that of the entries seen so far.
+func (w *lastWriter) latest(name []byte, sameTime bool) {
+	switch {
+	case !w.found || !sameTime:
+		w.tied = nil
+	case !bytes.Equal(name, w.name):
+		w.tied = w.name
+	}
+	w.name, w.found = name, true
 }
 
 // protoTime parses a metav1.Timestamp.
@@ -127,8 +142,10 @@ func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool, err 
 			return false, err
 		}
 	}
-	if at = comparableTime(at); !w.found || bytes.Compare(at, w.text) >= 0 {
-		w.name, w.found, w.text = name, true, at
+	at = comparableTime(at)
+	if order := bytes.Compare(at, w.text); !w.found || order >= 0 {
+		w.latest(name, order == 0)
+		w.text = at
 	}
 	return applier != "" && string(name) == applier && string(operation) == operationApply && len(subresource) == 0, nil
 }

@@ -26,19 +26,24 @@ func TestLastWriter(t *testing.T) {
 	tests := map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		want    string
+		tied    string
 	}{
 		"none":               {},
-		"one":                {[]metav1.ManagedFieldsEntry{entry("a", "", at(0))}, "a"},
-		"the last":           {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(1))}, "b"},
-		"the first":          {[]metav1.ManagedFieldsEntry{entry("a", "", at(2)), entry("b", "", at(1)), entry("c", "", at(0))}, "a"},
-		"a subresource":      {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "status", at(3)), entry("c", "", at(1))}, "b"},
-		"equal times":        {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0))}, "b"},
-		"end of a month":     {[]metav1.ManagedFieldsEntry{entry("a", "", at(11*24*3600)), entry("b", "", at(10*24*3600))}, "a"},
-		"no time":            {[]metav1.ManagedFieldsEntry{entry("a", "", nil)}, "a"},
-		"one without a time": {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", nil)}, "a"},
-		"no name":            {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("", "", at(1))}, ""},
-		"unusual name":       {[]metav1.ManagedFieldsEntry{entry("caf\u00e9 \"x\"", "", at(0))}, "caf\u00e9 \"x\""},
-		"time before 1970":   {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", new(metav1.NewTime(time.Unix(-1000, 0))))}, "a"},
+		"one":                {[]metav1.ManagedFieldsEntry{entry("a", "", at(0))}, "a", ""},
+		"the last":           {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(1))}, "b", ""},
+		"the first":          {[]metav1.ManagedFieldsEntry{entry("a", "", at(2)), entry("b", "", at(1)), entry("c", "", at(0))}, "a", ""},
+		"a subresource":      {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "status", at(3)), entry("c", "", at(1))}, "b", ""},
+		"equal times":        {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0))}, "b", "a"},
+		"three equal times":  {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0)), entry("c", "", at(0))}, "c", "b"},
+		"equal before later": {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", at(0)), entry("c", "", at(1))}, "c", ""},
+		"one manager twice":  {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("a", "status", at(0))}, "a", ""},
+		"two, one twice":     {[]metav1.ManagedFieldsEntry{entry("b", "", at(0)), entry("a", "", at(0)), entry("a", "status", at(0))}, "a", "b"},
+		"end of a month":     {[]metav1.ManagedFieldsEntry{entry("a", "", at(11*24*3600)), entry("b", "", at(10*24*3600))}, "a", ""},
+		"no time":            {[]metav1.ManagedFieldsEntry{entry("a", "", nil)}, "a", ""},
+		"one without a time": {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", nil)}, "a", ""},
+		"no name":            {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("", "", at(1))}, "", ""},
+		"unusual name":       {[]metav1.ManagedFieldsEntry{entry("caf\u00e9 \"x\"", "", at(0))}, "caf\u00e9 \"x\"", ""},
+		"time before 1970":   {[]metav1.ManagedFieldsEntry{entry("a", "", at(0)), entry("b", "", new(metav1.NewTime(time.Unix(-1000, 0))))}, "a", ""},
 	}
 	cut := mustCut(t, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	for name, test := range tests {
@@ -49,8 +54,8 @@ func TestLastWriter(t *testing.T) {
 			for format, data := range map[string][]byte{"protobuf": asProto(t, pod, podKind), "JSON": asJSON(t, pod, podKind)} {
 				for kept, cut := range map[string]*Cut{"kept": nil, "cut": cut} {
 					o := mustParse(t, data, cut)
-					if o.Manager != test.want {
-						t.Errorf("%s, %s: the last writer is %q, want %q", format, kept, o.Manager, test.want)
+					if o.Manager != test.want || o.TiedManager != test.tied {
+						t.Errorf("%s, %s: the last writers are %q and %q, want %q and %q", format, kept, o.Manager, o.TiedManager, test.want, test.tied)
 					}
 					if has := bytes.Contains(o.Bytes, []byte("f:spec")); has != (cut == nil && len(test.entries) > 0) {
 						t.Errorf("%s, %s: managedFields are in the bytes: %v", format, kept, has)
@@ -63,7 +68,7 @@ func TestLastWriter(t *testing.T) {
 			}
 			fromPod, err := FromObject(pod, cut)
 			fromLoose, err2 := FromObject(u, cut)
-			if err != nil || err2 != nil || fromPod.Manager != test.want || fromLoose.Manager != test.want {
+			if err != nil || err2 != nil || fromPod.Manager != test.want || fromLoose.Manager != test.want || fromPod.TiedManager != test.tied || fromLoose.TiedManager != test.tied {
 				t.Errorf("decoded objects: %q and %q, want %q (%v, %v)", fromPod.Manager, fromLoose.Manager, test.want, err, err2)
 			}
 		})

@@ -19,6 +19,8 @@ const (
 	Protobuf Format = iota + 1
 	// JSON is the object as one JSON value.
 	JSON
+	// Failed is an object that is unknown except for its metadata, in JSON, because its processing failed: see NewFailed.
+	Failed
 )
 
 // String returns the format's name.
@@ -28,6 +30,8 @@ func (f Format) String() string {
 		return "protobuf"
 	case JSON:
 		return "JSON"
+	case Failed:
+		return "failed"
 	default:
 		return fmt.Sprintf("Format(%d)", uint8(f))
 	}
@@ -51,6 +55,9 @@ type Object struct {
 	// seconds. It is set for objects from the API server, even if managedFields are cut. A store does not keep it.
 	// Empty: unknown.
 	Manager string
+	// TiedManager is another field manager that wrote the object in the same second, one of those that may have written
+	// it last instead. Empty: none.
+	TiedManager string
 }
 
 // Clone returns a copy of o that shares no memory with it and stays valid.
@@ -79,7 +86,7 @@ func (o *Object) OwnerReferences() []metav1.OwnerReference {
 		if refs, ok := protoOwners(o.Bytes); ok {
 			return refs
 		}
-	case JSON:
+	case JSON, Failed:
 		if refs, ok := jsonOwners(o.Bytes); ok {
 			return refs
 		}
@@ -102,7 +109,7 @@ func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 			i = f.end
 		}
 		return ok
-	case JSON:
+	case JSON, Failed:
 		return jsonLabelsAndOwners(o.Bytes, use)
 	default:
 		return false
@@ -116,7 +123,7 @@ func (o *Object) Finalizers() []string {
 		if names, ok := protoFinalizers(o.Bytes); ok {
 			return names
 		}
-	case JSON:
+	case JSON, Failed:
 		if names, ok := jsonFinalizers(o.Bytes); ok {
 			return names
 		}
@@ -130,7 +137,7 @@ func (o *Object) stringMap(field metaField, slow func(*metav1.ObjectMeta) map[st
 		if m, ok := protoStringMap(o.Bytes, int32(field)); ok {
 			return m
 		}
-	case JSON:
+	case JSON, Failed:
 		if m, ok := jsonStringMap(o.Bytes, field.name()); ok {
 			return m
 		}

@@ -37,7 +37,7 @@ func TestParseMetadata(t *testing.T) {
 			want := &Object{
 				Bytes: o.Bytes, Format: o.Format,
 				Key: kube.Key{Namespace: "shop", Name: "checkout-7d9c5b8f6d-x2k4q"}, UID: "0b7f3c1e-5a64-4c0e-9b57-2f6f6f9f1c11",
-				ResourceVersion: "184467", Generation: 3, Manager: "kubelet",
+				ResourceVersion: "184467", Generation: 3, Manager: "kubelet", TiedManager: "kube-controller-manager",
 			}
 			if diff := cmp.Diff(want, o); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -29,8 +29,9 @@ func Read(format Format, data []byte) (Object, error) {
 	switch format {
 	case Protobuf:
 		err = p.parseProto(data)
-	case JSON:
+	case JSON, Failed:
 		err = p.parseJSON(data)
+		p.obj.Format = format
 	default:
 		err = errors.New("unknown format")
 	}

@@ -232,7 +232,7 @@ func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 		}
 		i = f.end
 	}
-	o.Manager = names.intern(writer.name)
+	o.Manager, o.TiedManager = names.intern(writer.name), names.intern(writer.tied)
 	return true
 }
 

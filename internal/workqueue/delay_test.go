@@ -27,6 +27,12 @@ func debounced(by time.Duration, detail string) options {
 	return o
 }
 
+func delayed(by time.Duration, detail string) options {
+	o := because(detail)
+	o.Delay = by
+	return o
+}
+
 // The due time and the causes of a key after several Adds. Adds while a worker has the key have the same effect as Adds
 // while it waits.
 func TestDueTime(t *testing.T) {
@@ -99,6 +105,38 @@ func TestDueTime(t *testing.T) {
 		},
 		"Debounce supersedes a later plan": {
 			[]options{later(minute, "planned"), debounced(time.Second, "event")}, time.Second, "event",
+		},
+		"Delay": {[]options{delayed(minute, "event")}, minute, "event"},
+		"an event ends Delay and is merged": {
+			[]options{delayed(minute, "first"), because("now")}, 0, "first, now",
+		},
+		"the earlier Delay wins, and causes are merged": {
+			[]options{delayed(minute, "later"), delayed(time.Second, "earlier"), delayed(minute, "last")},
+			time.Second, "later, earlier, last",
+		},
+		"Delay supersedes a later plan": {
+			[]options{later(minute, "planned"), delayed(time.Second, "event")}, time.Second, "event",
+		},
+		"an earlier plan is merged with Delay": {
+			[]options{later(time.Second, "planned"), delayed(minute, "event")}, time.Second, "planned, event",
+		},
+		"a plan does not prolong Delay": {
+			[]options{delayed(time.Second, "event"), later(minute, "planned")}, time.Second, "event",
+		},
+		"Delay does not prolong Debounce": {
+			[]options{debounced(time.Second, "event"), delayed(minute, "delayed")}, time.Second, "event, delayed",
+		},
+		"Debounce does not prolong Delay": {
+			[]options{delayed(time.Second, "delayed"), debounced(minute, "event")}, time.Second, "delayed, event",
+		},
+		"Delay waits with a backoff": {
+			[]options{failed(minute), delayed(time.Second, "event")}, minute, "failed, event",
+		},
+		"Delay with EndBackoff ends a backoff": {
+			[]options{failed(minute), endingBackoff(delayed(time.Second, "event"))}, time.Second, "failed, event",
+		},
+		"Delay disables Debounce": {
+			[]options{{Cause: because("both").Cause, Delay: time.Second, Debounce: minute}}, time.Second, "both",
 		},
 		"After disables Debounce": {
 			[]options{{Cause: because("both").Cause, After: time.Second, Debounce: minute}}, time.Second, "both",

@@ -96,8 +96,8 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 		if got != want {
 			t.Errorf("Add returned %t, want %t", got, want)
 		}
-		return fmt.Sprintf("add %d %s after %s debounce %s priority %d backoff %t wake %t: %t",
-			key, o.Cause, o.After, o.Debounce, o.Priority, o.Backoff, o.EndBackoff, want)
+		return fmt.Sprintf("add %d %s after %s delay %s debounce %s priority %d backoff %t wake %t: %t",
+			key, o.Cause, o.After, o.Delay, o.Debounce, o.Priority, o.Backoff, o.EndBackoff, want)
 	case 5, 6, 7, 8:
 		return r.get(t)
 	case 9, 10, 11:
@@ -153,6 +153,10 @@ func optionsOf(operation, a, b byte) options {
 		Detail: []string{"", "one", "two", "three"}[a/64] + []string{"", ", listed", ", added", ", updated"}[a/8%4],
 	}}
 	switch operation % 16 {
+	case 0:
+		if b >= 128 {
+			o.Delay, o.Debounce = durationOf(b), durationOf(b/8%4)
+		}
 	case 1:
 		o.After = durationOf(b)
 	case 2:

@@ -103,12 +103,14 @@ func (m *model) addTo(k *modelKey, o options) bool {
 		old.merge(o)
 		return true
 	case old.why == "held":
+		old.keepUrgent(o.Priority)
 		return false
 	case failed && old.endsBackoff && !old.due.After(fresh.due):
 		old.decides = true
 		return false // it runs anyway, without a backoff
 	case failed && old.why == "planned" && fresh.due.Before(old.due):
 		fresh.endsBackoff, fresh.decides = old.endsBackoff, true
+		fresh.keepUrgent(old.priority)
 		k.next = fresh
 		return true
 	case failed:
@@ -119,10 +121,12 @@ func (m *model) addTo(k *modelKey, o options) bool {
 		if fresh.due.Before(old.latest) {
 			old.latest = fresh.due
 		}
+		old.keepUrgent(o.Priority)
 		old.decides = true
 		return false
 	case old.why == "planned" && fresh.due.Before(old.due):
 		fresh.endsBackoff, fresh.decides = fresh.endsBackoff || old.endsBackoff, true
+		fresh.keepUrgent(old.priority)
 		k.next = fresh
 		return true
 	case old.why == "backoff" && !o.EndBackoff:
@@ -139,6 +143,7 @@ func (m *model) addTo(k *modelKey, o options) bool {
 		if fresh.latest.Before(old.latest) {
 			old.latest = fresh.latest
 		}
+	case o.Delay > 0: // does not delay a planned run
 	case old.due.After(m.now) && fresh.due.Before(old.latest): // delayed by Debounce
 		old.due = fresh.due
 	case old.due.After(m.now):
@@ -157,6 +162,8 @@ func (m *model) runFor(o options) *modelRun {
 		if o.Backoff {
 			r.why, r.endsBackoff = "backoff", false
 		}
+	case o.Delay > 0:
+		r.due, r.latest = m.now.Add(o.Delay), m.now.Add(o.Delay)
 	case o.Debounce > 0:
 		r.due, r.latest = m.now.Add(o.Debounce), m.now.Add(10*o.Debounce)
 	}
@@ -169,6 +176,13 @@ func (r *modelRun) merge(o options) {
 	r.cause(o.Cause)
 	r.priority = max(r.priority, o.Priority)
 	r.endsBackoff = r.endsBackoff || o.EndBackoff && (!o.Backoff || o.After <= 0)
+}
+
+// keepUrgent gives a run that takes the place of a plan the high priority of the plan.
+func (r *modelRun) keepUrgent(p workqueue.Priority) {
+	if p == workqueue.PriorityHigh {
+		r.priority = p
+	}
 }
 
 func (r *modelRun) cause(c cause) {

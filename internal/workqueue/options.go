@@ -46,11 +46,15 @@ type Options[C any] struct {
 	Causes Causes[C]
 	// After is the delay before the key becomes ready. Default 0, as any negative value: no delay.
 	After time.Duration
+	// Delay is the delay before an event counts: the key becomes ready after it. Unlike with After, the cause is never
+	// lost: if the key runs earlier, the cause is merged with that run. Debounce does not delay the key further. Default
+	// 0, as any negative value: no delay. It has no effect together with After.
+	Delay time.Duration
 	// Priority orders the key among the ready ones. Default PriorityNormal.
 	Priority Priority
 	// Debounce delays keys that are added repeatedly: the key becomes ready when it was not added for this time, at the
 	// latest MaxDebounce times Debounce after the first Add. These Adds are merged. Default 0: no delay. It has no
-	// effect together with After.
+	// effect together with After or Delay.
 	Debounce time.Duration
 	// Backoff means that the key has failed and must wait for After, even if it is added again: Adds without EndBackoff
 	// are merged and wait too, including those while the key was processing. It has no effect without After.

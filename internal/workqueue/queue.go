@@ -21,8 +21,9 @@ import (
 //   - A key that a worker has taken with Get is not handed out again before Done or Hold. If it was added in between, it
 //     is handed out again after that.
 //   - If a delayed key is added for another time, the earlier time wins. A key that was only added with After loses that
-//     cause when it is added for an earlier time, because the earlier run decides when the next one is. Keys in backoff
-//     and held keys wait until their end, and keep all causes: see Options.Backoff and Hold.
+//     cause when it is added for an earlier time, because the earlier run decides when the next one is. It keeps
+//     PriorityHigh. Causes with Delay are events, and stay. Keys in backoff and held keys wait until their end, and keep all causes: see
+//     Options.Backoff and Hold.
 //   - Of the ready keys, those with the highest priority go first, except for an overdue priority. Within a priority,
 //     groups take turns, with one key per turn. Within a group, the key that has been ready for longest goes first. The
 //     age of keys has no other effect: even if a group's keys are very old, a new key of another group with the same

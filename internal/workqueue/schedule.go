@@ -39,8 +39,8 @@ type schedule struct {
 type reason int8
 
 const (
-	// delayed: the run is ready now, or when Adds with Debounce stop. Further Adds are merged. The earlier time wins,
-	// but Debounce delays it.
+	// delayed: the run is ready now, after Delay, or when Adds with Debounce stop. Further Adds are merged. The earlier
+	// time wins, but Debounce delays it.
 	delayed reason = iota
 	// planned: a run was requested for a later time. An Add for an earlier time supersedes the plan and its causes,
 	// because the earlier run decides when the next one is.
@@ -77,6 +77,7 @@ func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 	case o.After > 0 && asked > r.due:
 		r.latest = min(r.latest, asked) // other Adds must not delay the run beyond it either
 		r.decides = true
+		r.priority = max(r.priority, urgent(o.Priority))
 		return false
 	case r.reason == planned && asked < r.due:
 		r.supersede(o, now)
@@ -89,8 +90,8 @@ func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 		}
 		if asked <= r.due {
 			r.due, r.latest = asked, min(r.latest, latest)
-		} else if r.due > now {
-			r.due = min(asked, r.latest) // it was debounced: only Debounce requests a later time here
+		} else if r.due > now && o.Delay <= 0 {
+			r.due = min(asked, r.latest) // it was debounced: only Debounce delays a run that is planned already
 		}
 	}
 	r.absorb(o)
@@ -113,11 +114,21 @@ func (r *run[C]) backOff(o *Options[C], now time.Duration) bool {
 	return true
 }
 
-// supersede replaces a plan. It keeps the plan's endsBackoff.
+// supersede replaces a plan. It keeps the plan's endsBackoff, and PriorityHigh: otherwise an earlier Add of a low priority
+// could make the key run later.
 func (r *run[C]) supersede(o *Options[C], now time.Duration) {
-	endsBackoff := r.endsBackoff
+	endsBackoff, priority := r.endsBackoff, urgent(r.priority)
 	r.begin(o, now)
-	r.endsBackoff, r.decides = r.endsBackoff || endsBackoff, true
+	r.endsBackoff, r.priority, r.decides = r.endsBackoff || endsBackoff, max(r.priority, priority), true
+}
+
+// urgent returns p if it is above PriorityNormal, otherwise the lowest priority. A run that takes the place of a plan has
+// at least this priority. A plan of PriorityNormal must not raise background work.
+func urgent(p Priority) Priority {
+	if p > PriorityNormal {
+		return p
+	}
+	return PriorityLow
 }
 
 // absorb takes over everything of an Add except its time.
@@ -147,6 +158,9 @@ func (o *Options[C]) times(now time.Duration) (due, latest time.Duration) {
 	switch {
 	case o.After > 0:
 		due = after(now, o.After)
+		return due, due
+	case o.Delay > 0:
+		due = after(now, o.Delay)
 		return due, due
 	case o.Debounce > math.MaxInt64/MaxDebounce:
 		return after(now, o.Debounce), math.MaxInt64

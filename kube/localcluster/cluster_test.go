@@ -337,19 +337,24 @@ func wantPrivate(t *testing.T, dir string) {
 
 func TestNotReadyErrorHasLogLines(t *testing.T) {
 	t.Parallel()
-	_, err := Start(t.Context(), Config{ReadyTimeout: time.Second})
-	for _, want := range []string{"waiting for apiserver: not ready within 1s: ", "last log lines", "increase the ready timeout"} {
+	// Without etcd the API server logs that it waits for it, and is never ready.
+	_, err := Start(t.Context(), Config{ReadyTimeout: 5 * time.Second, APIServerArgs: []string{"--etcd-servers=unix:///none"}})
+	for _, want := range []string{"waiting for apiserver: not ready within 5s: ", "last log lines", "increase the ready timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
 		}
 	}
 }
 
-func TestUnknownFeatureGate(t *testing.T) {
+func TestUnknownFeatureGateOrFlag(t *testing.T) {
 	t.Parallel()
-	_, err := Start(t.Context(), Config{FeatureGates: map[string]bool{"NoSuchGate": true}})
-	if err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
-		t.Errorf("got %v", err)
+	for unknown, config := range map[string]Config{
+		"NoSuchGate":     {FeatureGates: map[string]bool{"NoSuchGate": true}},
+		"--no-such-flag": {APIServerArgs: []string{"--no-such-flag=1"}},
+	} {
+		if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), unknown) {
+			t.Errorf("%s: got %v", unknown, err)
+		}
 	}
 }
 

@@ -44,6 +44,10 @@ type Config struct {
 	// FeatureGates are set for all components. Default: Kubernetes' defaults.
 	FeatureGates map[string]bool
 
+	// APIServerArgs are flags for kube-apiserver, such as "--audit-log-path=/tmp/audit.log". One that the cluster sets
+	// itself, such as --authorization-mode=Node,RBAC, is replaced. Paths of files must be absolute. Default: none.
+	APIServerArgs []string
+
 	// Users exist in the cluster from the start. Each has a kubeconfig file in users/ of the cluster's folder;
 	// Cluster.User returns their credentials. RBAC rules in the cluster define their permissions: almost none at first.
 	// Default: only the administrator.
@@ -76,6 +80,7 @@ func (c Config) withDefaults() Config {
 	c.Controllers = c.Controllers || c.Nodes > 0
 	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
 	c.FeatureGates = maps.Clone(c.FeatureGates)
+	c.APIServerArgs = slices.Clone(c.APIServerArgs)
 	c.Users = slices.Clone(c.Users)
 	if c.Progress == nil {
 		c.Progress = os.Stderr
@@ -93,6 +98,11 @@ func (c Config) validate() error {
 	}
 	if c.ReadyTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
+	}
+	for i, arg := range c.APIServerArgs {
+		if !strings.HasPrefix(arg, "--") {
+			errs = append(errs, fmt.Errorf("field APIServerArgs[%d] is %q: must be a flag such as --audit-log-path=/tmp/audit.log", i, arg))
+		}
 	}
 	for i, u := range c.Users {
 		if u.Name == "" {
@@ -130,6 +140,9 @@ func (c Config) arguments() []string {
 			gates = append(gates, name+"="+strconv.FormatBool(c.FeatureGates[name]))
 		}
 		args = append(args, "--feature-gates="+strings.Join(gates, ","))
+	}
+	for _, arg := range c.APIServerArgs {
+		args = append(args, "--apiserver-arg="+arg)
 	}
 	for _, u := range c.Users {
 		args = append(args, "--user="+u.Name+"="+strings.Join(u.Groups, ","))

@@ -21,6 +21,10 @@ func recordAll(recorder *metrics.Recorder) {
 	for _, outcome := range controller.Outcomes() {
 		recorder.RunEnded("pods", controller.RunSummary{Outcome: outcome, Attempt: 1})
 	}
+	for _, result := range []string{"success", "rejected", "failed", "panic", "timeout", "invalid"} {
+		recorder.WebhookReviewed("hosts.example.com", result, time.Millisecond)
+	}
+	recorder.ObserveCertificate("webhooks", func() time.Time { return time.Unix(1, 0) })
 }
 
 // BenchmarkRecorder measures the methods that every run calls, and a scrape.

@@ -36,6 +36,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for name, all := range c.informers.read() {
 		c.gauges.collectInformer(to, name, all)
 	}
+	for name, all := range c.certificates.read() {
+		c.gauges.collectCertificate(to, name, all)
+	}
 	if c.compat != nil {
 		c.compat.collectVectors(to)
 		for _, all := range c.electors.read() {
@@ -50,7 +53,7 @@ type observations[S any] struct {
 	all map[*observation[S]]struct{} // guarded by mu
 }
 
-// observation is one function of ObserveController or ObserveInformer. It is never called after stop has returned.
+// observation is one function of ObserveController, ObserveInformer or ObserveCertificate. It is never called after stop has returned.
 type observation[S any] struct {
 	name    string
 	observe func() S

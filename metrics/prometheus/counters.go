@@ -21,6 +21,8 @@ type controllerMetrics struct {
 	triggers *lookup[*lookup[prometheus.Counter]] // by source, by type
 	skipped  *lookup[prometheus.Counter]          // by reason
 	problems *lookup[prometheus.Counter]          // by type
+	// By the type of the first cause.
+	runs, runSeconds *lookup[prometheus.Counter]
 
 	// durations creates a histogram when its outcome first occurs, because each histogram has about twenty
 	// series and most controllers see few outcomes.
@@ -39,12 +41,15 @@ func (v vectors) newControllerMetrics(name string) *controllerMetrics {
 		return func(value string) prometheus.Counter { return counters.WithLabelValues(name, value) }
 	}
 	classes := retry.Classes()
+	causes := controller.CauseTypes()
 	return &controllerMetrics{
 		triggers: newLookup(upTo(len(builtinSources())+maxSources), func(source string) *lookup[prometheus.Counter] {
 			return v.newTriggers(name, source)
 		}, builtinSources()...),
-		skipped:  newLookup(oneOf(controller.SkipReasons()), newCounter(v.skipped), controller.SkipReasons()...),
-		problems: newLookup(oneOf(controller.ProblemTypes()), newCounter(v.problems), controller.ProblemTypes()...),
+		skipped:    newLookup(oneOf(controller.SkipReasons()), newCounter(v.skipped), controller.SkipReasons()...),
+		problems:   newLookup(oneOf(controller.ProblemTypes()), newCounter(v.problems), controller.ProblemTypes()...),
+		runs:       newLookup(oneOf(causes), newCounter(v.runs), causes...),
+		runSeconds: newLookup(oneOf(causes), newCounter(v.runSeconds), causes...),
 		// These two outcomes exist from the start: a rate over a series that begins with its first
 		// failure does not include that failure.
 		durations: newLookup(oneOf(controller.Outcomes()), func(outcome string) *histogram {
@@ -78,6 +83,8 @@ func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
 
 func (t *controllerMetrics) countRun(run controller.RunSummary) {
 	t.durations.get(string(run.Outcome)).observe(run.Duration, run.TraceID)
+	t.runs.get(string(run.Cause)).Inc()
+	t.runSeconds.get(string(run.Cause)).Add(run.Duration.Seconds())
 	t.wait.observe(run.Wait, run.TraceID)
 	if run.Attempt > 0 {
 		t.retries.Inc()

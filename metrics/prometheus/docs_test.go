@@ -105,7 +105,7 @@ These are the metrics of ` + "`metrics/prometheus`" + ` with the default namespa
 `
 
 const tableNotes = `
-The labels ` + "`controller` and `informer`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own
+The labels ` + "`controller`, `informer` and `webhook`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own
 objects), ` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have a small fixed set
 of values:
 
@@ -137,6 +137,8 @@ const tableEnd = `
   credentials, ` + "`NotServed`" + ` if the cluster does not serve the kind (usually because its CustomResourceDefinition is
   missing), ` + "`Silent`" + ` if an open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API
   server does not respond, or responds that it is unavailable. The log and readiness contain the whole error.
+- ` + "`result`" + ` of a webhook is ` + "`failed`, `panic`" + ` or ` + "`timeout`" + ` for reviews without a decision, and ` + "`invalid`" + ` for requests that are not
+  reviews. A Server needs ` + "`webhook.Config.Metrics`" + `. Its label ` + "`server`" + ` is ` + "`webhooks`" + `.
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 
@@ -182,7 +184,7 @@ func tableOf(all, compatible map[string]exposed) string {
 		e := all[name]
 		writeRow(&table, name, e)
 		for label := range e.labels {
-			if label == "controller" || label == "informer" || label == "source" {
+			if slices.Contains([]string{"controller", "informer", "source", "webhook", "server"}, label) {
 				continue
 			}
 			values := set{label, strings.Join(slices.Sorted(maps.Keys(e.labels[label])), "`, `")}

@@ -16,6 +16,8 @@ type gauges struct {
 
 	objects, synced, failing, degraded, lastEvent, staleness, lag *prometheus.Desc
 	cacheBytes, received, decoded, decodeTime                     *prometheus.Desc
+
+	certificateExpiry *prometheus.Desc
 }
 
 func newGauges(c Config) gauges {
@@ -47,6 +49,8 @@ func newGauges(c Config) gauges {
 		received:   desc("informer_received_bytes_total", "Bytes read from the API server.", "informer"),
 		decoded:    desc("informer_decoded_objects_total", "Objects decoded for readers of the cache.", "informer"),
 		decodeTime: desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.", "informer"),
+
+		certificateExpiry: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the webhook server, in seconds since 1970. Missing without a certificate.", "server"),
 	}
 }
 
@@ -56,6 +60,7 @@ func (g gauges) all() []*prometheus.Desc {
 		g.workers, g.busy, g.phase, g.failingKeys, g.failingSince, g.problems,
 		g.objects, g.synced, g.failing, g.degraded, g.lastEvent, g.staleness, g.lag,
 		g.cacheBytes, g.received, g.decoded, g.decodeTime,
+		g.certificateExpiry,
 	}
 }
 
@@ -130,6 +135,15 @@ func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []
 	if listed {
 		send(to, g.staleness, sum.Staleness.Seconds(), name)
 	}
+}
+
+// collectCertificate sends the earliest end of the certificates of servers with one name.
+func (g gauges) collectCertificate(to chan<- prometheus.Metric, name string, all []time.Time) {
+	var first time.Time
+	for _, end := range all {
+		first = earlier(first, end)
+	}
+	sendTime(to, g.certificateExpiry, first, name)
 }
 
 // earlier returns the earlier of two times, ignoring zero times.

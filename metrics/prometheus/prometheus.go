@@ -61,7 +61,7 @@ type Config struct {
 	CompatibleNames bool
 }
 
-// Recorder implements controller.Recorder and informer.Recorder, and exposes their measurements to Prometheus. It is
+// Recorder implements controller.Recorder, informer.Recorder and webhook.Recorder, and exposes their measurements to Prometheus. It is
 // safe for concurrent use.
 //
 // Guarantees:
@@ -90,6 +90,7 @@ type Recorder struct {
 	controllers  observations[controller.Stats]
 	informers    observations[informer.Health]
 	electors     observations[leader.Status]
+	certificates observations[time.Time]
 	byController *lookup[*controllerMetrics] // by controller
 }
 
@@ -143,6 +144,16 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 // called; stop waits for a scrape that is reading it.
 func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) {
 	return r.electors.add("", status)
+}
+
+// WebhookReviewed implements webhook.Recorder.
+func (r *Recorder) WebhookReviewed(name, result string, took time.Duration) {
+	r.vectors.reviews.WithLabelValues(label(name), label(result)).Observe(took.Seconds())
+}
+
+// ObserveCertificate implements webhook.Recorder. stop waits for a scrape that is reading expiry.
+func (r *Recorder) ObserveCertificate(server string, expiry func() time.Time) (stop func()) {
+	return r.certificates.add(server, expiry)
 }
 
 // Triggered implements controller.Recorder.

@@ -121,17 +121,17 @@ func TestExposition(t *testing.T) {
 	// One key fails twice. Its third run was held back, succeeds and writes. The event of this write is skipped.
 	recorder.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
 	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeError, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
+		Outcome: controller.OutcomeError, Cause: controller.CauseAdded, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
 	})
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
 	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeError, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
+		Outcome: controller.OutcomeError, Cause: controller.CauseRetry, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
 	})
 	recorder.ProblemDetected("pods", controller.ProblemFailing)
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
 	recorder.Triggered("pods", "owned.Deployment", controller.CauseUpdated)
 	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeSuccess, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
+		Outcome: controller.OutcomeSuccess, Cause: controller.CauseRetry, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
 		Decode: 500 * time.Millisecond, Writes: 2,
 	})
 	recorder.Skipped("pods", controller.SkipOwnWrite)

@@ -71,8 +71,8 @@ func TestNamespaceIsPrefix(t *testing.T) {
 	}
 	recordAll(recorder)
 	found := families(t, registry)
-	if len(found) != 32 {
-		t.Errorf("%d metrics, want 32", len(found))
+	if len(found) != 36 {
+		t.Errorf("%d metrics, want 36", len(found))
 	}
 	for _, family := range found {
 		if !strings.HasPrefix(family.GetName(), "shop_") {

@@ -5,8 +5,10 @@ import "github.com/prometheus/client_golang/prometheus"
 // vectors contains the metrics that are counted at each event, for all controllers.
 type vectors struct {
 	triggers, skipped, problems       *prometheus.CounterVec
+	runs, runSeconds                  *prometheus.CounterVec
 	retries, failures, writes, decode *prometheus.CounterVec
 	durations, wait, hold             *prometheus.HistogramVec
+	reviews                           *prometheus.HistogramVec // by webhook and result
 	durationBuckets, waitBuckets      []float64
 }
 
@@ -24,6 +26,10 @@ func newVectors(c Config) vectors {
 			"Changes that did not add their key to the queue.", "reason"),
 		problems: counter("controller_problems_total",
 			"Detected problems.", "type"),
+		runs: counter("controller_runs_total",
+			"Runs by the type of their first cause.", "type"),
+		runSeconds: counter("controller_run_seconds_total",
+			"Duration of runs by the type of their first cause.", "type"),
 		retries: counter("controller_retries_total",
 			"Runs after a failed run of the same key."),
 		failures: counter("controller_failures_total",
@@ -38,6 +44,8 @@ func newVectors(c Config) vectors {
 			"Time that keys were ready before a worker processed them.", c.WaitBuckets),
 		hold: histogram("controller_hold_seconds",
 			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, a hot loop was slowed down, or an earlier process ended while it handled them.", c.WaitBuckets),
+		reviews: prometheus.NewHistogramVec(c.histogram("webhook_review_seconds",
+			"Duration of webhook reviews by result. The count is the number of reviews.", c.DurationBuckets), []string{"webhook", "result"}),
 		durationBuckets: c.DurationBuckets,
 		waitBuckets:     c.WaitBuckets,
 	}
@@ -46,7 +54,7 @@ func newVectors(c Config) vectors {
 // collectors returns all vectors.
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.triggers, v.skipped, v.problems, v.retries, v.failures, v.writes, v.decode,
-		v.durations, v.wait, v.hold,
+		v.triggers, v.skipped, v.problems, v.runs, v.runSeconds, v.retries, v.failures, v.writes, v.decode,
+		v.durations, v.wait, v.hold, v.reviews,
 	}
 }

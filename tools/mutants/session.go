@@ -169,10 +169,16 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 	b.coverage = strings.Join(covered, ",")
 	for _, pair := range split(s.config.last) {
 		of, tests, ok := strings.Cut(pair, "=")
-		both, err := goList(ctx, s.config.dir, "-json=ImportPath,Dir", of, tests)
+		both, err := goList(ctx, s.config.dir, "-json=ImportPath,Dir", of)
+		if err == nil {
+			var tested []goPackage // maybe of another module
+			tested, err = goList(ctx, filepath.Join(s.config.dir, tests), "-json=ImportPath,Dir", ".")
+			both = append(both, tested...)
+		}
 		if !ok || err != nil || len(both) != 2 {
 			return nil, nil, errors.Join(fmt.Errorf("-last: %q is not of the form ./package=./tests", pair), err, os.RemoveAll(work))
 		}
+		b.dirs[both[1].ImportPath] = both[1].Dir
 		b.last[both[0].ImportPath] = append(b.last[both[0].ImportPath], both[1].ImportPath)
 	}
 	return b, func() { os.RemoveAll(work) }, nil //nolint:errcheck // it is a temporary folder

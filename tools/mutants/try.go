@@ -178,7 +178,7 @@ func runPattern(tests []testRun) string {
 func (b *bench) build(ctx context.Context, importPath, binary string, flags ...string) ([]byte, error) {
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
 	cmd := command(ctx, "go", append(args, importPath)...)
-	cmd.Dir = b.dir
+	cmd.Dir = b.dirs[importPath] // in its module
 	return cmd.CombinedOutput()
 }
 

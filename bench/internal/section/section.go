@@ -6,8 +6,23 @@ import "strings"
 // Operator names the section of `make bench-operator` in docs/benchmarks.md.
 const Operator = "bench-operator"
 
+// Webhooks names the section of `make bench-webhooks` in docs/benchmarks.md.
+const Webhooks = "bench-webhooks"
+
 func begin(name string) string { return "<!-- begin: " + name + " -->\n" }
 func end(name string) string   { return "<!-- end: " + name + " -->\n" }
+
+// Cut returns the document without the sections of other programs, and these sections.
+func Cut(document string) (rest, sections string) {
+	rest = document
+	for _, name := range []string{Operator, Webhooks} {
+		if text := Get(rest, name); text != "" {
+			rest = strings.Replace(rest, "\n"+text, "", 1)
+			sections += "\n" + text
+		}
+	}
+	return rest, sections
+}
 
 // Get returns the section with its two markers, or "" when the document has no such section.
 func Get(document, name string) string {

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -176,7 +177,12 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr, ok := h.tracks.peek(id); ok && tr.history != nil {
-		tr.history.oppose(h.seed, changes, c.Manager)
+		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its own.
+		manager := c.Manager
+		if own, tied := tr.history.own, c.After.TiedManager; tied != "" && slices.Contains(own, manager) && !slices.Contains(own, tied) {
+			manager = tied
+		}
+		tr.history.oppose(h.seed, changes, manager)
 	}
 }
 

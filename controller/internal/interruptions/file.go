@@ -22,12 +22,12 @@ import (
 )
 
 // The file starts with a header: magic, and a byte that is shutdown if the keys in work need not be counted. Then it
-// has slots of slotSize bytes: a byte that is inUse, the length of the key (2 bytes), its checksum (4 bytes), and the
-// key. A page contains whole slots only.
+// has slots of slotSize bytes: a byte that is inUse, the lengths of the namespace and of the name (2 bytes each), the
+// checksum of both (4 bytes), and both. A page contains whole slots only.
 const (
-	magic      = "even keel keys 1\n"
+	magic      = "even keel keys 2\n"
 	slotSize   = 512
-	slotHeader = 7
+	slotHeader = 9
 	inUse      = 1
 	shutdown   = 1
 )
@@ -48,8 +48,28 @@ type File struct {
 
 // interruption is an element of the table.
 type interruption struct {
-	Key   kube.Key `json:"key"`
+	Key   tableKey `json:"key"`
 	Count int      `json:"count"`
+}
+
+// tableKey is a key in the table: both parts as in a path of a URL, because JSON cannot contain any bytes.
+type tableKey kube.Key
+
+// MarshalText implements encoding.TextMarshaler.
+func (k tableKey) MarshalText() ([]byte, error) {
+	return []byte(url.PathEscape(k.Namespace) + "/" + url.PathEscape(k.Name)), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *tableKey) UnmarshalText(text []byte) (err error) {
+	namespace, name, found := strings.Cut(string(text), "/")
+	if !found {
+		return fmt.Errorf("%q has no slash", text)
+	}
+	if k.Namespace, err = url.PathUnescape(namespace); err == nil {
+		k.Name, err = url.PathUnescape(name)
+	}
+	return err
 }
 
 // Open opens and locks the files of a controller in dir, which must exist, and counts the keys that the last process
@@ -131,12 +151,12 @@ func readSlot(slot []byte) (key kube.Key, ok bool) {
 	if len(slot) < slotHeader {
 		return key, false
 	}
-	end := slotHeader + int(binary.LittleEndian.Uint16(slot[1:]))
-	if end > len(slot) || binary.LittleEndian.Uint32(slot[3:]) != crc32.ChecksumIEEE(slot[slotHeader:end]) {
+	name := slotHeader + int(binary.LittleEndian.Uint16(slot[1:]))
+	end := name + int(binary.LittleEndian.Uint16(slot[3:]))
+	if end > len(slot) || binary.LittleEndian.Uint32(slot[5:]) != crc32.ChecksumIEEE(slot[slotHeader:end]) {
 		return key, false
 	}
-	key.Namespace, key.Name, ok = strings.Cut(string(slot[slotHeader:end]), "\x00")
-	return key, ok
+	return kube.Key{Namespace: string(slot[slotHeader:name]), Name: string(slot[name:end])}, true
 }
 
 // readTable returns the counts in a table. They are not nil, also with an error.
@@ -151,7 +171,7 @@ func readTable(path string) (map[kube.Key]int, error) {
 		return counts, err
 	}
 	for _, entry := range table {
-		counts[entry.Key] = max(entry.Count, 1)
+		counts[kube.Key(entry.Key)] = max(entry.Count, 1)
 	}
 	return counts, nil
 }
@@ -166,9 +186,11 @@ func (f *File) writeTable() error {
 	}
 	table := make([]interruption, 0, len(f.counts))
 	for key, count := range f.counts {
-		table = append(table, interruption{key, count})
+		table = append(table, interruption{tableKey(key), count})
 	}
-	slices.SortFunc(table, func(a, b interruption) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	slices.SortFunc(table, func(a, b interruption) int {
+		return cmp.Or(strings.Compare(a.Key.Namespace, b.Key.Namespace), strings.Compare(a.Key.Name, b.Key.Name))
+	})
 	content, err := json.Marshal(table)
 	if err != nil {
 		return err
@@ -212,17 +234,17 @@ type Slot struct {
 }
 
 // Begin records that key is in work, until End is called with the slot. A key that is too long is not recorded: no
-// object has such a name.
+// object has such a name, but a key of a controller without a primary kind may be so long.
 func (f *File) Begin(key kube.Key) (*Slot, error) {
 	slot := f.unusedSlot()
-	length := len(key.Namespace) + 1 + len(key.Name)
-	if slotHeader+length > slotSize {
+	if slotHeader+len(key.Namespace)+len(key.Name) > slotSize {
 		return slot, nil
 	}
-	content := append(append(append(slot.buffer[:slotHeader], key.Namespace...), 0), key.Name...)
+	content := append(append(slot.buffer[:slotHeader], key.Namespace...), key.Name...)
 	content[0] = inUse
-	binary.LittleEndian.PutUint16(content[1:], uint16(length)) //nolint:gosec // it is below slotSize
-	binary.LittleEndian.PutUint32(content[3:], crc32.ChecksumIEEE(content[slotHeader:]))
+	binary.LittleEndian.PutUint16(content[1:], uint16(len(key.Namespace))) //nolint:gosec // it is below slotSize
+	binary.LittleEndian.PutUint16(content[3:], uint16(len(key.Name)))      //nolint:gosec // it is below slotSize
+	binary.LittleEndian.PutUint32(content[5:], crc32.ChecksumIEEE(content[slotHeader:]))
 	_, err := f.file.WriteAt(content, slot.offset)
 	return slot, err
 }

@@ -87,6 +87,43 @@ func TestKeysInWorkAreCountedAfterEachInterruption(t *testing.T) {
 	wantCounts(t, f, map[kube.Key]int{node: 2, odd: 1})
 }
 
+// TestKeysWithAnyBytesAreCounted checks keys that no object has, but a controller without a primary kind may have.
+func TestKeysWithAnyBytesAreCounted(t *testing.T) {
+	t.Parallel()
+	keys := []kube.Key{
+		{Namespace: "a\x00b", Name: "c"},
+		{Namespace: "a", Name: "b\x00c"},
+		{Name: "a/b"},
+		{Namespace: "a", Name: "b"},
+		{Namespace: "a/b"},
+		{Namespace: "\xff", Name: "\xfe%2F"},
+		{Namespace: "\xfe", Name: "\xfe/"},
+		{Name: "\ufffd"},
+		{Name: "two\nlines \"quoted\""},
+		{},
+	}
+	dir, want := t.TempDir(), map[kube.Key]int{}
+	for process := range 3 {
+		f, log := open(t, dir)
+		if log != "" {
+			t.Errorf("log of process %d: %s", process, log)
+		}
+		wantCounts(t, f, want)
+		do(t, f.SetShutdown(false))
+		begin(t, f, keys...)
+		for _, key := range keys {
+			want[key]++
+		}
+		dir = crashed(t, dir)
+	}
+	f, _ := open(t, dir)
+	for _, key := range keys {
+		do(t, f.Remove(key))
+		delete(want, key)
+		wantCounts(t, f, want)
+	}
+}
+
 func TestKeysInWorkDuringShutdownAreNotCounted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

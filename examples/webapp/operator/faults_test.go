@@ -20,15 +20,17 @@ import (
 )
 
 // One fault occurs at each request in the life of a WebApp, in memory; without EVENKEEL_LONG=1, each fault occurs at a
-// quarter of the requests. On a real cluster, some faults occur at one request each, with EVENKEEL_LONG=1 all of them. The
-// final state must always be the same. The name of a subtest contains the place, the fault and the request, and repeats it
-// with -run.
+// quarter of the requests. With WebApps that are stored in v2, and on a real cluster, some faults occur at one request each,
+// with EVENKEEL_LONG=1 all of them. The final state must always be the same. The name of a subtest contains the place, the
+// fault and the request, and repeats it with -run.
 func TestWebappSurvivesEveryFault(t *testing.T) {
 	t.Parallel()
 	run, wait := parallelSubtests(t, 16) // those on the cluster wait most of the time
 	memory := faultTest{t: t, place: "memory", in: inMemory, run: run}
+	stored := faultTest{t: t, place: "memory, stored in v2", in: inMemoryWithV2, run: run}
 	cluster := faultTest{t: t, place: "cluster", in: onCluster, run: run}
 	memory.undisturbed()
+	stored.undisturbed()
 	cluster.undisturbed()
 	if t.Failed() {
 		t.Fatal("a life without a fault has a wrong result")
@@ -54,13 +56,16 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 			for k := n % max(1, min(step, len(at))); k < len(at); k += step {
 				memory.life(f, at[k], selection.act, selection.story)
 			}
-			if at := selected(cluster.points, selection.at); len(at) > 0 && n%testlength.Count(4, 1) == 0 {
-				cluster.life(f, at[n%len(at)], selection.act, selection.story)
+			for _, other := range []*faultTest{&stored, &cluster} {
+				if at := selected(other.points, selection.at); len(at) > 0 && n%testlength.Count(4, 1) == 0 {
+					other.life(f, at[n%len(at)], selection.act, selection.story)
+				}
 			}
 		}
 	}
 	wait()
 	memory.check()
+	stored.check()
 	cluster.check()
 }
 

@@ -51,10 +51,10 @@ func install(ctx context.Context, to *rest.Config) error {
 	if _, err = crd.Ensure(ctx, c, definitions); err != nil {
 		return err
 	}
-	return manifest.Apply(ctx, cluster, "", config.RBAC)
+	return manifest.Apply(ctx, cluster, "", config.RBAC())
 }
 
-// asOperator returns a config for the service account in config/rbac.yaml, so that operators in these tests have only
+// asOperator returns a config for the service account in folder config, so that operators in these tests have only
 // its permissions.
 func asOperator(to *rest.Config) *rest.Config {
 	to = rest.CopyConfig(to)

@@ -47,7 +47,12 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // While nothing changes, every resync calls every helper, and none of them makes a request.
 func TestIdleWebappMakesNoCalls(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	t.Run("cluster", onCluster((*world).idle))
+	t.Run("memory, stored in v2", inMemoryWithV2((*world).idle))
+}
+
+func (w *world) idle() {
+	w.Helper()
 	counted := &requests{}
 	w.config = rest.CopyConfig(w.config)
 	w.config.Wrap(counted.wrap)
@@ -77,11 +82,11 @@ func TestIdleWebappMakesNoCalls(t *testing.T) {
 	resyncs(10)
 	stop() // so that no run is active
 	if seen := counted.take(); len(seen) > 0 {
-		t.Errorf("idle runs made requests: %q", seen)
+		w.Errorf("idle runs made requests: %q", seen)
 	}
 	for _, run := range ctrl.RecentRuns()[:8] {
 		if run.Calls > 0 || run.Outcome != controller.OutcomeSuccess {
-			t.Errorf("an idle run: %s", run)
+			w.Errorf("an idle run: %s", run)
 		}
 	}
 }

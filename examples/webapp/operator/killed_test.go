@@ -23,32 +23,32 @@ import (
 const concurrentWorlds = 8
 
 // The operator is killed before or after each write in the life of a WebApp, and restarted. In memory, each write has four
-// lives, with a crash between other writes each. On a real cluster, some writes have one of them; with EVENKEEL_LONG=1, all
-// writes. The final state must always be the same.
+// lives, with a crash between other writes each. With WebApps that are stored in v2, and on a real cluster, some writes have
+// one of them; with EVENKEEL_LONG=1, all writes. The final state must always be the same.
 func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	t.Parallel()
 	run, wait := parallelSubtests(t, concurrentWorlds)
 	defer wait()
-	for _, place := range []string{"memory", "cluster"} {
-		in := inMemory
-		if place == "cluster" {
-			in = onCluster
-		}
+	for _, place := range []struct {
+		name  string
+		in    func(story func(w *world)) func(t *testing.T)
+		every int // a crash at every nth write
+	}{{"memory", inMemory, 1}, {"memory, stored in v2", inMemoryWithV2, testlength.Count(3, 1)}, {"cluster", onCluster, testlength.Count(5, 1)}} {
 		undisturbed := &gate{}
 		var want map[string]any
-		t.Run(place+": no crash", in(func(w *world) { want = runLife(w, undisturbed) }))
+		t.Run(place.name+": no crash", place.in(func(w *world) { want = runLife(w, undisturbed) }))
 		if t.Failed() {
 			t.Fatal("the life without a crash has a wrong result")
 		}
 		writes := undisturbed.log()
-		t.Logf("%s: %d writes of an undisturbed life:\n%s", place, len(writes), strings.Join(writes, "\n"))
+		t.Logf("%s: %d writes of an undisturbed life:\n%s", place.name, len(writes), strings.Join(writes, "\n"))
 		if len(writes) < 12 {
 			t.Errorf("only %d writes: the gate does not see all of them", len(writes))
 		}
 		for n := 1; n <= len(writes); n++ {
 			for i, life := range livesWithCrash(n, want) {
-				if place == "memory" || i == n%4 && n%testlength.Count(5, 1) == 0 {
-					run(place+": "+life.name, in(life.story))
+				if place.name == "memory" || i == n%4 && n%place.every == 0 {
+					run(place.name+": "+life.name, place.in(life.story))
 				}
 			}
 		}

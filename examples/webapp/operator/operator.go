@@ -33,7 +33,7 @@ type Config struct {
 	// Namespaces are the namespaces of the WebApps that it handles. Default: all.
 	Namespaces []string
 	// LeaderElector, Metrics, Events, ResyncInterval, ConsistencyTimeout and Logger are passed to the controller.
-	// Optional. Events needs more permissions than config/rbac.yaml grants (see package event).
+	// Optional. Events needs more permissions than config/role.yaml grants (see package event).
 	LeaderElector                      controller.LeaderElector
 	Metrics                            controller.Recorder
 	Events                             controller.EventRecorder
@@ -46,6 +46,16 @@ type operator struct {
 	children *owned.Set
 	records  Records
 }
+
+// The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner references
+// that block the owner's deletion, where OwnerReferencesPermissionEnforcement is on. Delete is for children that a later
+// version of the operator does not have.
+//
+// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/status,verbs=patch
+// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 
 // New returns the operator's controller.
 func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebApp], error) {

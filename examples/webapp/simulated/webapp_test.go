@@ -32,7 +32,7 @@ func (r records) Delete(_ context.Context, record operator.Record) error {
 
 func TestWebApp(t *testing.T) {
 	t.Parallel()
-	cluster := simulation.Config{Manifests: []string{"../api/v1/crd.yaml"}, Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
+	cluster := simulation.Config{Manifests: []string{"../api/v1/webapp.example.com_webapps.yaml"}, Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {
 		outside := records{}
 		webapps, err := operator.New(c.Connect(operator.Name), operator.Config{Records: outside})
@@ -67,7 +67,7 @@ func TestWebApp(t *testing.T) {
 // The response to the first write of the Deployment is lost, and a user edits the WebApp before the second one.
 func TestWebAppWithLostResponse(t *testing.T) {
 	t.Parallel()
-	cluster := simulation.Config{Manifests: []string{"../api/v1/crd.yaml"}, YAML: string(config.Sample), Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
+	cluster := simulation.Config{Manifests: []string{"../api/v1/webapp.example.com_webapps.yaml"}, YAML: string(config.Sample), Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {
 		writes := 0
 		c.Intercept(func(r simulation.Request, send func()) error {

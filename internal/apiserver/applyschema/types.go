@@ -209,6 +209,7 @@ deduced ?
 events.v1.Event action:s apiVersion:s deprecatedCount:n deprecatedFirstTimestamp:<meta.v1.Time> deprecatedLastTimestamp:<meta.v1.Time> deprecatedSource:<core.v1.EventSource> eventTime:<meta.v1.MicroTime> kind:s metadata:<meta.v1.ObjectMeta> note:s reason:s regarding:<core.v1.ObjectReference> related:<core.v1.ObjectReference> reportingController:s reportingInstance:s series:<events.v1.EventSeries> type:s
 events.v1.EventSeries count:n lastObservedTime:<meta.v1.MicroTime>
 meta.v1.Condition lastTransitionTime:<meta.v1.Time> message:s observedGeneration:n reason:s status:s type:s=""
+meta.v1.DeleteOptions apiVersion:s dryRun:[s] gracePeriodSeconds:n ignoreStoreReadErrorWithClusterBreakingPotential:b kind:s orphanDependents:b preconditions:<meta.v1.Preconditions> propagationPolicy:s
 meta.v1.FieldsV1 {?}
 meta.v1.LabelSelector! matchExpressions:[<meta.v1.LabelSelectorRequirement>] matchLabels:{s}
 meta.v1.LabelSelectorRequirement key:s operator:s values:[s]
@@ -216,7 +217,12 @@ meta.v1.ManagedFieldsEntry apiVersion:s fieldsType:s fieldsV1:<meta.v1.FieldsV1>
 meta.v1.MicroTime u
 meta.v1.ObjectMeta annotations:{s} creationTimestamp:<meta.v1.Time> deletionGracePeriodSeconds:n deletionTimestamp:<meta.v1.Time> finalizers:[s|] generateName:s generation:n labels:{s} managedFields:[<meta.v1.ManagedFieldsEntry>] name:s namespace:s ownerReferences:[<meta.v1.OwnerReference>|uid] resourceVersion:s selfLink:s uid:s
 meta.v1.OwnerReference! apiVersion:s blockOwnerDeletion:b controller:b kind:s name:s uid:s=""
+meta.v1.Preconditions resourceVersion:s uid:s
 meta.v1.Time u
+policy.v1.Eviction apiVersion:s deleteOptions:<meta.v1.DeleteOptions> kind:s metadata:<meta.v1.ObjectMeta>
+policy.v1.PodDisruptionBudget apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<policy.v1.PodDisruptionBudgetSpec> status:<policy.v1.PodDisruptionBudgetStatus>
+policy.v1.PodDisruptionBudgetSpec maxUnavailable:<util.intstr.IntOrString> minAvailable:<util.intstr.IntOrString> selector:<meta.v1.LabelSelector> unhealthyPodEvictionPolicy:s
+policy.v1.PodDisruptionBudgetStatus conditions:[<meta.v1.Condition>|type] currentHealthy:n desiredHealthy:n disruptedPods:{<meta.v1.Time>} disruptionsAllowed:n expectedPods:n observedGeneration:n
 scheduling.v1alpha3.TopologyConstraint key:s
 scheduling.v1alpha3.WorkloadPodGroupAllDisruptionMode {?}
 scheduling.v1alpha3.WorkloadPodGroupBasicSchedulingPolicy {?}

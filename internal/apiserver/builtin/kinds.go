@@ -6,6 +6,6 @@ import "github.com/evenkeel-go/evenkeel/internal/apiserver"
 func Kinds() []*apiserver.Kind {
 	return append([]*apiserver.Kind{
 		apiserver.ConfigMaps(), apiserver.Secrets(), apiserver.Namespaces(), apiserver.Leases(),
-		Pods(), Deployments(), ReplicaSets(), StatefulSets(), DaemonSets(), Jobs(), Services(),
+		Pods(), Deployments(), ReplicaSets(), StatefulSets(), DaemonSets(), Jobs(), Services(), PodDisruptionBudgets(),
 	}, Events()...)
 }

@@ -29,13 +29,19 @@ func Pods() *apiserver.Kind {
 	k.Categories = []string{"all"}
 	k.Rules = apiserver.Rules{
 		Default: func(obj apiserver.Object) { defaultPod(obj.(*corev1.Pod)) },
+		Admit: func(obj, old apiserver.Object) {
+			var before *corev1.Pod
+			if old != nil {
+				before = old.(*corev1.Pod)
+			}
+			admit(obj.(*corev1.Pod), before)
+		},
 		Prepare: func(obj, old apiserver.Object) {
 			pod := obj.(*corev1.Pod)
 			var before *corev1.Pod
 			if old != nil {
 				before = old.(*corev1.Pod)
 			}
-			admit(pod, before)
 			dropDisabled(&pod.Spec)
 			if before != nil {
 				countChange(pod, before, pod.Spec, before.Spec)
@@ -316,7 +322,8 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	}
 	p.addedTolerations(pod.Spec.Tolerations, old.Spec.Tolerations, spec.Child("tolerations"))
 	for i, gate := range pod.Spec.SchedulingGates {
-		if !slices.Contains(old.Spec.SchedulingGates, gate) {
+		// Of gates with the same name, the last one is reported.
+		if !slices.Contains(old.Spec.SchedulingGates, gate) && !slices.Contains(pod.Spec.SchedulingGates[i+1:], gate) {
 			p.forbidden(spec.Child("schedulingGates").Index(i).Child("name"),
 				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
 		}

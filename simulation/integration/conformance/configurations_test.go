@@ -7,17 +7,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // TestWebhookConfigurationsAreValidatedAlike creates configurations of webhooks and definitions with conversion webhooks,
 // valid ones and invalid ones, as a dry run on both servers. Both have the same responses.
 func TestWebhookConfigurationsAreValidatedAlike(t *testing.T) {
 	const admission = "/apis/admissionregistration.k8s.io/v1/"
-	cluster := simulation.New(t, simulation.Config{WithoutControllers: true})
-	memory := &server{name: "memory", client: &http.Client{Transport: cluster.RESTConfig("conformance").Transport}, base: "http://simulation.invalid"}
-	servers := []*server{realServer(t), memory}
+	servers := []*server{realServer(t), simulated(t, nil)}
 	compared := 0
 	compare := func(name, path, body string) {
 		t.Helper()

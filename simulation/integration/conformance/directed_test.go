@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestDirected(t *testing.T) {
 	for _, k := range chosen {
 		t.Run(k.resource, func(t *testing.T) {
 			for i, f := range forms() {
-				if f.directed == nil || k.definition != "" {
+				if f.directed == nil || k.definition != "" || k.alone != nil {
 					continue
 				}
 				ops := f.directed(newDirector(newGenerator(chosen, 1, firstDirectedForm+uint64(i)), k))
@@ -34,8 +35,8 @@ func TestDirected(t *testing.T) {
 					t.Errorf("%s is none of %v:\n%s", f.name, r.forms, list(ops))
 				}
 			}
-			for i, m := range minimums() {
-				if m.directed == nil || m.code == http.StatusGatewayTimeout || !m.appliesTo(k) {
+			for i, m := range minimumsOf(k) {
+				if m.directed == nil || m.code == http.StatusGatewayTimeout {
 					continue
 				}
 				ops := directed(newGenerator(chosen, 1, firstDirected+uint64(i)), []shortfall{{minimum: m, kind: k, min: 1}})
@@ -153,6 +154,42 @@ func (d *director) watch(query string) operation {
 	o := d.list(http.MethodGet, "watch=true&"+query)
 	o.watch = true
 	return o
+}
+
+// eviction evicts the Pod.
+func (d *director) eviction(options string) operation {
+	o := d.operation(http.MethodPost, d.name, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"`+d.name+`"}`+options+`}`)
+	o.subresource = "eviction"
+	return o
+}
+
+// binding binds the Pod to an object of a kind.
+func (d *director) binding(kind string) operation {
+	o := d.operation(http.MethodPost, d.name, `{"metadata":{"name":"`+d.name+`"},"target":{"kind":"`+kind+`","name":"n1"}}`)
+	o.subresource = "binding"
+	return o
+}
+
+// disrupted creates a ready Pod, and a PodDisruptionBudget with a status that selects only this Pod.
+func (d *director) disrupted(status string) []operation {
+	budgets := &director{generator: d.generator, kind: kindOf("poddisruptionbudgets"), name: d.name}
+	ready := d.status(`{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`)
+	return slices.Concat(d.existing(), []operation{d.patch(d.mergePatch(), `{"metadata":{"labels":{"app":"`+d.name+`"}}}`), ready},
+		budgets.existing(), budgets.selecting(d), []operation{budgets.status(status)})
+}
+
+// selecting makes a PodDisruptionBudget select a Pod.
+func (d *director) selecting(pod *director) []operation {
+	return []operation{d.patch("application/merge-patch+json", `{"spec":{"selector":{"matchLabels":{"app":"`+pod.name+`"}}}}`)}
+}
+
+// postInTerminatingNamespace sends a request to a subresource in a namespace that is being deleted.
+func (d *director) postInTerminatingNamespace(o operation) []operation {
+	ops := d.inTerminatingNamespace()
+	last := len(ops) - 1
+	o.namespace = ops[last].namespace
+	ops[last] = o
+	return ops
 }
 
 // inTerminatingNamespace creates the object in a namespace that is being deleted.

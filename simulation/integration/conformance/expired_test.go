@@ -19,6 +19,9 @@ func (r *runner) runExpired(t *testing.T, kinds []*kind, seed uint64, operations
 	for round := 0; ; round++ {
 		before := len(repeated)
 		for _, k := range kinds {
+			if k.alone != nil {
+				continue
+			}
 			if round == 0 || round*certainlyExpired < (minimum{perThousand: expiredPerThousand}).least(kinds, k, operations) {
 				repeated = append(repeated, k)
 			}
@@ -69,6 +72,21 @@ func (g *generator) certainlyExpired() []operation {
 		ops = append(ops,
 			d.list(http.MethodGet, "resourceVersion=$first&resourceVersionMatch=Exact"), d.list(http.MethodGet, "resourceVersion=$first&limit=2"),
 			d.watch("resourceVersion=$first"), d.watch("resourceVersion=$first&allowWatchBookmarks=true"))
+		// The pages of a list whose version is lost, while its objects change.
+		change := func(name string) []operation {
+			object := &director{generator: g, kind: k, name: name}
+			if k.clusterScoped {
+				object.name = "$ns-" + name
+			}
+			return pick(g, object.existing(), []operation{object.patch("application/merge-patch+json", `{"metadata":{"annotations":{"n":"`+g.value()+`"}}}`)},
+				[]operation{object.operation(http.MethodDelete, object.name, "")})
+		}
+		ops = append(ops, d.list(http.MethodGet, "continue=$continue"))
+		for _, name := range []string{"t2", "t0", "t25"} {
+			ops = append(ops, change(name)...)
+			ops = append(ops, d.list(http.MethodGet, "continue=$continue&limit=1"))
+		}
+		ops = append(ops, d.list(http.MethodGet, "continue=$continue&resourceVersion=0"), d.list(http.MethodGet, "resourceVersion=$listed&resourceVersionMatch=Exact"))
 	}
 	return ops
 }
@@ -101,18 +119,18 @@ func (g *generator) expired() operation {
 	}
 	switch g.IntN(4) {
 	case 0:
-		o := d.list(http.MethodGet, pick(g, "continue=$continue", "continue=$continue&limit=1", "continue=$continue&limit=2",
-			"resourceVersion=$first", "resourceVersion=$first&resourceVersionMatch=Exact", "resourceVersion=$first&limit=1",
-			"resourceVersion=$first&resourceVersionMatch=NotOlderThan", "resourceVersion=1&resourceVersionMatch=Exact"))
+		version := pick(g, "$first", "$first", "$middle", "$latest", "$listed", "1")
+		o := d.list(http.MethodGet, pick(g, "continue=$continue", "continue=$continue&limit=1", "continue=$continue&limit=2", "continue=$continue&resourceVersion=0",
+			"resourceVersion="+version, "resourceVersion="+version+"&resourceVersionMatch=Exact", "resourceVersion="+version+"&limit=1",
+			"resourceVersion="+version+"&resourceVersionMatch=Exact&limit=2", "resourceVersion="+version+"&resourceVersionMatch=NotOlderThan"))
 		if g.IntN(4) == 0 && !d.kind.clusterScoped {
 			o.query = strings.TrimPrefix(o.query, "labelSelector=sequence%3D$ns&")
 		}
 		g.accept(&o)
 		return o
 	case 1:
-		o := d.watch(pick(g, "resourceVersion=$first", "resourceVersion=$first&allowWatchBookmarks=true", "resourceVersion=1",
-			"resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersion=$first",
-			"resourceVersionMatch=NotOlderThan&sendInitialEvents=false&resourceVersion=$first"))
+		version, bookmarks := pick(g, "$first", "$first", "$middle", "$latest", "$listed", "1"), pick(g, "", "true", "false")
+		o := d.watch(pick(g, watchQuery(version, "", "", bookmarks), watchQuery(version, "NotOlderThan", "true", bookmarks), watchQuery(version, "NotOlderThan", "false", bookmarks)))
 		g.accept(&o)
 		return o
 	}

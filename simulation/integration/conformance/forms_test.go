@@ -82,7 +82,7 @@ func (r *runner) missingForms(operations int) []string {
 
 // directedForms returns operations that fill up the forms.
 func (r *runner) directedForms(g *generator, kinds []*kind, operations int) []operation {
-	builtins := slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.definition != "" })
+	builtins := slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.definition != "" || k.alone != nil })
 	var ops []operation
 	for _, f := range forms() {
 		if f.directed == nil || len(builtins) == 0 {

@@ -16,6 +16,8 @@ type generator struct {
 	*rand.Rand
 	index int
 	kinds []*kind // two, so that operations meet the objects of earlier ones
+	// next are the operations of a scenario that are left.
+	next []operation
 }
 
 // generate returns a sequence of operations on some of the kinds, always the same one for a seed and a number.
@@ -31,8 +33,16 @@ func newGenerator(kinds []*kind, seed, sequence uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, sequence))}
 	for len(g.kinds) < 2 {
 		k := weighted(g, kinds, func(k *kind) int { return max(1, k.weight) })
-		if len(g.kinds) == 0 || k.notWith != g.kinds[0].resource && g.kinds[0].notWith != k.resource {
+		switch {
+		case len(g.kinds) == 0:
 			g.kinds = append(g.kinds, k)
+		case k.notWith == g.kinds[0].resource || g.kinds[0].notWith == k.resource || k.alone != nil:
+			continue
+		default:
+			g.kinds = append(g.kinds, k)
+		}
+		if k.alone != nil {
+			break
 		}
 	}
 	return g
@@ -73,7 +83,19 @@ func often[T any](g *generator, n int, value T) (v T) {
 }
 
 func (g *generator) operation() operation {
+	if alone := g.kinds[0].alone; alone != nil {
+		return alone(g)
+	}
+	if len(g.next) > 0 {
+		o := g.next[0]
+		g.next = g.next[1:]
+		return o
+	}
 	k := pick(g, g.kinds...)
+	if k.scenario != nil && g.index > 3 && g.IntN(15) == 0 {
+		g.next = k.scenario(g)
+		return g.operation()
+	}
 	o := operation{kind: k, apiVersion: k.apiVersion, resource: k.resource, name: pick(g, "a", "a", "a", "b", "b", "c"), header: map[string]string{}}
 	if len(k.otherVersions) > 0 && g.IntN(3) == 0 {
 		o.apiVersion = pick(g, k.otherVersions...)
@@ -82,6 +104,14 @@ func (g *generator) operation() operation {
 		o.namespace, o.name = "", "$ns-"+pick(g, "x", "y")
 	} else {
 		o.namespace = pick(g, "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns", "$ns-x")
+	}
+	if g.index > 3 && g.IntN(60) == 0 {
+		g.next = g.paging(k)
+		return g.operation()
+	}
+	if len(k.posts) > 0 && g.index > 3 && g.IntN(10) == 0 {
+		pick(g, k.posts...)(g, &o)
+		return o
 	}
 	switch n := g.IntN(100); {
 	case n < 24 || g.index < 3:
@@ -98,7 +128,7 @@ func (g *generator) operation() operation {
 		g.removeCollection(&o)
 	case n < 84:
 		g.read(&o)
-	case n < 94:
+	case n < 93:
 		g.list(&o)
 	case n < 98:
 		g.watch(&o)
@@ -305,6 +335,11 @@ func (g *generator) removeCollection(o *operation) {
 	if o.kind.clusterScoped { // only the objects of this sequence
 		o.query = "labelSelector=sequence%3D$ns" + often(g, 40, pick(g, "&fieldSelector=metadata.name%3D$ns-x", "&dryRun=All", "&limit=1"))
 	}
+	if g.IntN(4) == 0 {
+		o.query = strings.Trim(o.query+"&"+pick(g, "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$middle", "resourceVersion=$latest",
+			"resourceVersion=$middle&resourceVersionMatch=Exact", "resourceVersion=$first&resourceVersionMatch=NotOlderThan", "resourceVersion=x", "resourceVersionMatch=Exact", "continue=wrong",
+			"sendInitialEvents=true"), "&")
+	}
 	if g.IntN(4) == 0 { // without $uid and $rv, which only one object has
 		o.body = strings.NewReplacer(`"$uid"`, `"22222222-2222-4333-8444-555555555555"`, `"$rv"`, `"1"`, `"$old"`, `"1"`).Replace(g.deleteOptions())
 	}
@@ -396,13 +431,73 @@ func (g *generator) list(o *operation) {
 			query = []string{pick(g, "labelSelector=sequence%3D$ns", "fieldSelector=metadata.namespace%3D$ns")}
 		}
 	}
-	add(often(g, 40, pick(g, "limit=1", "limit=2", "limit=3")))
-	add(pick(g, "", "", "", "", "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$first&resourceVersionMatch=Exact",
-		"resourceVersion=$first&resourceVersionMatch=NotOlderThan", "resourceVersionMatch=Exact", "resourceVersion=x", "continue=$continue", "continue=$continue", "continue=wrong",
-		"resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion=$rv&resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=NotOlderThan",
-		"continue=$continue&resourceVersion=$first"))
+	add(g.listParameters())
 	o.query = strings.Join(query, "&")
 	g.accept(o)
+}
+
+// listParameters returns the page and the version of a list. Most combinations are valid.
+func (g *generator) listParameters() string {
+	query := often(g, 40, "&limit="+pick(g, "1", "1", "2", "2", "3", "3", "0", "-1"))
+	if g.IntN(4) == 0 {
+		query += "&continue=" + pick(g, "$continue", "$continue", "$continue", "$continue", "wrong")
+		return strings.TrimPrefix(query+often(g, 20, pick(g, "&resourceVersion=0", "&resourceVersion=$first", "&resourceVersion=0&resourceVersionMatch=NotOlderThan")), "&")
+	}
+	if g.IntN(10) < 4 {
+		query += "&resourceVersion=" + pick(g, versionParameters()...) + often(g, 60, "&resourceVersionMatch="+pick(g, "Exact", "Exact", "NotOlderThan", "NotOlderThan", "Wrong"))
+	}
+	return strings.TrimPrefix(query+often(g, 5, "&resourceVersionMatch="+pick(g, "Exact", "NotOlderThan")), "&")
+}
+
+// versionParameters are versions that a list or a watch can ask for.
+func versionParameters() []string {
+	return []string{"0", "0", "$first", "$middle", "$middle", "$latest", "$latest", "$listed", "$listed", "x", "00"}
+}
+
+// paging makes operations that read a list in pages, and change its objects in between.
+func (g *generator) paging(k *kind) []operation {
+	object := func() *director {
+		d := &director{generator: g, kind: k, name: fmt.Sprintf("p%d", g.IntN(6))}
+		if k.clusterScoped {
+			d.name = "$ns-" + d.name
+		}
+		return d
+	}
+	template := object().list("GET", "")
+	template.apiVersion = pick(g, append(k.otherVersions, k.apiVersion, k.apiVersion)...)
+	g.accept(&template)
+	selector := "labelSelector=sequence%3D$ns" + often(g, 40, "%2Capp%3Dweb")
+	if !k.clusterScoped && g.IntN(2) == 0 {
+		selector = pick(g, "", "labelSelector=app%3Dweb", "fieldSelector=metadata.name%21%3Dp2")
+	}
+	page := func(query string) operation {
+		o := template
+		o.query = strings.Trim(selector+"&"+query, "&")
+		return o
+	}
+	change := func() []operation {
+		d := object()
+		switch g.IntN(4) {
+		case 0:
+			return []operation{d.operation("DELETE", d.name, "")}
+		case 1:
+			return []operation{d.patch("application/merge-patch+json", `{"metadata":{"labels":{"app":"`+g.value()+`"}}}`)}
+		}
+		return d.existing()
+	}
+	var ops []operation
+	for range 3 + g.IntN(3) {
+		ops = append(ops, change()...)
+	}
+	ops = append(ops, page("limit="+pick(g, "1", "1", "2")+often(g, 40, pick(g, "&resourceVersion=0", "&resourceVersion=$middle", "&resourceVersion=$latest",
+		"&resourceVersion=$latest&resourceVersionMatch=Exact", "&resourceVersion=$middle&resourceVersionMatch=Exact", "&resourceVersion=$first&resourceVersionMatch=NotOlderThan"))))
+	for range 2 + g.IntN(2) {
+		for range g.IntN(3) {
+			ops = append(ops, change()...)
+		}
+		ops = append(ops, page("continue=$continue"+often(g, 80, "&limit="+pick(g, "1", "1", "2", "3"))+often(g, 10, "&resourceVersion=0")))
+	}
+	return append(ops, page("resourceVersion=$listed"+pick(g, "&resourceVersionMatch=Exact", "&limit=2", "")))
 }
 
 func (g *generator) selector(o *operation) string {
@@ -429,11 +524,7 @@ func (g *generator) watch(o *operation) {
 		o.namespace = "" // all, but only objects of this sequence
 		selector = pick(g, "labelSelector=sequence%3D$ns", "fieldSelector=metadata.namespace%3D$ns", "labelSelector=sequence%3D$ns%2Capp%3Dweb")
 	}
-	from := pick(g, "", "resourceVersion=0", "resourceVersion=$first", "resourceVersion=$first", "resourceVersion=$first&allowWatchBookmarks=true",
-		"resourceVersion=x", "resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true",
-		"resourceVersionMatch=NotOlderThan&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersion=$first",
-		"resourceVersionMatch=NotOlderThan&sendInitialEvents=true", "sendInitialEvents=true", "resourceVersionMatch=NotOlderThan&sendInitialEvents=false",
-		"resourceVersionMatch=NotOlderThan&sendInitialEvents=false&resourceVersion=0", "resourceVersionMatch=Exact&resourceVersion=$first")
+	from := g.watchParameters()
 	o.query = "watch=true"
 	for _, part := range []string{selector, from} {
 		if part != "" {
@@ -441,6 +532,34 @@ func (g *generator) watch(o *operation) {
 		}
 	}
 	g.accept(o)
+}
+
+// watchParameters returns the version and the initial events of a watch. Most combinations are valid.
+func (g *generator) watchParameters() string {
+	send, match := "", ""
+	switch g.IntN(10) {
+	case 0:
+		send, match = pick(g, "", "true", "false"), pick(g, "", "NotOlderThan", "Exact", "Wrong")
+	case 1, 2, 3:
+		send, match = "true", "NotOlderThan"
+	case 4, 5:
+		send, match = "false", "NotOlderThan"
+	}
+	return watchQuery(pick(g, append(versionParameters(), "", "", "$first")...), match, send, pick(g, "", "", "true", "true", "false")) +
+		often(g, 5, pick(g, "&limit=1", "&continue=$continue", "&continue=wrong"))
+}
+
+// watchQuery returns the parameters of a watch that are not empty.
+func watchQuery(version, match, send, bookmarks string) string {
+	query := ""
+	for _, p := range []struct{ name, value string }{
+		{"resourceVersion", version}, {"resourceVersionMatch", match}, {"sendInitialEvents", send}, {"allowWatchBookmarks", bookmarks},
+	} {
+		if p.value != "" {
+			query += "&" + p.name + "=" + p.value
+		}
+	}
+	return strings.TrimPrefix(query, "&")
 }
 
 func (g *generator) writeQuery() string {

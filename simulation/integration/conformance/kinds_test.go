@@ -46,6 +46,14 @@ type kind struct {
 	// patch returns the body of a patch of the media type json-patch, merge-patch or strategic-merge-patch. Every third
 	// patch is one of these. Default: only the common patches.
 	patch func(g *generator, media string) string
+	// scenario returns operations with other kinds, which follow each other. One of 15 operations begins one. Default: none.
+	scenario func(g *generator) []operation
+	// posts make operations that post to a subresource, as one of 10 operations. Default: none.
+	posts []func(g *generator, o *operation)
+	// alone makes all operations of sequences of this kind, which have no other kind. Default: the operations of all kinds.
+	alone func(g *generator) operation
+	// minimums of operations on the kind. Default: those of all kinds (minimums_test.go).
+	minimums func() []minimum
 	// notWith is a resource that is in other sequences, because the real server writes objects of this kind about it.
 	notWith string
 	// createOnUpdate is true if an update of a missing object creates it.
@@ -89,6 +97,8 @@ func kinds() []*kind {
 		eventKinds(), // not next to those with Services: see runExpired
 		customKinds(),
 		podKinds(),
+		budgetKinds(),
+		definitionKinds(),
 		workloadKinds(),
 		schemaKinds(),
 		networkKinds(),

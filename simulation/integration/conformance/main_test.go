@@ -53,7 +53,7 @@ func realServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
-	s := &server{name: "real", client: client, base: config.Host}
+	s := &server{name: "real", client: client, base: config.Host, delayed: true}
 	define := func() {
 		for _, k := range kinds() {
 			if k.definition != "" {
@@ -106,7 +106,7 @@ func memoryServer(t *testing.T, seed uint64) *server {
 	s := &server{name: "memory", client: &http.Client{Transport: handler.Transport()}, base: "http://apiserver.invalid"}
 	s.expire = func() error { handler.Compact(); return nil }
 	for _, k := range kinds() {
-		if k.memory == nil {
+		if k.memory == nil && k.alone == nil {
 			s.define(t, k)
 		}
 	}

@@ -33,6 +33,15 @@ func (m minimum) appliesTo(k *kind) bool {
 	return (m.applies == nil || m.applies(k)) && k.unreachable[fmt.Sprintf("%s %d", m.verb, m.code)] == ""
 }
 
+// minimumsOf returns the minimums of a kind.
+func minimumsOf(k *kind) []minimum {
+	all := minimums()
+	if k.minimums != nil {
+		all = k.minimums()
+	}
+	return slices.DeleteFunc(all, func(m minimum) bool { return !m.appliesTo(k) })
+}
+
 // least returns the minimum for a kind.
 func (m minimum) least(kinds []*kind, k *kind, operations int) int {
 	n := m.perThousand * expected(kinds, k, operations) / 1000
@@ -45,8 +54,9 @@ func (m minimum) least(kinds []*kind, k *kind, operations int) int {
 // expiredPerThousand is the minimum of lists and of watches that end with 410. They are made by runExpired.
 const expiredPerThousand = 2
 
-// minimums are the same for all kinds. A kind that cannot reach one has it in unreachable, with the reason.
+// minimums are the same for all kinds that have no own ones. A kind that cannot reach one has it in unreachable, with the reason.
 func minimums() []minimum {
+	isPod := func(k *kind) bool { return k.resource == "pods" }
 	namespaced := func(k *kind) bool { return !k.clusterScoped }
 	// The real server waits for three seconds, but not for kinds without a cache.
 	slow := func(k *kind) bool {
@@ -153,6 +163,39 @@ func minimums() []minimum {
 			return []operation{d.list(http.MethodDelete, "")}
 		}, applies: func(k *kind) bool { return k.noDeleteCollection }},
 
+		{verb: "evict", code: 201, perThousand: 6, applies: isPod, directed: func(d *director) []operation { return append(d.existing(), d.eviction("")) }},
+		{verb: "evict", code: 400, perThousand: 2, applies: isPod, directed: func(d *director) []operation {
+			o := d.eviction("")
+			o.body = `{"metadata":{"name":"other"}}`
+			return []operation{o}
+		}},
+		{verb: "evict", code: 403, perThousand: 1, applies: isPod, directed: func(d *director) []operation {
+			return d.postInTerminatingNamespace(d.eviction(""))
+		}},
+		{verb: "evict", code: 404, perThousand: 2, applies: isPod, directed: func(d *director) []operation { return []operation{d.eviction("")} }},
+		{verb: "evict", code: 409, perThousand: 1, applies: isPod, directed: func(d *director) []operation {
+			return append(d.changed(), d.eviction(`,"deleteOptions":{"preconditions":{"resourceVersion":"$old"}}`))
+		}},
+		{verb: "evict", code: 422, perThousand: 1, applies: isPod, directed: func(d *director) []operation {
+			return append(d.existing(), d.eviction(`,"deleteOptions":{"dryRun":["Some"]}`))
+		}},
+		{verb: "evict", code: 429, perThousand: 4, applies: isPod, directed: func(d *director) []operation {
+			return append(d.disrupted(`{"observedGeneration":2,"disruptionsAllowed":0,"currentHealthy":1,"desiredHealthy":1,"expectedPods":1}`), d.eviction(""))
+		}},
+		{verb: "evict", code: 500, perThousand: 2, applies: isPod, directed: func(d *director) []operation {
+			second := &director{generator: d.generator, kind: kindOf("poddisruptionbudgets"), name: d.name + "-2"}
+			return slices.Concat(d.disrupted(`{}`), second.existing(), second.selecting(d), []operation{d.eviction("")})
+		}},
+		{verb: "bind", code: 201, perThousand: 4, applies: isPod, directed: func(d *director) []operation { return append(d.existing(), d.binding("Node")) }},
+		{verb: "bind", code: 403, perThousand: 1, applies: isPod, directed: func(d *director) []operation {
+			return d.postInTerminatingNamespace(d.binding("Node"))
+		}},
+		{verb: "bind", code: 404, perThousand: 2, applies: isPod, directed: func(d *director) []operation { return []operation{d.binding("Node")} }},
+		{verb: "bind", code: 409, perThousand: 1, applies: isPod, directed: func(d *director) []operation {
+			return append(d.existing(), d.binding("Node"), d.binding("Node"))
+		}},
+		{verb: "bind", code: 500, perThousand: 1, applies: isPod, directed: func(d *director) []operation { return append(d.existing(), d.binding("Pod")) }},
+
 		{verb: "get", code: 200, perThousand: 12, directed: func(d *director) []operation {
 			return append(d.existing(), d.operation(http.MethodGet, d.name, ""))
 		}},
@@ -168,7 +211,7 @@ func minimums() []minimum {
 			return append(d.existing(), d.read(http.MethodGet, d.name, "resourceVersion=x"))
 		}},
 		{verb: "get", code: 504, perThousand: 1, applies: slow, directed: func(d *director) []operation {
-			return append(d.existing(), d.read(http.MethodGet, d.name, "resourceVersion=999999999"))
+			return append(d.existing(), d.read(http.MethodGet, d.name, "resourceVersion="+futureVersion))
 		}},
 
 		{verb: "list", code: 200, perThousand: 25, directed: func(d *director) []operation {
@@ -187,7 +230,7 @@ func minimums() []minimum {
 			return []operation{d.list(http.MethodGet, "resourceVersionMatch=Exact")}
 		}},
 		{verb: "list", code: 504, perThousand: 1, applies: slow, directed: func(d *director) []operation {
-			return []operation{d.list(http.MethodGet, "resourceVersion=999999999")}
+			return []operation{d.list(http.MethodGet, "resourceVersion="+futureVersion)}
 		}},
 
 		{verb: "watch", code: 200, perThousand: 15, directed: func(d *director) []operation {
@@ -196,6 +239,9 @@ func minimums() []minimum {
 		{verb: "watch", code: http.StatusGone, perThousand: expiredPerThousand},
 		{verb: "watch", code: 422, perThousand: 2, directed: func(d *director) []operation {
 			return []operation{d.watch("sendInitialEvents=true")}
+		}},
+		{verb: "watch", code: 504, perThousand: 1, applies: func(k *kind) bool { return slow(k) && k.resource != "events" }, directed: func(d *director) []operation {
+			return []operation{d.watch(watchQuery(futureVersion, "NotOlderThan", "true", ""))} // of events, the time to retry is random
 		}},
 		{verb: "watch", code: 500, perThousand: 1, directed: func(d *director) []operation {
 			return []operation{d.watch("resourceVersion=x")}
@@ -231,9 +277,9 @@ func expected(kinds []*kind, k *kind, operations int) int {
 func (r *runner) missing(kinds []*kind, operations int, expire bool) []shortfall {
 	var all []shortfall
 	for _, k := range kinds {
-		for _, m := range minimums() {
+		for _, m := range minimumsOf(k) {
 			c := count{k.resource, m.verb, m.code}
-			if !m.appliesTo(k) || m.code == http.StatusGone && !expire {
+			if m.code == http.StatusGone && !expire {
 				continue
 			}
 			least := m.least(kinds, k, operations)

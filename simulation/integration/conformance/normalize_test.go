@@ -19,7 +19,8 @@ import (
 type names struct {
 	symbols map[string]string // by value
 	counts  map[string]int    // symbols of each kind
-	highest uint64            // version that was sent
+	highest uint64            // version of an object that was sent
+	values  map[string]string // the latest version with a symbol, by symbol
 	last    map[string]stored // by uid
 	aliases map[string]bool   // versions where only the order of managers changed
 	masked  map[string]int
@@ -27,7 +28,7 @@ type names struct {
 	anyVersion bool
 	// notStored is true for objects that are not the latest stored ones: results of dry runs, and events.
 	notStored bool
-	// continued is the version in the token of a list that is continued.
+	// continued is the version in the token of a list that is continued, or of an earlier list that is read or watched from.
 	continued string
 }
 
@@ -35,7 +36,7 @@ type names struct {
 type stored struct{ version, content, managed string }
 
 func newNames() *names {
-	return &names{symbols: map[string]string{}, counts: map[string]int{}, last: map[string]stored{}, aliases: map[string]bool{}, masked: map[string]int{}}
+	return &names{values: map[string]string{}, symbols: map[string]string{}, counts: map[string]int{}, last: map[string]stored{}, aliases: map[string]bool{}, masked: map[string]int{}}
 }
 
 func (n *names) symbol(kind, value string) string {
@@ -95,6 +96,12 @@ func (n *names) normalize(content any) any {
 		n.listMetadata(object)
 		return object
 	}
+	if resources, ok := object["resources"].([]any); ok { // of discovery, in random order in the real server
+		for _, resource := range resources { // the server in memory has no hashes of storage versions
+			delete(resource.(map[string]any), "storageVersionHash")
+		}
+		slices.SortFunc(resources, func(a, b any) int { return strings.Compare(mustJSON(a), mustJSON(b)) })
+	}
 	n.aliasVersion(object)
 	n.templateGeneration(object)
 	n.sortErrors(object)
@@ -133,6 +140,13 @@ func (n *names) inside(value any) any {
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if v[key] = n.inside(v[key]); key == "lastTransitionTime" && v[key] != nil {
 				v[key] = "<time>"
+			}
+			if pods, ok := v[key].(map[string]any); ok && key == "disruptedPods" {
+				for name, at := range pods {
+					if at != "2020-01-01T00:00:00Z" { // which is requested
+						pods[name] = "<time>"
+					}
+				}
 			}
 		}
 	}
@@ -173,6 +187,7 @@ func (n *names) aliasVersion(object map[string]any) {
 	before, seen := n.last[uid]
 	if seen && n.symbols[before.version] != "" && n.symbols[now.version] == "" && before.content == now.content && before.managed == now.managed {
 		n.symbols[now.version] = n.symbols[before.version]
+		n.values[n.symbols[now.version]] = now.version
 		n.aliases[now.version] = true
 		n.masked[maskManagerOrder]++
 	}
@@ -197,6 +212,7 @@ func (n *names) metadata(value any) {
 		slices.SortFunc(finalizers, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
 	if managed, ok := m["managedFields"]; ok {
+		n.terminationTime(managed)
 		m["managedFields"] = sortManagers(managed)
 	}
 	if annotations, ok := m["annotations"].(map[string]any); ok && annotations["k8s.io/initial-events-end"] != nil {
@@ -223,6 +239,22 @@ func (n *names) metadata(value any) {
 			m[key] = "<time>"
 		case "name":
 			m[key] = n.message(text)
+		}
+	}
+}
+
+// terminationTime removes the time of a definition's condition Terminating from its managed fields.
+func (n *names) terminationTime(managed any) {
+	entries, _ := managed.([]any)
+	for _, entry := range entries {
+		value := entry
+		for _, key := range []string{"fieldsV1", "f:status", "f:conditions", `k:{"type":"Terminating"}`} {
+			fields, _ := value.(map[string]any)
+			value = fields[key]
+		}
+		if condition, ok := value.(map[string]any); ok && condition["f:lastTransitionTime"] != nil {
+			n.masked[maskTerminationTime]++
+			delete(condition, "f:lastTransitionTime")
 		}
 	}
 }
@@ -280,10 +312,22 @@ func sortManagers(managed any) any {
 }
 
 func (n *names) version(text string) string {
-	if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+	if v, err := strconv.ParseUint(text, 10, 64); err == nil && text != futureVersion {
 		n.highest = max(n.highest, v)
 	}
-	return n.symbol("version", text)
+	symbol := n.symbol("version", text)
+	if n.values[symbol] == "" {
+		n.values[symbol] = text
+	}
+	return symbol
+}
+
+// futureVersion is a version that does not exist yet.
+const futureVersion = "999999999"
+
+// middle returns a version between the first one and the highest. It is the same state in both servers.
+func (n *names) middle() string {
+	return n.values[fmt.Sprintf("<version%d>", (n.counts["version"]+1)/2)]
 }
 
 // listVersion returns one symbol for all versions that are not older than those that were sent.
@@ -331,13 +375,14 @@ func (n *names) token(token string) string {
 	return n.canonical(content)
 }
 
-// sortErrors sorts the errors of an object that has a schema, and those of the keys of a ConfigMap or Secret.
+// sortErrors sorts the errors of an object that has a schema, those of the keys of a ConfigMap or Secret, and those of the
+// stored versions of a definition.
 func (n *names) sortErrors(status map[string]any) {
 	details, _ := status["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
 	random := func(cause any) bool {
 		fields, _ := cause.(map[string]any)
-		return details["kind"] == "Gadget" || strings.HasPrefix(fmt.Sprint(fields["field"]), "data[")
+		return details["kind"] == "Gadget" || strings.HasPrefix(fmt.Sprint(fields["field"]), "data[") || strings.HasPrefix(fmt.Sprint(fields["field"]), "status.storedVersions[")
 	}
 	first := slices.IndexFunc(causes, random)
 	if first < 0 {
@@ -416,6 +461,9 @@ func (n *names) message(text string) string {
 	if undefined.MatchString(text) {
 		n.masked[maskSchemaErrors]++
 		text = "<field>: field not declared in schema"
+	}
+	if n.continued != "" {
+		text = strings.ReplaceAll(text, "resource version: "+n.continued+" ", "resource version: <continued version> ")
 	}
 	text = times.ReplaceAllString(text, "<time>")
 	text = uuids.ReplaceAllStringFunc(text, func(uid string) string { return n.symbol("uid", uid) })

@@ -13,6 +13,9 @@ import (
 //	$ns         the namespace of the sequence
 //	$rv, $old   the latest version of the object that the server has sent, and the one before; otherwise $first
 //	$first      the version when the sequence began
+//	$latest     the highest version of an object that the server has sent in the sequence
+//	$middle     a version in the middle of the sequence
+//	$listed     the version of the latest list of the resource
 //	$uid        the uid of the object
 //	$continue   the token of the latest list of the resource
 type operation struct {
@@ -48,7 +51,9 @@ func (o operation) path() string {
 	if o.namespace != "" {
 		b.WriteString("/namespaces/" + o.namespace)
 	}
-	b.WriteString("/" + o.resource)
+	if o.resource != "" { // otherwise discovery
+		b.WriteString("/" + o.resource)
+	}
 	if o.name != "" {
 		b.WriteString("/" + o.name)
 	}
@@ -66,6 +71,10 @@ func (o operation) key() string { return o.resource + "/" + o.namespace + "/" + 
 
 // verb is what the operation counts as.
 func (o operation) verb() string {
+	if o.kind.alone != nil && o.resource != o.kind.resource {
+		o.kind, o.resource = &kind{}, o.kind.resource
+		return o.verb() + customResource
+	}
 	switch {
 	case o.watch:
 		return "watch"
@@ -75,6 +84,10 @@ func (o operation) verb() string {
 		return "deletecollection"
 	case strings.HasPrefix(o.header["Content-Type"], "application/apply-patch"):
 		return "apply"
+	case o.method == http.MethodPost && o.subresource == "eviction":
+		return "evict"
+	case o.method == http.MethodPost && o.subresource == "binding":
+		return "bind"
 	}
 	return map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get", http.MethodOptions: "options",

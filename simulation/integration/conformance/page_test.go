@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,48 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestPageHasMinimums checks that the page has operations of each kind, verb and code that has a minimum.
+func TestPageHasMinimums(t *testing.T) {
+	page, err := os.ReadFile(pagePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), operationsHeader(kinds()))
+	if !found {
+		t.Fatalf("docs/conformance.md has no operations of these kinds: make conformance OPS=10000 PAGE=1 writes it\n%s", operationsHeader(kinds()))
+	}
+	cells := map[count]string{}
+	for line := range strings.SplitSeq(table, "\n") {
+		row := strings.Split(line, "|")
+		if len(row) < len(kinds())+3 {
+			break
+		}
+		code, err := strconv.Atoi(strings.TrimSpace(row[2]))
+		if err != nil {
+			t.Fatalf("a row without a code: %s", line)
+		}
+		for i, k := range kinds() {
+			cells[count{k.resource, strings.TrimSpace(row[1]), code}] = strings.TrimSpace(row[3+i])
+		}
+	}
+	for _, k := range kinds() {
+		for _, m := range minimumsOf(k) {
+			if cells[count{k.resource, m.verb, m.code}] == "" {
+				t.Errorf("docs/conformance.md has no operation %s %d on %s: make conformance OPS=10000 PAGE=1 writes it", m.verb, m.code, k.resource)
+			}
+		}
+	}
+}
+
+// operationsHeader is the head of the table of operations.
+func operationsHeader(kinds []*kind) string {
+	header := "| | |"
+	for _, k := range kinds {
+		header += " " + k.resource + " |"
+	}
+	return header + "\n|---|---|" + strings.Repeat("--:|", len(kinds)) + "\n"
+}
+
 // page returns docs/conformance.md.
 func (r *runner) page(t *testing.T, kinds []*kind, seed uint64, version string) string {
 	t.Helper()
@@ -52,7 +95,8 @@ func (r *runner) page(t *testing.T, kinds []*kind, seed uint64, version string) 
 		"- Values that a server chooses (uids, resource versions, times, generated names) are renamed in the order of their\n  first appearance.\n" +
 		"- The operations of a sequence share a namespace and a few names, so that they meet the results of earlier ones. A\n  sequence with a difference is shortened before it is reported.\n" +
 		"- Some sequences go on after both servers have lost their history: etcd is compacted, and kube-apiserver restarted.\n" +
-		"- Each verb, kind and code has a minimum count (`minimums_test.go`). Operations with a known result fill up what random\n  operations have not reached.\n\n")
+		"- Each verb, kind and code has a minimum count (`minimums_test.go`, `definitionminimums_test.go`). Operations with a known\n  result fill up what random operations have not reached.\n" +
+		"- `TestListParameters` and `TestWatchParameters` send all combinations of the parameters of lists and watches: version, its\n  match, limit and token, initial events and bookmarks.\n\n")
 	b.WriteString("## Masks\n\nA mask is an accepted difference:\n\n" + maskHeader)
 	for _, m := range masks() {
 		fmt.Fprintf(&b, "| %s | %s | %d |\n", m.name, m.reason, r.masked[m.name])
@@ -61,11 +105,9 @@ func (r *runner) page(t *testing.T, kinds []*kind, seed uint64, version string) 
 	for _, f := range forms() {
 		fmt.Fprintf(&b, "| %s | %d |\n", f.name, r.forms[f.name])
 	}
-	b.WriteString("\nAll operations by verb, code and kind. A watch counts with the code of its response, or of its event of type ERROR.\n\n| | |")
-	for _, k := range kinds {
-		fmt.Fprintf(&b, " %s |", k.resource)
-	}
-	b.WriteString("\n|---|---|" + strings.Repeat("--:|", len(kinds)) + "\n")
+	b.WriteString("\nAll operations by verb, code and kind. A watch counts with the code of its response, or of its event of type ERROR.\n" +
+		"Evict and bind are creations of the subresources `eviction` and `binding` of a Pod. Operations with \"custom resource\" are on the\n" +
+		"custom resources of definitions that the other operations of the column change.\n\n" + operationsHeader(kinds))
 	var rows []count
 	for c := range r.coverage {
 		if row := (count{verb: c.verb, code: c.code}); !slices.Contains(rows, row) {

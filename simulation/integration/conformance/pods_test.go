@@ -18,7 +18,9 @@ func podKinds() []*kind {
 		subresources: []subresource{{name: "status", operations: []string{"get", "update", "patch", "apply"}, percent: 30, body: func(g *generator, _ operation, m string) string {
 			return `{"apiVersion":"v1","kind":"Pod","metadata":` + m + `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":` + pick(g, podStatus(g), podStatus(g), podStatus(g), `{"qosClass":"Guaranteed"}`, `{"qosClass":"BestEffort"}`) + `}`
 		}}},
-		patch: func(g *generator, media string) string { return g.podPatch(media, "/spec") },
+		patch:    func(g *generator, media string) string { return g.podPatch(media, "/spec") },
+		scenario: (*generator).disruption,
+		posts:    []func(g *generator, o *operation){(*generator).evict, (*generator).bind},
 	}}
 }
 

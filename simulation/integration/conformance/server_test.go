@@ -16,6 +16,10 @@ type server struct {
 	name   string
 	client *http.Client
 	base   string
+	// delayed is true if the server changes what it serves after the response to a write of a definition.
+	delayed bool
+	// initializing is the number of responses of a storage that was not ready.
+	initializing int
 	// expire removes the history, so that older versions cannot be read any more. Nil if that is impossible.
 	expire func() error
 }
@@ -28,8 +32,29 @@ type result struct {
 	body     string
 }
 
-// send makes a request. A failure of the connection is a result with code 0.
+// send makes a request. A failure of the connection is a result with code 0. It repeats the request while the storage of the
+// resource is not ready, like other clients.
 func (s *server) send(ctx context.Context, method, path, body string, header map[string]string) result {
+	for {
+		res := s.sendOnce(ctx, method, path, body, header)
+		if !s.wait(res) {
+			return res
+		}
+	}
+}
+
+// wait reports whether a request has to be repeated, and waits until then. The real server creates the storage of a custom
+// resource at the first request after a change of its definition.
+func (s *server) wait(res result) bool {
+	if !s.delayed || res.code != http.StatusTooManyRequests || !strings.Contains(res.body, "storage is (re)initializing") {
+		return false
+	}
+	s.initializing++
+	time.Sleep(20 * time.Millisecond)
+	return true
+}
+
+func (s *server) sendOnce(ctx context.Context, method, path, body string, header map[string]string) result {
 	req, err := s.request(ctx, method, path, body, header)
 	if err != nil {
 		return result{body: err.Error()}
@@ -67,6 +92,7 @@ const endAnnotation = "conformance-end"
 // openWatch is a watch whose events are read until the end of its sequence.
 type openWatch struct {
 	result result // without the events
+	from   string // the version of the list that the watch begins with, or ""
 	events chan json.RawMessage
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -74,6 +100,16 @@ type openWatch struct {
 
 // watch opens a watch and reads its events in a goroutine.
 func (s *server) watch(ctx context.Context, path string, header map[string]string) *openWatch {
+	for {
+		w := s.watchOnce(ctx, path, header)
+		if !s.wait(w.result) {
+			return w
+		}
+		w.cancel()
+	}
+}
+
+func (s *server) watchOnce(ctx context.Context, path string, header map[string]string) *openWatch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &openWatch{events: make(chan json.RawMessage, 10_000), cancel: cancel, ended: make(chan struct{})}
 	req, err := s.request(ctx, http.MethodGet, path, "", header)

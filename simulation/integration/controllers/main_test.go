@@ -4,11 +4,14 @@ package controllers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -32,6 +36,10 @@ import (
 var local *localcluster.Cluster
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // a scenario waits for the real controllers most of the time
+		panic(err)
+	}
 	clustertest.Main(m, localcluster.Config{Nodes: 2}, func(c *localcluster.Cluster) { local = c })
 }
 
@@ -96,11 +104,15 @@ func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
 	defer utilnet.CloseIdleConnectionsFor(transport)
 	s := &side{t: t, transport: transport, base: config.Host, namespace: namespace}
 	s.settle = func(condition func() bool) bool {
-		const interval, quiet, timeout = 200 * time.Millisecond, 2 * time.Second, 90 * time.Second
+		const interval, quiet, timeout = 300 * time.Millisecond, 2 * time.Second, 3 * time.Minute
 		last, since, deadline := "", time.Now(), time.Now().Add(timeout)
 		for time.Now().Before(deadline) {
 			time.Sleep(interval)
-			if state := s.state(); state != last || !condition() {
+			if !condition() {
+				last = "" // without a request for each resource
+				continue
+			}
+			if state := s.state(); state != last {
 				last, since = state, time.Now()
 			} else if time.Since(since) > quiet {
 				return true
@@ -132,7 +144,8 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 	}})
 	s := &side{t: t, transport: server.Transport(), base: "http://simulation.invalid", namespace: namespace}
 	s.settle = func(condition func() bool) bool {
-		end := time.Now().Add(time.Minute)
+		const maxSteps = 100_000
+		steps, end := 0, time.Now().Add(time.Minute)
 		for {
 			next, worked, err := manager.Step(t.Context())
 			switch {
@@ -145,6 +158,9 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 			default:
 				time.Sleep(time.Until(next))
 			}
+			if steps++; steps > maxSteps {
+				t.Fatalf("the models are never idle: %v; state:\n%s", manager.Pending(), s.state())
+			}
 		}
 	}
 	s.create("/api/v1/namespaces", "{metadata: {name: "+namespace+"}}")
@@ -156,7 +172,7 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 func (s *side) path(resource string, name ...string) string {
 	groups := map[string]string{
 		"controllerrevisions": "/apis/apps/v1", "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
-		"jobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
+		"jobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1", "poddisruptionbudgets": "/apis/policy/v1",
 	}
 	prefix := groups[resource]
 	if prefix == "" {
@@ -214,6 +230,46 @@ func (s *side) patch(path, manifest string) {
 	}
 }
 
+// run makes a Pod that waits for a node look like one that a kubelet reports: with a phase, an address, and the exit code
+// of its container if it has ended. No kubelet acts on such a Pod.
+func (s *side) run(pod, phase string, ready bool, exitCode int) {
+	s.t.Helper()
+	readyStatus, state := "False", "running: {}"
+	if ready {
+		readyStatus = "True"
+	}
+	if phase == "Succeeded" || phase == "Failed" {
+		state = fmt.Sprintf(`terminated: {exitCode: %d, finishedAt: "1999-01-01T00:00:00Z"}`, exitCode)
+	}
+	s.patch(s.path("pods", pod, "status"), fmt.Sprintf(`{status: {phase: %s, podIP: 10.9.9.9, podIPs: [{ip: 10.9.9.9}],
+		conditions: [{type: Ready, status: %q}, {type: PodScheduled, status: "False", reason: Unschedulable}],
+		containerStatuses: [{name: c, image: a, imageID: "", ready: %t, restartCount: 0, state: {%s}}]}}`, phase, readyStatus, ready, state))
+}
+
+// podOf returns the name of the Pod that has a completion index and has not ended, or "".
+func (s *side) podOf(index string) string {
+	s.t.Helper()
+	for _, pod := range s.list("pods") {
+		metadata := pod["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		phase := pod["status"].(map[string]any)["phase"]
+		if annotations[batchv1.JobCompletionIndexAnnotation] == index && metadata["deletionTimestamp"] == nil && phase != "Failed" && phase != "Succeeded" {
+			return metadata["name"].(string)
+		}
+	}
+	return ""
+}
+
+// names returns the names of the objects of a resource.
+func (s *side) names(resource string) []string {
+	s.t.Helper()
+	var names []string
+	for _, obj := range s.list(resource) {
+		names = append(names, obj["metadata"].(map[string]any)["name"].(string))
+	}
+	return names
+}
+
 func (s *side) delete(path, policy string) {
 	s.t.Helper()
 	options := "{apiVersion: v1, kind: DeleteOptions, propagationPolicy: " + policy + "}"
@@ -251,19 +307,23 @@ func (s *side) list(resource string) []map[string]any {
 func (s *side) await(what string, condition func() bool) {
 	s.t.Helper()
 	if !s.settle(condition) {
-		s.t.Errorf("%s: it never became true: %s; state:\n%s", s.base, what, s.state())
+		s.t.Fatalf("%s: it never became true: %s; state:\n%s", s.base, what, s.state())
 	}
 	s.snapshots = append(s.snapshots, what+"\n"+s.state())
 }
+
+// uids matches uids.
+var uids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // state returns the state of all objects in the namespace, without what differs between clusters.
 func (s *side) state() string {
 	s.t.Helper()
 	var texts []string
 	names := map[string]string{} // by uid
+	var generated []string       // names, and what replaces them
 	objects := map[string][]map[string]any{}
 	resources := []string{
-		"configmaps", "controllerrevisions", "deployments", "endpoints", "endpointslices", "jobs", "persistentvolumeclaims", "pods", "replicasets",
+		"configmaps", "controllerrevisions", "deployments", "endpoints", "endpointslices", "jobs", "persistentvolumeclaims", "poddisruptionbudgets", "pods", "replicasets",
 		"services", "statefulsets",
 	}
 	for _, resource := range resources {
@@ -272,7 +332,8 @@ func (s *side) state() string {
 			metadata := obj["metadata"].(map[string]any)
 			name := metadata["name"].(string)
 			labels, _ := metadata["labels"].(map[string]any)
-			if prefix, generated := metadata["generateName"].(string); generated && labels[appsv1.StatefulSetPodNameLabel] == nil {
+			if prefix, ok := metadata["generateName"].(string); ok && labels[appsv1.StatefulSetPodNameLabel] == nil {
+				generated = append(generated, name, prefix+"*")
 				name = prefix + "*"
 			}
 			names[metadata["uid"].(string)] = resource + " " + name
@@ -289,7 +350,9 @@ func (s *side) state() string {
 		}
 	}
 	slices.Sort(texts) // the names of Pods are random
-	return strings.Join(texts, "\n")
+	return uids.ReplaceAllStringFunc(strings.NewReplacer(generated...).Replace(strings.Join(texts, "\n")), func(uid string) string {
+		return cmp.Or(names[uid], "uid")
+	})
 }
 
 // describe returns the compared fields of an object, one a line.
@@ -378,6 +441,11 @@ func describe(obj map[string]any, names map[string]string) []string {
 		// all times, which means a complete Deployment to the later updates.
 		if condition["type"] == "Progressing" && strategy["type"] == "Recreate" {
 			delete(condition, "message")
+		}
+		// Which of these reasons stays while no Pod makes progress depends on whether the pass that creates the ReplicaSet
+		// writes the status before the new Pods are counted.
+		if reason := condition["reason"]; reason == "NewReplicaSetCreated" || reason == "ReplicaSetUpdated" {
+			condition["reason"], condition["message"] = "in progress", "masked"
 		}
 		add("condition", condition)
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -84,5 +85,87 @@ func TestServices(t *testing.T) {
 		s.create(s.path("services"), `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, clusterIP: None, ports: [{port: 80}]}}`)
 		s.create(s.path("pods"), servicePod("a", ""))
 		s.await("1 Service has an address", s.endpoints(1))
+	})
+}
+
+// open sets the readiness gate of a Pod, and with it whether the Pod is ready: the nodes of the real cluster ignore gates.
+func (s *side) open(pod string, open bool) {
+	s.t.Helper()
+	status := map[bool]string{true: "True", false: "False"}[open]
+	s.patch(s.path("pods", pod, "status"), fmt.Sprintf(`{status: {conditions: [{type: example.org/open, status: %q}, {type: Ready, status: %q},
+		{type: PodScheduled, status: "True"}]}}`, status, status))
+}
+
+func TestServiceChanges(t *testing.T) {
+	t.Parallel()
+	service := func(spec string) string {
+		return `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {` + spec + `, ports: [{port: 80}]}}`
+	}
+	pods := func(s *side) {
+		for _, name := range []string{"a", "b"} {
+			pod := strings.Replace(servicePod(name, ", name: "+name), "spec: {", "spec: {readinessGates: [{conditionType: example.org/open}], hostname: h-"+name+", subdomain: web, ", 1)
+			s.create(s.path("pods"), pod)
+		}
+		if !s.settle(func() bool { return s.phase("a", "Running")() && s.phase("b", "Running")() }) {
+			s.t.Fatalf("%s: the Pods do not run", s.base)
+		}
+		s.open("a", true)
+		s.open("b", true)
+	}
+	compare(t, "service selector that changes", func(s *side) {
+		pods(s)
+		s.create(s.path("services"), service("selector: {app: web}"))
+		s.await("2 Pods have addresses", s.endpoints(2))
+		s.patch(s.path("services", "web"), "{spec: {selector: {name: a}}}")
+		s.await("1 Pod has an address", s.endpoints(1))
+		s.patch(s.path("services", "web"), "{spec: {selector: {app: null, name: none}}}")
+		s.await("no Pod has an address", s.endpoints(0))
+		s.patch(s.path("services", "web"), "{spec: {selector: {app: web, name: null}}}")
+		s.await("2 Pods have addresses again", s.endpoints(2))
+	})
+	compare(t, "service with pods that change", func(s *side) {
+		pods(s)
+		s.create(s.path("services"), service("selector: {app: web}"))
+		s.await("2 Pods have addresses", s.endpoints(2))
+		s.open("a", false)
+		s.await("1 Pod is not ready", s.endpoints(2))
+		s.patch(s.path("services", "web"), "{spec: {publishNotReadyAddresses: true}}")
+		s.await("both are published", s.endpoints(2))
+		s.patch(s.path("services", "web"), "{spec: {publishNotReadyAddresses: false}}")
+		s.open("a", true)
+		s.await("both are ready", s.endpoints(2))
+		s.patch(s.path("pods", "a", "status"), `{status: {phase: Succeeded, conditions: [{type: Ready, status: "False"}, {type: PodScheduled, status: "True"}]}}`)
+		s.await("a Pod that has ended has no address", s.endpoints(1))
+		s.delete(s.path("pods", "b"), "Background")
+		s.await("no Pod remains", s.endpoints(0))
+	})
+	compare(t, "service of another type", func(s *side) {
+		pods(s)
+		s.create(s.path("services"), service("selector: {app: web}, type: NodePort"))
+		s.await("2 Pods have addresses", s.endpoints(2))
+		s.patch(s.path("services", "web"), `{spec: {type: ExternalName, externalName: example.org, clusterIP: "", clusterIPs: null}}`)
+		s.await("an external name", func() bool {
+			return s.get(s.path("services", "web"))["spec"].(map[string]any)["type"] == "ExternalName"
+		})
+		s.delete(s.path("pods", "a"), "Background")
+		s.await("1 Pod remains", func() bool { return len(s.list("pods")) == 1 })
+		s.patch(s.path("services", "web"), `{spec: {type: ClusterIP, externalName: null}}`)
+		s.await("1 Pod has an address", s.endpoints(1))
+	})
+	compare(t, "headless service with hostnames", func(s *side) {
+		pods(s)
+		s.create(s.path("services"), service("selector: {app: web}, clusterIP: None"))
+		s.await("2 Pods have addresses with names", s.endpoints(2))
+		s.open("a", false)
+		s.await("1 is not ready", s.endpoints(2))
+	})
+	compare(t, "service with ports that change", func(s *side) {
+		pods(s)
+		s.create(s.path("services"), service("selector: {app: web}"))
+		s.await("2 Pods have addresses", s.endpoints(2))
+		s.patch(s.path("services", "web"), "{spec: {ports: [{name: http, port: 80, targetPort: http, appProtocol: http}, {name: dns, port: 53, protocol: UDP}]}}")
+		s.await("the ports follow", func() bool { return s.endpoints(2)() && strings.Contains(s.state(), "dns") })
+		s.patch(s.path("services", "web"), "{spec: {ports: [{name: none, port: 80, targetPort: none}]}}")
+		s.await("no port is found", func() bool { return !strings.Contains(s.state(), "dns") })
 	})
 }

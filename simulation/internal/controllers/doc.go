@@ -1,6 +1,6 @@
 // Package controllers models the controllers of a cluster for the API server in memory: garbage collector,
-// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the
-// scheduler and the kubelets.
+// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints,
+// PodDisruptionBudgets, the scheduler, the kubelets, and the Pod garbage collector for Pods without a node.
 //
 // The models do what the controllers of Kubernetes do, in an order that is always the same. A Manager has no goroutine
 // of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
@@ -11,11 +11,10 @@
 // Different from the real controllers:
 //
 //   - No informer is stale, and no controller reads an object before it writes.
-//   - There are no Events, Node objects, PodDisruptionBudgets or quotas. The scheduler counts Pods only.
+//   - There are no Events, Node objects or quotas. The scheduler counts Pods only.
 //   - A namespace gets no service account and no ConfigMap kube-root-ca.crt.
 //   - All containers of a Pod start and end at the same time. Probes, volumes and init containers always succeed; see
 //     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
-//   - Jobs: podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored.
 //   - PersistentVolumeClaims are bound at once, without a PersistentVolume, and can be deleted while Pods use them.
 //   - EndpointSlices are filled anew after each change, and have no hints, no zones and no annotation with the time of the
 //     change. Endpoints have no limit, and those of a Service without a selector are not mirrored.

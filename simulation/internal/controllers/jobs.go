@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +25,10 @@ const (
 	maxPodBackoff   = 10 * time.Minute
 )
 
-// jobs models the Job controller, and the controller that deletes finished Jobs. It ignores podFailurePolicy,
-// successPolicy and backoffLimitPerIndex.
+// orphanPrefix is the prefix of the keys of Pods that have the finalizer of a Job and do not belong to one any more.
+const orphanPrefix = "pod "
+
+// jobs models the Job controller, and the controller that deletes finished Jobs.
 type jobs struct {
 	*Manager
 	requests, deleter *requester
@@ -51,6 +52,14 @@ func (j *jobs) observe(add func(key string, due time.Time), now time.Time, c api
 		add(objectKey(job).String(), now)
 	} else if job, ok := c.Old.(*batchv1.Job); ok {
 		delete(j.backoffs, job.UID)
+		for uid := range j.state.dependents[job.UID] {
+			if pod, ok := j.state.byUID[uid].obj.(*corev1.Pod); ok && j.orphaned(pod) {
+				add(orphanPrefix+objectKey(pod).String(), now)
+			}
+		}
+	}
+	if pod, ok := c.Object.(*corev1.Pod); ok && j.orphaned(pod) {
+		add(orphanPrefix+objectKey(pod).String(), now)
 	}
 	due := now.Add(jobDelay)
 	if c.Old == nil || c.Object == nil {
@@ -58,6 +67,43 @@ func (j *jobs) observe(add func(key string, due time.Time), now time.Time, c api
 	}
 	kind := batchv1.SchemeGroupVersion.WithKind("Job").GroupKind()
 	j.owners(c, kind, jobResource(), podResource(), func(key string) { add(key, due) })
+}
+
+// orphaned reports whether a Pod has the finalizer of a Job, and no Job that counts it. Manager.mu is held.
+func (j *jobs) orphaned(pod *corev1.Pod) bool {
+	if !tracked(pod) {
+		return false
+	}
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return true
+	}
+	if controller.Kind != "Job" || controller.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return false
+	}
+	job, _ := j.state.objects[jobResource()][types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}].(*batchv1.Job)
+	return job == nil || job.UID != controller.UID || finishedCondition(job) != nil && !managedElsewhere(job)
+}
+
+// syncOrphan removes the finalizer from a Pod that no Job counts.
+func (j *jobs) syncOrphan(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	pod, k := get[*corev1.Pod](j.Manager, podResource(), namespace, name)
+	if pod == nil {
+		return nil
+	}
+	j.mu.Lock()
+	orphaned := j.orphaned(pod)
+	j.mu.Unlock()
+	if !orphaned {
+		return nil
+	}
+	return ignoreNotFound(j.requests.removeTrackingFinalizer(ctx, k, pod))
+}
+
+// managedElsewhere reports whether another controller manages a Job.
+func managedElsewhere(job *batchv1.Job) bool {
+	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
 // jobPass is one pass of the controller over a Job.
@@ -68,6 +114,10 @@ type jobPass struct {
 	stored  batchv1.JobStatus
 	pods    []*corev1.Pod
 	indexes []int // with a Pod that succeeded; sorted
+	// failedIndexes are the indexes with more failures than backoffLimitPerIndex; sorted. awaited are the failed Pods that
+	// keep their finalizer until the next Pod of their index has their number of failures.
+	failedIndexes []int
+	awaited       map[int]*corev1.Pod
 	// succeeded and failed include Pods that are not in the status.
 	succeeded, failed          int32
 	active, ready, terminating int32
@@ -77,9 +127,12 @@ type jobPass struct {
 }
 
 func (j *jobs) sync(ctx context.Context, key string) (time.Time, error) {
+	if pod, isOrphan := strings.CutPrefix(key, orphanPrefix); isOrphan {
+		return time.Time{}, j.syncOrphan(ctx, pod)
+	}
 	namespace, name, _ := strings.Cut(key, "/")
 	job, k := get[*batchv1.Job](j.Manager, jobResource(), namespace, name)
-	if job == nil || job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+	if job == nil || managedElsewhere(job) {
 		return time.Time{}, nil
 	}
 	if c := finishedCondition(job); c != nil {
@@ -212,15 +265,6 @@ func (p *jobPass) replacesOnlyFailed() bool {
 	return policy != nil && *policy == batchv1.Failed
 }
 
-// completionIndex returns the index of a Pod, or -1.
-func completionIndex(pod *corev1.Pod) int {
-	n, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // count counts the Pods that ended.
 func (p *jobPass) count() {
 	uncounted := p.job.Status.UncountedTerminatedPods
@@ -229,7 +273,7 @@ func (p *jobPass) count() {
 	p.backoff = p.backoffs[p.job.UID]
 	var succeeded, failed []time.Time
 	for _, pod := range p.pods {
-		if !tracked(pod) {
+		if !tracked(pod) || p.indexed() && !p.validIndex(completionIndex(pod)) {
 			continue
 		}
 		switch {
@@ -237,10 +281,12 @@ func (p *jobPass) count() {
 			succeeded = append(succeeded, endOf(pod))
 		case p.podFailed(pod) && !slices.Contains(uncounted.Failed, pod.UID):
 			failed = append(failed, endOf(pod))
+			if counts, _ := p.matchFailure(pod); counts {
+				p.failed++
+			}
 		}
 	}
 	p.succeeded += int32(len(succeeded))
-	p.failed += int32(len(failed))
 	if len(succeeded) > 0 {
 		latest := slices.MaxFunc(succeeded, time.Time.Compare)
 		p.backoff = podBackoff{}
@@ -251,33 +297,32 @@ func (p *jobPass) count() {
 		p.backoff.last = slices.MaxFunc(failed, time.Time.Compare)
 	}
 	if p.indexed() {
-		p.indexes = parseIndexes(p.job.Status.CompletedIndexes)
-		for _, pod := range p.pods {
-			if i := completionIndex(pod); tracked(pod) && pod.Status.Phase == corev1.PodSucceeded && i >= 0 && i < int(*p.job.Spec.Completions) {
-				p.indexes = append(p.indexes, i)
-			}
-		}
-		slices.Sort(p.indexes)
-		p.indexes = slices.Compact(p.indexes)
-		p.succeeded = int32(len(p.indexes))
+		p.countIndexes()
 	}
 }
 
 // endOf returns when a Pod ended.
 func endOf(pod *corev1.Pod) time.Time {
 	var latest time.Time
+	ended := len(pod.Status.ContainerStatuses) > 0
 	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(latest) {
+		if c.State.Terminated == nil || c.State.Terminated.FinishedAt.IsZero() {
+			ended = false
+		} else if c.State.Terminated.FinishedAt.After(latest) {
 			latest = c.State.Terminated.FinishedAt.Time
 		}
 	}
 	switch c := readyCondition(pod); {
-	case !latest.IsZero():
+	case ended:
 		return latest
 	case c != nil && c.Status == corev1.ConditionFalse && !c.LastTransitionTime.IsZero():
 		return c.LastTransitionTime.Time
 	case pod.DeletionTimestamp != nil:
-		return pod.DeletionTimestamp.Time
+		var grace int64
+		if pod.DeletionGracePeriodSeconds != nil {
+			grace = *pod.DeletionGracePeriodSeconds
+		}
+		return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 	}
 	return pod.CreationTimestamp.Time
 }
@@ -291,6 +336,11 @@ func (p *jobPass) outcome() *batchv1.JobCondition {
 	if c := jobCondition(&job.Status, batchv1.JobFailureTarget); c != nil {
 		return newJobCondition(batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message)
 	}
+	for _, pod := range p.pods {
+		if _, rule := p.matchFailure(pod); p.podFailed(pod) && rule.action == batchv1.PodFailurePolicyActionFailJob {
+			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonPodFailurePolicy, rule.message)
+		}
+	}
 	if p.failed > *job.Spec.BackoffLimit || p.tooManyRestarts() {
 		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	}
@@ -300,6 +350,9 @@ func (p *jobPass) outcome() *batchv1.JobCondition {
 			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 		}
 		p.again = deadline
+	}
+	if p.indexed() {
+		return p.indexedOutcome()
 	}
 	return nil
 }
@@ -372,11 +425,10 @@ func (p *jobPass) scale(ctx context.Context, activePods []*corev1.Pod) error {
 	case p.succeeded > 0:
 		wanted = p.active
 	}
-	if p.active > wanted {
-		sortForDeletion(activePods, nil)
+	if superfluous := p.superfluous(activePods, int(p.active-wanted)); len(superfluous) > 0 {
 		var failure error
-		for _, pod := range activePods[:min(p.active-wanted, burst)] {
-			err := p.removeFinalizer(ctx, pod)
+		for _, pod := range superfluous[:min(len(superfluous), burst)] {
+			err := p.requests.removeTrackingFinalizer(ctx, p.podKind(), pod)
 			if err == nil {
 				err = p.requests.delete(ctx, p.podKind(), pod, metav1.DeleteOptions{})
 			}
@@ -395,22 +447,22 @@ func (p *jobPass) scale(ctx context.Context, activePods []*corev1.Pod) error {
 	if missing <= 0 {
 		return nil
 	}
-	if p.backoff.failures > 0 {
-		delay := min(firstPodBackoff<<min(p.backoff.failures-1, 10), maxPodBackoff)
-		if due := p.backoff.last.Add(delay); due.After(time.Now()) {
+	if p.backoff.failures > 0 && !p.limitsIndexes() {
+		if due := p.backoff.last.Add(podDelay(p.backoff.failures)); due.After(time.Now()) {
 			p.again = earliest(p.again, due)
 			return nil
 		}
 	}
-	indexes := p.missingIndexes(activePods)
+	indexes := p.missingIndexes(activePods, int(missing))
 	if p.indexed() {
-		missing = min(missing, int32(len(indexes)))
+		missing = int32(len(indexes))
 	}
 	created, err := p.requests.createPods(ctx, p.podKind(), int(min(missing, burst)), func() *corev1.Pod {
 		pod := podFromTemplate(&p.job.Spec.Template, p.job, p.kind)
 		pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 		if p.indexed() {
 			setIndex(pod, p.job.Name, indexes[0])
+			p.setFailures(pod, indexes[0])
 			indexes = indexes[1:]
 		}
 		return pod
@@ -426,45 +478,12 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// missingIndexes returns the indexes without a Pod that is active or succeeded.
-func (p *jobPass) missingIndexes(activePods []*corev1.Pod) (missing []int) {
-	if !p.indexed() {
-		return nil
-	}
-	for i := range int(*p.job.Spec.Completions) {
-		runs := slices.ContainsFunc(activePods, func(pod *corev1.Pod) bool { return completionIndex(pod) == i })
-		if !runs && !slices.Contains(p.indexes, i) {
-			missing = append(missing, i)
-		}
-	}
-	return missing
-}
-
-// setIndex makes a Pod the one with an index of an indexed Job.
-func setIndex(pod *corev1.Pod, job string, index int) {
-	text := strconv.Itoa(index)
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, text)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, text)
-	pod.Spec.Hostname = job + "-" + text
-	pod.GenerateName = pod.Spec.Hostname + "-"
-	variable := corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
-	}}}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if !slices.ContainsFunc(containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name }) {
-				containers[i].Env = append(containers[i].Env, variable)
-			}
-		}
-	}
-}
-
-func (p *jobPass) removeFinalizer(ctx context.Context, pod *corev1.Pod) error {
+func (r *requester) removeTrackingFinalizer(ctx context.Context, k *apiserver.Kind, pod *corev1.Pod) error {
 	if !tracked(pod) {
 		return nil
 	}
 	patch := map[string]any{"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer}}}
-	return p.requests.patch(ctx, p.podKind(), pod, types.StrategicMergePatchType, patch)
+	return r.patch(ctx, k, pod, types.StrategicMergePatchType, patch)
 }
 
 // track counts each Pod that ended exactly once: it writes the Pod's uid into the status, removes its finalizer, and
@@ -479,6 +498,10 @@ func (p *jobPass) track(ctx context.Context) error {
 		if !tracked(pod) || p.job.DeletionTimestamp == nil && p.finished == nil && pod.Status.Phase != corev1.PodSucceeded && !failed {
 			continue
 		}
+		index := completionIndex(pod)
+		if p.job.DeletionTimestamp == nil && p.finished == nil && pod.Status.Phase != corev1.PodSucceeded && p.awaited[index] == pod {
+			continue
+		}
 		ended = append(ended, pod)
 		failedTarget := p.finished != nil && (p.finished.Type == batchv1.JobFailureTarget || p.finished.Type == batchv1.JobFailed)
 		switch {
@@ -486,12 +509,20 @@ func (p *jobPass) track(ctx context.Context) error {
 			if !p.indexed() && !slices.Contains(uncounted.Succeeded, pod.UID) {
 				uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
 			}
-		case (failed || failedTarget) && !slices.Contains(uncounted.Failed, pod.UID):
+		case (failed || failedTarget) && !slices.Contains(uncounted.Failed, pod.UID) && (!p.indexed() || p.validIndex(index)):
+			if counts, _ := p.matchFailure(pod); !counts {
+				continue
+			}
 			uncounted.Failed = append(uncounted.Failed, pod.UID)
 		}
 	}
 	if p.indexed() {
 		status.Succeeded, status.CompletedIndexes = int32(len(p.indexes)), formatIndexes(p.indexes)
+		status.FailedIndexes = nil
+		if p.limitsIndexes() {
+			failed := formatIndexes(p.failedIndexes)
+			status.FailedIndexes = &failed
+		}
 	}
 	if c := p.finished; c != nil && c.Type == batchv1.JobFailureTarget {
 		status.Conditions = append(status.Conditions, *c)
@@ -514,7 +545,7 @@ func (p *jobPass) track(ctx context.Context) error {
 	p.backoffs[p.job.UID] = p.backoff
 	p.mu.Unlock()
 	for _, pod := range ended {
-		if err := ignoreNotFound(p.removeFinalizer(ctx, pod)); err != nil {
+		if err := ignoreNotFound(p.requests.removeTrackingFinalizer(ctx, p.podKind(), pod)); err != nil {
 			return fmt.Errorf("remove the finalizer of Pod %s: %w", pod.Name, err)
 		}
 	}
@@ -558,44 +589,4 @@ func (p *jobPass) writeStatus(ctx context.Context) error {
 	}
 	p.stored = *p.job.Status.DeepCopy()
 	return nil
-}
-
-// parseIndexes returns the numbers of a text such as 0-2,5.
-func parseIndexes(text string) (indexes []int) {
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil {
-			continue // empty, or not written by this controller
-		}
-		for i := from; i <= to; i++ {
-			indexes = append(indexes, i)
-		}
-	}
-	return indexes
-}
-
-// formatIndexes is the reverse of parseIndexes.
-func formatIndexes(indexes []int) string {
-	var parts []string
-	for i := 0; i < len(indexes); {
-		j := i
-		for j+1 < len(indexes) && indexes[j+1] == indexes[j]+1 {
-			j++
-		}
-		switch j - i {
-		case 0:
-			parts = append(parts, strconv.Itoa(indexes[i]))
-		case 1:
-			parts = append(parts, strconv.Itoa(indexes[i]), strconv.Itoa(indexes[j]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", indexes[i], indexes[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }

@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,37 @@ func TestJob(t *testing.T) {
 			w.want("while one runs", w.outcome(), "active=1 ready=1 succeeded=4 failed=0")
 			w.want("indexes", into[batchv1.Job](w, jobsPath, "one/work").Status.CompletedIndexes, "0,2-4")
 		},
+		"limits per index": func(w *world) {
+			w.pods = func(pod *corev1.Pod) controllers.PodBehavior {
+				code, _ := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+				return controllers.PodBehavior{ExitCode: int32(code)} // index 0 succeeds, 1 is tried again, 2 is not
+			}
+			w.apply(jobsPath, job(`, completionMode: Indexed, completions: 3, parallelism: 3, backoffLimit: 9, backoffLimitPerIndex: 2,
+				podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [2]}}]}`))
+			w.run(5 * time.Second)
+			w.want("after the first failures", w.outcome()+" "+*into[batchv1.Job](w, jobsPath, "one/work").Status.FailedIndexes, "active=0 ready=0 succeeded=1 failed=1 2")
+			w.run(9 * time.Second)
+			w.want("after the delay", w.outcome(), "active=0 ready=0 succeeded=1 failed=2")
+			w.run(time.Minute)
+			w.want("outcome", w.outcome(), "active=0 ready=0 succeeded=1 failed=4 FailureTarget Failed")
+		},
+		"failure policy": func(w *world) {
+			w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{ExitCode: 42} }
+			w.apply(jobsPath, job(`, podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}`))
+			w.run(time.Minute)
+			w.want("outcome", w.outcome(), "active=0 ready=0 succeeded=0 failed=2 FailureTarget Failed")
+		},
+		"success policy": func(w *world) {
+			w.pods = func(pod *corev1.Pod) controllers.PodBehavior {
+				if pod.Annotations[batchv1.JobCompletionIndexAnnotation] == "1" {
+					return controllers.PodBehavior{ExitAfter: -1}
+				}
+				return controllers.PodBehavior{}
+			}
+			w.apply(jobsPath, job(`, completionMode: Indexed, successPolicy: {rules: [{succeededIndexes: "0,2"}]}`))
+			w.run(time.Minute)
+			w.want("outcome", w.outcome(), "active=0 ready=0 succeeded=2 failed=0 SuccessCriteriaMet Complete")
+		},
 		"ttl": func(w *world) {
 			w.apply(jobsPath, job(", ttlSecondsAfterFinished: 60"))
 			w.run(30 * time.Second)
@@ -146,4 +178,42 @@ func TestJob(t *testing.T) {
 			inWorld(t, func(_ *testing.T, w *world) { test(w) })
 		})
 	}
+}
+
+// The finalizer of a Job's Pods is removed when the Job does not count them any more.
+func TestPodsOfDeletedJobs(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(_ *testing.T, w *world) {
+				w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{ExitAfter: -1} }
+				w.apply(jobsPath, job(""))
+				w.run(time.Minute)
+				w.delete(jobsPath, "one/work", policy)
+				w.run(time.Minute)
+				w.expect(jobsPath, "")
+				for _, name := range w.podNames() {
+					if pod := into[corev1.Pod](w, podsPath, "one/"+name); policy != "Orphan" || len(pod.Finalizers) > 0 {
+						t.Errorf("Pod %s remains with finalizers %v", name, pod.Finalizers)
+					}
+				}
+			})
+		})
+	}
+}
+
+// No kubelet ends a Pod without a node.
+func TestPodsWithoutNode(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(_ *testing.T, w *world) {
+		w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{Unschedulable: true} }
+		w.apply(podsPath, `{metadata: {name: a, finalizers: [example.com/x]}, spec: {containers: [{name: c, image: a}]}}`)
+		w.run(time.Minute)
+		w.delete(podsPath, "one/a", "")
+		w.run(0)
+		w.want("phase at once", string(into[corev1.Pod](w, podsPath, "one/a").Status.Phase), "Pending")
+		w.run(time.Minute)
+		w.want("phase", string(into[corev1.Pod](w, podsPath, "one/a").Status.Phase), "Failed")
+	})
 }

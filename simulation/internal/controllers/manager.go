@@ -86,8 +86,11 @@ func New(config Config) *Manager {
 	m.controllers = []controller{
 		collectorIndex: &garbageCollector{m, m.requester(managerAgent("generic-garbage-collector"))},
 		&namespaces{m, m.requester(managerAgent("namespace-controller"))},
+		// Before those that replace Pods: a Pod of a StatefulSet has the name of its predecessor.
+		&budgets{m, m.requester(managerAgent("disruption-controller"))},
 		&scheduler{m, m.requester("kube-scheduler/v1.36.3 (linux/amd64) kubernetes/simulation/scheduler")},
 		&kubelet{Manager: m, requests: m.requester("kubelet/v1.36.3 (linux/amd64) kubernetes/simulation"), runs: map[types.UID]*podRun{}},
+		&podCollector{m, m.requester(managerAgent("pod-garbage-collector"))},
 		&replicaSets{m, m.requester(managerAgent("replicaset-controller"))},
 		&jobs{
 			Manager: m, requests: m.requester(managerAgent("job-controller")), deleter: m.requester(managerAgent("ttl-after-finished-controller")),
@@ -98,6 +101,7 @@ func New(config Config) *Manager {
 		&volumeBinder{m, m.requester(managerAgent("persistent-volume-binder"))},
 		&endpointSlices{services{m, m.requester(managerAgent("endpointslice-controller"))}},
 		&endpoints{services{m, m.requester(managerAgent("endpoint-controller"))}},
+		&staleDisruptions{m, m.requester(managerAgent("disruption-controller"))},
 	}
 	m.server.Observe(m.observe)
 	m.observed = m.latest()

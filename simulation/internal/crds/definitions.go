@@ -183,7 +183,7 @@ func (d *definitions) serve(s *apiserver.Server, resource schema.GroupResource, 
 		}
 		storage.Committed = d.instanceCommitted
 		kind.CheckCreate = func(s *apiserver.Server) error {
-			if crd := find(s, resource); crd != nil && crd.DeletionTimestamp != nil {
+			if crd := find(s, resource); crd != nil && hasCondition(crd, apiextensionsv1.Terminating) {
 				return errors.New("create not allowed while custom resource definition is terminating")
 			}
 			return nil

@@ -276,3 +276,56 @@ func TestDefinitionDoesNotReplaceBuiltinKind(t *testing.T) {
 		t.Errorf("after the deletion: %v", left.Items)
 	}
 }
+
+// A list has the kind of the definition, also after a change of it. An object of another kind is named by its own kind.
+func TestListKind(t *testing.T) {
+	t.Parallel()
+	server := newDefinitionServer(t)
+	const objects, path = "/apis/ex.com/v1/namespaces/default/foos", definitionsPath + "/foos.ex.com"
+	send(t, server, http.MethodPost, definitionsPath, definitionOf(`"name":"v1","served":true,"storage":true`), nil)
+	var a struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	send(t, server, http.MethodPost, objects, `{"apiVersion":"ex.com/v1","kind":"Foo","metadata":{"name":"a"}}`, &a)
+	for _, want := range []string{"FooList", "FooItems"} {
+		send(t, server, http.MethodPatch, path, `{"spec":{"names":{"listKind":"`+want+`"}}}`, nil)
+		var list struct{ Kind string }
+		if send(t, server, http.MethodGet, objects, "", &list); list.Kind != want {
+			t.Errorf("kind %s, want %s", list.Kind, want)
+		}
+	}
+	code, _, text := exchange(t, server, http.MethodPut, objects+"/a", "application/json", `{"apiVersion":"ex.com/v1","kind":"FooItems","metadata":{"name":"a","resourceVersion":"`+a.Metadata.ResourceVersion+`"}}`)
+	if code != http.StatusUnprocessableEntity || !strings.Contains(string(text), `FooItems.ex.com \"a\" is invalid: kind: Invalid value: \"FooItems\": must be Foo`) {
+		t.Errorf("another kind: %d %s", code, text)
+	}
+}
+
+func TestInvalidDefinitions(t *testing.T) {
+	t.Parallel()
+	const open = `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","additionalProperties":true}}}},` +
+		`"selectableFields":[{"jsonPath":".spec.a.b"}]}`
+	const withDefault = `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer","default":1}}}}}}}`
+	for name, c := range map[string]struct{ spec, message string }{
+		"a selectable field of any value": {`"versions":[` + open + `]`, "is an invalid path: does not refer to a valid field"},
+		"defaults beside unknown fields":  {`"versions":[` + withDefault + `],"preserveUnknownFields":true`, "must be false in order to use defaults in the schema"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			definition := `{"metadata":{"name":"foos.ex.com"},"spec":{"group":"ex.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},` + c.spec + `}}`
+			code, _, text := exchange(t, newDefinitionServer(t), http.MethodPost, definitionsPath, "application/json", definition)
+			if code != http.StatusUnprocessableEntity || !strings.Contains(string(text), c.message) {
+				t.Errorf("%d %s", code, text)
+			}
+		})
+	}
+}
+
+// A deleted definition whose custom resources are deleted, and which stays because of another finalizer, accepts new ones.
+func TestCreateAfterInstancesAreDeleted(t *testing.T) {
+	t.Parallel()
+	server := newDefinitionServer(t)
+	definition := strings.Replace(definitionOf(`"name":"v1","served":true,"storage":true`), `"metadata":{`, `"metadata":{"finalizers":["ex.com/f"],`, 1)
+	send(t, server, http.MethodPost, definitionsPath, definition, nil)
+	send(t, server, http.MethodDelete, definitionsPath+"/foos.ex.com", "", nil)
+	send(t, server, http.MethodPost, "/apis/ex.com/v1/namespaces/default/foos", `{"apiVersion":"ex.com/v1","kind":"Foo","metadata":{"name":"a"}}`, nil)
+}

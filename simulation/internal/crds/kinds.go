@@ -96,7 +96,7 @@ func (c *Compiler) version(crd *apiextensionsv1.CustomResourceDefinitionSpec, sp
 
 func (v *version) newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion) *apiserver.Kind {
 	kind := apiserver.Custom(v.kind, crd.Names.Plural)
-	kind.Singular, kind.ShortNames = crd.Names.Singular, crd.Names.ShortNames
+	kind.Singular, kind.ListKind, kind.ShortNames = crd.Names.Singular, crd.Names.ListKind, crd.Names.ShortNames
 	kind.Categories = crd.Names.Categories
 	kind.ClusterScoped = crd.Scope == apiextensionsv1.ClusterScoped
 	kind.Status = spec.Subresources != nil && spec.Subresources.Status != nil

@@ -2,7 +2,9 @@ package crds
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -110,6 +112,9 @@ func validateSpec(spec *apiextensions.CustomResourceDefinitionSpec, path *field.
 			}
 		}
 	}
+	if preserve := spec.PreserveUnknownFields; preserve != nil && *preserve && specHasDefault(spec) {
+		errs = append(errs, field.Invalid(path.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema"))
+	}
 	errs = append(errs, validateVersions(spec, path)...)
 	for _, required := range []struct{ name, value string }{
 		{"plural", spec.Names.Plural}, {"singular", spec.Names.Singular}, {"kind", spec.Names.Kind}, {"listKind", spec.Names.ListKind},
@@ -176,6 +181,30 @@ func validateVersions(spec *apiextensions.CustomResourceDefinitionSpec, path *fi
 	return errs
 }
 
+// specHasDefault reports whether a schema of a definition has a default.
+func specHasDefault(spec *apiextensions.CustomResourceDefinitionSpec) bool {
+	return hasSchema(spec.Validation) && hasDefault(spec.Validation.OpenAPIV3Schema) ||
+		slices.ContainsFunc(spec.Versions, func(v apiextensions.CustomResourceDefinitionVersion) bool {
+			return hasSchema(v.Schema) && hasDefault(v.Schema.OpenAPIV3Schema)
+		})
+}
+
+// hasDefault reports whether a schema, or one inside of it, has a default.
+func hasDefault(s *apiextensions.JSONSchemaProps) bool {
+	if s == nil {
+		return false
+	}
+	list := func(all []apiextensions.JSONSchemaProps) bool {
+		return slices.ContainsFunc(all, func(s apiextensions.JSONSchemaProps) bool { return hasDefault(&s) })
+	}
+	byName := func(all map[string]apiextensions.JSONSchemaProps) bool {
+		return list(slices.Collect(maps.Values(all)))
+	}
+	return s.Default != nil || s.Items != nil && (hasDefault(s.Items.Schema) || list(s.Items.JSONSchemas)) ||
+		list(s.AllOf) || list(s.AnyOf) || list(s.OneOf) || hasDefault(s.Not) || byName(s.Properties) || byName(s.PatternProperties) || byName(s.Definitions) ||
+		s.AdditionalProperties != nil && hasDefault(s.AdditionalProperties.Schema) || s.AdditionalItems != nil && hasDefault(s.AdditionalItems.Schema)
+}
+
 func hasSchema(v *apiextensions.CustomResourceValidation) bool {
 	return v != nil && v.OpenAPIV3Schema != nil
 }
@@ -185,9 +214,11 @@ func hasStatus(s *apiextensions.CustomResourceSubresources) bool { return s != n
 // subresourcesOf returns the subresources of a version, which are at the top if all versions have the same.
 func subresourcesOf(spec *apiextensions.CustomResourceDefinitionSpec, v apiextensions.CustomResourceDefinitionVersion) *apiextensions.CustomResourceSubresources {
 	for _, other := range spec.Versions {
-		if other.Subresources != nil {
-			return v.Subresources
+		if other.Subresources == nil {
+			continue
 		}
+		first := slices.IndexFunc(spec.Versions, func(o apiextensions.CustomResourceDefinitionVersion) bool { return o.Name == v.Name })
+		return spec.Versions[first].Subresources // also if several versions have the name
 	}
 	return spec.Subresources
 }
@@ -409,7 +440,7 @@ func validateSelectable(selectable []apiextensions.SelectableField, props *apiex
 			errs = append(errs, field.Required(path, ""))
 			continue
 		}
-		found, s, err := cel.ValidFieldPath(f.JSONPath, structural, cel.WithFieldPathAllowArrayNotation(false))
+		found, s, err := selectedField(f.JSONPath, structural)
 		if err != nil {
 			errs = append(errs, field.Invalid(path, f.JSONPath, fmt.Sprintf("is an invalid path: %v", err)))
 			continue
@@ -430,6 +461,17 @@ func validateSelectable(selectable []apiextensions.SelectableField, props *apiex
 		errs = append(errs, field.TooMany(path, len(seen), maxSelectableFields))
 	}
 	return errs
+}
+
+// selectedField returns the path of a selectable field, and its schema. The function of apiextensions-apiserver panics at a
+// field within one whose properties have any value, and so does the real server.
+func selectedField(text string, schema *structuralschema.Structural) (path *field.Path, found *structuralschema.Structural, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("does not refer to a valid field")
+		}
+	}()
+	return cel.ValidFieldPath(text, schema, cel.WithFieldPathAllowArrayNotation(false))
 }
 
 // validateSchema validates the schema of one version, or the one that all versions share.

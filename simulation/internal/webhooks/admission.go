@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -82,8 +83,11 @@ func (a *Admission) Mutate(ctx context.Context, r *apiserver.Review) error {
 			}
 			called[i] = true
 			changed, err := a.callMutating(ctx, call)
-			if err = failure(ctx, h, err); err != nil {
+			if err = failure(h, err); err != nil {
 				return err
+			}
+			if ctx.Err() != nil {
+				return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 			}
 			if changed {
 				changes++
@@ -94,21 +98,24 @@ func (a *Admission) Mutate(ctx context.Context, r *apiserver.Review) error {
 	return nil
 }
 
-// Validate implements apiserver.Admission. It calls all webhooks, also after a denial, and returns the first error.
+// Validate implements apiserver.Admission. It selects all webhooks before it calls the first one. It calls all of them, also
+// after a denial, and returns the first error.
 func (a *Admission) Validate(ctx context.Context, r *apiserver.Review) error {
-	var first error
+	var calls []*invocation
 	hooks := a.hooks(r, "validatingwebhookconfigurations")
 	for i := range hooks {
-		h := &hooks[i]
-		call, err := a.invocation(ctx, h, r)
+		call, err := a.invocation(ctx, &hooks[i], r)
 		if err != nil {
 			return err
 		}
-		if call == nil {
-			continue
+		if call != nil {
+			calls = append(calls, call)
 		}
-		_, err = a.call(ctx, call)
-		if err = failure(ctx, h, err); err != nil && first == nil {
+	}
+	var first error
+	for _, call := range calls {
+		_, err := a.call(ctx, call)
+		if err = failure(call.hook, err); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -116,16 +123,13 @@ func (a *Admission) Validate(ctx context.Context, r *apiserver.Review) error {
 }
 
 // failure returns the error of a request whose call of a webhook returned err. Failed calls may be ignored, denials not.
-func failure(ctx context.Context, h *hook, err error) error {
+func failure(h *hook, err error) error {
 	var failed *callError
-	if !errors.As(err, &failed) {
-		return err
-	}
 	switch {
+	case !errors.As(err, &failed):
+		return err
 	case *h.FailurePolicy == admissionregistrationv1.Fail:
 		return apierrors.NewInternalError(failed)
-	case ctx.Err() != nil:
-		return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 	}
 	return nil
 }
@@ -147,7 +151,7 @@ func (a *Admission) hooks(r *apiserver.Review, configurations string) []hook {
 func attributes(r *apiserver.Review, resource schema.GroupVersionResource) admission.Attributes {
 	// A nil Object must become a nil interface.
 	return admission.NewAttributesRecord(nil, nil, r.Kind, r.Namespace, r.Name, resource, r.Subresource,
-		admission.Operation(r.Operation), nil, r.DryRun, requester())
+		admission.Operation(r.Operation), r.Options, r.DryRun, requester())
 }
 
 // invocation returns the call of h for a review, or nil if h does not select it.
@@ -253,6 +257,13 @@ var conditions = sync.OnceValue(func() admissioncel.ConditionCompiler { //nolint
 	return admissioncel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
+// allowAll returns the authorizer of match conditions: the simulated cluster allows all requests.
+func allowAll() authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+}
+
 // meetsConditions reports whether all match conditions of the webhook are true.
 func (c *invocation) meetsConditions(ctx context.Context) (bool, error) {
 	h, r := c.hook, c.review
@@ -263,7 +274,7 @@ func (c *invocation) meetsConditions(ctx context.Context) (bool, error) {
 	for _, condition := range h.MatchConditions {
 		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
 	}
-	compiled := conditions().CompileCondition(expressions, admissioncel.OptionalVariableDeclarations{}, environment.StoredExpressions)
+	compiled := conditions().CompileCondition(expressions, admissioncel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
 	attrs := &admission.VersionedAttributes{Attributes: attributes(r, r.Resource), VersionedKind: c.kind}
 	for _, part := range []struct {
 		obj apiserver.Object
@@ -277,7 +288,7 @@ func (c *invocation) meetsConditions(ctx context.Context) (bool, error) {
 			part.to.Set(&unstructured.Unstructured{Object: content})
 		}
 	}
-	result := matchconditions.NewMatcher(compiled, h.FailurePolicy, "webhook", "", h.Name).Match(ctx, attrs, nil, nil)
+	result := matchconditions.NewMatcher(compiled, h.FailurePolicy, "webhook", "", h.Name).Match(ctx, attrs, nil, allowAll())
 	if result.Error != nil {
 		return false, apierrors.NewForbidden(r.Resource.GroupResource(), r.Name, result.Error)
 	}
@@ -293,7 +304,7 @@ func (a *Admission) callMutating(ctx context.Context, c *invocation) (changed bo
 	if c.obj == nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", c.hook.Name))
 	}
-	patched, err := c.patched(patch)
+	patched, err := c.patched(patch, a.server.Kinds())
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}

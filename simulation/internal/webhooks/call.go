@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"reflect"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -27,8 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -45,17 +41,17 @@ func (e *callError) Error() string {
 }
 func (e *callError) Unwrap() error { return e.reason }
 
-var reviewKind = admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") //nolint:gochecknoglobals // a constant
-
 // call calls a webhook and returns its patch. Errors: a callError, and the status of a denial.
 func (a *Admission) call(ctx context.Context, c *invocation) (jsonpatch.Patch, error) {
 	fail := func(format string, args ...any) (jsonpatch.Patch, error) {
 		return nil, &callError{c.hook.Name, fmt.Errorf(format, args...)}
 	}
-	if !slices.Contains(c.hook.AdmissionReviewVersions, "v1") {
-		return fail("the simulated cluster has only version v1 of AdmissionReview, and the webhook has %v", c.hook.AdmissionReviewVersions)
+	review, err := c.newReview()
+	if err != nil {
+		return fail("could not create admission objects: %w", err)
 	}
-	request, err := c.request(a.newUID())
+	uid := a.newUID()
+	request, err := c.request(uid)
 	if err != nil {
 		return fail("could not create admission objects: %w", err)
 	}
@@ -65,28 +61,42 @@ func (a *Admission) call(ctx context.Context, c *invocation) (jsonpatch.Patch, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	review := &admissionv1.AdmissionReview{}
-	if err := client.Post().Body(request).Timeout(c.timeout()).Do(ctx).Into(review); err != nil {
+	if err := client.Post().Body(review.of(request)).Timeout(c.timeout()).Do(ctx).Into(review.response()); err != nil {
 		return fail("failed to call webhook: %w", err)
 	}
-	patch, err := checkResponse(review, request.Request.UID, c.hook.mutating)
+	response, err := review.checked(uid, c.hook.mutating)
 	if err != nil {
 		return fail("received invalid webhook response: %w", err)
 	}
-	for _, text := range review.Response.Warnings {
+	for _, text := range response.Warnings {
 		c.review.Warn(text)
 	}
-	if !review.Response.Allowed {
-		return nil, denial(c.hook.Name, review.Response.Result)
+	if !response.Allowed {
+		return nil, denial(c.hook.Name, response.Result)
 	}
-	if len(patch) == 0 {
+	patch, err := jsonpatch.DecodePatch(response.Patch)
+	switch {
+	case len(response.Patch) == 0:
 		return nil, nil
-	}
-	decoded, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
+	case err != nil:
 		return fail("received undecodable patch in webhook response: %w", err)
+	case c.obj != nil && len(patch) > 0 && *response.PatchType != admissionv1.PatchTypeJSONPatch:
+		return fail("unsupported patch type %q", *response.PatchType)
 	}
-	return decoded, nil
+	return patch, nil
+}
+
+// newReview returns an empty review in the first version of the webhook that the server has.
+func (c *invocation) newReview() (review, error) {
+	for _, version := range c.hook.AdmissionReviewVersions {
+		switch version {
+		case "v1":
+			return &reviewV1{}, nil
+		case "v1beta1":
+			return &reviewV1beta1{}, nil
+		}
+	}
+	return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 }
 
 // newUID returns the uid of the next call, which is the same in each run of a test.
@@ -98,18 +108,15 @@ func (a *Admission) newUID() types.UID {
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%x", tail[2:]))
 }
 
-// request returns the review that is sent.
-func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionReview, error) {
+// request returns the request that is reviewed.
+func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionRequest, error) {
 	r, by := c.review, requester()
-	namespace := r.Namespace
-	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
-		namespace = r.Name // as in the real server
-	}
 	request := &admissionv1.AdmissionRequest{
 		UID: uid, Kind: metav1.GroupVersionKind(c.kind), Resource: metav1.GroupVersionResource(c.resource), SubResource: r.Subresource,
 		RequestKind: (*metav1.GroupVersionKind)(&r.Kind), RequestResource: (*metav1.GroupVersionResource)(&r.Resource),
-		RequestSubResource: r.Subresource, Name: r.Name, Namespace: namespace, Operation: admissionv1.Operation(r.Operation),
+		RequestSubResource: r.Subresource, Name: r.Name, Namespace: r.Namespace, Operation: admissionv1.Operation(r.Operation),
 		UserInfo: authenticationv1.UserInfo{Username: by.GetName(), Groups: by.GetGroups()}, DryRun: &r.DryRun,
+		Options: runtime.RawExtension{Object: r.Options},
 	}
 	for _, part := range []struct {
 		obj apiserver.Object
@@ -126,7 +133,7 @@ func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionReview, error
 			return nil, err
 		}
 	}
-	return &admissionv1.AdmissionReview{Request: request}, nil
+	return request, nil
 }
 
 // contentOf returns the content of an object with its kind, which stored objects of Go types lack.
@@ -137,60 +144,6 @@ func contentOf(obj apiserver.Object, kind schema.GroupVersionKind) (map[string]a
 	}
 	content["apiVersion"], content["kind"] = kind.GroupVersion().String(), kind.Kind
 	return content, nil
-}
-
-// patched returns the object of the call with a patch.
-func (c *invocation) patched(patch jsonpatch.Patch) (apiserver.Object, error) {
-	content, err := contentOf(c.obj, c.kind)
-	if err != nil {
-		return nil, err
-	}
-	before, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
-	after, err := patch.Apply(before)
-	if err != nil {
-		return nil, err
-	}
-	obj := reflect.New(reflect.TypeOf(c.obj).Elem()).Interface().(apiserver.Object)
-	if u, ok := obj.(runtime.Unstructured); ok {
-		var content map[string]any
-		if err := utiljson.Unmarshal(after, &content); err != nil {
-			return nil, err
-		}
-		u.SetUnstructuredContent(content)
-		return obj, nil
-	}
-	if err := utiljson.Unmarshal(after, obj); err != nil {
-		return nil, err
-	}
-	obj.GetObjectKind().SetGroupVersionKind(c.obj.GetObjectKind().GroupVersionKind())
-	return obj, nil
-}
-
-// checkResponse returns the patch of a review that a webhook returned.
-func checkResponse(review *admissionv1.AdmissionReview, uid types.UID, mutating bool) ([]byte, error) {
-	r := review.Response
-	switch {
-	case r == nil:
-		return nil, errors.New("webhook response was absent")
-	case r.UID != uid:
-		return nil, fmt.Errorf("expected response.uid=%q, got %q", uid, r.UID)
-	case review.GroupVersionKind() != reviewKind:
-		return nil, fmt.Errorf("expected webhook response of %v, got %v", reviewKind, review.GroupVersionKind())
-	case !mutating && len(r.Patch) > 0:
-		return nil, errors.New("validating webhook may not return response.patch")
-	case !mutating && r.PatchType != nil:
-		return nil, errors.New("validating webhook may not return response.patchType")
-	case len(r.Patch) > 0 && r.PatchType == nil:
-		return nil, errors.New("webhook returned response.patch but not response.patchType")
-	case len(r.Patch) == 0 && r.PatchType != nil:
-		return nil, errors.New("webhook returned response.patchType but not response.patch")
-	case r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch:
-		return nil, fmt.Errorf("unsupported patch type %q", *r.PatchType)
-	}
-	return r.Patch, nil
 }
 
 // denial returns the error of a denied request.
@@ -213,12 +166,6 @@ func denial(webhook string, result *metav1.Status) error {
 	}
 	return &apierrors.StatusError{ErrStatus: *result}
 }
-
-var admissionCodec = sync.OnceValue(func() runtime.Codec { //nolint:gochecknoglobals // immutable
-	scheme := runtime.NewScheme()
-	utilruntime.Must(admissionv1.AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1.SchemeGroupVersion) // keeps the kind of a response
-})
 
 // client returns the client for a webhook: that of the real server, so that it returns the same errors. A timeout of 0 is
 // none.
@@ -253,17 +200,23 @@ func (t transport) RoundTrip(req *http.Request) (res *http.Response, err error) 
 		return nil, errors.New("no endpoints available: the test has not called HandleWebhooks")
 	}
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			res, err = nil, io.EOF
+		default:
 			res, err = nil, fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
 	body := &bytes.Buffer{}
-	if _, err := body.ReadFrom(req.Body); err != nil {
-		return nil, err
+	if req.Body != nil { // a redirect can have none
+		if _, err := body.ReadFrom(req.Body); err != nil {
+			return nil, err
+		}
+		_ = req.Body.Close()
 	}
-	_ = req.Body.Close()
-	served := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.String(), body)
-	served.Header = req.Header.Clone()
+	served := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.RequestURI(), body)
+	served.Header, served.Host = req.Header.Clone(), req.URL.Host
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, served)
 	if err := req.Context().Err(); err != nil {

@@ -53,7 +53,7 @@ func run(m *testing.M) (code int, err error) {
 	// Twice, with the same data: the garbage collector knows a kind that is there when it starts, and takes half a minute
 	// to notice one that comes later.
 	err = withCluster(dir, nil, func(config *rest.Config) error {
-		options := envtest.CRDInstallOptions{Paths: []string{"../api/v1/crd.yaml"}, ErrorIfPathMissing: true}
+		options := envtest.CRDInstallOptions{Paths: []string{"../api/v1/webapp.example.com_webapps.yaml"}, ErrorIfPathMissing: true}
 		_, err := envtest.InstallCRDs(config, options)
 		return err
 	})

@@ -50,7 +50,7 @@ const (
 
 // CRD is the CustomResourceDefinition of WebApp.
 //
-//go:embed crd.yaml
+//go:embed webapp.example.com_webapps.yaml
 var CRD []byte
 
 // GroupVersion returns the group and version of the package.

@@ -32,8 +32,9 @@ func roots() []string {
 	return []string{
 		"core.v1.ConfigMap", "core.v1.Event", "core.v1.Namespace", "core.v1.Pod", "core.v1.Secret", "core.v1.Service",
 		"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "batch.v1.Job",
-		"coordination.v1.Lease", "events.v1.Event", "admissionregistration.v1.MutatingWebhookConfiguration",
-		"admissionregistration.v1.ValidatingWebhookConfiguration", "meta.v1.ObjectMeta", "deduced", "atomic",
+		"coordination.v1.Lease", "events.v1.Event", "policy.v1.Eviction", "policy.v1.PodDisruptionBudget",
+		"admissionregistration.v1.MutatingWebhookConfiguration", "admissionregistration.v1.ValidatingWebhookConfiguration",
+		"meta.v1.ObjectMeta", "deduced", "atomic",
 	}
 }
 

@@ -33,6 +33,7 @@ func documents() map[string][]string {
 		"apis__batch__v1":               {"batch.v1.Job"},
 		"apis__coordination.k8s.io__v1": {"coordination.v1.Lease"},
 		"apis__events.k8s.io__v1":       {"events.v1.Event"},
+		"apis__policy__v1":              {"policy.v1.PodDisruptionBudget"},
 	}
 }
 

@@ -1,33 +1,62 @@
-// Package v1 has the Go types of the API group webapp.example.com/v1. crd.yaml has the schema with which the API server
-// validates.
+// Package v1 has the Go types of the API group webapp.example.com/v1. "go generate" derives the CustomResourceDefinition and
+// the DeepCopy functions from them.
+//
+// +kubebuilder:object:generate=true
+// +groupName=webapp.example.com
 package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+//go:generate go tool controller-gen object crd paths=. output:dir=.
+
 // WebApp is a web application: a Deployment, a Service and a ConfigMap in its own namespace, and a record for it
 // outside the cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=wa,categories=all
+// +kubebuilder:printcolumn:name=Image,type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name=Replicas,type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Ready Pods",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name=Host,type=string,JSONPath=`.status.host`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Suspended,type=boolean,priority=1,JSONPath=`.spec.suspend`
+// +kubebuilder:printcolumn:name=Reason,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label of at most 63 characters that begins with a letter, because the Service has it as well"
 type WebApp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	Spec   WebAppSpec   `json:"spec"`
+	Spec WebAppSpec `json:"spec"`
+	// +optional
 	Status WebAppStatus `json:"status,omitzero"`
 }
 
 // WebAppSpec is the desired state of a WebApp.
 type WebAppSpec struct {
 	// Image is the container image. Required.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 	// Replicas is the number of Pods. The API server replaces nil by DefaultReplicas.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=1
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Port is the port of the application and of the Service. The API server replaces 0 by DefaultPort.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=8080
 	Port int32 `json:"port,omitempty"`
 	// Config is the environment of each Pod, through the ConfigMap. A change replaces the Pods.
 	Config map[string]string `json:"config,omitempty"`
 	// Host is the DNS name of the record outside the cluster, which points to the Service. Default: no record.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Host string `json:"host,omitempty"`
 	// Suspend scales the Deployment to 0 and keeps everything else. Default false.
-	Suspend bool `json:"suspend,omitempty"`
+	// +optional
+	Suspend bool `json:"suspend"`
 }
 
 // WebAppStatus is the observed state of a WebApp.
@@ -35,15 +64,21 @@ type WebAppStatus struct {
 	// ObservedGeneration is the generation of the spec that the other fields refer to.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// ReadyReplicas is the number of ready Pods.
+	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 	// Host is the name of the record that may exist. It is written before the record is created, so that neither a
 	// crash nor a change of the spec can leave an unknown record.
 	Host string `json:"host,omitempty"`
 	// Conditions are Ready, Reconciling, Stalled and Suspended.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // WebAppList is a list of WebApps.
+//
+// +kubebuilder:object:root=true
 type WebAppList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`

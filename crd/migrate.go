@@ -1,0 +1,621 @@
+package crd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
+)
+
+// Migration is the progress of Migrate, and its result.
+type Migration struct {
+	// Name is the definition's name.
+	Name string
+	// Version is the storage version.
+	Version string
+	// Total is the number of objects when the walk over all objects began. It is 0 if no object has to be rewritten,
+	// and before the first page was read.
+	Total int
+	// Done is the number of objects that the walk has passed: those that were rewritten by this call, an earlier call or
+	// another client, that were deleted, and those in Failures.
+	Done int
+	// Rewritten is the number of objects that this call has written. Those that were stored in Version already are
+	// included, because the API server does not report that it had nothing to write.
+	Rewritten int
+	// Failures are the objects that were not rewritten, in the order of the walk: each error names one.
+	Failures []error
+}
+
+// String returns the progress as one line.
+func (m Migration) String() string {
+	return fmt.Sprintf("%s to %s: %d of %d objects done, %d rewritten, %d failed", m.Name, m.Version, m.Done, m.Total, m.Rewritten, len(m.Failures))
+}
+
+// Migrate rewrites all objects of the definition with this name in the storage version, and then removes all
+// other versions from the definition's status.storedVersions. Only then can these versions be removed from the
+// definition. Migrate returns at once if status.storedVersions contains no other version.
+//
+// Steps:
+//
+//  1. Migrate waits for 5 s, so that each API server uses the current storage version, and marks the definition
+//     with an annotation: objects with a later resourceVersion are in the storage version.
+//  2. It lists the metadata of all objects page by page, and sends an empty patch for each object that was not
+//     written since the mark. So the API server converts and stores the object. One patch at a time is under way.
+//  3. It sets status.storedVersions, if every object was rewritten and the storage version did not change in
+//     between, and removes the annotation.
+//
+// Migrate may be killed between any two requests, and may run in several processes: the next call continues
+// after the mark. If the storage version changes in between, it starts again.
+//
+// An object that was changed, deleted or replaced after it was listed is in the storage version already. An
+// object is a failure if the API server rejects the patch: an admission webhook denies the request, its
+// conversion fails, or it is invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the other objects, and then
+// returns an error. Migrate retries while the API server is unreachable or asks for fewer requests, until ctx
+// ends, and 10 times when it reports an internal error. An object that cannot be converted makes the API server reject
+// lists: Migrate names it if a served version can show it, and ends after 100 of them.
+//
+// The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
+// watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each
+// rewritten object; generation and managedFields do not change.
+//
+// With a client for dry runs Migrate waits for nothing and changes nothing. It reports the objects that would
+// fail.
+//
+// Options: Pace, OnProgress. Default: no pause between objects. There is no default time limit.
+//
+// Errors: the objects that were not rewritten (100 of them; Migration.Failures has all), a missing permission,
+// a definition that does not exist or that serves no version, errors of requests.
+func Migrate(ctx context.Context, c *client.Client, name string, options ...MigrateOption) (Migration, error) {
+	s, err := newSettings(c, options)
+	if err == nil && name == "" {
+		err = errors.New("it has no name")
+	}
+	m := &migrator{settings: s, client: s.client, result: Migration{Name: name}}
+	if err == nil {
+		err = m.run(ctx)
+	}
+	if err != nil {
+		return m.result, fmt.Errorf("migrate objects of %s %s: %w", kindName, name, err)
+	}
+	return m.result, nil
+}
+
+const (
+	// settleTime is the time between the first read of a definition and the mark. An API server that has not seen a
+	// change of the definition yet stores objects in the old version. Kubernetes waits for as long before a new
+	// definition counts as established by all API servers.
+	settleTime = 5 * time.Second
+	// maxRestarts is how often Migrate starts again because the storage version may have changed.
+	maxRestarts = 10
+	// maxTransient is how often a request is repeated after internal errors. A conversion that always fails has one.
+	maxTransient = 10
+	// maxTransientOfOne is the same for an object of a page that could not be read.
+	maxTransientOfOne = 2
+	maxDelay          = 30 * time.Second
+	// maxUnreadable is the number of objects that cannot be read after which a migration ends: the conversion webhook is
+	// probably down.
+	maxUnreadable = 100
+	// migratePage is the number of objects of a page. The API server reads and converts whole objects, although it sends
+	// metadata only.
+	migratePage = 250
+	// maxFailuresShown is the number of objects in the text of an error.
+	maxFailuresShown = 100
+)
+
+// annotationMigration is the annotation of a definition with a mark.
+const annotationMigration = "evenkeel.dev/storage-migration"
+
+// mark is the state of a migration that later calls of Migrate use.
+type mark struct {
+	UID types.UID `json:"uid"`
+	// Generation is the definition's generation, and Version its storage version, when the mark was written.
+	Generation int64  `json:"generation"`
+	Version    string `json:"version"`
+	// After is a resourceVersion: objects with a later one were written in Version.
+	After string `json:"after"`
+}
+
+// isValidFor reports whether the storage version was Version at all times since the mark was written. One change of
+// the spec cannot change the storage version and change it back, but two can.
+func (k mark) isValidFor(d *apiextensionsv1.CustomResourceDefinition) bool {
+	return d.UID == k.UID && storageVersion(d) == k.Version && (d.Generation == k.Generation || d.Generation == k.Generation+1)
+}
+
+// markOf returns the mark in the annotation of the definition, if it is valid.
+func markOf(d *apiextensionsv1.CustomResourceDefinition) (k mark, ok bool) {
+	err := json.Unmarshal([]byte(d.Annotations[annotationMigration]), &k)
+	return k, err == nil && k.After != "" && k.isValidFor(d)
+}
+
+// errRestart means that objects may have been written in another version since the mark.
+var errRestart = errors.New("the storage version may have changed, or the kind is not served")
+
+// migrator is one call of Migrate.
+type migrator struct {
+	client   *client.Client
+	settings settings
+	result   Migration
+
+	definition *apiextensionsv1.CustomResourceDefinition // as last read; valid for mark
+	mark       mark
+	next       time.Time // of the next write
+	logAt      time.Time // of the next log line
+
+	pageSize   int64
+	unreadable int      // the number of objects that could not be read
+	passed     kube.Key // the last object of the walk
+}
+
+func (m *migrator) run(ctx context.Context) error {
+	for restart := 1; ; restart++ {
+		err := m.migrate(ctx)
+		if !errors.Is(err, errRestart) || restart == maxRestarts {
+			return err
+		}
+		m.settings.logger.InfoContext(ctx, "storage migration starts again", "name", m.result.Name, "reason", err)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// migrate is one attempt of run. Error: errRestart.
+func (m *migrator) migrate(ctx context.Context) error {
+	if err := m.read(ctx); err != nil {
+		return err
+	}
+	m.result.Version = storageVersion(m.definition)
+	if m.isMigrated() {
+		return m.removeMark(ctx)
+	}
+	kind, err := m.kind()
+	if err != nil {
+		return err
+	}
+	dryRun := m.client.Config().DryRun
+	if !dryRun {
+		if err := m.begin(ctx, kind); err != nil {
+			return err
+		}
+	}
+	if err := m.rewriteAll(ctx, kind); err != nil {
+		return err
+	}
+	if len(m.result.Failures) > 0 {
+		return m.failed()
+	}
+	if dryRun {
+		return nil
+	}
+	return m.finish(ctx)
+}
+
+// isMigrated reports whether status.storedVersions contains only the storage version.
+func (m *migrator) isMigrated() bool {
+	return !slices.ContainsFunc(m.definition.Status.StoredVersions, func(v string) bool { return v != m.result.Version })
+}
+
+// read reads the definition.
+func (m *migrator) read(ctx context.Context) error {
+	return m.retry(ctx, maxTransient, func() (err error) {
+		m.definition, err = read(ctx, m.client, m.result.Name)
+		if err == nil && m.definition.DeletionTimestamp != nil {
+			return client.ErrTerminating
+		}
+		return err
+	})
+}
+
+// kind returns the kind for requests: that of the storage version, if it is served.
+func (m *migrator) kind() (schema.GroupVersionKind, error) {
+	served := servedKinds(m.definition)
+	if len(served) == 0 {
+		return schema.GroupVersionKind{}, errors.New("none of its versions is served, so its objects cannot be listed: serve one version")
+	}
+	for _, kind := range served {
+		if kind.Version == m.result.Version {
+			return kind, nil
+		}
+	}
+	return served[0], nil
+}
+
+// begin sets the mark: the one of an earlier call, or a new one.
+func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) error {
+	waiting := &ensurer{client: m.client, settings: m.settings, result: Ensured{Name: m.result.Name, Definition: m.definition}}
+	limited, cancel := context.WithTimeout(ctx, m.settings.timeout)
+	defer cancel()
+	if err := waiting.waitServed(limited); err != nil {
+		return err
+	}
+	var resumed bool
+	if m.mark, resumed = markOf(m.definition); !resumed {
+		m.mark = mark{UID: m.definition.UID, Generation: m.definition.Generation, Version: m.result.Version}
+		if err := sleep(ctx, settleTime); err != nil {
+			return err
+		}
+		m.pageSize = 1 // only the resourceVersion is used
+		var page objects
+		err := m.retry(ctx, maxTransient, func() (err error) {
+			page, err = m.list(ctx, kind, "")
+			return err
+		})
+		if client.ReasonOf(err) == client.ReasonTransient && ctx.Err() == nil {
+			page, err = m.passUnreadable(ctx, kind, "", err)
+		}
+		if err != nil {
+			return asRestart(err)
+		}
+		m.mark.After = page.ResourceVersion
+	}
+	m.settings.logger.InfoContext(ctx, "storage migration started", "name", m.result.Name, "version", m.result.Version,
+		"storedVersions", m.definition.Status.StoredVersions, "resumed", resumed)
+	m.logAt = time.Now().Add(logInterval)
+	return m.follow(ctx)
+}
+
+// follow reads the definition, and keeps the mark in it. It returns errRestart if the mark has become invalid.
+func (m *migrator) follow(ctx context.Context) error {
+	for {
+		if err := m.read(ctx); err != nil {
+			return err
+		}
+		if !m.mark.isValidFor(m.definition) {
+			return fmt.Errorf("%w: generation %d with storage version %s became generation %d with %s", errRestart,
+				m.mark.Generation, m.mark.Version, m.definition.Generation, storageVersion(m.definition))
+		}
+		if theirs, ok := markOf(m.definition); ok {
+			m.mark = theirs // of another call of Migrate: both are valid, and two calls must not replace each other's
+		}
+		m.mark.Generation = m.definition.Generation
+		encoded, err := json.Marshal(m.mark)
+		if err != nil {
+			return err
+		}
+		if m.isMigrated() || m.definition.Annotations[annotationMigration] == string(encoded) {
+			return nil
+		}
+		marked := m.definition.DeepCopy()
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, annotationMigration, string(encoded))
+		if written, err := m.write(ctx, marked); written || err != nil {
+			return err
+		}
+	}
+}
+
+// write changes the definition into the given state. It returns false if another client has changed it.
+func (m *migrator) write(ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.UpdateOption) (bool, error) {
+	conflict := false
+	err := m.retry(ctx, maxTransient, func() error {
+		patched, err := client.Patch(ctx, m.client, m.definition, client.MergeFrom(m.definition, to).Locked(m.definition), options...)
+		if conflict = errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrGone); conflict {
+			return nil
+		}
+		if err == nil {
+			m.definition = patched
+		}
+		return err
+	})
+	return !conflict && err == nil, err
+}
+
+// finish sets status.storedVersions.
+func (m *migrator) finish(ctx context.Context) error {
+	for {
+		if err := m.follow(ctx); err != nil {
+			return err
+		}
+		migrated := m.definition.DeepCopy()
+		migrated.Status.StoredVersions = []string{m.mark.Version}
+		written, err := m.write(ctx, migrated, client.Subresource("status"))
+		if err != nil {
+			return err
+		}
+		if written {
+			m.settings.logger.InfoContext(ctx, "storage migration finished", "name", m.result.Name, "version", m.result.Version,
+				"rewritten", m.result.Rewritten)
+			return m.removeMark(ctx)
+		}
+	}
+}
+
+// removeMark removes the annotation.
+func (m *migrator) removeMark(ctx context.Context) error {
+	for !m.client.Config().DryRun {
+		if _, ok := m.definition.Annotations[annotationMigration]; !ok {
+			return nil
+		}
+		without := m.definition.DeepCopy()
+		delete(without.Annotations, annotationMigration)
+		if written, err := m.write(ctx, without); written || err != nil {
+			return err
+		}
+		if err := m.read(ctx); err != nil {
+			return err
+		}
+		if m.result.Version = storageVersion(m.definition); !m.isMigrated() {
+			return errRestart // another call has begun the next migration, and needs its mark
+		}
+	}
+	return nil
+}
+
+// rewriteAll walks over all objects.
+func (m *migrator) rewriteAll(ctx context.Context, kind schema.GroupVersionKind) error {
+	m.start(0)
+	m.pageSize = migratePage
+	continueAt := ""
+	for {
+		page, err := m.nextPage(ctx, kind, continueAt)
+		if err != nil {
+			return asRestart(err)
+		}
+		for _, obj := range page.Objects {
+			if err := m.rewrite(ctx, obj); err != nil {
+				return err
+			}
+			m.result.Done++
+			m.passed = kube.KeyOf(obj)
+		}
+		if !m.client.Config().DryRun {
+			if err := m.follow(ctx); err != nil {
+				return err
+			}
+		}
+		continueAt = page.Continue
+		m.report(ctx, continueAt == "")
+		if continueAt == "" {
+			return nil
+		}
+	}
+}
+
+// objects is a page of the walk.
+type objects = client.Page[*metav1.PartialObjectMetadata]
+
+// start resets the progress at the first object.
+func (m *migrator) start(total int) {
+	m.result.Done, m.result.Total, m.result.Failures = 0, total, nil
+	m.unreadable, m.passed = 0, kube.Key{}
+}
+
+// nextPage returns the page at continueAt. The API server rejects a page with an object whose conversion fails. Smaller
+// pages then end before this object, and it becomes a failure.
+func (m *migrator) nextPage(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (page objects, err error) {
+	for {
+		limit := maxTransient
+		switch m.pageSize {
+		case migratePage:
+		case 1:
+			limit = maxTransientOfOne
+		default:
+			limit = 0
+		}
+		err = m.retry(ctx, limit, func() (err error) {
+			page, err = m.list(ctx, kind, continueAt)
+			if apierrors.IsResourceExpired(err) {
+				// Objects that this page lacks were written since the first page.
+				continueAt = page.Continue
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			m.pageSize = min(2*m.pageSize, migratePage)
+			if continueAt == "" {
+				m.start(len(page.Objects) + int(page.Remaining))
+			}
+			return page, nil
+		case client.ReasonOf(err) != client.ReasonTransient || ctx.Err() != nil:
+			return page, err
+		case m.pageSize == 1:
+			return m.passUnreadable(ctx, kind, continueAt, err)
+		}
+		m.pageSize /= 2
+	}
+}
+
+func (m *migrator) list(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (objects, error) {
+	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, continueAt, client.OfKind(kind), client.PageSize(m.pageSize))
+}
+
+// passUnreadable adds the object at continueAt, which cannot be read in kind, to the failures. An object can be read in the
+// version in which it is stored, because it needs no conversion then. The returned page is empty.
+func (m *migrator) passUnreadable(ctx context.Context, kind schema.GroupVersionKind, continueAt string, cause error) (objects, error) {
+	for _, other := range servedKinds(m.definition) {
+		if other == kind {
+			continue
+		}
+		page, err := m.list(ctx, other, continueAt)
+		if err != nil {
+			continue
+		}
+		if continueAt == "" {
+			m.start(len(page.Objects) + int(page.Remaining))
+		}
+		for _, obj := range page.Objects {
+			m.passed = kube.KeyOf(obj)
+			m.result.Done++
+			if m.isCurrent(obj) {
+				continue
+			}
+			m.result.Failures = append(m.result.Failures, fmt.Errorf("read %s %s: %w", kind.Kind, kube.KeyOf(obj), cause))
+			if m.unreadable++; m.unreadable == maxUnreadable {
+				return page, fmt.Errorf("the migration ends after %d objects that cannot be read: %w", maxUnreadable, m.failed())
+			}
+		}
+		page.Objects = nil
+		return page, nil
+	}
+	if m.passed == (kube.Key{}) {
+		return objects{}, fmt.Errorf("the first object cannot be read in any version: %w", cause)
+	}
+	return objects{}, fmt.Errorf("the object after %s cannot be read in any version: %w", m.passed, cause)
+}
+
+// report reports the progress after a page.
+func (m *migrator) report(ctx context.Context, last bool) {
+	m.result.Total = max(m.result.Total, m.result.Done)
+	if m.settings.onProgress != nil {
+		reported := m.result
+		reported.Failures = slices.Clip(reported.Failures)
+		m.settings.onProgress(reported)
+	}
+	if now := time.Now(); !last && !now.Before(m.logAt) {
+		m.logAt = now.Add(logInterval)
+		m.settings.logger.InfoContext(ctx, "storage migration continues", "name", m.result.Name, "version", m.result.Version,
+			"done", m.result.Done, "total", m.result.Total, "rewritten", m.result.Rewritten, "failed", len(m.result.Failures))
+	}
+}
+
+// rewrite makes the API server store an object in the storage version. It returns an error that ends the migration; other
+// errors are added to the failures.
+func (m *migrator) rewrite(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		if m.isCurrent(obj) {
+			return nil
+		}
+		err := m.retry(ctx, maxTransient, func() error { return m.patch(ctx, obj) })
+		switch {
+		case err == nil:
+			m.result.Rewritten++
+			return nil
+		case errors.Is(err, client.ErrGone):
+			return nil
+		case client.ReasonOf(err) == client.ReasonConflict && attempt < attempts:
+			// Usually another client has written the object. An admission webhook may also use this status code.
+			live, gone, err := m.reread(ctx, obj)
+			if err != nil {
+				return err
+			}
+			if gone {
+				return nil
+			}
+			obj = live
+			continue
+		case m.isFatal(ctx, err):
+			return asRestart(err)
+		}
+		m.result.Failures = append(m.result.Failures, err) // it names the object
+		return nil
+	}
+}
+
+// isCurrent reports whether the object was written since the mark.
+func (m *migrator) isCurrent(obj *metav1.PartialObjectMetadata) bool {
+	return m.mark.After != "" && versionorder.Older(m.mark.After, obj.ResourceVersion)
+}
+
+// patch sends a patch that changes nothing, with the object's uid and resourceVersion as preconditions.
+func (m *migrator) patch(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+	if m.settings.pace > 0 {
+		if err := sleep(ctx, time.Until(m.next)); err != nil {
+			return err
+		}
+		m.next = time.Now().Add(m.settings.pace)
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, m.client, obj, client.RawPatch(types.MergePatchType, body))
+	return err
+}
+
+// reread reads an object again. It returns gone for an object that was deleted or replaced.
+func (m *migrator) reread(ctx context.Context, obj *metav1.PartialObjectMetadata) (live *metav1.PartialObjectMetadata, gone bool, err error) {
+	err = m.retry(ctx, maxTransient, func() (err error) {
+		live, err = client.GetLive(ctx, m.client, obj)
+		return err
+	})
+	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
+		return nil, true, nil
+	}
+	return live, false, err
+}
+
+// isFatal reports whether all other objects would fail in the same way: without a response of the API server, such as
+// after a lost lease, or without the permission to patch the kind.
+func (m *migrator) isFatal(ctx context.Context, err error) bool {
+	var status apierrors.APIStatus
+	return ctx.Err() != nil || !errors.As(err, &status) || errors.Is(err, kube.ErrNotServed) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource")
+}
+
+// asRestart turns the error of a kind that is not served, which a change of the definition may cause, into errRestart.
+func asRestart(err error) error {
+	if errors.Is(err, kube.ErrNotServed) {
+		return fmt.Errorf("%w: %w", errRestart, err)
+	}
+	return err
+}
+
+// failed returns the error for the objects that were not rewritten.
+func (m *migrator) failed() error {
+	failures := m.result.Failures
+	more := ""
+	if n := len(failures) - maxFailuresShown; n > 0 {
+		failures, more = failures[:maxFailuresShown], fmt.Sprintf("\nand %d more (Migration.Failures)", n)
+	}
+	return fmt.Errorf("%d of %d objects were not rewritten in %s, so status.storedVersions stays [%s]: correct these objects, and migrate again:\n%w%s",
+		len(m.result.Failures), m.result.Total, m.result.Version, strings.Join(m.definition.Status.StoredVersions, ", "), errors.Join(failures...), more)
+}
+
+// retry calls f again after errors that may pass, and after at most limit internal errors.
+func (m *migrator) retry(ctx context.Context, limit int, f func() error) error {
+	delay, transient, logAt := time.Second, 0, time.Now().Add(logDelay)
+	for {
+		err := f()
+		switch reason := client.ReasonOf(err); {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case reason == client.ReasonThrottled, reason == client.ReasonUnreachable:
+		case reason == client.ReasonTransient:
+			if transient++; transient > limit {
+				return err
+			}
+		default:
+			return err
+		}
+		if now := time.Now(); !now.Before(logAt) {
+			logAt = now.Add(logInterval)
+			m.settings.logger.WarnContext(ctx, "storage migration is interrupted", "name", m.result.Name, "error", err)
+		}
+		after, _ := retry.RetryAfter(err)
+		if err := sleep(ctx, max(delay, after)); err != nil {
+			return err
+		}
+		delay = min(2*delay, maxDelay)
+	}
+}
+
+// sleep waits, and returns the cause of the end of ctx if that comes first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}

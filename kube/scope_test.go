@@ -1,0 +1,156 @@
+package kube_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/ownerref"
+)
+
+// Shop is a custom kind in namespaces.
+type Shop struct{ corev1.ConfigMap }
+
+// DeepCopyObject implements runtime.Object.
+func (s *Shop) DeepCopyObject() runtime.Object { return &Shop{*s.ConfigMap.DeepCopy()} }
+
+func (*Shop) NamespaceScoped() bool { return true }
+
+// Region is a cluster-scoped custom kind.
+type Region struct{ corev1.ConfigMap }
+
+// DeepCopyObject implements runtime.Object.
+func (r *Region) DeepCopyObject() runtime.Object { return &Region{*r.ConfigMap.DeepCopy()} }
+
+func (*Region) NamespaceScoped() bool { return false }
+
+func addShops(scheme *runtime.Scheme) error {
+	version := schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
+	scheme.AddKnownTypes(version, &Shop{}, &Region{})
+	metav1.AddToGroupVersion(scheme, version)
+	return nil
+}
+
+// TestDeclaredScopesNeedNoRequest: this cluster does not exist.
+func TestDeclaredScopesNeedNoRequest(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"}, addShops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	only, err := c.With(func(config *client.Config) { config.Namespace = "shop" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(obj kube.Object, namespace string) kube.Object {
+		obj.SetNamespace(namespace)
+		obj.SetName("a")
+		obj.SetUID("1")
+		return obj
+	}
+	ctx := t.Context()
+	for want, mistake := range map[string]func() error{
+		"Shop a has no namespace": func() error {
+			_, err := client.Get[*Shop](ctx, c, kube.Key{Name: "a"})
+			return err
+		},
+		"Region shop/a names a namespace": func() error {
+			return client.Delete(ctx, c, named(&Region{}, "shop"))
+		},
+		"Region lives in no namespace, and this client is for namespace shop only": func() error {
+			_, err := client.All[*Region](ctx, only)
+			return err
+		},
+		"Shop bank/a is not in namespace shop": func() error {
+			_, err := client.Create(ctx, only, named(&Shop{}, "bank"))
+			return err
+		},
+		"a *kube_test.Region is cluster-scoped": func() error {
+			_, err := informer.New(informer.Config[*Region]{
+				Retriever: informer.RetrieveSelected[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+			})
+			return err
+		},
+		`the namespace of Shop a is "", and its Go type declares NamespaceScoped: true`: func() error {
+			return ownerref.SetControllerInMemory(cluster.Scheme(), named(&Shop{}, ""), &Region{})
+		},
+		`the namespace of Region shop/a is "shop", and its Go type declares NamespaceScoped: false`: func() error {
+			return ownerref.SetControllerInMemory(cluster.Scheme(), named(&Region{}, "shop"), &corev1.Pod{})
+		},
+		"Region shop/a lives in no namespace": func() error {
+			child := named(&Region{}, "shop")
+			child.SetUID("2")
+			return ownerref.SetControllerInMemory(cluster.Scheme(), named(&Shop{}, "shop"), child)
+		},
+	} {
+		if err := mistake(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+}
+
+// TestDeclaredScopeDiffersFromCluster: a definition with another scope than the Go type is an error for every user of the
+// kind, also without the type.
+func TestDeclaredScopeDiffersFromCluster(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{responses: nil}
+	server.responses = map[string]http.HandlerFunc{
+		"/apis/shop.example.com/v1": resources("shop.example.com/v1",
+			metav1.APIResource{Name: "shops", Kind: "Shop"}, metav1.APIResource{Name: "regions", Kind: "Region"}),
+	}
+	listening := httptest.NewServer(server)
+	defer listening.Close()
+	cluster, err := kube.Connect(&rest.Config{Host: listening.URL}, addShops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.HTTPClient().CloseIdleConnections()
+	version := schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
+	for range 2 { // also from the cache
+		_, err = cluster.Resource(t.Context(), version.WithKind("Shop"))
+		const want = "kind Shop in shop.example.com/v1 is cluster-scoped in the cluster, and its Go type declares that it is namespaced"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	if resource, err := cluster.Resource(t.Context(), version.WithKind("Region")); err != nil || resource.Resource != "regions" {
+		t.Errorf("the scope that was declared: %+v, %v", resource, err)
+	}
+}
+
+// The Go type of a custom resource declares its scope. A missing namespace is then an error before any request.
+func ExampleScoped() {
+	// func (*Shop) NamespaceScoped() bool { return true }
+	var _ kube.Scoped = &Shop{}
+
+	cluster, err := kube.Connect(&rest.Config{Host: "https://not-installed-yet.example.com"}, addShops)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = client.Get[*Shop](context.Background(), c, kube.Key{Name: "web"})
+	fmt.Println(err)
+	// Output:
+	// get: Shop web has no namespace, and its kind lives in namespaces
+}

@@ -1,0 +1,226 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Shared is Mapped for a SharedInformer (or SharedIndexInformer) of client-go, for programs that share it with other
+// libraries. T is the type of its objects. name names the source in causes and metrics: keep its cardinality low.
+//
+// The program runs the informer: the controller neither starts nor stops it. The controller calls no handler, and is not
+// ready, before the informer has synced and has announced all of its objects to the source. The source adds its event
+// handler at the start of each term of the controller, and removes it at the end.
+//
+// keys must not change the object, which other users of the informer share. It is called with the state before and the
+// state after an update. For a deleted object that the informer missed, it is called with the last known state, and
+// informer.Change.Certain is false. The rest of Mapped's documentation applies to keys and predicates.
+//
+// client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own. The
+// objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less memory.
+//
+// The run ends with an error if the informer stops before the controller, because no changes would arrive.
+func Shared[T kube.Object](
+	name string, objects cache.SharedInformer, keys func(obj T) []kube.Key, predicates ...informer.Predicate,
+) controller.Source {
+	s := &shared[T]{name: name, objects: objects, keys: keys, predicates: slices.Clone(predicates)}
+	var errs []error
+	if usercode.IsNil(objects) {
+		errs = append(errs, errors.New("the informer is required"))
+	}
+	if keys == nil {
+		errs = append(errs, errors.New("the function is required"))
+	}
+	for i, p := range predicates {
+		if p == nil {
+			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
+		}
+	}
+	s.problem = errors.Join(errs...)
+	return s
+}
+
+// sharedPoll is the interval at which a source checks whether the informer has synced or stopped: client-go has no
+// event for the latter.
+const sharedPoll = 100 * time.Millisecond
+
+// shared is the source of Shared.
+type shared[T kube.Object] struct {
+	name       string
+	objects    cache.SharedInformer
+	keys       func(T) []kube.Key
+	predicates []informer.Predicate
+	problem    error
+
+	// Set by Prepare, on a copy for each controller.
+	logger *slog.Logger
+	guard  *usercode.Guard
+}
+
+// Prepare implements controller.Source.
+func (s *shared[T]) Prepare(target controller.Target) (controller.PreparedSource, error) {
+	if s.problem != nil {
+		return controller.PreparedSource{}, fmt.Errorf("source %s: %w", s.name, s.problem)
+	}
+	own := *s
+	own.logger = target.Logger.With("source", s.name)
+	own.guard = usercode.NewGuard(own.logger)
+	return controller.PreparedSource{Name: s.name, Start: own.start, Ready: own.ready}, nil
+}
+
+func (s *shared[T]) ready() error {
+	switch {
+	case s.objects.IsStopped():
+		return fmt.Errorf("source %s: the SharedInformer has stopped", s.name)
+	case !s.objects.HasSynced():
+		return fmt.Errorf("source %s: the SharedInformer has not synced", s.name)
+	}
+	return nil
+}
+
+// start adds an event handler, and returns when it has received all objects.
+func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+	fail := func(err error) func() error {
+		return func() error { return fmt.Errorf("source %s: %w", s.name, err) }
+	}
+	registration, err := s.objects.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			as := informer.Added
+			if initial {
+				as = informer.Listed
+			}
+			s.changed(ctx, as, nil, obj, enqueue)
+		},
+		UpdateFunc: func(before, after any) { s.changed(ctx, informer.Updated, before, after, enqueue) },
+		DeleteFunc: func(obj any) { s.changed(ctx, informer.Deleted, obj, nil, enqueue) },
+	})
+	if err != nil {
+		return fail(err)
+	}
+	ticker := time.NewTicker(sharedPoll)
+	for ctx.Err() == nil && !registration.HasSynced() && !s.objects.IsStopped() {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return func() (err error) {
+		defer ticker.Stop()
+		defer func() { // waits for a call of the handler: nothing is enqueued after the end of run
+			if remove := cache.ShutDownEventHandler(s.objects, registration); remove != nil {
+				err = errors.Join(err, fmt.Errorf("source %s: remove the event handler: %w", s.name, remove))
+			}
+		}()
+		for {
+			if s.objects.IsStopped() && ctx.Err() == nil {
+				return fmt.Errorf("source %s: the SharedInformer has stopped", s.name)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+		}
+	}
+}
+
+// changed enqueues the keys of a change. old and current are nil if there is no such state.
+func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, current any, enqueue controller.Enqueue) {
+	if ctx.Err() != nil {
+		return // shutdown must not wait for all objects of a large list
+	}
+	tombstone, uncertain := old.(cache.DeletedFinalStateUnknown)
+	if uncertain {
+		old = tombstone.Obj
+	}
+	before, errBefore := s.typed(old)
+	after, errAfter := s.typed(current)
+	if before == nil && after == nil && errors.Join(errBefore, errAfter) == nil {
+		errBefore = fmt.Errorf("the SharedInformer has lost the object %s", tombstone.Key)
+	}
+	if before != nil && after != nil && (*before).GetUID() == (*after).GetUID() &&
+		(*before).GetResourceVersion() == (*after).GetResourceVersion() && (*after).GetResourceVersion() != "" {
+		return // a resync of client-go
+	}
+	change, errChange := newSharedChange(as, before, after, uncertain)
+	if errChange == nil {
+		for _, matters := range s.predicates {
+			// A predicate that panics lets the change pass: a change must not be lost.
+			if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(change) }) {
+				return
+			}
+		}
+	}
+	keysAfter, errKeysAfter := s.keysOf(after)
+	keysBefore, errKeysBefore := s.keysOf(before)
+	if err := errors.Join(errBefore, errAfter, errChange, errKeysBefore, errKeysAfter); err != nil {
+		s.logger.WarnContext(ctx, "source failed to read a changed object; some keys may not be enqueued",
+			"key", change.Key.String(), "change", as.String(), "error", err)
+	}
+	why := controller.Trigger{Change: change, FromList: as == informer.Listed}
+	for _, key := range keysAfter {
+		enqueue(key, why)
+	}
+	for _, key := range missingFrom(keysAfter, keysBefore) {
+		enqueue(key, why)
+	}
+}
+
+// typed returns an object of the informer as a T, or nil if there is none.
+func (s *shared[T]) typed(obj any) (*T, error) {
+	if usercode.IsNil(obj) {
+		return nil, nil
+	}
+	typed, ok := obj.(T)
+	if !ok {
+		return nil, fmt.Errorf("the SharedInformer has a %T, not a %T", obj, typed)
+	}
+	return &typed, nil
+}
+
+// keysOf returns the keys of a state, which may be nil.
+func (s *shared[T]) keysOf(state *T) (found []kube.Key, err error) {
+	if state == nil {
+		return nil, nil
+	}
+	if panicked := s.guard.Call("the function", func() { found = s.keys(*state) }, nil); panicked != nil {
+		return nil, panicked
+	}
+	return found, nil
+}
+
+// newSharedChange returns a change of the informer. uncertain is true if before may not be the last state.
+func newSharedChange[T kube.Object](as informer.ChangeType, before, after *T, uncertain bool) (informer.Change, error) {
+	var kind schema.GroupVersionKind
+	state := func(of *T) (kube.Object, error) {
+		if of == nil {
+			return nil, nil
+		}
+		kind = (*of).GetObjectKind().GroupVersionKind()
+		encoded, err := wire.FromObject(*of, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &modulecache.EncodedObject{Encoded: encoded, Uncertain: uncertain}, nil
+	}
+	old, errOld := state(before)
+	current, errNew := state(after)
+	if err := errors.Join(errOld, errNew); err != nil {
+		return informer.Change{Type: as}, err
+	}
+	return informer.NewChange(as, kind, old, current)
+}

@@ -1,0 +1,520 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// conversionTimeout is the time for a conversion review. The API server sends no time-out.
+const conversionTimeout = 30 * time.Second
+
+// Version is a version of a kind that is converted to the hub version with the Go type H, and back. Spoke creates it.
+type Version[H kube.Object] struct {
+	empty          func() kube.Object
+	toHub, fromHub func(from, to kube.Object) error
+	isNil          bool
+}
+
+// Spoke returns the version with the Go type S. toHub sets the fields of hub from those of spoke, and fromHub the other
+// way round. The object that they set has the metadata of the other one, and no other fields. Of the metadata, they may
+// change only labels and annotations.
+//
+// An error fails the request of the client; its text should contain the path of the field, as those of package field do.
+// Both functions must depend on their arguments only. CheckRoundTrips tests that they lose no field.
+func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub H, spoke S) error) Version[H] {
+	return Version[H]{
+		empty:   func() kube.Object { return newObject[S]() },
+		toHub:   func(from, to kube.Object) error { return toHub(from.(S), to.(H)) },
+		fromHub: func(from, to kube.Object) error { return fromHub(from.(H), to.(S)) },
+		isNil:   toHub == nil || fromHub == nil,
+	}
+}
+
+// Converting returns a hook that converts the custom resources of a CustomResourceDefinition with the name crd, for
+// example "webapps.example.com", between the hub version with the Go type H and the others. Two others are converted by
+// way of the hub version.
+//
+// The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field that
+// the Go type of the version lacks is not converted; the server logs it once.
+func Converting[H kube.Object](crd string, others ...Version[H]) Hook {
+	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return newObject[H]() }}}}
+	if len(others) == 0 {
+		c.errs = append(c.errs, errors.New("only one version: pass a Spoke for each other version"))
+	}
+	for i, other := range others {
+		if other.empty == nil || other.isNil {
+			c.errs = append(c.errs, fmt.Errorf("version %d lacks a function: use Spoke with two functions", i))
+			continue
+		}
+		c.versions = append(c.versions, version{empty: other.empty, toHub: other.toHub, fromHub: other.fromHub})
+	}
+	return Hook{name: crd, protocol: conversion{name: crd, typed: c}}
+}
+
+// ConvertingUnstructured returns a hook that converts the custom resources of a CustomResourceDefinition with the name crd
+// without Go types. convert changes an object to the version, for example "v2". The current version is in its apiVersion,
+// which the server changes afterwards. The rules of Spoke apply; a version that convert does not support is an error.
+func ConvertingUnstructured(crd string, convert func(obj *unstructured.Unstructured, version string) error) Hook {
+	return Hook{name: crd, protocol: conversion{name: crd, convert: convert}}
+}
+
+// conversion is the protocol of conversions.
+type conversion struct {
+	name    string // of the CustomResourceDefinition
+	typed   *typedConversion
+	convert func(*unstructured.Unstructured, string) error // if typed is nil
+}
+
+// typedConversion converts by Go types. The first version is the hub. It is not changed after prepare.
+type typedConversion struct {
+	name     string
+	kind     string
+	versions []version
+	errs     []error
+}
+
+type version struct {
+	name  string
+	empty func() kube.Object
+	// toHub and fromHub are nil for the hub.
+	toHub, fromHub func(from, to kube.Object) error
+}
+
+// prepare implements protocol.
+func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
+	var errs []error
+	group := c.group()
+	if problems := validation.IsDNS1123Subdomain(c.name); len(problems) > 0 || group == "" {
+		errs = append(errs, errors.New(`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`))
+	}
+	if c.typed == nil {
+		if c.convert == nil {
+			errs = append(errs, errors.New("the function is nil"))
+		}
+		return c, errs
+	}
+	prepared := &typedConversion{name: c.name}
+	errs = append(errs, c.typed.errs...)
+	for i, v := range c.typed.versions {
+		empty := v.empty()
+		if isUnstructured(empty) {
+			errs = append(errs, errors.New("a Go type is unstructured: use ConvertingUnstructured"))
+			continue
+		}
+		if metaOf(empty) == nil {
+			errs = append(errs, fmt.Errorf("%T does not embed metav1.ObjectMeta", empty))
+			continue
+		}
+		kind, err := cluster.KindOf(empty)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		v.name = kind.Version
+		if kind.Group != group {
+			errs = append(errs, fmt.Errorf("%T is of the group %q: the group of the CustomResourceDefinition is %q", empty, kind.Group, group))
+		}
+		if prepared.kind == "" {
+			prepared.kind = kind.Kind
+		} else if kind.Kind != prepared.kind {
+			errs = append(errs, fmt.Errorf("%T is a %s, and the hub is a %s: all versions must have one kind", empty, kind.Kind, prepared.kind))
+		}
+		if i > 0 && prepared.version(v.name) != nil {
+			errs = append(errs, fmt.Errorf("%T is version %s, which another Go type has: pass each version once, and the hub not as a Spoke", empty, v.name))
+		}
+		prepared.versions = append(prepared.versions, v)
+	}
+	c.typed = prepared
+	return c, errs
+}
+
+func (c conversion) limits() (int64, time.Duration) { return maxConversionBytes, conversionTimeout }
+
+// group returns the group of the CustomResourceDefinition.
+func (c conversion) group() string {
+	_, group, _ := strings.Cut(c.name, ".")
+	return group
+}
+
+func (t *typedConversion) version(name string) *version {
+	for i := range t.versions {
+		if t.versions[i].name == name {
+			return &t.versions[i]
+		}
+	}
+	return nil
+}
+
+func (t *typedConversion) names() []string {
+	var names []string
+	for _, v := range t.versions {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// review implements protocol. A failure of one object is the response to all: the API server needs each of them.
+func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+	kind := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+	review := &apiextensionsv1.ConversionReview{}
+	if err := decodeReview(body, review, kind); err != nil {
+		return nil, "", err
+	}
+	request := review.Request
+	if request == nil || request.UID == "" {
+		return nil, "", badRequest("the review has no request with a uid")
+	}
+	objects := make([][]byte, 0, len(request.Objects))
+	for i, object := range request.Objects {
+		converted, err := c.object(ctx, s, object.Raw, request.DesiredAPIVersion)
+		if err != nil {
+			if len(request.Objects) > 1 {
+				err = fmt.Errorf("object %d of %d: %w", i+1, len(request.Objects), err)
+			}
+			s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err)
+			answer := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
+				UID: request.UID, ConvertedObjects: []runtime.RawExtension{},
+				Result: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err)},
+			}}
+			answer.SetGroupVersionKind(kind)
+			return answer, resultOf(ctx, err), nil
+		}
+		objects = append(objects, converted)
+	}
+	return encodeConverted(request.UID, objects), resultSuccess, nil
+}
+
+// encodeConverted encodes a ConversionReview with a successful response. Package json would parse and copy each object
+// once more.
+func encodeConverted(uid types.UID, objects [][]byte) encodedReview {
+	quoted, _ := json.Marshal(uid) // a string
+	size := 200
+	for _, object := range objects {
+		size += len(object) + 1
+	}
+	text := fmt.Appendf(make([]byte, 0, size), `{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`, apiextensionsv1.SchemeGroupVersion, quoted)
+	for i, object := range objects {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, object...)
+	}
+	return append(text, `],"result":{"metadata":{},"status":"Success"}}}`...)
+}
+
+// header is the part of an object that all versions have.
+type header struct {
+	APIVersion, Kind string
+	Metadata         json.RawMessage
+}
+
+// readHeader reads the header of an object. Of a field that the object has twice, the last one counts, as in Go's decoder.
+func readHeader(raw []byte) (header, error) {
+	var h header
+	var errs []error
+	err := wire.Fields(raw, func(name string, value []byte) {
+		switch name {
+		case "apiVersion":
+			errs = append(errs, json.Unmarshal(value, &h.APIVersion))
+		case "kind":
+			errs = append(errs, json.Unmarshal(value, &h.Kind))
+		case "metadata":
+			h.Metadata = value
+		}
+	})
+	return h, errors.Join(append(errs, err)...)
+}
+
+// key returns the key of an object, as far as the metadata is valid.
+func (h header) key() kube.Key {
+	var key struct{ Namespace, Name string }
+	_ = json.Unmarshal(h.Metadata, &key)
+	return kube.Key{Namespace: key.Namespace, Name: key.Name}
+}
+
+// object returns an object of a review in the desired version. Its errors name the object and the versions.
+func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired string) (converted []byte, err error) {
+	from, err := readHeader(raw)
+	if err != nil {
+		return nil, fmt.Errorf("convert an object to %s: %w", desired, err)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var fromVersion, toVersion schema.GroupVersion
+	if err == nil {
+		fromVersion, toVersion, err = c.parseVersions(from, desired)
+	}
+	if err == nil && fromVersion == toVersion {
+		return raw, nil
+	}
+	if err == nil {
+		panicked := s.guard.Call("conversion of "+c.name, func() {
+			if c.typed != nil {
+				converted, err = c.typed.convert(s, raw, from, fromVersion.Version, toVersion)
+			} else {
+				converted, err = c.unstructured(raw, toVersion)
+			}
+		}, func() []any {
+			key := from.key()
+			return []any{"namespace", key.Namespace, "name", key.Name, "from", fromVersion.Version, "to", toVersion.Version}
+		})
+		if panicked != nil {
+			err = panicked
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s from %s to %s: %w", from.Kind, from.key(), from.APIVersion, desired, usercode.Error(err))
+	}
+	return converted, nil
+}
+
+// parseVersions returns the versions of a conversion, which are versions of the CustomResourceDefinition's group.
+func (c conversion) parseVersions(from header, desired string) (fromVersion, toVersion schema.GroupVersion, err error) {
+	if fromVersion, err = schema.ParseGroupVersion(from.APIVersion); err != nil {
+		return fromVersion, toVersion, err
+	}
+	if toVersion, err = schema.ParseGroupVersion(desired); err != nil {
+		return fromVersion, toVersion, err
+	}
+	for _, v := range []schema.GroupVersion{fromVersion, toVersion} {
+		if v.Group != c.group() || v.Version == "" {
+			return fromVersion, toVersion, fmt.Errorf("%s is not a version of the group %s", v, c.group())
+		}
+		if c.typed != nil && c.typed.version(v.Version) == nil {
+			return fromVersion, toVersion, fmt.Errorf("the program does not convert %s: it has %s", v, strings.Join(c.typed.names(), ", "))
+		}
+	}
+	if c.typed != nil && from.Kind != c.typed.kind {
+		return fromVersion, toVersion, fmt.Errorf("the kind is %q: want %s", from.Kind, c.typed.kind)
+	}
+	return fromVersion, toVersion, nil
+}
+
+// convert returns an object in another version.
+func (t *typedConversion) convert(s *Server, raw []byte, head header, from string, desired schema.GroupVersion) ([]byte, error) {
+	source, target := t.version(from), t.version(desired.Version)
+	obj := source.empty()
+	unknown, err := kjson.UnmarshalStrict(raw, obj)
+	if err != nil {
+		return nil, err
+	}
+	for _, problem := range unknown {
+		s.unknown.report(s.logger, t.name, from, problem)
+	}
+	labels, annotations := maps.Clone(obj.GetLabels()), maps.Clone(obj.GetAnnotations())
+	obj, err = convertObject(source, target, t.versions[0].empty, obj)
+	if err != nil {
+		return nil, err
+	}
+	meta := head.Metadata
+	if len(meta) == 0 || !maps.Equal(labels, obj.GetLabels()) || !maps.Equal(annotations, obj.GetAnnotations()) {
+		if meta, err = withLabels(head.Metadata, obj); err != nil {
+			return nil, err
+		}
+	}
+	return withMeta(obj, header{APIVersion: desired.String(), Kind: head.Kind, Metadata: meta})
+}
+
+// withMeta encodes an object with other metadata. The metadata of obj is lost: it can be larger than the rest.
+func withMeta(obj kube.Object, head header) ([]byte, error) {
+	*metaOf(obj) = metav1.ObjectMeta{}
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	apiVersion, _ := json.Marshal(head.APIVersion) // a string
+	kind, _ := json.Marshal(head.Kind)             // a string
+	encoded := make([]byte, 0, len(content)+len(head.Metadata)+100)
+	encoded = fmt.Appendf(encoded, `{"apiVersion":%s,"kind":%s,"metadata":%s`, apiVersion, kind, head.Metadata)
+	if err := wire.Fields(content, func(name string, value []byte) {
+		switch name {
+		case "apiVersion", "kind", "metadata":
+			return
+		}
+		key, _ := json.Marshal(name) // a string
+		encoded = append(append(append(append(encoded, ','), key...), ':'), value...)
+	}); err != nil {
+		return nil, err
+	}
+	return append(encoded, '}'), nil
+}
+
+// convertObject returns obj in the version target, by way of the hub version.
+func convertObject(source, target *version, newHub func() kube.Object, obj kube.Object) (kube.Object, error) {
+	for _, step := range []struct {
+		convert func(from, to kube.Object) error
+		empty   func() kube.Object
+	}{{source.toHub, newHub}, {target.fromHub, target.empty}} {
+		if step.convert == nil { // source or target is the hub
+			continue
+		}
+		to := step.empty()
+		before := *metaOf(obj)
+		before.DeepCopyInto(metaOf(to))
+		if err := step.convert(obj, to); err != nil {
+			return nil, err
+		}
+		if field := changedMeta(&before, metaOf(to)); field != "" {
+			return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+		}
+		obj = to
+	}
+	return obj, nil
+}
+
+// metaOf returns the metadata of an object, or nil if its type does not embed metav1.ObjectMeta.
+func metaOf(obj kube.Object) *metav1.ObjectMeta {
+	accessor, ok := obj.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return nil
+	}
+	meta, _ := accessor.GetObjectMeta().(*metav1.ObjectMeta)
+	return meta
+}
+
+// changedMeta returns the name of a field that differs and that a conversion must keep, or "".
+func changedMeta(before, after *metav1.ObjectMeta) string {
+	b, a := *before, *after
+	b.Labels, b.Annotations, a.Labels, a.Annotations = nil, nil, nil, nil
+	if reflect.DeepEqual(b, a) {
+		return ""
+	}
+	old, current := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	for i := range old.NumField() {
+		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
+		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(), current.Field(i).Interface()) {
+			return name
+		}
+	}
+	return ""
+}
+
+// withLabels returns the metadata of the original with the labels and annotations of the converted object. Other fields
+// stay as they are, also those that metav1.ObjectMeta lacks.
+func withLabels(original json.RawMessage, obj metav1.Object) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if len(original) > 0 {
+		if err := json.Unmarshal(original, &fields); err != nil {
+			return nil, err
+		}
+	}
+	if fields == nil { // there is no metadata, or it is null
+		fields = map[string]json.RawMessage{}
+	}
+	for name, entries := range map[string]map[string]string{"labels": obj.GetLabels(), "annotations": obj.GetAnnotations()} {
+		if len(entries) == 0 {
+			delete(fields, name)
+			continue
+		}
+		content, err := json.Marshal(entries)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = content
+	}
+	return json.Marshal(fields)
+}
+
+// unstructured returns an object in another version.
+func (c conversion) unstructured(raw []byte, desired schema.GroupVersion) ([]byte, error) {
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{Object: content}
+	before := obj.DeepCopy()
+	if err := c.convert(obj, desired.Version); err != nil {
+		return nil, err
+	}
+	if obj.Object == nil {
+		return nil, errors.New("the converter removed the object")
+	}
+	if got, want := obj.GetKind(), before.GetKind(); got != want {
+		return nil, fmt.Errorf("kind was changed to %q: it must stay %q", got, want)
+	}
+	if field := changedUnstructuredMeta(before, obj); field != "" {
+		return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+	}
+	obj.SetAPIVersion(desired.String())
+	return json.Marshal(obj.Object)
+}
+
+// changedUnstructuredMeta returns the name of a field that differs, or "".
+func changedUnstructuredMeta(before, after *unstructured.Unstructured) string {
+	old, _ := before.Object["metadata"].(map[string]any)
+	current, _ := after.Object["metadata"].(map[string]any)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(old)), maps.Keys(current))
+	slices.Sort(names)
+	for _, name := range names {
+		if name != "labels" && name != "annotations" && !reflect.DeepEqual(old[name], current[name]) {
+			return name
+		}
+	}
+	return ""
+}
+
+// maxUnknown is the number of unknown fields that are logged.
+const maxUnknown = 100
+
+// unknownFields are the fields of objects that Go types lack.
+type unknownFields struct {
+	mu     sync.Mutex
+	logged map[string]bool // guarded by mu
+}
+
+// report logs a field once, without the indexes of lists in its path.
+func (u *unknownFields) report(logger *slog.Logger, crd, version string, problem error) {
+	var text strings.Builder
+	rest := problem.Error()
+	for {
+		before, after, found := strings.Cut(rest, "[")
+		text.WriteString(before)
+		if !found {
+			break
+		}
+		text.WriteString("[")
+		rest = strings.TrimLeft(after, "0123456789")
+	}
+	field := text.String()
+	if strings.Contains(field, `"metadata.`) { // it is kept as it is
+		return
+	}
+	key := crd + " " + version + " " + field
+	u.mu.Lock()
+	first := !u.logged[key] && len(u.logged) < maxUnknown
+	if first {
+		if u.logged == nil {
+			u.logged = map[string]bool{}
+		}
+		u.logged[key] = true
+	}
+	u.mu.Unlock()
+	if first {
+		logger.Warn("field not converted", "webhook", crd, "version", version, "error", field)
+	}
+}

@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
+)
+
+// slowListener delivers no connections while held is locked.
+type slowListener struct {
+	net.Listener
+	held sync.Mutex
+}
+
+func (l *slowListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	l.held.Lock()
+	defer l.held.Unlock()
+	return conn, err
+}
+
+// The server is not ready while it accepts no connections, and while it has a certificate that is not valid.
+func TestReadyPerformsHandshakes(t *testing.T) {
+	t.Parallel()
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &slowListener{Listener: inner}
+	authority, err := certificates.NewAuthority("tests", time.Now(), 10*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	renew := func(now time.Time) {
+		t.Helper()
+		pair, err := authority.NewServer([]string{"example.com"}, now, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{certFile: pair.Cert, keyFile: pair.Key} {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	renew(time.Now().Add(3 * time.Hour)) // not valid before two hours from now
+	metrics := &recorded{}
+	s, err := New(Config{
+		Cluster: connect(t), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listener: listener, CertFile: certFile, KeyFile: keyFile,
+		Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.handshake.timeout, s.handshake.interval = 300*time.Millisecond, 10*time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	await := func(want string) {
+		t.Helper()
+		var got string
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+			got = ""
+			if err := s.Ready(); err != nil {
+				got = err.Error()
+			}
+			if got == want || want != "" && strings.Contains(got, want) {
+				return
+			}
+		}
+		t.Fatalf("ready: %q, want %q", got, want)
+	}
+	await("the certificate is valid from ")
+	renew(time.Now())
+	await("")
+	if end := metrics.certificate(); time.Until(end) < 50*time.Minute || time.Until(end) > time.Hour {
+		t.Errorf("the certificate expires at %s", end)
+	}
+	listener.held.Lock()
+	await("TLS handshake with 127.0.0.1:")
+	listener.held.Unlock()
+	await("")
+}

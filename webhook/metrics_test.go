@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/metrics/prometheus"
+)
+
+var _ Recorder = (*prometheus.Recorder)(nil)
+
+// recorded collects the results of reviews, and the end of the certificate.
+type recorded struct {
+	mu      sync.Mutex
+	results []string         // guarded by mu
+	expiry  func() time.Time // guarded by mu
+}
+
+func (r *recorded) WebhookReviewed(name, result string, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, name+" "+result+" "+took.String())
+}
+
+func (r *recorded) ObserveCertificate(_ string, expiry func() time.Time) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expiry = expiry
+	return func() {}
+}
+
+// certificate returns the end of the certificate.
+func (r *recorded) certificate() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expiry()
+}
+
+// Each kind of review has its result in metrics.
+func TestReviewsAreMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics := &recorded{}
+		decisions := []func(context.Context) error{
+			func(context.Context) error { return nil },
+			func(context.Context) error { return errors.New("no") },
+			func(context.Context) error { return Failure(errors.New("no")) },
+			func(context.Context) error { panic("oops") },
+			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		}
+		next := 0
+		validate := func(ctx context.Context, _ *Request[*corev1.ConfigMap]) error {
+			time.Sleep(time.Second)
+			return decisions[next](ctx)
+		}
+		authorize := func(ctx context.Context, _ *authorizationv1.SubjectAccessReviewSpec) (accessStatus, error) {
+			err := decisions[next](ctx)
+			return accessStatus{Denied: next == 1, Allowed: next == 0}, err
+		}
+		cluster, err := kube.Connect(connect(t).RESTConfig(), addRobots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Config{
+			Cluster: cluster, Hooks: []Hook{Validating(mapsOptions(), validate), robotHook(), Authorizing(accessName, authorize)},
+			Metrics: metrics, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for next = range decisions {
+			ask(t, s, mapReview(mapObject))
+		}
+		for _, next = range []int{0, 3} {
+			post(t, s, "/"+accessName, []byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"nonResourceAttributes":{}}}`))
+		}
+		convert(t, s, "example.com/v2", robotJSON("v1", `{"size":"1x2"}`))
+		convert(t, s, "example.com/v2", robotJSON("v1", `{"size":"1"}`))
+		post(t, s, "/"+robotsCRD, nil)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+robotsCRD+"?timeout=x", strings.NewReader("")))
+		want := []string{
+			hookName + " success 1s", hookName + " rejected 1s", hookName + " failed 1s", hookName + " panic 1s", hookName + " timeout 9s",
+			accessName + " success 0s", accessName + " panic 0s", robotsCRD + " success 0s", robotsCRD + " failed 0s", robotsCRD + " invalid 0s", robotsCRD + " invalid 0s",
+		}
+		if diff := cmp.Diff(want, metrics.results); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
