@@ -3,9 +3,11 @@ package simulation_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +140,45 @@ func TestWebhookServer(t *testing.T) {
 		if !apierrors.IsInvalid(err) || err.Error() != `admission webhook "names.example.com" denied the request: ConfigMap "bad" is invalid: metadata.name: Invalid value: "bad": must not be bad` {
 			t.Error(err)
 		}
+	})
+}
+
+// Requests read a stored object while others are reviewed. The race detector reports a review that changes it.
+func TestReviewsDoNotChangeStoredObjects(t *testing.T) {
+	t.Parallel()
+	definition := `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+---
+`
+	configuration := strings.Replace(webhook("Mutating", "policy", "/review", ""), `apiGroups: [""], apiVersions: [v1], resources: [configmaps]`, `apiGroups: [example.com], apiVersions: [v1], resources: [widgets]`, 1)
+	simulation.Test(t, simulation.Config{YAML: definition + configuration}, func(t *testing.T, c *simulation.Cluster) {
+		c.HandleWebhooks(reviewer{"/review": allow})
+		c.Apply(`{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}`)
+		widgets, err := dynamic.NewForConfig(c.RESTConfig("user"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for client := range 4 {
+			wg.Go(func() {
+				for i := range 25 {
+					patch := fmt.Sprintf(`{"spec":{"client%d":%d}}`, client, i)
+					if _, err := widgets.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default").
+						Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil && !apierrors.IsConflict(err) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -136,12 +137,14 @@ func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionRequest, erro
 	return request, nil
 }
 
-// contentOf returns the content of an object with its kind, which stored objects of Go types lack.
+// contentOf returns the content of an object with its kind, which stored objects of Go types lack. It may share maps and
+// lists with the object: callers must not change them.
 func contentOf(obj apiserver.Object, kind schema.GroupVersionKind) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
 	}
+	content = maps.Clone(content) // an unstructured object returns its own map, and other requests read a stored object
 	content["apiVersion"], content["kind"] = kind.GroupVersion().String(), kind.Kind
 	return content, nil
 }
