@@ -247,6 +247,27 @@ func TestHooksOfBothVersions(t *testing.T) {
 	})
 }
 
+// The annotations of an object have at most 256 KiB. A contact that exceeds it in v1 would end each list in v1, so it is
+// rejected: the webhooks of v1 review requests in v2 too, and their object cannot be converted.
+func TestContactThatDoesNotFitInV1(t *testing.T) {
+	t.Parallel()
+	testVersions(t, func(v versions) {
+		v.store(v2.Version)
+		_, err := client.Create(v.Context(), v.Client(), &v2.WebApp{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "long"},
+			Spec:       v2.WebAppSpec{App: v2.App{Image: "store:1"}, Contact: strings.Repeat("x", 256<<10)},
+		})
+		if err == nil || !strings.Contains(err.Error(), "metadata.annotation: Too long") {
+			v.Errorf("a long contact: %v", err)
+		}
+		for _, err := range client.List[*v1.WebApp](v.Context(), v.Client()) {
+			if err != nil {
+				v.Error(err)
+			}
+		}
+	})
+}
+
 // Version v1 cannot be removed before the migration, and afterwards only by a program that says so.
 func TestRemovalOfV1(t *testing.T) {
 	t.Parallel()
