@@ -33,10 +33,18 @@ func (c *Cluster) Main(m *testing.M, config localcluster.Config) {
 // which exists until the end of the test. config is that of the cluster in memory.
 func (c *Cluster) RESTConfig(tb testing.TB, config simulation.Config) *rest.Config {
 	tb.Helper()
+	restConfig, _ := c.Start(tb, config)
+	return restConfig
+}
+
+// Start is RESTConfig for tests that also need the cluster in memory, which is nil if the cluster is a real one.
+func (c *Cluster) Start(tb testing.TB, config simulation.Config) (*rest.Config, *simulation.Cluster) {
+	tb.Helper()
 	if c.real != nil {
-		return c.real.RESTConfig()
+		return c.real.RESTConfig(), nil
 	}
-	return simulation.New(tb, config).RESTConfig("tests")
+	simulated := simulation.New(tb, config)
+	return simulated.RESTConfig("tests"), simulated
 }
 
 // Test runs a test that waits for seconds in the cluster's time, which is virtual in memory.

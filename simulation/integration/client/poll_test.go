@@ -49,8 +49,8 @@ func (s *settings) Read(context.Context, source.Item) (source.Item, bool, error)
 // TestHandlerReadsObjectStore: a ConfigMap follows the content of an object outside the cluster.
 func TestHandlerReadsObjectStore(t *testing.T) {
 	t.Parallel()
-	c, namespace := newClient(t)
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	config, c, namespace := setUp(t)
+	cluster := clustertest.Connect(t, config)
 	key := kube.Key{Namespace: namespace, Name: "web"}
 	must(client.Create(t.Context(), c, configMap(namespace, "web", nil)))(t)
 	store := &settings{key: key, content: "v1"}

@@ -55,11 +55,11 @@ func (*barge) NamespaceScoped() bool { return true }
 // TestDeclaredScopeIsComparedWithDefinition: the Go type declares the scope of one definition, and not that of another.
 func TestDeclaredScopeIsComparedWithDefinition(t *testing.T) {
 	t.Parallel()
-	setup, namespace := newClient(t)
+	config, setup, namespace := setUp(t)
 	right := define(t, setup, "Barge", "barges", true, nil)
 	wrong := define(t, setup, "Raft", "rafts", false, nil)
 	must(client.Create(t.Context(), setup, object(right, namespace, "a", 1)))(t)
-	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig(), func(scheme *runtime.Scheme) error {
+	c := clustertest.Client(t, clustertest.Connect(t, config, func(scheme *runtime.Scheme) error {
 		for _, kind := range []schema.GroupVersionKind{right, wrong} {
 			scheme.AddKnownTypeWithName(kind, &barge{})
 		}

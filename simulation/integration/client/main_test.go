@@ -1,4 +1,4 @@
-// Package client tests package client against a real kube-apiserver.
+// Package client tests package client on an API server in memory and on a real one.
 package client
 
 import (
@@ -10,25 +10,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
+	"github.com/evenkeel-go/evenkeel/simulation/integration/internal/anycluster"
 )
 
-// local is the API server that all tests of the package share. It has no controllers that change objects.
-var local *localcluster.Cluster
+// anyCluster has no controllers that change objects.
+var anyCluster anycluster.Cluster
 
-func TestMain(m *testing.M) {
-	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
+
+// newClient returns a client and a namespace.
+func newClient(t *testing.T) (*client.Client, string) {
+	t.Helper()
+	_, c, namespace := setUp(t)
+	return c, namespace
 }
 
-// newClient returns a client with its own connection, and a namespace.
-func newClient(t *testing.T, informers ...client.Informer) (*client.Client, string) {
+// setUp is newClient for tests with further connections to the cluster.
+func setUp(t *testing.T) (*rest.Config, *client.Client, string) {
 	t.Helper()
-	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()), informers...)
-	return c, clustertest.Namespace(t, c)
+	config := anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true})
+	c := clustertest.Client(t, clustertest.Connect(t, config))
+	return config, c, clustertest.Namespace(t, c)
 }
 
 func with(t *testing.T, c *client.Client, change func(*client.Config)) *client.Client {

@@ -20,18 +20,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // Reads that an informer can answer make no request. Other reads make one, which is never a watch.
 func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	t.Parallel()
-	setup, namespace := newClient(t)
+	config, setup, namespace := setUp(t)
 	for name, app := range map[string]string{"a": "web", "b": "db"} {
 		obj := configMap(namespace, name, map[string]string{"a": "b"})
 		obj.Labels = map[string]string{"app": app}
 		must(client.Create(t.Context(), setup, obj))(t)
 	}
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, config)
 	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}})
 	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
 	key := func(name string) kube.Key { return kube.Key{Namespace: namespace, Name: name} }
@@ -211,7 +212,7 @@ func TestUnknownFields(t *testing.T) {
 func TestMetadataRequestsReceiveMetadataOnly(t *testing.T) {
 	t.Parallel()
 	sent := &lockedBuffer{}
-	config := local.RESTConfig()
+	config := anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return copier{next, sent} })
 	c := clustertest.Client(t, clustertest.Connect(t, config))
 	namespace := clustertest.Namespace(t, c)

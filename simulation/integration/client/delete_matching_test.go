@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestDeleteMatching(t *testing.T) {
 	t.Parallel()
 	c, first := newClient(t)
-	_, second := newClient(t)
+	second := clustertest.Namespace(t, c)
 	label := map[string]string{"copy-of": first}
 	for _, namespace := range []string{first, second} {
 		for _, name := range []string{"a", "b", "held"} {

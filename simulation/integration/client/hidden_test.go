@@ -11,6 +11,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 const accounts = `
@@ -46,7 +47,7 @@ spec:
 // Hidden values are not in the API server's errors about requests that it cannot read or that are not valid.
 func TestHiddenValuesInErrors(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
 	c := clustertest.Client(t, cluster)
 	namespace := clustertest.Namespace(t, c)
 	crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -16,13 +16,13 @@ import (
 // whether it can evaluate the selector or not.
 func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 	t.Parallel()
-	setup, namespace := newClient(t)
+	config, setup, namespace := setUp(t)
 	for i, node := range []string{"n1", "n2", "n1", ""} {
 		p := pod(namespace, fmt.Sprint("p", i))
 		p.Spec.NodeName = node
 		must(client.Create(t.Context(), setup, p))(t)
 	}
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, config)
 	pods := clustertest.RunInformer(t, informer.Config[*corev1.Pod]{
 		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
 		Indexes: []informer.Index[*corev1.Pod]{

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -186,25 +185,5 @@ func TestEvictionRejectedForNow(t *testing.T) {
 	err := first(client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}))
 	if after, ok := retry.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
 		t.Errorf("the error is %v, and asks for %s", err, after)
-	}
-}
-
-func TestTokens(t *testing.T) {
-	t.Parallel()
-	c, namespace := newClient(t)
-	account := must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "robot"}}))(t)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}}
-	issued := must(client.CreateSubresource(t.Context(), c, account, "token", request))(t)
-	if issued.Status.Token == "" || issued.Kind != "TokenRequest" || request.Name != "" {
-		t.Errorf("the answer is %+v", issued)
-	}
-	bound := request.DeepCopy()
-	bound.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none"}
-	if err := first(client.CreateSubresource(t.Context(), c, account, "token", bound)); err == nil || errors.Is(err, client.ErrGone) {
-		t.Errorf("a token for a pod that is not there: %v", err)
-	}
-	account.Name = "none"
-	if err := first(client.CreateSubresource(t.Context(), c, account, "token", request)); !errors.Is(err, client.ErrGone) {
-		t.Errorf("a token of nobody: %v", err)
 	}
 }
