@@ -204,7 +204,7 @@ bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROU
 MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
 # Tests with a cluster that run on mutants which all other tests let pass. The packages left out have tests of minutes.
-CLUSTERED := ./client=./simulation/integration/client,./client=./simulation/integration/apply,./owned=./simulation/integration/owned,./owned=./integration/toolkit,./status=./simulation/integration/status,./finalizer=./simulation/integration/finalizer
+CLUSTERED := ./client=./simulation/integration/client,./client=./simulation/integration/apply,./owned=./simulation/integration/owned,./owned=./simulation/integration/toolkit,./status=./simulation/integration/status,./finalizer=./simulation/integration/finalizer
 
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants

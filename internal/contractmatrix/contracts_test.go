@@ -1,7 +1,7 @@
 package contractmatrix
 
 const (
-	toolkit  = "the helpers of the toolkit do not see how a controller is configured; `integration/toolkit` and `simulation/integration/owned` test them on API servers with server-side apply"
+	toolkit  = "the helpers of the toolkit do not see how a controller is configured; `simulation/integration/toolkit` and `simulation/integration/owned` test them on API servers with server-side apply"
 	noObject = "there is no object; `New` refuses the field of `Config`"
 	getsKeys = "`middleware.Status` needs the object; a Reconciler gets its key"
 )

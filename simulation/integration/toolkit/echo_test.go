@@ -13,13 +13,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // TestContract13_ToolkitWritesDoNotEnqueueKeys checks that each change by another client causes exactly one run,
 // although the run writes to its own object.
 func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
 	c := clustertest.Client(t, cluster)
 	for name, write := range map[string]func(ctx context.Context, pod *corev1.Pod, value string) error{
 		"status.Commit": func(ctx context.Context, pod *corev1.Pod, value string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // shelves is a kind with lists and maps that are either merged or atomic.
@@ -55,7 +56,7 @@ spec:
 // detected, and without them no request is made.
 func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
 	plain := clustertest.Client(t, cluster)
 	for name, change := range map[string][2][]string{
 		"Joining":   {{"name"}, nil},

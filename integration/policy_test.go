@@ -1,4 +1,4 @@
-package toolkit
+package integration
 
 import (
 	"bytes"
@@ -20,14 +20,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
-// A policy of the cluster requires a label that a former manager has written. The child was applied, so its result is
+// The API server in memory has no policies. A policy of the cluster requires a label that a former manager has written. The child was applied, so its result is
 // not an error, although the API server rejects the dry run without that label.
 func TestApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge} {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
+			c := newClient(t)
 			configMap := func(namespace, name string) *corev1.ConfigMap {
 				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"colour": "blue"}}
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // benchSet is a set of ConfigMaps and Services with informers, as in a program.
@@ -31,7 +32,7 @@ type benchSet struct {
 // newBenchSet starts the informers. They keep the managed fields of the field owner applier; "" keeps none.
 func newBenchSet(b *testing.B, applier string) benchSet {
 	b.Helper()
-	cluster := clustertest.Connect(b, local.RESTConfig())
+	cluster := clustertest.Connect(b, anyCluster.RESTConfig(b, simulation.Config{WithoutControllers: true}))
 	return benchSet{cluster, keptBy[*corev1.ConfigMap](b, cluster, applier), keptBy[*corev1.Service](b, cluster, applier)}
 }
 

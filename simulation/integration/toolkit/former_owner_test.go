@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // The tests of this file run without a garbage collector. For the next owner of the same name, this is like a garbage
@@ -34,7 +35,7 @@ type recreated struct {
 
 func newRecreated(t *testing.T) recreated {
 	t.Helper()
-	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
+	c := clustertest.Client(t, clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true})))
 	r := recreated{T: t, c: c, namespace: clustertest.Namespace(t, c)}
 	r.first = r.owner()
 	if _, err := r.set(time.Hour).Apply(t.Context(), r.first, owned.Of(r.configMap("child"))...); err != nil {

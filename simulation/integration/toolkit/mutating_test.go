@@ -21,13 +21,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // Children that a webhook changes converge, also after a restart.
 func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, local.RESTConfig())
-	plain := clustertest.Client(t, cluster)
 	var writes atomic.Int64
 	for name, test := range map[string]struct {
 		mutate func(d *appsv1.Deployment)
@@ -70,15 +69,8 @@ func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := restarts{T: t, cluster: cluster, plain: plain}
-			var err error
-			r.owner, err = client.Create(t.Context(), plain, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			mutating(t, plain, r.owner.Namespace, test.mutate)
+			r, simulated := newRestarts(t)
+			mutating(t, r.plain, simulated, r.owner.Namespace, test.mutate)
 			children := r.children()[:1]
 			r.want(children, map[string]owned.ChildOutcome{"Deployment": owned.Created})
 			if !test.costs {
@@ -104,11 +96,12 @@ func TestChildrenChangedByWebhookConverge(t *testing.T) {
 	}
 }
 
-// mutating installs a webhook that changes each written Deployment of a namespace.
-func mutating(t *testing.T, c *client.Client, namespace string, mutate func(*appsv1.Deployment)) {
+// mutating installs a webhook that changes each written Deployment of a namespace. simulated is the cluster in memory, if
+// it is one.
+func mutating(t *testing.T, c *client.Client, simulated *simulation.Cluster, namespace string, mutate func(*appsv1.Deployment)) {
 	t.Helper()
 	var called atomic.Bool
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		called.Store(true)
 		review := &admissionv1.AdmissionReview{}
 		obj := &appsv1.Deployment{}
@@ -134,7 +127,11 @@ func mutating(t *testing.T, c *client.Client, namespace string, mutate func(*app
 		review.Request = nil
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(review) // a lost connection fails the test elsewhere
-	}))
+	})
+	if simulated != nil {
+		simulated.HandleWebhooks(handler)
+	}
+	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	webhook, err := client.Create(t.Context(), c, &admissionregistrationv1.MutatingWebhookConfiguration{

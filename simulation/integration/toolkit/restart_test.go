@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 var routeKind = schema.GroupVersionKind{Group: "restart.example.com", Version: "v1", Kind: "Route"}
@@ -65,6 +66,27 @@ type restarts struct {
 	cluster *kube.Cluster
 	plain   *client.Client // the client of another program
 	owner   *corev1.ConfigMap
+}
+
+// newRestarts creates an owner, and defines the kind of routes. The cluster is nil if it is a real one.
+func newRestarts(t *testing.T) (restarts, *simulation.Cluster) {
+	t.Helper()
+	config, simulated := anyCluster.Start(t, simulation.Config{WithoutControllers: true})
+	r := restarts{T: t, cluster: clustertest.Connect(t, config)}
+	r.plain = clustertest.Client(t, r.cluster)
+	definitions, err := crd.Parse([]byte(routes))
+	if err == nil {
+		_, err = crd.Ensure(t.Context(), r.plain, definitions)
+	}
+	if err == nil {
+		r.owner, err = client.Create(t.Context(), r.plain, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, r.plain), Name: "owner"},
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, simulated
 }
 
 // start starts the program, and returns its set and its requests.
@@ -151,22 +173,7 @@ func (r restarts) children() []owned.Child {
 // not run.
 func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, local.RESTConfig())
-	plain := clustertest.Client(t, cluster)
-	definitions, err := crd.Parse([]byte(routes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := crd.Ensure(t.Context(), plain, definitions); err != nil {
-		t.Fatal(err)
-	}
-	r := restarts{T: t, cluster: cluster, plain: plain}
-	r.owner, err = client.Create(t.Context(), plain, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := newRestarts(t)
 	created := map[string]owned.ChildOutcome{}
 	for _, kind := range []string{"Deployment", "Service", "Secret", "ConfigMap", "Route"} {
 		created[kind] = owned.Created
@@ -194,7 +201,7 @@ func TestContract31_RestartsMakeNoRequestForUnchangedChildren(t *testing.T) {
 	delete(changed[1].Object.(*corev1.Service).Labels, "app") // all children share the map, so no child has the label
 	r.want(changed, map[string]owned.ChildOutcome{"Deployment": owned.Updated, "Service": owned.Updated, "Secret": owned.Updated})
 	r.want(changed, nil)
-	deployment, err := client.Get[*appsv1.Deployment](t.Context(), plain, r.key())
+	deployment, err := client.Get[*appsv1.Deployment](t.Context(), r.plain, r.key())
 	if err != nil || deployment.Spec.Template.Spec.Containers[0].Args != nil || deployment.Labels["app"] != "" {
 		t.Errorf("fields that are not applied any longer have stayed: %v, %v", deployment, err)
 	}
@@ -278,23 +285,7 @@ func (r restarts) done(_ kube.Object, err error) {
 // Fields that other clients add to a child stay, and cause no request.
 func TestRestartLeavesFieldsOfOtherClients(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, local.RESTConfig())
-	plain := clustertest.Client(t, cluster)
-	r := restarts{T: t, cluster: cluster, plain: plain}
-	var err error
-	r.owner, err = client.Create(t.Context(), plain, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace(t, plain), Name: "owner"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	definitions, err := crd.Parse([]byte(routes))
-	if err == nil {
-		_, err = crd.Ensure(t.Context(), plain, definitions)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := newRestarts(t)
 	set, _ := r.start()
 	if _, err := set.Apply(t.Context(), r.owner, r.children()...); err != nil {
 		t.Fatal(err)
@@ -305,7 +296,7 @@ func TestRestartLeavesFieldsOfOtherClients(t *testing.T) {
 		`{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"s:1"}]}}}}`,
 		`{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"C","value":"3"}]}]}}}}`,
 	} {
-		r.done(client.Patch(t.Context(), plain, deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("kubectl-edit")))
+		r.done(client.Patch(t.Context(), r.plain, deployment, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("kubectl-edit")))
 	}
 	r.want(r.children(), nil)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
@@ -31,7 +32,7 @@ var update = flag.Bool("update", false, "write the table of calls in docs/toolki
 
 // The page with the generated table.
 const (
-	page  = "../../docs/toolkit.md"
+	page  = "../../../docs/toolkit.md"
 	begin = "<!-- calls -->\n"
 	end   = "<!-- end of calls -->\n"
 )
@@ -166,7 +167,7 @@ func (s *scene) get(name string) *corev1.ConfigMap {
 // Each helper is called three times: once when it has to write, and twice when it does not. docs/toolkit.md has the
 // table.
 func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
-	cluster := clustertest.Connect(t, local.RESTConfig())
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
 	plain := clustertest.Client(t, cluster)
 	s := &scene{T: t, namespace: clustertest.Namespace(t, plain), plain: plain}
 	for _, name := range []string{"found", "labelled", "unlabelled", "owner", "finalized", "released", "orphan"} {
