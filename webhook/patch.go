@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -55,11 +53,20 @@ func patchValue(operations []operation, path string, raw, before, after []byte) 
 	}
 	var contents [3]any
 	for i, data := range [][]byte{raw, before, after} {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &contents[i]); err != nil {
+		var err error
+		if contents[i], err = decodeValue(data); err != nil {
 			return nil, err
 		}
 	}
 	return diff(operations, path, contents[0], apply(contents[0], contents[1], contents[2])), nil
+}
+
+// decodeValue decodes JSON. Numbers keep their text: an int64 or a float64 has not each number that a Go type can have.
+func decodeValue(data []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
 }
 
 func isObject(data []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) }
@@ -128,8 +135,11 @@ func patchFields(operations []operation, path string, raw, before, after []byte)
 		switch {
 		case !exists:
 			var decoded any
-			err = kjson.UnmarshalCaseSensitivePreserveInts(value, &decoded)
+			decoded, err = decodeValue(value)
 			operations = append(operations, operation{Op: "add", Path: at, Value: decoded})
+		case old == nil && isObject(current):
+			// The Go type leaves out an empty struct, for which raw has only fields that the type lacks.
+			operations, err = patchValue(operations, at, current, []byte("{}"), value)
 		case old == nil:
 			// The Go type leaves out an empty value that raw has, so raw is before.
 			operations, err = patchValue(operations, at, current, current, value)
@@ -172,19 +182,19 @@ func applyFields(raw, before, after map[string]any) map[string]any {
 	}
 	for name, value := range after {
 		old, ok := before[name]
+		current, isObject := raw[name].(map[string]any)
 		switch {
 		case ok && reflect.DeepEqual(old, value): // unchanged
 		case ok && raw[name] != nil:
 			result[name] = apply(raw[name], old, value)
+		case !ok && isObject: // the Go type leaves out an empty struct
+			result[name] = apply(current, map[string]any{}, value)
 		default:
 			result[name] = value
 		}
 	}
 	return result
 }
-
-// maxCompared is the maximum number of items that are compared with each other: more would take seconds.
-const maxCompared = 1000
 
 // applyItems returns the items of after. Each one that was in before keeps what raw has in addition.
 func applyItems(raw, before, after []any) []any {
@@ -201,45 +211,54 @@ func applyItems(raw, before, after []any) []any {
 }
 
 func applyChangedItems(raw, before, after []any) []any {
-	if max(len(before), len(after)) > maxCompared {
-		if len(before) != len(after) {
-			return after
-		}
-		result := make([]any, len(after))
-		for i := range after {
-			result[i] = apply(raw[i], before[i], after[i])
-		}
-		return result
-	}
 	used := make([]bool, len(before))
-	result := make([]any, len(after))
 	origin := make([]int, len(after))
 	// An item comes from an equal one, otherwise from one with its name, otherwise from the one with its index.
 	for j := range after {
 		origin[j] = -1
+		if j < len(before) && reflect.DeepEqual(before[j], after[j]) {
+			origin[j], used[j] = j, true
+		}
 	}
-	for _, same := range []func(i, j int) bool{
-		func(i, j int) bool { return i == j && reflect.DeepEqual(before[i], after[j]) },
-		func(i, j int) bool { return reflect.DeepEqual(before[i], after[j]) },
-		func(i, j int) bool { name := nameOf(before[i]); return name != nil && name == nameOf(after[j]) },
-		func(i, j int) bool { return i == j && nameOf(before[i]) == nil && len(before) == len(after) },
-	} {
-		for j := range after {
-			for i := 0; i < len(before) && origin[j] < 0; i++ {
-				if !used[i] && same(i, j) {
-					origin[j], used[i] = i, true
-				}
+	for _, keyOf := range []func(item any) any{encodingOf, nameOf} {
+		unused := map[any][]int{}
+		for i, item := range before {
+			if key := keyOf(item); !used[i] && key != nil {
+				unused[key] = append(unused[key], i)
+			}
+		}
+		for j, item := range after {
+			if origin[j] >= 0 {
+				continue
+			}
+			if key := keyOf(item); len(unused[key]) > 0 {
+				origin[j], unused[key] = unused[key][0], unused[key][1:]
+				used[origin[j]] = true
 			}
 		}
 	}
-	for j, i := range origin {
+	result := make([]any, len(after))
+	for j, item := range after {
+		i := origin[j]
+		if i < 0 && len(before) == len(after) && !used[j] && nameOf(before[j]) == nil {
+			i = j
+		}
 		if i < 0 {
-			result[j] = after[j]
+			result[j] = item
 		} else {
-			result[j] = apply(raw[i], before[i], after[j])
+			result[j] = apply(raw[i], before[i], item)
 		}
 	}
 	return result
+}
+
+// encodingOf returns the encoding of an item, which is the same for equal items.
+func encodingOf(item any) any {
+	data, err := json.Marshal(item)
+	if err != nil {
+		return nil
+	}
+	return string(data)
 }
 
 // nameOf returns the field name of an item, or nil.
