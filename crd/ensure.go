@@ -298,13 +298,15 @@ func (e *ensurer) write(ctx context.Context) error {
 
 // endConversion removes a webhook conversion that the target does not have. It reports whether it wrote. It
 // uses a patch, because an apply removes only the caller's own fields: a CA bundle that a certificate
-// manager has set would stay, and the API server rejects a bundle without a webhook.
+// manager has set would stay, and the API server rejects a bundle without a webhook. The patch also sets the
+// versions: without the webhook, the API server must not serve a version that the target lacks.
 func (e *ensurer) endConversion(ctx context.Context) (bool, error) {
 	if e.live == nil || clientConfig(e.live) == nil || usesWebhook(e.target) {
 		return false, nil
 	}
 	without := e.live.DeepCopy()
-	without.Spec.Conversion = e.target.Spec.Conversion.DeepCopy()
+	target := e.target.DeepCopy()
+	without.Spec.Conversion, without.Spec.Versions = target.Spec.Conversion, target.Spec.Versions
 	patched, err := client.Patch(ctx, e.client, e.live, client.MergeFrom(e.live, without).Locked(e.live))
 	if err != nil {
 		return false, err

@@ -305,3 +305,51 @@ spec: {app: {image: "registry.example.com/shop:1.0", port: 8080, env: {GREETING:
 status: {readyReplicas: 2}`)
 	})
 }
+
+// The removal of v1 ends after any of its writes: v1 is either converted or not served.
+func TestInterruptedRemovalOfV1(t *testing.T) {
+	t.Parallel()
+	for writes := 1; writes <= 2; writes++ {
+		t.Run(fmt.Sprint(writes), func(t *testing.T) {
+			t.Parallel()
+			testVersions(t, func(v versions) {
+				v.store(v2.Version)
+				v.migrate()
+				without := v.definition.DeepCopy()
+				without.Spec.Conversion = nil
+				without.Spec.Versions = slices.DeleteFunc(without.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool { return version.Name == v1.Version })
+				remove := func() ([]crd.Ensured, error) {
+					return crd.Ensure(v.Context(), v.Client(), []*apiextensionsv1.CustomResourceDefinition{without}, crd.AllowNarrowing("spec.versions[v1]"))
+				}
+				left := writes
+				restore := v.Intercept(func(r simulation.Request, send func()) error {
+					if !r.IsWrite() || r.Resource.Resource != "customresourcedefinitions" {
+						return nil
+					}
+					if left--; left > 0 {
+						return nil
+					}
+					send()
+					return errors.New("the program ended")
+				})
+				if _, err := remove(); err == nil {
+					v.Fatal("no error")
+				}
+				restore()
+				for app, err := range client.List[*v1.WebApp](v.Context(), v.Client()) {
+					if !apierrors.IsNotFound(err) && !errors.Is(err, kube.ErrNotServed) {
+						v.Errorf("v1 is served: %+v, %v", app, err)
+					}
+				}
+				if _, err := remove(); err != nil {
+					v.Error(err)
+				}
+				if ensured, err := remove(); err != nil || ensured[0].Outcome != client.Unchanged || ensured[0].Definition.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
+					v.Errorf("the second call: %+v, %v", ensured, err)
+				}
+				v.HandleWebhooks(nil)
+				v.Expect(`{apiVersion: webapp.example.com/v2, kind: WebApp, metadata: {name: shop}, spec: {app: {image: "registry.example.com/shop:1.0"}}}`)
+			})
+		})
+	}
+}
