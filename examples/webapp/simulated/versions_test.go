@@ -204,17 +204,25 @@ spec: {image: "registry.example.com/shop:1.0", port: 8080, config: {GREETING: he
 // A manifest that is applied again, as by a program that corrects drift, changes nothing.
 func TestAppliedAgainInEachVersion(t *testing.T) {
 	t.Parallel()
-	const first = `{apiVersion: webapp.example.com/v1, kind: WebApp, metadata: {name: shop}, spec: {image: "shop:1", suspend: false, config: {A: b}}}`
-	const second = `{apiVersion: webapp.example.com/v2, kind: WebApp, metadata: {name: store}, spec: {app: {image: "store:1"}, mode: Running, contact: me}}`
+	manifests := []string{
+		`{apiVersion: webapp.example.com/v1, kind: WebApp, metadata: {name: shop}, spec: {image: "shop:1", suspend: false, config: {A: b}}}`,
+		`{apiVersion: webapp.example.com/v1, kind: WebApp, metadata: {name: bar}, spec: {image: "bar:1", config: {}}}`,
+		`{apiVersion: webapp.example.com/v2, kind: WebApp, metadata: {name: store}, spec: {app: {image: "store:1"}, mode: Running, contact: me}}`,
+		`{apiVersion: webapp.example.com/v2, kind: WebApp, metadata: {name: market}, spec: {app: {image: "market:1", env: {}}}}`,
+	}
 	testVersions(t, func(v versions) {
+		apply := func() {
+			for _, manifest := range manifests {
+				v.Apply(manifest)
+			}
+			v.Settle()
+		}
 		for _, stored := range []string{v1.Version, v2.Version} {
 			v.store(stored)
-			v.Apply(first)
-			v.Apply(second)
-			v.Settle()
+			apply()
 			before := v.state()
 			for range 2 {
-				if writes := v.Record(func() { v.Apply(first); v.Apply(second); v.Settle() }).Writes(); len(writes) > 2 {
+				if writes := v.Record(apply).Writes(); len(writes) > len(manifests) {
 					v.Errorf("%s is stored, and other writes follow:\n%s", stored, writes)
 				}
 			}

@@ -69,7 +69,7 @@ type App struct {
 	// +kubebuilder:default=8080
 	Port int32 `json:"port,omitempty"`
 	// Env is the environment of each Pod, through the ConfigMap. A change replaces the Pods.
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitzero"`
 }
 
 // Mode is Running or Suspended.
