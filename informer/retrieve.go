@@ -178,6 +178,7 @@ func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, erro
 		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
 	}
 	if !resource.Namespaced && r.namespace != "" {
+		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
 		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty", r.Describe())
 	}
 	return resource, nil

@@ -162,8 +162,8 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: pass its AddToScheme to kube.Connect", obj, err)
 }
 
-// Resource returns how the API server serves kind. It caches results, but not that a kind is missing, so that a kind
-// that is installed later is found.
+// Resource returns how the API server serves kind. It caches results, but neither that a kind is missing nor that its
+// scope is wrong, so that a definition that is installed or replaced later is found.
 //
 // Errors: ErrNotServed if the kind is not served; a scope other than the Go type declares (Scoped); otherwise the error of
 // the request.
@@ -173,7 +173,9 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 	known := c.resources[gv]
 	c.mu.Unlock()
 	if res, ok := findResource(known, kind); ok {
-		return c.checkScope(kind, res)
+		if res, err := c.checkScope(kind, res); err == nil {
+			return res, nil
+		} // otherwise the definition may have been replaced since
 	}
 	list, err := c.resourcesOf(ctx, gv)
 	switch {

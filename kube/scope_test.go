@@ -122,7 +122,7 @@ func TestDeclaredScopeDiffersFromCluster(t *testing.T) {
 	}
 	defer cluster.HTTPClient().CloseIdleConnections()
 	version := schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
-	for range 2 { // also from the cache
+	for range 2 { // also when it was discovered before
 		_, err = cluster.Resource(t.Context(), version.WithKind("Shop"))
 		const want = "kind Shop in shop.example.com/v1 is cluster-scoped in the cluster, and its Go type declares that it is namespaced"
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -131,6 +131,36 @@ func TestDeclaredScopeDiffersFromCluster(t *testing.T) {
 	}
 	if resource, err := cluster.Resource(t.Context(), version.WithKind("Region")); err != nil || resource.Resource != "regions" {
 		t.Errorf("the scope that was declared: %+v, %v", resource, err)
+	}
+}
+
+// TestDefinitionWithAnotherScopeIsReplaced: an error about the scope ends when the definition is installed again with the
+// scope that the Go type declares.
+func TestDefinitionWithAnotherScopeIsReplaced(t *testing.T) {
+	t.Parallel()
+	shop := schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Shop"}
+	serve := func(namespaced bool) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{"/apis/shop.example.com/v1": resources("shop.example.com/v1",
+			metav1.APIResource{Name: "shops", Kind: "Shop", Namespaced: namespaced})}
+	}
+	server := &apiServer{responses: serve(false)}
+	listening := httptest.NewServer(server)
+	defer listening.Close()
+	cluster, err := kube.Connect(&rest.Config{Host: listening.URL}, addShops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.HTTPClient().CloseIdleConnections()
+	if _, err := cluster.Resource(t.Context(), shop); err == nil {
+		t.Error("the scope that the Go type does not declare is not an error")
+	}
+	server.set("/apis/shop.example.com/v1", serve(true)["/apis/shop.example.com/v1"])
+	if resource, err := cluster.Resource(t.Context(), shop); err != nil || !resource.Namespaced {
+		t.Errorf("after the definition was replaced: %+v, %v", resource, err)
+	}
+	server.paths()
+	if _, err := cluster.Resource(t.Context(), shop); err != nil || server.paths() != nil {
+		t.Errorf("the result is not cached: %v", err)
 	}
 }
 
