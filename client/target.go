@@ -99,7 +99,7 @@ func notAType[T any]() error {
 
 // resolve reads how the cluster serves the kind, and validates the namespace.
 func (t *target) resolve(ctx context.Context) error {
-	if namespaced, declared := gotype.DeclaredScope(t.model); declared {
+	if namespaced, declared := gotype.DeclaredScopeOf(t.model, t.kind, t.client.config.Cluster.Scheme()); declared {
 		if err := t.place(namespaced); err != nil {
 			return err
 		}

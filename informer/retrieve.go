@@ -66,8 +66,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return &base
 	}
 	var zero T
-	if namespaced, declared := gotype.DeclaredScope(zero); declared && !namespaced {
-		base.problem = errors.Join(base.problem, fmt.Errorf("a %T is cluster-scoped, as its type declares: leave Namespaces empty", zero))
+	if namespaced, declared := gotype.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
+		base.problem = errors.Join(base.problem, fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
+			base.kind.Kind, base.kind.GroupVersion()))
 	}
 	seen := map[string]bool{}
 	var parts []Retriever[T]

@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -64,6 +66,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		obj.SetUID("1")
 		return obj
 	}
+	kind := schema.GroupVersion{Group: "shop.example.com", Version: "v1"}.WithKind
 	ctx := t.Context()
 	for want, mistake := range map[string]func() error{
 		"Shop a has no namespace": func() error {
@@ -81,9 +84,26 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 			_, err := client.Create(ctx, only, named(&Shop{}, "bank"))
 			return err
 		},
-		"a *kube_test.Region is cluster-scoped": func() error {
+		"Region in shop.example.com/v1 is cluster-scoped, as its Go type declares": func() error {
 			_, err := informer.New(informer.Config[*Region]{
 				Retriever: informer.RetrieveSelected[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+			})
+			return err
+		},
+		"list: Region in shop names a namespace": func() error {
+			_, err := client.Keys[*Region](ctx, c, client.InNamespace("shop"))
+			return err
+		},
+		"wait until no object exists: Region in shop names a namespace": func() error {
+			return client.WaitForNone[*Region](ctx, c, client.InNamespace("shop"), client.Timeout(time.Second))
+		},
+		"get: Shop b has no namespace": func() error {
+			_, err := client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Name: "b"}, client.OfKind(kind("Shop")))
+			return err
+		},
+		"Region in shop.example.com/v1 is cluster-scoped": func() error {
+			_, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+				Retriever: informer.RetrieveMetadata[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
 			})
 			return err
 		},

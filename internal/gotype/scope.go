@@ -1,6 +1,11 @@
 package gotype
 
-import "reflect"
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // DeclaredScope returns the scope that the Go type of obj declares by the method NamespaceScoped. obj may be a nil pointer.
 func DeclaredScope(obj any) (namespaced, declared bool) {
@@ -12,4 +17,17 @@ func DeclaredScope(obj any) (namespaced, declared bool) {
 		scoped = reflect.New(value.Type().Elem()).Interface().(interface{ NamespaceScoped() bool })
 	}
 	return scoped.NamespaceScoped(), true
+}
+
+// DeclaredScopeOf returns the scope that the Go type of obj declares, otherwise that of the type that is registered for
+// kind in scheme: obj may be unstructured, or metadata only.
+func DeclaredScopeOf(obj any, kind schema.GroupVersionKind, scheme *runtime.Scheme) (namespaced, declared bool) {
+	if namespaced, declared = DeclaredScope(obj); declared {
+		return namespaced, true
+	}
+	registered, err := scheme.New(kind)
+	if err != nil {
+		return false, false
+	}
+	return DeclaredScope(registered)
 }
