@@ -70,8 +70,9 @@ type Config[T kube.Object] struct {
 	Metrics Recorder
 	// OnError is called for each list or watch that fails, also if it fails for the same reason again, which the log does
 	// not repeat. The error names the operation and wraps that of the API server. The informer waits for the call and
-	// then retries, so it must be fast; combined Retrievers call it at the same time. A panic is logged. Health and
-	// Metrics have the present error. Default nil: errors are only logged.
+	// then retries, so it must be fast; combined Retrievers call it at the same time. It may read the informer, but must
+	// not wait for the end of Run or for SetRetriever, which wait for the call. A panic is logged. Health and Metrics have
+	// the present error. Default nil: errors are only logged.
 	OnError func(error)
 	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
 	// client-go's Reflector at debug level. Default: slog.Default() at the time of New.

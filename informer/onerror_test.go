@@ -1,13 +1,19 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 )
 
 // TestOnErrorIsCalledForEachError also checks an informer that calls a function that panics.
@@ -43,5 +49,65 @@ func TestOnErrorIsCalledForEachError(t *testing.T) {
 		if err := f.informer.Ready(); err != nil || len(seen) > n+1 {
 			t.Errorf("after the recovery: %v, %d more calls", err, len(seen)-n)
 		}
+	})
+}
+
+// TestRunWaitsForOnError: the error of a request without a response is reported while the request waits.
+func TestRunWaitsForOnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calling, release := false, make(chan struct{})
+		inf, err := informer.New(informer.Config[configMap]{
+			Name: "test", Retriever: silentRetriever{newServer(false)}, Logger: slog.New(slog.DiscardHandler),
+			OnError: func(error) {
+				calling = true
+				<-release
+				calling = false
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }() // received below
+		time.Sleep(2 * time.Minute)
+		if synctest.Wait(); !calling {
+			t.Fatal("the request without a response was not reported")
+		}
+		cancel()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("Run has returned while OnError is called")
+			close(release)
+		default:
+			close(release)
+			<-ended
+		}
+	})
+}
+
+// silentRetriever returns nothing until the end of the context.
+type silentRetriever struct{ *kindserver.Server[configMap] }
+
+func (silentRetriever) List(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestSlowOnErrorIsNotASlowResponse: the time of a call of OnError is not a time without a response.
+func TestSlowOnErrorIsNotASlowResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false)
+		broken := errors.New("broken")
+		server.Fail("list", broken)
+		f := startWith(t, server, informer.Config[configMap]{OnError: func(err error) {
+			if !errors.Is(err, broken) {
+				t.Errorf("the error is %v", err)
+			}
+			time.Sleep(3 * time.Minute)
+		}})
+		time.Sleep(10 * time.Minute)
+		f.stop()
 	})
 }

@@ -111,6 +111,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		p.contents.arrived(o, as, fromList)
 		return nil
 	})
+	timer.pause()
 	err = timer.explain(request, err)
 	switch {
 	case err == nil:

@@ -22,22 +22,25 @@ var errNoResponse = errors.New("the API server, or a proxy before it, does not a
 // responseTimer reports and then ends a request without a response. Without it, such a request would never end: a list
 // has no time limit, and a live connection has no error.
 //
-// Invariant: it does not end a request after pause, even if its timer had already fired.
+// Invariants: it does not end a request after pause, even if its timer had already fired. It reports nothing after end.
 type responseTimer struct {
 	part     *part
 	verb     string
 	cancel   context.CancelCauseFunc
 	timer    *time.Timer
-	paused   atomic.Bool // pause was called
-	reported atomic.Bool // slowResponse was reported since the last response data
+	paused   atomic.Bool   // pause was called
+	reported atomic.Bool   // slowResponse was reported since the last response data
+	expiring chan struct{} // capacity 1; has a token while the timer's function runs
 }
 
 // responseTimer starts to wait for the response to a request, which must be made with the returned context. The caller
 // must call end.
 func (p *part) responseTimer(ctx context.Context, verb string) (context.Context, *responseTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &responseTimer{part: p, verb: verb, cancel: cancel}
+	t := &responseTimer{part: p, verb: verb, cancel: cancel, expiring: make(chan struct{}, 1)}
 	t.timer = time.AfterFunc(noResponse, func() {
+		t.expiring <- struct{}{}
+		defer func() { <-t.expiring }()
 		if ctx.Err() == nil { // otherwise the request has ended
 			t.expired()
 		}
@@ -75,10 +78,12 @@ func (t *responseTimer) resume() {
 	t.timer.Reset(slowResponse)
 }
 
-// end ends the request's context.
+// end ends the request's context, and waits until the timer's function has returned.
 func (t *responseTimer) end() {
 	t.timer.Stop()
 	t.cancel(nil)
+	t.expiring <- struct{}{}
+	<-t.expiring
 }
 
 // explain returns err, or the timeout error if the request was ended because no response arrived.
