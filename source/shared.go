@@ -79,7 +79,7 @@ func (s *shared[T]) Prepare(target controller.Target) (controller.PreparedSource
 	own := *s
 	own.logger = target.Logger.With("source", s.name)
 	own.guard = usercode.NewGuard(own.logger)
-	return controller.PreparedSource{Name: s.name, Start: own.start, Ready: own.ready}, nil
+	return controller.PreparedSource{Name: s.name, Start: own.start, Keys: own.all, Ready: own.ready}, nil
 }
 
 func (s *shared[T]) ready() error {
@@ -157,13 +157,8 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 		return // a resync of client-go
 	}
 	change, errChange := newSharedChange(as, before, after, uncertain)
-	if errChange == nil {
-		for _, matters := range s.predicates {
-			// A predicate that panics lets the change pass: a change must not be lost.
-			if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(change) }) {
-				return
-			}
-		}
+	if errChange == nil && !s.matters(change) {
+		return
 	}
 	keysAfter, errKeysAfter := s.keysOf(after)
 	keysBefore, errKeysBefore := s.keysOf(before)
@@ -177,6 +172,37 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 	}
 	for _, key := range missingFrom(keysAfter, keysBefore) {
 		enqueue(key, why)
+	}
+}
+
+// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be lost.
+func (s *shared[T]) matters(c informer.Change) bool {
+	for _, matters := range s.predicates {
+		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// all iterates over the keys of all objects.
+func (s *shared[T]) all(yield func(kube.Key) bool) {
+	for _, obj := range s.objects.GetStore().List() {
+		state, err := s.typed(obj)
+		if err != nil {
+			continue // logged when the object changed
+		}
+		if len(s.predicates) > 0 {
+			if change, err := newSharedChange(informer.Listed, nil, state, false); err == nil && !s.matters(change) {
+				continue
+			}
+		}
+		keys, _ := s.keysOf(state) // the guard logs a panic
+		for _, key := range keys {
+			if !yield(key) {
+				return
+			}
+		}
 	}
 }
 

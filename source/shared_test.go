@@ -292,3 +292,55 @@ func TestSharedIsLimitedBySyncTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestContract03_KeysOfSharedAreResynced checks that a controller without a primary kind resyncs the keys of the objects
+// that its SharedInformer has and its predicates select.
+func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "a b"))
+		server.Put(pointing("dropped", "x"))
+		server.Put(pointing("panics", "panic"))
+		objects := newShared(server)
+		defer runShared(t, objects)()
+		runs := &queue{}
+		ctrl, err := controller.New(controller.Config[controller.NoObject]{
+			Name: "test", Logger: slog.New(slog.DiscardHandler), ResyncInterval: time.Hour,
+			Reconciler: func(_ context.Context, key kube.Key) error { runs.note(key, "run"); return nil },
+			Sources: []controller.Source{source.Shared("shared", objects, func(obj configMap) []kube.Key {
+				if obj.Name == "panics" {
+					panic("broken function")
+				}
+				return targets(obj)
+			}, func(c informer.Change) bool { return c.Key.Name != "dropped" })},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ctrl.Run(ctx) }() // received below
+		time.Sleep(time.Minute)
+		runs.expect(t, "ns/a: run", "ns/b: run")
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		counts := map[string]int{}
+		for _, line := range runs.take() {
+			counts[line]++
+		}
+		if a, b := counts["ns/a: run"], counts["ns/b: run"]; a < 4 || a > 6 || b < 4 || b > 6 || len(counts) != 2 {
+			t.Errorf("runs in 5 hours: %v, want one an hour for ns/a and ns/b", counts)
+		}
+		server.Delete(key("c"))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		runs.take()
+		time.Sleep(5 * time.Hour)
+		runs.expect(t) // no object has the keys
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
