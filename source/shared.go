@@ -14,6 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -32,6 +33,9 @@ import (
 //
 // client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own. The
 // objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less memory.
+//
+// The controller does not wait until the informer shows the writes of a run, as it does for its own informers (contract
+// 7), and such a write may run its key once more (contract 13).
 //
 // The run ends with an error if the informer stops before the controller, because no changes would arrive.
 func Shared[T kube.Object](
@@ -236,7 +240,9 @@ func newSharedChange[T kube.Object](as informer.ChangeType, before, after *T, un
 		if of == nil {
 			return nil, nil
 		}
-		kind = (*of).GetObjectKind().GroupVersionKind()
+		if kind = (*of).GetObjectKind().GroupVersionKind(); kind.Empty() {
+			kind, _ = gotype.BuiltinKind(*of) // client-go removes the kind from typed objects
+		}
 		encoded, err := wire.FromObject(*of, nil)
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -338,6 +339,42 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 		runs.take()
 		time.Sleep(5 * time.Hour)
 		runs.expect(t) // no object has the keys
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestChangesOfSharedHaveTheKind: client-go removes the kind from typed objects.
+func TestChangesOfSharedHaveTheKind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Put(pointing("c", "a"))
+		objects := newShared(server)
+		err := objects.SetTransform(func(obj any) (any, error) {
+			typed := obj.(configMap).DeepCopy()
+			typed.TypeMeta = metav1.TypeMeta{}
+			return typed, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runShared(t, objects)()
+		var kinds []string
+		prepared := prepare(t, source.Shared("shared", objects, targets))
+		ctx, cancel := context.WithCancel(t.Context())
+		run := prepared.Start(ctx, func(_ kube.Key, why controller.Trigger) {
+			kinds = append(kinds, why.Change.Type.String()+" "+why.Change.Kind().String())
+		})
+		ended := make(chan error)
+		go func() { ended <- run() }() // received below
+		server.Delete(key("c"))
+		synctest.Wait()
+		if want := []string{"listed /v1, Kind=ConfigMap", "deleted /v1, Kind=ConfigMap"}; !slices.Equal(kinds, want) {
+			t.Errorf("the changes are %q, want %q", kinds, want)
+		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
