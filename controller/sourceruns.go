@@ -70,10 +70,13 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 type sourceRun struct {
 	*namedSource
 	// Set when the source becomes active.
-	stop  context.CancelFunc
-	over  <-chan struct{} // closed when it must end
-	ended chan struct{}   // closed when the source has ended
-	leave []func()        // of the informers that it reads; set before the source starts
+	stop   context.CancelFunc
+	over   <-chan struct{} // closed when it must end
+	joined chan struct{}   // closed when leave is set
+	ended  chan struct{}   // closed when the source has ended
+	leave  []func()        // of the informers that it reads; set before the source starts
+	// launched is true when Start or Run is called, or will be. A source that was removed before is not launched.
+	launched bool // guarded by sources.mu
 	// starts is true while Start is called.
 	starts atomic.Bool
 }
@@ -97,15 +100,20 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(intake)
 		r.over = ctx.Done()
-		r.ended = make(chan struct{})
+		r.joined, r.ended = make(chan struct{}), make(chan struct{})
 		s.active = append(s.active, r)
 		s.runs.Add(1)
 		join = func() {
 			for _, read := range r.Reads {
 				r.leave = append(r.leave, read.Join(background))
 			}
+			close(r.joined)
 		}
 		launch = func() {
+			if !s.launches(r) {
+				s.runs.Done()
+				return
+			}
 			run := s.started(ctx, r, s.enqueue(r.namedSource))
 			go func() { // waited for by wait, and by remove
 				err := errSourceNoReturn
@@ -134,6 +142,14 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	for _, call := range slices.Concat(joins, launches) {
 		call()
 	}
+}
+
+// launches reports whether r is launched, because it was not removed.
+func (s *sources) launches(r *sourceRun) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.launched = slices.Contains(s.active, r)
+	return r.launched
 }
 
 func (s *sources) failed(err error) {
@@ -166,7 +182,7 @@ func (s *sources) remove(r *sourceRun) {
 	s.mu.Lock()
 	s.waiting = slices.DeleteFunc(s.waiting, same)
 	started := slices.ContainsFunc(s.active, same)
-	ending := s.start == nil
+	ending, launched := s.start == nil, r.launched
 	if started && !ending {
 		s.active = slices.DeleteFunc(s.active, same)
 		s.runs.Add(1) // the end of the term must wait until the informers are left
@@ -177,7 +193,11 @@ func (s *sources) remove(r *sourceRun) {
 		return
 	}
 	r.stop()
-	<-r.ended
+	if launched {
+		<-r.ended
+	} else { // an earlier source waits in Start
+		<-r.joined
+	}
 	if ending {
 		return // the term leaves the informers
 	}
