@@ -86,11 +86,11 @@ func (f *feeder) runsFor(key kube.Key, causes Causes) bool {
 	return true
 }
 
-// runStarted removes key from the backlog, because its handler reads the state that was found. It must be called before
-// the object is read.
-func (f *feeder) runStarted(key kube.Key) {
+// runStarted removes key from the backlog, because its handler reads the state that was found, and returns the causes for
+// which it waited there. It must be called before the object is read.
+func (f *feeder) runStarted(key kube.Key) (waited Causes, found bool) {
 	f.passes.runStarted(key)
-	f.backlog.remove(key)
+	return f.backlog.remove(key)
 }
 
 // runEnded wakes the goroutine if there is room, after a worker has finished a key.

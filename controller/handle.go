@@ -43,6 +43,10 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 	if l.heldBack(ctx, item.Key) {
 		return false
 	}
+	if waited, found := l.feeder.runStarted(item.Key); found {
+		item.Causes = item.Causes.Clone()
+		item.Causes.AddAll(waited.list, (*Cause).merge)
+	}
 	r := l.begin(item)
 	if l.observeRun != nil { // the arguments are allocated as interfaces
 		l.observeRun(l.config.Name, item.Key, r.run.Causes)
@@ -73,7 +77,6 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		l.queue.Done(item.Key)
 		l.feeder.runEnded()
 	}()
-	l.feeder.runStarted(item.Key)
 	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
 	// text of unlimited size.
 	err = usercode.Error(l.call(runCtx, r))

@@ -646,6 +646,31 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 	}
 }
 
+// TestContract11_RunHasTheCausesThatWaitedForRoom checks that a run that another cause starts has the causes for which its
+// key waits in the backlog.
+func TestContract11_RunHasTheCausesThatWaitedForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFamily(t, 1, 0)
+		changed := make(chan struct{})
+		f.config.Sources = []controller.Source{controller.SourceFunc(func(_ context.Context, enqueue controller.Enqueue) error {
+			<-changed
+			enqueue(key(ownerName(0)), controller.Trigger{Type: controller.CauseUpdated, Detail: "machine 7", FromList: true})
+			enqueue(key(ownerName(0)), controller.Trigger{Detail: "other"})
+			return nil
+		})}
+		f.start()
+		time.Sleep(time.Minute)
+		f.take()
+		close(changed)
+		time.Sleep(time.Minute)
+		runs, _ := f.take()
+		causes := f.causes[ownerName(0)] // as the handler reads them
+		if want := "func: triggered (other), func: updated (machine 7)"; runs[ownerName(0)] != 1 || causes != want {
+			t.Errorf("%d runs, the last for %q, want one for %q", runs[ownerName(0)], causes, want)
+		}
+	})
+}
+
 // TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile checks that a pass ends the backoff of a key, even if a cause
 // that does not end it is enqueued for the key at the same time.
 func TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
