@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
@@ -74,9 +75,13 @@ func run(ctx context.Context, args []string) error {
 			if err != nil {
 				return err // the first poll has not ended: called again after it
 			}
-			desired := corev1apply.ConfigMap(obj.Name, obj.Namespace)
-			if found {
+			desired := corev1apply.ConfigMap(obj.Name, obj.Namespace).WithUID(obj.UID) // a deleted ConfigMap is not created again
+			switch {
+			case !found:
+			case utf8.Valid(object.Content):
 				desired.WithData(map[string]string{"content": string(object.Content)})
+			default:
+				desired.WithBinaryData(map[string][]byte{"content": object.Content})
 			}
 			_, err = client.ApplyConfiguration(ctx, c, desired, client.Force())
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,6 +25,7 @@ func TestConfigMapsFollowObjects(t *testing.T) {
 	for _, name := range []string{"configs/" + namespace + "/other", "configs/a", "configs/b", "configs/zoo/z", "secret"} {
 		store.Put(name, "unused")
 	}
+	store.Put("configs/large", strings.Repeat("x", 2<<20)) // of no ConfigMap
 	content := func(want string) {
 		t.Helper()
 		exampletest.Eventually(t, "content "+want, func(ctx context.Context) (bool, string) {
@@ -31,7 +33,8 @@ func TestConfigMapsFollowObjects(t *testing.T) {
 			if err != nil {
 				return false, err.Error()
 			}
-			return obj.Data["content"] == want, obj.Data["content"]
+			found := obj.Data["content"] + string(obj.BinaryData["content"])
+			return found == want, found
 		})
 	}
 	store.Put("configs/"+namespace+"/web", "v1")
@@ -42,6 +45,8 @@ func TestConfigMapsFollowObjects(t *testing.T) {
 	content("v1")
 	store.Put("configs/"+namespace+"/web", "v2")
 	content("v2")
+	store.Put("configs/"+namespace+"/web", "\xff")
+	content("\xff")
 	store.Remove("configs/" + namespace + "/web")
 	content("")
 	other, err := exampletest.Core(t).ConfigMaps(namespace).Get(t.Context(), "other", metav1.GetOptions{})

@@ -19,7 +19,7 @@ import (
 // maxList and maxObject limit the bodies of responses. A page of a list has at most 1,000 objects.
 const (
 	maxList   = 8 << 20
-	maxObject = 1 << 20 // the limit of a ConfigMap
+	maxObject = 1 << 20 // the limit of a ConfigMap; a larger object fails each poll until it is removed
 )
 
 // Bucket is a source.ObjectStore of the objects with a prefix.
@@ -28,7 +28,7 @@ type Bucket struct {
 	URL string
 	// Prefix selects the objects whose names begin with it.
 	Prefix string
-	// KeysOf returns the keys that depend on an object.
+	// KeysOf returns the keys that depend on an object. An object without keys is not read.
 	KeysOf func(name string) []kube.Key
 	// Client makes the requests.
 	Client *http.Client
@@ -61,7 +61,9 @@ func (b Bucket) List(ctx context.Context) (items []source.Item, err error) {
 					return nil, fmt.Errorf("decode the name of an object: %w", err)
 				}
 			}
-			items = append(items, source.Item{ID: name, Version: object.ETag, Keys: b.KeysOf(name)})
+			if keys := b.KeysOf(name); len(keys) > 0 { // otherwise nothing depends on the object
+				items = append(items, source.Item{ID: name, Version: object.ETag, Keys: keys})
+			}
 		}
 		switch {
 		case !page.IsTruncated:

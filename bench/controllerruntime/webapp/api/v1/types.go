@@ -49,7 +49,7 @@ type WebAppSpec struct {
 	// +kubebuilder:default=8080
 	Port int32 `json:"port,omitempty"`
 	// Config is the environment of each Pod, through the ConfigMap. A change replaces the Pods.
-	Config map[string]string `json:"config,omitempty"`
+	Config map[string]string `json:"config,omitzero"`
 	// Host is the DNS name of the record outside the cluster, which points to the Service. Default: no record.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
