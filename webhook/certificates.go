@@ -223,23 +223,22 @@ func (k *keeper) report(ctx context.Context, err error) {
 	}
 }
 
-// sync reads the state, advances it, registers the hooks, and serves the certificate.
+// sync reads the state, advances it, registers the hooks, and serves the certificate. If the state cannot be written, that
+// in the Secret is used as long as it lasts.
 func (k *keeper) sync(ctx context.Context, policy certificates.Policy) error {
 	state, err := k.advance(ctx, policy)
-	if err != nil {
+	if state.Leaf.Cert == nil {
 		return err
 	}
 	k.last = state
 	// A certificate of an authority that clients may not trust yet, because another client has replaced it, is served
 	// after they had the time. Before the first apply nothing is known, and there is no other certificate.
 	registered := k.register(ctx, state.Bundle())
-	if err := k.serve(ctx, state, policy); err != nil {
-		return errors.Join(err, registered)
-	}
-	return registered
+	return errors.Join(err, k.serve(ctx, state, policy), registered)
 }
 
-// advance returns the current state. It writes the state that should follow, unless another replica was faster.
+// advance returns the current state. It writes the state that should follow, unless another replica was faster. If it
+// cannot write, it returns the state in the Secret with the error.
 func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certificates.State, error) {
 	for {
 		secret, err := client.Get[*corev1.Secret](ctx, k.config.Client, k.config.Secret, client.FromAPI())
@@ -278,7 +277,7 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 				return certificates.State{}, ctx.Err()
 			}
 		default:
-			return certificates.State{}, fmt.Errorf("write the certificates: %w", err)
+			return state, fmt.Errorf("write the certificates: %w", err)
 		}
 	}
 }

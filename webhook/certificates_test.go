@@ -525,6 +525,33 @@ func TestUnreadableSecret(t *testing.T) {
 	})
 }
 
+// While the Secret cannot be written, each replica serves the certificate in it, also one that starts.
+func TestImmutableSecret(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first, _ := w.start()
+		time.Sleep(time.Second)
+		w.secret(func(s *corev1.Secret) { s.Immutable = new(true) })
+		w.run(policy.LeafLife*2/3 + 10*time.Minute) // the certificate should have been renewed
+		second, _ := w.start()
+		time.Sleep(time.Second)
+		w.run(10 * time.Minute)
+		for _, replica := range []*Server{first, second} {
+			if err := replica.keeper.ready(); err == nil || !strings.Contains(err.Error(), "write the certificates: ") {
+				t.Errorf("the replica is ready: %v", err)
+			}
+		}
+		if err := client.Delete(t.Context(), w.client, w.secret(nil)); err != nil {
+			t.Fatal(err)
+		}
+		w.run(10 * time.Minute)
+		if err := errors.Join(first.keeper.ready(), second.keeper.ready()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The former version of the program had a mutating hook. The new one has none: its configuration becomes empty.
 func TestFormerHooksAreRemoved(t *testing.T) {
 	t.Parallel()

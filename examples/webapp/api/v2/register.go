@@ -14,7 +14,8 @@ const (
 	Version = "v2"
 	Kind    = "WebApp"
 
-	// ContactAnnotation has spec.contact while a WebApp is converted to v1. It is not stored.
+	// ContactAnnotation has spec.contact while a WebApp is converted to v1. It is not stored. It is reserved: an object of v2
+	// must not have it, because the next write in v1 would make it the contact.
 	ContactAnnotation = Group + "/contact"
 )
 
