@@ -108,7 +108,10 @@ func (t *target) resolve(ctx context.Context) error {
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
-	return t.place(t.resource.Namespaced)
+	if err = t.place(t.resource.Namespaced); err != nil {
+		t.client.config.Cluster.Forget(t.kind.GroupVersion()) // the definition may be replaced by one with another scope
+	}
+	return err
 }
 
 // place validates the namespace for a kind with this scope, and sets that of the client.

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/ownerref"
 )
 
@@ -181,6 +183,99 @@ func TestDefinitionWithAnotherScopeIsReplaced(t *testing.T) {
 	server.paths()
 	if _, err := cluster.Resource(t.Context(), shop); err != nil || server.paths() != nil {
 		t.Errorf("the result is not cached: %v", err)
+	}
+}
+
+// TestDefinitionReplacedByOneWithAnotherScope: an error about a namespace, of a kind whose Go type declares no scope, ends
+// when the definition is replaced by one with the scope that the caller expects.
+func TestDefinitionReplacedByOneWithAnotherScope(t *testing.T) {
+	t.Parallel()
+	shop := schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Shop"}
+	object := func(namespace, uid string) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(shop)
+		obj.SetNamespace(namespace)
+		obj.SetName("a")
+		obj.SetUID(types.UID(uid))
+		return obj
+	}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "1"}}
+	apply := func(ctx context.Context, c *client.Client, owner kube.Object, child kube.Object) error {
+		set, err := owned.New(owned.Config{Client: c, Name: "test", Kinds: []schema.GroupVersionKind{shop}})
+		if err != nil {
+			return err
+		}
+		if _, err = set.Plan(ctx, owner, owned.Of(child)...); err != nil && strings.Contains(err.Error(), "belongs to no owner") {
+			return nil // it has found the object
+		}
+		return err
+	}
+	for name, test := range map[string]struct {
+		namespaced bool // when the definition is replaced
+		call       func(context.Context, *client.Client) error
+		want       string // before that
+	}{
+		"get with a namespace": {true, func(ctx context.Context, c *client.Client) error {
+			_, err := client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Namespace: "ns", Name: "a"}, client.OfKind(shop))
+			return err
+		}, "its kind lives in none"},
+		"get without a namespace": {false, func(ctx context.Context, c *client.Client) error {
+			_, err := client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Name: "a"}, client.OfKind(shop))
+			return err
+		}, "its kind lives in namespaces"},
+		"owner without a namespace": {false, func(ctx context.Context, c *client.Client) error {
+			return ownerref.SetController(ctx, c, object("", "2"), &corev1.ConfigMap{})
+		}, "has no namespace, but its kind is namespaced"},
+		"child with a namespace": {true, func(ctx context.Context, c *client.Client) error {
+			return ownerref.SetController(ctx, c, owner.DeepCopy(), object("ns", "2"))
+		}, "lives in no namespace"},
+		"child of a set, with a namespace": {true, func(ctx context.Context, c *client.Client) error {
+			return apply(ctx, c, owner.DeepCopy(), object("ns", ""))
+		}, "it has a namespace, but its kind is cluster-scoped"},
+		"child of a set, without a namespace": {false, func(ctx context.Context, c *client.Client) error {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "1"}}
+			return apply(ctx, c, node, object("", ""))
+		}, "it has no namespace, its kind is namespaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serve := func(namespaced bool) map[string]http.HandlerFunc {
+				found := func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(`{"apiVersion":"shop.example.com/v1","kind":"Shop","metadata":{"name":"a","uid":"2"}}`))
+				}
+				none := func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1"},"items":[]}`))
+				}
+				return map[string]http.HandlerFunc{
+					"/apis/shop.example.com/v1/shops": none, "/apis/shop.example.com/v1/namespaces/ns/shops": none,
+					"/api/v1":                                         resources("v1", metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}, metav1.APIResource{Name: "nodes", Kind: "Node"}),
+					"/apis/shop.example.com/v1":                       resources("shop.example.com/v1", metav1.APIResource{Name: "shops", Kind: "Shop", Namespaced: namespaced}),
+					"/apis/shop.example.com/v1/shops/a":               found,
+					"/apis/shop.example.com/v1/namespaces/ns/shops/a": found,
+				}
+			}
+			server := &apiServer{responses: serve(!test.namespaced)}
+			listening := httptest.NewServer(server)
+			defer listening.Close()
+			cluster, err := kube.Connect(&rest.Config{Host: listening.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cluster.HTTPClient().CloseIdleConnections()
+			c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := test.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("before the definition is replaced: %v, want %q", err, test.want)
+			}
+			server.set("/apis/shop.example.com/v1", serve(test.namespaced)["/apis/shop.example.com/v1"])
+			if err := test.call(t.Context(), c); err != nil {
+				t.Errorf("after the definition was replaced: %v", err)
+			}
+		})
 	}
 }
 

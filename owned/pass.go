@@ -178,8 +178,10 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 	namespaces := p.set.config.namespacesOf(p.owner)
 	switch {
 	case !resource.Namespaced && namespace != "":
+		p.client.Cluster().Forget(i.kind.GroupVersion()) // the definition may be replaced by one with another scope
 		return errors.New("it has a namespace, but its kind is cluster-scoped")
 	case resource.Namespaced && namespace == "":
+		p.client.Cluster().Forget(i.kind.GroupVersion())
 		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to use as default")
 	case resource.Namespaced && !slices.Contains(namespaces, namespace) && !slices.Contains(namespaces, metav1.NamespaceAll):
 		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces", namespace, namespaces)

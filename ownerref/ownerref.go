@@ -200,9 +200,12 @@ func validatePair(ctx context.Context, c *client.Client, owner, child kube.Objec
 	}
 	switch {
 	case ownerResource.Namespaced && owner.GetNamespace() == "":
+		c.Cluster().Forget(p.ownerKind.GroupVersion()) // the definition may be replaced by one with another scope
 		return p, fmt.Errorf("%s has no namespace, but its kind is namespaced", describe(p.ownerKind, owner))
 	case !ownerResource.Namespaced:
 		return p, nil
+	case !childResource.Namespaced && child.GetNamespace() != "":
+		c.Cluster().Forget(p.childKind.GroupVersion())
 	}
 	return p, p.validateNamespace(owner, child, childResource.Namespaced)
 }
