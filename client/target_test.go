@@ -42,3 +42,25 @@ func TestOfKindForTypeOfSeveralKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespaceOfAnotherClientNeedsNoDiscovery: an error about the client's namespace does not depend on the scope of the
+// kind, so the kind is not requested again.
+func TestNamespaceOfAnotherClientNeedsNoDiscovery(t *testing.T) {
+	t.Parallel()
+	server, c := newServer(t)
+	only, err := c.With(func(config *client.Config) { config.Namespace = "shop" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, err := client.Get[*corev1.Pod](t.Context(), only, kube.Key{Namespace: "bank", Name: "a"})
+		if err == nil || !strings.Contains(err.Error(), "is not in namespace shop") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if server.asked != 1 {
+		t.Errorf("%d discovery requests, want 1", server.asked)
+	}
+}
