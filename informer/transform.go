@@ -25,6 +25,7 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 		if err != nil {
 			return nil, err
 		}
+		deletedAt := obj.GetDeletionTimestamp().DeepCopy()
 		if panicked := i.core.guard.Call("Transform", func() { err = transform(obj) }, nil); panicked != nil {
 			return nil, panicked
 		}
@@ -36,7 +37,7 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 			return nil, fmt.Errorf("transform %s: %w", o.Key, err)
 		}
 		if changed.Key != o.Key || changed.UID != o.UID || changed.ResourceVersion != o.ResourceVersion ||
-			changed.Generation != o.Generation || changed.Deleting != o.Deleting {
+			changed.Generation != o.Generation || changed.Deleting != o.Deleting || !deletedAt.Equal(obj.GetDeletionTimestamp()) {
 			return nil, fmt.Errorf("transform %s: %w", o.Key, errIdentityChanged)
 		}
 		changed.Manager, changed.TiedManager = o.Manager, o.TiedManager

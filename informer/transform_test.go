@@ -148,6 +148,46 @@ func TestTransformThatFailsHidesOnlyItsObject(t *testing.T) {
 	}
 }
 
+// TestTransformMustNotReplaceTheDeletionTimestamp checks an object that is being deleted: readers of the cache compute
+// with the time.
+func TestTransformMustNotReplaceTheDeletionTimestamp(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*metav1.Time) *metav1.Time
+		hidden bool
+	}{
+		"unchanged": {change: func(at *metav1.Time) *metav1.Time { return at }},
+		"copied":    {change: func(at *metav1.Time) *metav1.Time { return at.DeepCopy() }},
+		"replaced":  {change: func(at *metav1.Time) *metav1.Time { return &metav1.Time{Time: at.Add(time.Hour)} }, hidden: true},
+		"changed":   {change: func(at *metav1.Time) *metav1.Time { at.Time = at.Add(time.Hour); return at }, hidden: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := holding("a", "c")
+				deleting := object("b", "1")
+				deleting.Finalizers = []string{"example.com/hold"}
+				server.Put(deleting)
+				server.Delete(key("b"))
+				f := startWith(t, server, informer.Config[configMap]{
+					Retriever: ofKind[configMap]{server, configMapKind()},
+					Transform: func(m configMap) error {
+						if m.DeletionTimestamp != nil {
+							m.DeletionTimestamp = test.change(m.DeletionTimestamp)
+						}
+						return nil
+					},
+				})
+				defer f.stop()
+				f.expect("listed a", "listed b", "listed c")
+				if test.hidden {
+					expectHidden(t, f.informer, "must not change")
+				} else if obj, _, err := f.informer.Get(key("b")); err != nil || obj.DeletionTimestamp == nil {
+					t.Errorf("the object is %v, %v", obj, err)
+				}
+			})
+		})
+	}
+}
+
 func expectHidden[T kube.Object](t *testing.T, i *informer.Informer[T], want string) {
 	t.Helper()
 	if _, found, err := i.Get(key("b")); found || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ns/b") {
