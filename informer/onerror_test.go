@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,4 +111,39 @@ func TestSlowOnErrorIsNotASlowResponse(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		f.stop()
 	})
+}
+
+// TestOnErrorIsCalledForOneErrorAtATime: a request fails while the function is called because the request had no response
+// for a long time.
+func TestOnErrorIsCalledForOneErrorAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, calling atomic.Int32
+		f := startWith(t, newServer(false), informer.Config[configMap]{
+			Retriever: lateRetriever{newServer(false)},
+			OnError: func(error) {
+				calls.Add(1)
+				if n := calling.Add(1); n != 1 {
+					t.Errorf("%d calls at a time", n)
+				}
+				time.Sleep(time.Minute)
+				calling.Add(-1)
+			},
+		})
+		time.Sleep(5 * time.Minute)
+		f.stop()
+		if n := calls.Load(); n < 2 {
+			t.Errorf("%d calls, want one for the late response and one for its error", n)
+		}
+	})
+}
+
+// lateRetriever returns an error after a long time.
+type lateRetriever struct{ *kindserver.Server[configMap] }
+
+func (lateRetriever) List(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Second):
+	}
+	return nil, errors.New("late")
 }

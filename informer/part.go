@@ -31,8 +31,9 @@ type part struct {
 	describes string
 	logger    *slog.Logger // names the informer and the part
 	watchList bool
-	identity  any       // the Retriever, to detect whether another one is the same
-	selects   selection // the selection, as far as it is known
+	identity  any           // the Retriever, to detect whether another one is the same
+	selects   selection     // the selection, as far as it is known
+	reporting chan struct{} // capacity 1; has a token while OnError is called
 
 	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc
@@ -54,6 +55,7 @@ func (p *part) connect() {
 	p.status.logger, p.status.optional = p.logger, c.optional
 	p.contents.core, p.contents.progress = c, &p.progress
 	p.contents.awaits = awaits{progress: &p.progress, lag: &c.counters.lag}
+	p.reporting = make(chan struct{}, 1)
 	p.contents.begin()
 }
 
@@ -201,9 +203,7 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
 	degraded := p.status.failed(err, broken)
-	if onError := p.core.onError; onError != nil {
-		_ = p.core.guard.Call("OnError", func() { onError(err) }, nil) // the guard logs a panic
-	}
+	p.report(err)
 	if !degraded {
 		return
 	}
@@ -212,6 +212,17 @@ func (p *part) failed(err error, broken bool) {
 	}
 	p.contents.releaseWaiters()
 	p.core.settle(p)
+}
+
+// report calls OnError, for one error at a time: the timer of a request and the watchGuard report errors too.
+func (p *part) report(err error) {
+	onError := p.core.onError
+	if onError == nil {
+		return
+	}
+	p.reporting <- struct{}{}
+	defer func() { <-p.reporting }()
+	_ = p.core.guard.Call("OnError", func() { onError(err) }, nil) // the guard logs a panic
 }
 
 // historyGone records that history is gone. After manyGone consecutive calls this is an error.
