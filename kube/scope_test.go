@@ -120,6 +120,18 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 			child.SetUID("2")
 			return ownerref.SetControllerInMemory(cluster.Scheme(), named(&Shop{}, "shop"), child)
 		},
+		`the namespace of Shop c is "", and its Go type declares NamespaceScoped: true`: func() error {
+			owner := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}}
+			owner.SetGroupVersionKind(kind("Shop"))
+			return ownerref.SetControllerInMemory(cluster.Scheme(), owner, &Region{})
+		},
+		"Region shop/d lives in no namespace": func() error {
+			child := &unstructured.Unstructured{}
+			child.SetGroupVersionKind(kind("Region"))
+			child.SetNamespace("shop")
+			child.SetName("d")
+			return ownerref.SetControllerInMemory(cluster.Scheme(), named(&Shop{}, "shop"), child)
+		},
 	} {
 		if err := mistake(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

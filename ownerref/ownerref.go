@@ -76,12 +76,12 @@ func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option
 	if err := p.validate(owner, child); err != nil {
 		return nil, err
 	}
-	if ownerNamespaced, declared := gotype.DeclaredScope(owner); declared && ownerNamespaced != (owner.GetNamespace() != "") {
+	if ownerNamespaced, declared := gotype.DeclaredScopeOf(owner, ownerKind, scheme); declared && ownerNamespaced != (owner.GetNamespace() != "") {
 		return nil, fmt.Errorf("the namespace of %s is %q, and its Go type declares NamespaceScoped: %t",
 			describe(ownerKind, owner), owner.GetNamespace(), ownerNamespaced)
 	}
 	if owner.GetNamespace() != "" {
-		childNamespaced, declared := gotype.DeclaredScope(child)
+		childNamespaced, declared := gotype.DeclaredScopeOf(child, childKind, scheme)
 		if !declared {
 			childNamespaced = child.GetNamespace() != ""
 		}

@@ -20,10 +20,13 @@ func DeclaredScope(obj any) (namespaced, declared bool) {
 }
 
 // DeclaredScopeOf returns the scope that the Go type of obj declares, otherwise that of the type that is registered for
-// kind in scheme: obj may be unstructured, or metadata only.
+// kind in scheme, which may be nil: obj may be unstructured, or metadata only.
 func DeclaredScopeOf(obj any, kind schema.GroupVersionKind, scheme *runtime.Scheme) (namespaced, declared bool) {
 	if namespaced, declared = DeclaredScope(obj); declared {
 		return namespaced, true
+	}
+	if scheme == nil {
+		return false, false
 	}
 	registered, err := scheme.New(kind)
 	if err != nil {
