@@ -94,7 +94,7 @@ test: localcluster-binary ## Run all tests but those of bench/; long random test
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster, with the race detector, in random order
 	$(race_note)
-	$(NICE) go test $(RACE) -vet=off -shuffle=on -timeout 20m $(filter-out $(WITHOUT_RACE),$(UNIT))
+	$(NICE) go test $(RACE) -vet=off -shuffle=on -timeout 30m $(filter-out $(WITHOUT_RACE),$(UNIT))
 	$(NICE) go test -vet=off -shuffle=on -timeout 20m $(WITHOUT_RACE)
 	$(NICE) go test -C monitoring -vet=off -shuffle=on -timeout 5m ./...
 	$(NICE) go test -C tracing/otel $(RACE) -vet=off -shuffle=on -timeout 5m ./...
