@@ -78,12 +78,14 @@ func TestRunWaitsForOnError(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		select {
-		case <-ended:
-			t.Error("Run has returned while OnError is called")
+		case err := <-ended:
+			t.Errorf("Run has returned while OnError is called: %v", err)
 			close(release)
 		default:
 			close(release)
-			<-ended
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
