@@ -551,6 +551,80 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
+// A middleware that fails never makes a review allowed, and keeps no slot.
+func TestMiddlewareThatFails(t *testing.T) {
+	t.Parallel()
+	body, err := json.Marshal(mapReview(mapObject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fail := range map[string]func(next http.Handler, w http.ResponseWriter, req *http.Request){
+		"no call":      func(http.Handler, http.ResponseWriter, *http.Request) {},
+		"panic before": func(http.Handler, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"panic after": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			next.ServeHTTP(w, req)
+			panic(http.ErrAbortHandler)
+		},
+		"two calls": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			next.ServeHTTP(w, req)
+			next.ServeHTTP(w, req)
+		},
+		"other body": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			req.Body = http.NoBody
+			next.ServeHTTP(w, req)
+		},
+		"other path": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			req.URL.Path = "/other"
+			next.ServeHTTP(w, req)
+		},
+		"cancelled context": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			ctx, cancel := context.WithCancel(req.Context())
+			cancel()
+			next.ServeHTTP(w, req.WithContext(ctx))
+		},
+		"own ResponseWriter": func(next http.Handler, w http.ResponseWriter, req *http.Request) {
+			next.ServeHTTP(struct{ http.ResponseWriter }{w}, req)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failing := true
+			s, err := New(Config{
+				Cluster: connect(t), Logger: slog.New(slog.DiscardHandler),
+				Hooks: []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return errors.New("denied") })},
+				Middleware: func(next http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+						if failing {
+							fail(next, w, req)
+						} else {
+							next.ServeHTTP(w, req)
+						}
+					})
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 * maxReviews {
+				w := httptest.NewRecorder()
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+hookName+"?timeout=10s", bytes.NewReader(body))
+				req.Header.Set("Content-Type", "application/json")
+				func() {
+					defer func() { _ = recover() }() // as net/http does
+					s.ServeHTTP(w, req)
+				}()
+				if strings.Contains(w.Body.String(), `"allowed":true`) {
+					t.Fatalf("the review is allowed: %s", w.Body)
+				}
+			}
+			failing = false
+			if _, response, text := ask(t, s, mapReview(mapObject)); response == nil || response.Allowed || response.Result.Message != "denied" {
+				t.Errorf("afterwards: %+v, %s", response, text)
+			}
+		})
+	}
+}
+
 func hasDeadline(ctx context.Context) bool {
 	_, ok := ctx.Deadline()
 	return ok
