@@ -276,6 +276,34 @@ func TestContactThatDoesNotFitInV1(t *testing.T) {
 	})
 }
 
+// A migration rewrites the objects of a namespace that is terminating, and does not wait for their finalizers.
+func TestMigrationInTerminatingNamespace(t *testing.T) {
+	t.Parallel()
+	testVersions(t, func(v versions) {
+		v.store(v1.Version)
+		v.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: closing}}`)
+		held, err := client.Create(v.Context(), v.Client(), &v1.WebApp{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "closing", Name: "held", Finalizers: []string{"example.com/hold"}},
+			Spec:       v1.WebAppSpec{Image: "shop:1"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Delete(v.Context(), v.Client(), simulation.Get[*corev1.Namespace](v.Cluster, "closing")); err != nil {
+			t.Fatal(err)
+		}
+		v.Settle()
+		if held = simulation.Get[*v1.WebApp](v.Cluster, "closing/held"); held.DeletionTimestamp == nil {
+			t.Fatal("the WebApp is not being deleted")
+		}
+		v.store(v2.Version)
+		v.migrate()
+		if migrated := simulation.Get[*v2.WebApp](v.Cluster, "closing/held"); migrated.UID != held.UID || migrated.Spec.App.Image != "shop:1" {
+			t.Errorf("the WebApp is %+v", migrated)
+		}
+	})
+}
+
 // Version v1 cannot be removed before the migration, and afterwards only by a program that says so.
 func TestRemovalOfV1(t *testing.T) {
 	t.Parallel()
