@@ -282,18 +282,18 @@ func TestMigrationInTerminatingNamespace(t *testing.T) {
 	testVersions(t, func(v versions) {
 		v.store(v1.Version)
 		v.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: closing}}`)
-		held, err := client.Create(v.Context(), v.Client(), &v1.WebApp{
+		if _, err := client.Create(v.Context(), v.Client(), &v1.WebApp{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "closing", Name: "held", Finalizers: []string{"example.com/hold"}},
 			Spec:       v1.WebAppSpec{Image: "shop:1"},
-		})
-		if err != nil {
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := client.Delete(v.Context(), v.Client(), simulation.Get[*corev1.Namespace](v.Cluster, "closing")); err != nil {
 			t.Fatal(err)
 		}
 		v.Settle()
-		if held = simulation.Get[*v1.WebApp](v.Cluster, "closing/held"); held.DeletionTimestamp == nil {
+		held := simulation.Get[*v1.WebApp](v.Cluster, "closing/held")
+		if held.DeletionTimestamp == nil {
 			t.Fatal("the WebApp is not being deleted")
 		}
 		v.store(v2.Version)
