@@ -108,9 +108,10 @@ func (t *target) resolve(ctx context.Context) error {
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
-	other := *t
-	if err = t.place(t.resource.Namespaced); err != nil && other.place(!t.resource.Namespaced) == nil {
-		t.client.config.Cluster.Forget(t.kind.GroupVersion()) // the definition may be replaced by one with another scope
+	if err = t.place(t.resource.Namespaced); err != nil {
+		if other := *t; other.place(!t.resource.Namespaced) == nil {
+			t.client.config.Cluster.Forget(t.kind.GroupVersion()) // the definition may be replaced by one with another scope
+		}
 	}
 	return err
 }

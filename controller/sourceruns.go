@@ -144,7 +144,7 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	}
 }
 
-// launches reports whether r is launched, because it was not removed.
+// launches sets r.launched unless r was removed, and returns it.
 func (s *sources) launches(r *sourceRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -189,7 +189,7 @@ func (s *shared[T]) matters(c informer.Change) bool {
 	return true
 }
 
-// all iterates over the keys of all objects.
+// all iterates over the keys of the objects that no predicate drops.
 func (s *shared[T]) all(yield func(kube.Key) bool) {
 	for _, obj := range s.objects.GetStore().List() {
 		state, err := s.typed(obj)

@@ -61,7 +61,7 @@ func patchValue(operations []operation, path string, raw, before, after []byte) 
 	return diff(operations, path, contents[0], apply(contents[0], contents[1], contents[2])), nil
 }
 
-// decodeValue decodes JSON. Numbers keep their text: an int64 or a float64 has not each number that a Go type can have.
+// decodeValue decodes JSON. Numbers keep their text, because neither int64 nor float64 can hold every number of a Go type.
 func decodeValue(data []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -182,12 +182,12 @@ func applyFields(raw, before, after map[string]any) map[string]any {
 	}
 	for name, value := range after {
 		old, ok := before[name]
-		current, isObject := raw[name].(map[string]any)
+		current, hasFields := raw[name].(map[string]any)
 		switch {
 		case ok && reflect.DeepEqual(old, value): // unchanged
 		case ok && raw[name] != nil:
 			result[name] = apply(raw[name], old, value)
-		case !ok && isObject: // the Go type leaves out an empty struct
+		case !ok && hasFields: // the Go type leaves out an empty struct
 			result[name] = apply(current, map[string]any{}, value)
 		default:
 			result[name] = value

@@ -3,6 +3,7 @@ package gotype
 import (
 	"reflect"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -19,11 +20,13 @@ func DeclaredScope(obj any) (namespaced, declared bool) {
 	return scoped.NamespaceScoped(), true
 }
 
-// DeclaredScopeOf returns the scope that the Go type of obj declares, otherwise that of the type that is registered for
-// kind in scheme, which may be nil: obj may be unstructured, or metadata only.
+// DeclaredScopeOf returns the scope that the Go type of obj declares. If obj is unstructured, or metadata only, it is that of
+// the type that is registered for kind in scheme, which may be nil.
 func DeclaredScopeOf(obj any, kind schema.GroupVersionKind, scheme *runtime.Scheme) (namespaced, declared bool) {
-	if namespaced, declared = DeclaredScope(obj); declared {
-		return namespaced, true
+	switch obj.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+	default:
+		return DeclaredScope(obj)
 	}
 	if scheme == nil {
 		return false, false
