@@ -219,8 +219,8 @@ func (r *admissionRun) run(t *testing.T, scenario admissionScenario) [][]string 
 	return results
 }
 
-// waitForCache waits until the cache of the real server has the object of a response: it tries the next write on the object
-// in its cache, and repeats the reviews if that object was stale.
+// waitForCache waits until the caches of the real server have the object of a response: it tries the next write on the
+// object in its cache, and repeats the reviews if that object was stale. Each version of a custom resource has its own cache.
 func (r *admissionRun) waitForCache(t *testing.T, s admissionStep, res result) {
 	t.Helper()
 	content, _ := decode(res.body).(map[string]any)
@@ -230,9 +230,14 @@ func (r *admissionRun) waitForCache(t *testing.T, s admissionStep, res result) {
 		return
 	}
 	resource, _, _ := strings.Cut(strings.ReplaceAll(s.path, "?", "/"), "/")
-	path, _ := r.address(admissionStep{path: resource + "?resourceVersionMatch=NotOlderThan&resourceVersion=" + version})
-	if listed := r.server.send(t.Context(), http.MethodGet, path, "", nil); listed.code != http.StatusOK {
-		t.Fatalf("list %s: %d %s", path, listed.code, listed.body)
+	for name := range admissionPaths() {
+		if strings.TrimSuffix(name, "2") != strings.TrimSuffix(resource, "2") {
+			continue
+		}
+		path, _ := r.address(admissionStep{path: name + "?resourceVersionMatch=NotOlderThan&resourceVersion=" + version})
+		if listed := r.server.send(t.Context(), http.MethodGet, path, "", nil); listed.code != http.StatusOK {
+			t.Fatalf("list %s: %d %s", path, listed.code, listed.body)
+		}
 	}
 }
 
