@@ -64,6 +64,11 @@ type Config struct {
 	// again when they change. They, or Certificates, are required with Listen or Listener: the API server calls webhooks
 	// with TLS only. Clients need TLS 1.3.
 	CertFile, KeyFile string
+	// ClientCAFile is a PEM file of the authorities that sign the client certificate of the API server. It is read again
+	// when it changes. Admission, token and access reviews without a valid certificate of one of them are rejected with
+	// status 401, also on connections that began before a change. Conversion reviews need none: the API server has no
+	// certificate for them. Default: reviews of all clients are accepted.
+	ClientCAFile string
 	// Certificates makes the server create its certificates and register the hooks.
 	Certificates *Certificates
 	// Middleware wraps the handler of all reviews, for example to trace them with otelhttp.NewMiddleware of OpenTelemetry.
@@ -154,8 +159,8 @@ func New(config Config) (*Server, error) {
 // newServer returns the HTTP server, or nil without an address.
 func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	if config.Listen == "" && config.Listener == nil {
-		if config.CertFile != "" || config.KeyFile != "" || config.Certificates != nil {
-			return nil, errors.New("CertFile, KeyFile or Certificates is set without Listen: set Listen, for example to \":9443\"")
+		if config.CertFile != "" || config.KeyFile != "" || config.ClientCAFile != "" || config.Certificates != nil {
+			return nil, errors.New("CertFile, KeyFile, ClientCAFile or Certificates is set without Listen: set Listen, for example to \":9443\"")
 		}
 		return nil, nil
 	}
@@ -174,11 +179,15 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	} else if config.CertFile == "" || config.KeyFile == "" {
 		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API server calls webhooks with TLS only"))
 	}
+	if config.ClientCAFile != "" && len(s.hooks) > 0 && len(s.conversions()) == len(s.hooks) {
+		errs = append(errs, errors.New("ClientCAFile is set, and all hooks are conversions: the API server has no client certificate for them"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	settings := httpserver.Config{
-		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, MaxBodyBytes: maxConversionBytes, // readBody has the limit of the hook
+		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, ClientCAFile: config.ClientCAFile,
+		MaxBodyBytes:    maxConversionBytes, // readBody has the limit of the hook
 		ShutdownTimeout: shutdownTimeout, Logger: s.logger,
 	}
 	if s.keeper != nil {
@@ -289,6 +298,10 @@ func (s *Server) reviews(hook Hook) http.Handler {
 			return
 		}
 		defer cancel()
+		if err := s.checkClient(hook, w, req); err != nil {
+			s.fail(ctx, w, hook.name, began, err)
+			return
+		}
 		places := &places{}
 		defer places.release()
 		body, err := s.readBody(ctx, w, req, limit, places)
@@ -317,6 +330,20 @@ func (s *Server) reviews(hook Hook) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeFor(len(text))))
 		_, _ = w.Write(text)
 	})
+}
+
+// checkClient returns an error unless the client of a review may send it. The connection ends then, so that the client can
+// use another certificate.
+func (s *Server) checkClient(hook Hook, w http.ResponseWriter, req *http.Request) error {
+	if _, isConversion := hook.protocol.(conversion); isConversion || s.http == nil {
+		return nil
+	}
+	err := s.http.CheckClient(req)
+	if err == nil {
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	return statusError{err, http.StatusUnauthorized}
 }
 
 // fail writes an error as an HTTP response. An error without a code is a failure of the program.

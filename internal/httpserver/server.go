@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,9 @@ type Config struct {
 	CertFile, KeyFile string
 	// Certificate returns the certificate of a new connection, in place of CertFile and KeyFile.
 	Certificate func() (*tls.Certificate, error)
+	// ClientCAFile is a PEM file of the authorities of client certificates. It is read again when it changes. Clients need
+	// no certificate for a connection; CheckClient checks it for a request. Default: no client certificates.
+	ClientCAFile string
 	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
 	// without a request in progress for the longest time, or if all have one, the connection whose request began first.
 	// Default: 256.
@@ -53,37 +57,61 @@ type Config struct {
 type Server struct {
 	config      Config
 	guard       *usercode.Guard
-	certificate *certificate // nil without files
+	certificate *fileValue[*tls.Certificate] // nil without files
+	clientCA    *fileValue[*clientCA]        // nil without ClientCAFile
 	connections connections
 	serving     atomic.Bool
 	address     atomic.Pointer[net.Addr] // of the first listener of the current Run
 }
 
-// New returns a Server. It reads the certificate, and does not listen.
+// New returns a Server. It reads the files, and does not listen.
 func New(config Config) (*Server, error) {
 	config.MaxConnections = cmp.Or(config.MaxConnections, 256)
 	config.MaxBodyBytes = cmp.Or(config.MaxBodyBytes, 1<<20)
 	s := &Server{config: config, guard: usercode.NewGuard(config.Logger), connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}}}
-	if config.Certificate != nil || (config.CertFile == "" && config.KeyFile == "") {
-		return s, nil
+	var errs []error
+	if config.Certificate == nil && (config.CertFile != "" || config.KeyFile != "") {
+		s.certificate = newCertificate(config.CertFile, config.KeyFile, config.Logger)
+		errs = append(errs, s.certificate.load())
+		s.config.Certificate = func() (*tls.Certificate, error) { return s.certificate.current(), nil }
 	}
-	s.certificate = &certificate{certFile: config.CertFile, keyFile: config.KeyFile, logger: config.Logger}
-	if err := s.certificate.load(); err != nil {
+	if config.ClientCAFile != "" {
+		s.clientCA = newClientCA(config.ClientCAFile, config.Logger)
+		errs = append(errs, s.clientCA.load())
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.config.Certificate = func() (*tls.Certificate, error) { return s.certificate.current(), nil }
 	return s, nil
 }
 
-// Ready returns an error until the server listens, and while its certificate is not valid or cannot be read.
+// Ready returns an error until the server listens, and while its certificate or the client CA is not valid or cannot be
+// read.
 func (s *Server) Ready() error {
 	if !s.serving.Load() {
 		return errors.New("not listening yet")
 	}
+	var errs []error
 	if s.certificate != nil {
-		return s.certificate.ready()
+		errs = append(errs, s.certificate.ready())
 	}
-	return nil
+	if s.clientCA != nil {
+		errs = append(errs, s.clientCA.ready())
+	}
+	return errors.Join(errs...)
+}
+
+// CheckClient returns an error unless the client of a request has a certificate that is valid now and signed by an
+// authority that is in ClientCAFile now. Without ClientCAFile it returns nil.
+func (s *Server) CheckClient(req *http.Request) error {
+	if s.clientCA == nil {
+		return nil
+	}
+	var chains [][]*x509.Certificate
+	if req.TLS != nil {
+		chains = req.TLS.VerifiedChains
+	}
+	return s.clientCA.current().check(chains, time.Now())
 }
 
 // Handshake connects to the server, and returns an error unless a TLS handshake succeeds with a certificate that is valid
@@ -215,8 +243,23 @@ func (s *Server) server(base context.Context) *http.Server {
 			MinVersion:     tls.VersionTLS13,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.config.Certificate() },
 		}
+		if s.clientCA != nil {
+			server.TLSConfig.GetConfigForClient = s.clientConfig(server.TLSConfig.Clone())
+		}
 	}
 	return server
+}
+
+// clientConfig returns a function that returns config with the current authorities of client certificates. Sessions are
+// not resumed: a resumed one has the chains of an earlier connection.
+func (s *Server) clientConfig(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	config.ClientAuth, config.SessionTicketsDisabled = tls.VerifyClientCertIfGiven, true
+	config.NextProtos = []string{"http/1.1"} // as net/http sets it
+	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := config.Clone()
+		current.ClientCAs = s.clientCA.current().pool
+		return current, nil
+	}
 }
 
 // handler returns the handler of the config with the limit of bodies. A panic ends the connection, as in net/http, but

@@ -1,0 +1,332 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/internal/certificates/certtest"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// clientCAServer is a server with ClientCAFile in virtual time.
+type clientCAServer struct {
+	*testing.T
+	server   *Server // without the handshake of its Ready, which needs an address
+	file     string  // ClientCAFile
+	listener *pipes
+	logs     *logs
+}
+
+func newAuthority(t *testing.T, life time.Duration) certificates.Pair {
+	t.Helper()
+	authority, err := certificates.NewAuthority("tests", time.Now(), life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+// serveClients runs a server with all types of hooks until the test ends.
+func serveClients(t *testing.T, authorities []byte) *clientCAServer {
+	t.Helper()
+	folder := t.TempDir()
+	c := &clientCAServer{T: t, file: filepath.Join(folder, "ca.crt"), listener: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, logs: &logs{}}
+	c.write(authorities)
+	serving, err := newAuthority(t, 100*time.Hour).NewServer([]string{"example.com"}, time.Now(), 100*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for name, content := range map[string][]byte{certFile: serving.Cert, keyFile: serving.Key} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}, addRobots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.server, err = New(Config{
+		Cluster: cluster, Listener: c.listener, CertFile: certFile, KeyFile: keyFile, ClientCAFile: c.file,
+		Logger: slog.New(slog.NewTextHandler(c.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: []Hook{
+			robotHook(), Validating(mapsOptions(), allowMaps),
+			Authenticating(tokensName, func(context.Context, *authenticationv1.TokenReviewSpec) (tokenStatus, error) {
+				return tokenStatus{}, nil
+			}),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { // waited for below
+		if err := c.server.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait(); time.Sleep(time.Minute) }) // the connections of net/http end
+	synctest.Wait()
+	return c
+}
+
+// write writes ClientCAFile.
+func (c *clientCAServer) write(authorities []byte) {
+	c.Helper()
+	if err := os.WriteFile(c.file, authorities, 0o600); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// client returns a client that keeps its connections, with a certificate unless pair is nil.
+func (c *clientCAServer) client(pair *certificates.Pair) *http.Client {
+	c.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(10)} //nolint:gosec // a test
+	if pair != nil {
+		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			c.Fatal(err)
+		}
+		// As the API server does, the client also presents a certificate whose authority the server does not name.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		client, conn := net.Pipe()
+		c.listener.conns <- conn
+		return client, nil
+	}}
+	c.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// ask sends a review, and returns the status with the text of an error, or the error of the connection.
+func (c *clientCAServer) ask(client *http.Client, path string, body []byte) string {
+	c.Helper()
+	req, err := http.NewRequestWithContext(c.Context(), http.MethodPost, "https://example.com/"+path, bytes.NewReader(body))
+	if err != nil {
+		c.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Status
+	}
+	return res.Status + ": " + string(text)
+}
+
+// expect sends a review of each type. want is the status, or a part of the error, of those that need a certificate.
+// Conversions need none, but a certificate that is presented must be valid.
+func (c *clientCAServer) expect(client *http.Client, want, ofConversion string) {
+	c.Helper()
+	conversion := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"example.com/v2","objects":[` + robotJSON("v1", "{}") + `]}}`
+	admission, err := json.Marshal(mapReview(mapObject))
+	if err != nil {
+		c.Fatal(err)
+	}
+	token := []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"a"}}`)
+	for path, body := range map[string][]byte{robotsCRD: []byte(conversion), hookName: admission, tokensName: token} {
+		want := want
+		if path == robotsCRD {
+			want = ofConversion
+		}
+		got := c.ask(client, path, body)
+		if !strings.Contains(got, want) {
+			c.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+const (
+	accepted    = "200 OK"
+	required    = "401 Unauthorized: a client certificate is required"
+	notValidNow = "401 Unauthorized: the client certificate has expired, or its authority was removed"
+	// noConnection is an error of the client. It may not see the server's reason, because with TLS 1.3 its handshake ends
+	// before that of the server.
+	noConnection = `Post "https://example.com/`
+)
+
+// logs receives the log of a server.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// expectLog reports each text that the log lacks.
+func (c *clientCAServer) expectLog(texts ...string) {
+	c.Helper()
+	c.logs.mu.Lock()
+	defer c.logs.mu.Unlock()
+	for _, text := range texts {
+		if !strings.Contains(c.logs.text.String(), text) {
+			c.Errorf("the log lacks %q:\n%s", text, c.logs.text.String())
+		}
+	}
+}
+
+// Admission and token reviews need a certificate of an authority in ClientCAFile, on each request.
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newAuthority(t, 100*time.Hour), newAuthority(t, 100*time.Hour)
+		c := serveClients(t, first.Cert)
+		ofFirst, ofSecond, short := certtest.NewClient(t, first, time.Now().Add(100*time.Hour)), certtest.NewClient(t, second, time.Now().Add(100*time.Hour)), certtest.NewClient(t, first, time.Now().Add(time.Hour))
+		server, err := first.NewServer([]string{"example.com"}, time.Now(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, expiring := c.client(&ofFirst), c.client(&short)
+		c.expect(known, accepted, accepted)
+		c.expect(expiring, accepted, accepted)
+		c.expect(c.client(nil), required, accepted)
+		c.expect(c.client(&ofSecond), noConnection, noConnection)
+		c.expect(c.client(&server), noConnection, noConnection) // it is not for clients
+		if err := c.server.http.Ready(); err != nil {
+			t.Error(err)
+		}
+
+		// The second authority replaces the first one while both are trusted.
+		c.write(append(bytes.Clone(first.Cert), second.Cert...))
+		time.Sleep(time.Second)
+		c.expect(known, accepted, accepted)
+		c.expect(c.client(&ofSecond), accepted, accepted)
+		c.write(second.Cert)
+		time.Sleep(time.Second)
+		c.expect(c.client(&ofSecond), accepted, accepted)
+		_ = c.ask(known, hookName, nil) // the rejection ends the open connection
+		c.expect(known, noConnection, noConnection)
+		c.write(first.Cert)
+		time.Sleep(time.Second)
+		c.expect(known, accepted, accepted)
+
+		// A file that is not valid changes nothing, and Ready says so.
+		for _, content := range []string{"", "x", string(first.Key), string(first.Cert) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
+			c.write([]byte(content))
+			time.Sleep(time.Second)
+			c.expect(known, accepted, accepted)
+			if err := c.server.http.Ready(); err == nil || !strings.Contains(err.Error(), "read the client CA in "+c.file) {
+				t.Errorf("ready with %.20q: %v", content, err)
+			}
+		}
+		c.write(first.Cert)
+
+		time.Sleep(time.Hour)
+		c.expect(c.client(&short), noConnection, noConnection)
+		c.expect(known, accepted, accepted)
+		if err := c.server.http.Ready(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Hour)
+		if err := c.server.http.Ready(); err == nil || !strings.Contains(err.Error(), "the client CA in "+c.file+" has expired") {
+			t.Errorf("ready with an expired authority: %v", err)
+		}
+		c.expectLog("certificate signed by unknown authority", "certificate specifies an incompatible key usage", "certificate has expired", "client CA reloaded", "client CA reload failed")
+	})
+}
+
+// A certificate that expires, and one whose authority is removed, are rejected on an open connection, which ends.
+func TestClientCertificatesOfOpenConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newAuthority(t, 100*time.Hour), newAuthority(t, 100*time.Hour)
+		c := serveClients(t, first.Cert)
+		short, long := certtest.NewClient(t, first, time.Now().Add(90*time.Second)), certtest.NewClient(t, first, time.Now().Add(time.Hour))
+		body, err := json.Marshal(mapReview(mapObject))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(client *http.Client, want string) {
+			t.Helper()
+			if got := c.ask(client, hookName, body); !strings.Contains(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		expiring, removed := c.client(&short), c.client(&long)
+		expect(expiring, accepted)
+		expect(removed, accepted)
+		time.Sleep(89 * time.Second) // less than the time after which idle connections end
+		expect(expiring, accepted)
+		expect(removed, accepted)
+		time.Sleep(2 * time.Second)
+		expect(expiring, notValidNow)
+		expect(expiring, noConnection)
+		expect(removed, accepted)
+		c.write(second.Cert)
+		time.Sleep(time.Second)
+		expect(removed, notValidNow)
+		expect(removed, noConnection)
+	})
+}
+
+// ClientCAFile is refused where it has no effect.
+func TestNewRejectsClientCAFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	authority := newAuthority(t, time.Hour)
+	serving, err := authority.NewServer([]string{"a"}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"ca.crt": authority.Cert, "empty": nil, "tls.crt": serving.Cert, "tls.key": serving.Key} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}, addRobots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		file, listen string
+		hooks        []Hook
+		want         string
+	}{
+		"valid":            {"ca.crt", ":0", []Hook{robotHook(), Validating(mapsOptions(), allowMaps)}, ""},
+		"no address":       {"ca.crt", "", []Hook{Validating(mapsOptions(), allowMaps)}, "ClientCAFile or Certificates is set without Listen"},
+		"only conversions": {"ca.crt", ":0", []Hook{robotHook()}, "all hooks are conversions"},
+		"missing":          {"missing", ":0", []Hook{Validating(mapsOptions(), allowMaps)}, "read the client CA: open "},
+		"empty":            {"empty", ":0", []Hook{Validating(mapsOptions(), allowMaps)}, "it has no PEM block of type CERTIFICATE"},
+		"key":              {"tls.key", ":0", []Hook{Validating(mapsOptions(), allowMaps)}, `it has a PEM block of type "PRIVATE KEY"`},
+	} {
+		config := Config{Cluster: cluster, Hooks: test.hooks, Listen: test.listen, ClientCAFile: filepath.Join(folder, test.file)}
+		if test.listen != "" {
+			config.CertFile, config.KeyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+		}
+		_, err := New(config)
+		if got := fmt.Sprint(err); err != nil != (test.want != "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s, want %q", name, got, test.want)
+		}
+	}
+}
