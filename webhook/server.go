@@ -333,7 +333,8 @@ func (s *Server) reviews(hook Hook) http.Handler {
 }
 
 // checkClient returns an error unless the client of a review may send it. The connection ends then, so that the client can
-// use another certificate.
+// use another certificate. API servers present none for conversions:
+// k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go.
 func (s *Server) checkClient(hook Hook, w http.ResponseWriter, req *http.Request) error {
 	if _, isConversion := hook.protocol.(conversion); isConversion || s.http == nil {
 		return nil

@@ -81,7 +81,8 @@ func authorize(_ context.Context, review *authorizationv1.SubjectAccessReviewSpe
 }
 
 // The API server authenticates the tokens of its requests and authorizes users with hooks. Nothing but a clear decision
-// authenticates or allows. A middleware sees the trace of a request to the API server.
+// authenticates or allows. A middleware sees the trace of a request to the API server. The server requires the client
+// certificate of the API server.
 func TestTokensAndAccess(t *testing.T) {
 	e := newEnv(t)
 	listener := e.listen()
@@ -99,6 +100,7 @@ func TestTokensAndAccess(t *testing.T) {
 			})
 		},
 		CertFile: filepath.Join(e.folder, "tls.crt"), KeyFile: filepath.Join(e.folder, "tls.key"),
+		ClientCAFile: e.file("ca.crt", string(e.authority.Cert)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +113,7 @@ func TestTokensAndAccess(t *testing.T) {
 		"--authorization-mode=RBAC,Webhook",
 		"--authorization-webhook-config-file=" + e.kubeconfig(url+"/access.example.com"),
 		"--authorization-webhook-version=v1",
+		"--admission-control-config-file=" + e.admissionConfig(listener.Addr()),
 		"--tracing-config-file=" + e.file("tracing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"),
 	}})
 	if err != nil {
@@ -224,7 +227,8 @@ func (e *env) kubeconfig(url string) (path string) {
 	e.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hook"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: e.authority.Cert}
-	config.Contexts["hook"] = &clientcmdapi.Context{Cluster: "hook"}
+	config.AuthInfos["api-server"] = e.clientOf()
+	config.Contexts["hook"] = &clientcmdapi.Context{Cluster: "hook", AuthInfo: "api-server"}
 	config.CurrentContext = "hook"
 	path = filepath.Join(e.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {

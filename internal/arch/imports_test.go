@@ -121,9 +121,10 @@ func layers() map[string]place {
 		// The API server of the tests of this module.
 		"internal/apitest": {may: []string{"internal/apiserver/...", "kube"}},
 
-		"internal/apitest/kindserver": {may: []string{"internal/apiserver/...", "internal/apitest", "informer", "kube"}},
-		"internal/testlength":         {foundation: true}, // the counts of long tests
-		"internal/contractmatrix":     {},                 // tests only
+		"internal/apitest/kindserver":    {may: []string{"internal/apiserver/...", "internal/apitest", "informer", "kube"}},
+		"internal/certificates/certtest": {may: []string{"internal/certificates"}}, // client certificates of tests
+		"internal/testlength":            {foundation: true},                       // the counts of long tests
+		"internal/contractmatrix":        {},                                       // tests only
 		"internal/docs/...": {
 			may: []string{"internal/docs/..."},
 		},
