@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +182,32 @@ func TestResponseAtTheTimeoutIsNotEnded(t *testing.T) {
 		time.Sleep(2 * noResponse)
 		if !errors.Is(context.Cause(ctx), errNoResponse) {
 			t.Errorf("a request without an answer ended with %v, want %v", context.Cause(ctx), errNoResponse)
+		}
+	})
+}
+
+// Data that arrives while OnError is called starts the time for the next data.
+func TestSlowOnErrorDoesNotDelayTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPart(t)
+		var reports []time.Duration
+		began := time.Now()
+		p.core.onError = func(error) {
+			reports = append(reports, time.Since(began))
+			time.Sleep(time.Minute)
+		}
+		ctx, timer := p.responseTimer(t.Context(), "watch")
+		defer timer.end()
+		time.Sleep(slowResponse + 30*time.Second)
+		timer.pause()
+		timer.resume()
+		time.Sleep(noResponse - time.Second)
+		if want := []time.Duration{slowResponse, 2*slowResponse + 30*time.Second}; !slices.Equal(reports, want) || ctx.Err() != nil {
+			t.Errorf("reports at %s, want %s (%v)", reports, want, context.Cause(ctx))
+		}
+		time.Sleep(2 * time.Second)
+		if !errors.Is(context.Cause(ctx), errNoResponse) {
+			t.Errorf("the request was not ended: %v", context.Cause(ctx))
 		}
 	})
 }

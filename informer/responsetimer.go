@@ -54,8 +54,9 @@ func (t *responseTimer) expired() {
 		return
 	}
 	if t.reported.CompareAndSwap(false, true) {
-		t.part.failed(t.err(slowResponse), false)
+		// Before the report, because OnError may take long, and data may arrive meanwhile.
 		t.timer.Reset(noResponse - slowResponse)
+		t.part.failed(t.err(slowResponse), false)
 		return
 	}
 	t.cancel(t.err(noResponse))
