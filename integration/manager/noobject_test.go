@@ -12,6 +12,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -20,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
+	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -27,9 +31,19 @@ import (
 type team struct{ Namespace, Name string }
 
 // TestNoObjectInTerms checks a controller without a primary kind under a manager: each team of the ConfigMaps is handled
-// once in each term of leadership, and the loss of the lease cancels a handler.
+// once in each term of leadership and after a restart by the manager, and the loss of the lease cancels a handler. The
+// objects are those of an informer, or of a SharedInformer of client-go.
 func TestNoObjectInTerms(t *testing.T) {
 	t.Parallel()
+	for name, shared := range map[string]bool{"informer": false, "shared informer": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testNoObjectInTerms(t, shared)
+		})
+	}
+}
+
+func testNoObjectInTerms(t *testing.T, shared bool) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	c := clustertest.Client(t, cluster)
 	namespace := clustertest.Namespace(t, c)
@@ -38,18 +52,26 @@ func TestNoObjectInTerms(t *testing.T) {
 		m.Data = map[string]string{"team": of}
 		create(t, c, m)
 	}
-	maps := newInformer[*corev1.ConfigMap](t, cluster, "configmaps", informer.Selection{Namespaces: []string{namespace}})
+	teams := func(m *corev1.ConfigMap) []kube.Key {
+		if m.Data["team"] == "" {
+			return nil // that of the cluster's certificates
+		}
+		return []kube.Key{controller.EncodeKey(team{m.Namespace, m.Data["team"]})}
+	}
+	// A note is not a change for the teams.
+	changesTeam := predicate.Func(func(before, after *corev1.ConfigMap) bool {
+		return before == nil || after == nil || before.Data["team"] != after.Data["team"]
+	})
+	maps, objects := mapsOf(t, cluster, namespace, shared, teams, changesTeam)
+	failing := failingSource{starts: make(chan struct{}, 2), fails: make(chan error)}
+	failing.starts <- struct{}{} // of the first term
+	failing.starts <- struct{}{} // of the second term
 	var mu sync.Mutex
 	var runs []string // guarded by mu
 	lost := make(chan error, 1)
 	ctrl, err := controller.New(controller.Config[controller.NoObject]{
 		Name: "teams", Logger: clustertest.Logger(t), StateDir: t.TempDir(),
-		Sources: []controller.Source{source.Mapped(maps, func(m *corev1.ConfigMap) []kube.Key {
-			if m.Data["team"] == "" {
-				return nil // that of the cluster's certificates
-			}
-			return []kube.Key{controller.EncodeKey(team{m.Namespace, m.Data["team"]})}
-		})},
+		Sources: []controller.Source{objects, failing},
 		Reconciler: controller.KeyHandler(func(ctx context.Context, key team) error {
 			mu.Lock()
 			runs = append(runs, strings.TrimPrefix(key.Namespace, namespace)+key.Name)
@@ -72,7 +94,7 @@ func TestNoObjectInTerms(t *testing.T) {
 			Cluster: cluster, Namespace: namespace, Name: "operator",
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
 		},
-		Runnables: []manager.Runnable{{Runner: maps, Group: manager.Caches}, {Runner: ctrl}},
+		Runnables: []manager.Runnable{{Name: "maps", Runner: maps, Group: manager.Caches}, {Runner: ctrl, OnFailure: manager.Restart}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +124,22 @@ func TestNoObjectInTerms(t *testing.T) {
 		t.Errorf("the handler was cancelled because of %v", err)
 	}
 	handled("a/b", "a/b", "blue", "blue")
+	// A source fails, and objects change before the controller that the manager starts again calls a handler.
+	failing.fails <- errors.New("the source is broken")
+	patch := func(name, data string) {
+		t.Helper()
+		if _, err := client.Patch(t.Context(), c, configMap(namespace, name), client.RawPatch(types.MergePatchType, []byte(`{"data":`+data+`}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch("m1", `{"team":"red"}`)
+	patch("m2", `{"note":"x"}`)
+	failing.starts <- struct{}{}
+	handled("a/b", "a/b", "a/b", "blue", "blue", "blue", "red")
 	clustertest.Eventually(t, func() string { return errorText(m.Ready()) })
+	patch("m2", `{"note":"y"}`)
+	patch("m1", `{"team":"green"}`)
+	handled("a/b", "a/b", "a/b", "blue", "blue", "blue", "green", "red", "red")
 	if problems := ctrl.Problems(); len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
 	}
@@ -110,4 +147,46 @@ func TestNoObjectInTerms(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// failingSource is a source that waits for a start, and fails with each error.
+type failingSource struct {
+	starts chan struct{}
+	fails  chan error
+}
+
+func (s failingSource) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{Name: "failing", Start: func(ctx context.Context, _ controller.Enqueue) func() error {
+		select {
+		case <-s.starts:
+		case <-ctx.Done():
+		}
+		return func() error {
+			select {
+			case err := <-s.fails:
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}}, nil
+}
+
+// mapsOf returns an informer of ConfigMaps, and a source with the keys of their teams.
+func mapsOf(t *testing.T, cluster *kube.Cluster, namespace string, shared bool, teams func(*corev1.ConfigMap) []kube.Key, predicate informer.Predicate) (manager.Runner, controller.Source) {
+	t.Helper()
+	if !shared {
+		maps := newInformer[*corev1.ConfigMap](t, cluster, "configmaps", informer.Selection{Namespaces: []string{namespace}})
+		return maps, source.Mapped(maps, teams, predicate)
+	}
+	core, err := kubernetes.NewForConfig(local.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithNamespace(namespace)).Core().V1().ConfigMaps().Informer()
+	runner := manager.RunFunc(func(ctx context.Context) error {
+		maps.RunWithContext(ctx)
+		return nil
+	})
+	return runner, source.Shared("teams", maps, teams, predicate)
 }
