@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -94,6 +95,16 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		},
 		"list: Region in shop names a namespace": func() error {
 			_, err := client.Keys[*Region](ctx, c, client.InNamespace("shop"))
+			return err
+		},
+		`add the finalizer "shop.example.com/f": patch: Shop a has no namespace`: func() error {
+			_, err := finalizer.Add(ctx, c, named(&Shop{}, ""), "shop.example.com/f")
+			return err
+		},
+		`remove the finalizer "shop.example.com/f": patch: Region shop/a names a namespace`: func() error {
+			region := named(&Region{}, "shop")
+			region.SetFinalizers([]string{"shop.example.com/f"})
+			_, err := finalizer.Remove(ctx, c, region, "shop.example.com/f")
 			return err
 		},
 		"wait until no object exists: Region in shop names a namespace": func() error {
