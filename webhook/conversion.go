@@ -177,35 +177,79 @@ func (t *typedConversion) names() []string {
 	return names
 }
 
+var conversionReviewKind = apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+
+// conversionRequest is the request of a ConversionReview.
+type conversionRequest struct {
+	uid     types.UID
+	desired string   // version
+	objects [][]byte // parts of the review's body
+}
+
+// readConversion reads a ConversionReview. A decoder would read each object three times.
+func readConversion(body []byte) (conversionRequest, error) {
+	var r conversionRequest
+	var problems []error
+	head, err := readHeader(body, func(name string, value []byte) {
+		if name == "request" && string(value) != "null" {
+			problems = append(problems, r.read(value))
+		}
+	})
+	if err := errors.Join(append(problems, err)...); err != nil {
+		return r, badRequest("decode the review: %w", err)
+	}
+	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind); err != nil {
+		return r, err
+	}
+	if r.uid == "" {
+		return r, badRequest("the review has no request with a uid")
+	}
+	return r, nil
+}
+
+func (r *conversionRequest) read(raw []byte) error {
+	var problems []error
+	err := wire.Fields(raw, func(name string, value []byte) {
+		switch name {
+		case "uid":
+			problems = append(problems, json.Unmarshal(value, &r.uid))
+		case "desiredAPIVersion":
+			problems = append(problems, json.Unmarshal(value, &r.desired))
+		case "objects":
+			r.objects = nil
+			if string(value) != "null" {
+				items, err := wire.Items(value)
+				r.objects, problems = items, append(problems, err)
+			}
+		}
+	})
+	return errors.Join(append(problems, err)...)
+}
+
 // review implements protocol. A failure of one object is the response to all: the API server needs each of them.
 func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
-	kind := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
-	review := &apiextensionsv1.ConversionReview{}
-	if err := decodeReview(body, review, kind); err != nil {
+	request, err := readConversion(body)
+	if err != nil {
 		return nil, "", err
 	}
-	request := review.Request
-	if request == nil || request.UID == "" {
-		return nil, "", badRequest("the review has no request with a uid")
-	}
-	objects := make([][]byte, 0, len(request.Objects))
-	for i, object := range request.Objects {
-		converted, err := c.object(ctx, s, object.Raw, request.DesiredAPIVersion)
+	objects := make([][]byte, 0, len(request.objects))
+	for i, object := range request.objects {
+		converted, err := c.object(ctx, s, object, request.desired)
 		if err != nil {
-			if len(request.Objects) > 1 {
-				err = fmt.Errorf("object %d of %d: %w", i+1, len(request.Objects), err)
+			if len(request.objects) > 1 {
+				err = fmt.Errorf("object %d of %d: %w", i+1, len(request.objects), err)
 			}
 			s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err)
 			answer := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
-				UID: request.UID, ConvertedObjects: []runtime.RawExtension{},
+				UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
 				Result: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err)},
 			}}
-			answer.SetGroupVersionKind(kind)
+			answer.SetGroupVersionKind(conversionReviewKind)
 			return answer, resultOf(ctx, err), nil
 		}
 		objects = append(objects, converted)
 	}
-	return encodeConverted(request.UID, objects), resultSuccess, nil
+	return encodeConverted(request.uid, objects), resultSuccess, nil
 }
 
 // encodeConverted encodes a ConversionReview with a successful response. Package json would parse and copy each object
@@ -232,8 +276,9 @@ type header struct {
 	Metadata         json.RawMessage
 }
 
-// readHeader reads the header of an object. Of a field that the object has twice, the last one counts, as in Go's decoder.
-func readHeader(raw []byte) (header, error) {
+// readHeader reads the header of an object, and calls use for each other field unless it is nil. Of a field that the
+// object has twice, the last one counts, as in Go's decoder.
+func readHeader(raw []byte, use func(name string, value []byte)) (header, error) {
 	var h header
 	var errs []error
 	err := wire.Fields(raw, func(name string, value []byte) {
@@ -244,6 +289,10 @@ func readHeader(raw []byte) (header, error) {
 			errs = append(errs, json.Unmarshal(value, &h.Kind))
 		case "metadata":
 			h.Metadata = value
+		default:
+			if use != nil {
+				use(name, value)
+			}
 		}
 	})
 	return h, errors.Join(append(errs, err)...)
@@ -258,7 +307,7 @@ func (h header) key() kube.Key {
 
 // object returns an object of a review in the desired version. Its errors name the object and the versions.
 func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired string) (converted []byte, err error) {
-	from, err := readHeader(raw)
+	from, err := readHeader(raw, nil)
 	if err != nil {
 		return nil, fmt.Errorf("convert an object to %s: %w", desired, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -254,7 +255,7 @@ func TestFailedConversions(t *testing.T) {
 		"core group":         {to: "v2", want: "v2 is not a version of the group example.com"},
 		"other kind":         {objects: []string{strings.Replace(good, "Robot", "Machine", 1)}, want: `the kind is "Machine": want Robot`},
 		"wrong metadata":     {objects: []string{`{"apiVersion":"example.com/v1","kind":"Robot","metadata":{"name":1}}`}, want: "cannot unmarshal number"},
-		"no object":          {objects: []string{"null"}, want: "convert an object to example.com/v2: unexpected end of JSON"},
+		"no object":          {objects: []string{"null"}, want: `convert an object to example.com/v2: invalid JSON at byte 0: want {, got "null"`},
 		"list":               {objects: []string{"[]"}, want: "convert an object to example.com/v2: invalid JSON at byte 0: want {"},
 		"unstructured":       {hook: ConvertingUnstructured(robotsCRD, func(*unstructured.Unstructured, string) error { return errors.New("spec.size: no") }), want: prefix + "spec.size: no"},
 		"unstructured kind":  {hook: ConvertingUnstructured(robotsCRD, func(obj *unstructured.Unstructured, _ string) error { obj.SetKind("X"); return nil }), want: prefix + `kind was changed to "X"`},
@@ -440,7 +441,18 @@ func FuzzConversionReview(f *testing.F) {
 	f.Add(review("example.com/v2", robotJSON("v1", `{"size":"1x2"}`), robotJSON("v3", `{"body":{"arms":[{"Joints":1}]}}`)))
 	f.Add(review("example.com/v1", robotJSON("v2", `{"limit":1,"names":["a"]}`), "null"))
 	f.Add(review("", `{}`))
+	f.Add([]byte(`{"kind":"ConversionReview","request":{"uid":"1","objects":[{}]},"apiVersion":"apiextensions.k8s.io/v1","request":{"objects":null,"uid":"\u0032"}, "x": 1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		decoded := &apiextensionsv1.ConversionReview{}
+		if decodeReview(body, decoded, conversionReviewKind) == nil && decoded.Request != nil && decoded.Request.UID != "" {
+			read, err := readConversion(body)
+			same := slices.EqualFunc(read.objects, decoded.Request.Objects, func(a []byte, b runtime.RawExtension) bool {
+				return bytes.Equal(a, b.Raw) || b.Raw == nil && string(a) == "null"
+			})
+			if err != nil || read.uid != decoded.Request.UID || read.desired != decoded.Request.DesiredAPIVersion || !same {
+				t.Fatalf("%s is read as %+v (%v), want %+v", body, read, err, decoded.Request)
+			}
+		}
 		code, text := post(t, s, "/"+robotsCRD, body)
 		if bytes.Contains(text, []byte("panicked")) {
 			t.Fatal(string(text))

@@ -39,6 +39,7 @@ const (
 	// they are handled, and not while they are read or answered, so that slow clients never have all slots.
 	maxBigReviews  = 48
 	smallBodyBytes = 256 << 10
+	maxRoomBytes   = 16 << 10
 	// A client that sends a big review, or receives the response, must be as fast as minRate in bytes a second, after a
 	// pause of maxStall: it has a slot.
 	minRate  = 256 << 10
@@ -411,7 +412,9 @@ func (s *Server) readBody(ctx context.Context, w http.ResponseWriter, req *http.
 		return nil, statusError{errors.New("the content type must be application/json"), http.StatusUnsupportedMediaType}
 	}
 	reader := http.MaxBytesReader(w, req.Body, limit)
-	body, err := readUpTo(reader, nil, smallBodyBytes)
+	// A buffer for the whole body of most reviews. Clients that send nothing can make the server allocate it.
+	room := make([]byte, 0, min(max(req.ContentLength, 0), maxRoomBytes)+bytes.MinRead)
+	body, err := readUpTo(reader, room, smallBodyBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -473,8 +476,12 @@ func decodeReview(body []byte, review runtime.Object, kind schema.GroupVersionKi
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, review); err != nil {
 		return badRequest("decode the review: %w", err)
 	}
-	if got := review.GetObjectKind().GroupVersionKind(); got != kind {
-		return badRequest("the review is %s: want %s", got, kind)
+	return checkKind(review.GetObjectKind().GroupVersionKind(), kind)
+}
+
+func checkKind(got, want schema.GroupVersionKind) error {
+	if got != want {
+		return badRequest("the review is %s: want %s", got, want)
 	}
 	return nil
 }
