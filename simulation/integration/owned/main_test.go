@@ -60,13 +60,7 @@ type env struct {
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	return newEnvIn(t, simulation.Config{})
-}
-
-// newEnvIn is newEnv with the configuration of a cluster in memory.
-func newEnvIn(t *testing.T, memory simulation.Config) env {
-	t.Helper()
-	config := anyCluster.RESTConfig(t, memory)
+	config := anyCluster.RESTConfig(t, simulation.Config{})
 	cluster := clustertest.Connect(t, config)
 	c := clustertest.Client(t, cluster)
 	e := env{T: t, config: config, cluster: cluster, c: c, namespace: clustertest.Namespace(t, c)}

@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // TestRandomPlansMatchApply compares random plans with the apply that follows: with children, orphans, objects of a
 // former manager, a user's edits, immutable fields, and different configs of the set.
 func TestRandomPlansMatchApply(t *testing.T) {
-	e := newEnvIn(t, simulation.Config{WithoutControllers: true}) // which would change the Deployments between plan and apply
+	e := newEnv(t)
 	kinds := []schema.GroupVersionKind{configMapKind, appsv1.SchemeGroupVersion.WithKind("Deployment"), serviceKind}
 	for seed := range uint64(25) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -93,6 +93,7 @@ func TestRandomPlansMatchApply(t *testing.T) {
 				_, _ = client.Patch(t.Context(), e.c, obj, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("user"))
 			}
 		}
+		e.awaitObserved() // the Deployment controller must not write between plan and apply
 		children := owned.Of(desired()...)
 		plan, planErr := set.Plan(t.Context(), app, children...)
 		report, err := set.Apply(t.Context(), app, children...)
@@ -120,4 +121,21 @@ func TestRandomPlansMatchApply(t *testing.T) {
 			t.Errorf("seed %d: planned (%v)\n  %s\ndone (%v)\n  %s", seed, planErr, strings.Join(a, "\n  "), err, strings.Join(b, "\n  "))
 		}
 	}
+}
+
+// awaitObserved waits until the Deployment controller has handled all Deployments.
+func (e env) awaitObserved() {
+	e.Helper()
+	clustertest.Eventually(e, func() string {
+		all, err := client.All[*appsv1.Deployment](e.Context(), e.c, client.InNamespace(e.namespace))
+		if err != nil {
+			e.Fatal(err)
+		}
+		for _, d := range all {
+			if d.Status.ObservedGeneration < d.Generation {
+				return "Deployment " + d.Name + " is not observed"
+			}
+		}
+		return ""
+	})
 }
