@@ -3,17 +3,22 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +37,7 @@ type clientCAServer struct {
 	server   *Server // without the handshake of its Ready, which needs an address
 	file     string  // ClientCAFile
 	listener *pipes
+	dialed   atomic.Int32 // connections of the clients
 	logs     *logs
 }
 
@@ -111,6 +117,7 @@ func (c *clientCAServer) client(pair *certificates.Pair) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
+		c.dialed.Add(1)
 		c.listener.conns <- conn
 		return client, nil
 	}}
@@ -287,6 +294,102 @@ func TestClientCertificatesOfOpenConnections(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(removed, notValidNow)
 		expect(removed, noConnection)
+	})
+}
+
+// sign returns template as a certificate of the authority, for the key of pair.
+func sign(t *testing.T, template *x509.Certificate, authority, pair certificates.Pair) certificates.Pair {
+	t.Helper()
+	signer, err := tls.X509KeyPair(authority.Cert, authority.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, signer.Leaf, subject.Leaf.PublicKey, signer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificates.Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), Key: pair.Key}
+}
+
+// renewed returns the certificate of an authority with the same key, a new serial number and another end.
+func renewed(t *testing.T, authority certificates.Pair, end time.Time) certificates.Pair {
+	t.Helper()
+	template, err := authority.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotAfter = big.NewInt(2), end
+	return sign(t, template, authority, authority)
+}
+
+// A client stays accepted on its open connection while a certificate of its authority is in ClientCAFile: a renewed one,
+// or that of the authority which has signed the former one.
+func TestClientCertificatesOfRenewedAuthority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		authority := newAuthority(t, 2*time.Hour)
+		long := renewed(t, authority, time.Now().Add(10*time.Hour))
+		c := serveClients(t, authority.Cert)
+		pair := certtest.NewClient(t, authority, time.Now().Add(5*time.Hour))
+		client := c.client(&pair)
+		c.expect(client, accepted, accepted)
+		c.write(append(bytes.Clone(authority.Cert), long.Cert...))
+		time.Sleep(time.Second)
+		c.expect(client, accepted, accepted)
+		c.write(long.Cert)
+		time.Sleep(time.Second)
+		c.expect(client, accepted, accepted)
+		for range 150 { // connections that are idle for two minutes end
+			time.Sleep(time.Minute)
+			c.expect(client, accepted, accepted) // also after the end of the former certificate
+		}
+		c.write(renewed(t, authority, time.Now().Add(time.Hour)).Cert)
+		time.Sleep(time.Second)
+		c.expect(client, accepted, accepted)
+		if n := c.dialed.Load(); n != 1 {
+			t.Errorf("%d connections, want one", n)
+		}
+		c.write(newAuthority(t, time.Hour).Cert)
+		time.Sleep(time.Second)
+		if got := c.ask(client, tokensName, nil); !strings.Contains(got, notValidNow) {
+			t.Errorf("%q, want %q", got, notValidNow)
+		}
+	})
+}
+
+// The client presents the certificate of an intermediate authority. ClientCAFile has it, or its root.
+func TestClientCertificatesOfIntermediateAuthority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		intermediate := newAuthority(t, 100*time.Hour)
+		root := newAuthority(t, 100*time.Hour)
+		unlimited, err := root.Certificate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlimited.MaxPathLenZero, unlimited.MaxPathLen = false, -1
+		root = sign(t, unlimited, root, root)
+		template, err := intermediate.Certificate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.Subject.CommonName, template.AuthorityKeyId = "intermediate", nil
+		signed := sign(t, template, root, intermediate)
+		pair := certtest.NewClient(t, signed, time.Now().Add(time.Hour))
+		pair.Cert = append(pair.Cert, signed.Cert...)
+		c := serveClients(t, signed.Cert)
+		client := c.client(&pair)
+		c.expect(client, accepted, accepted)
+		for _, file := range [][]byte{root.Cert, signed.Cert, append(bytes.Clone(root.Cert), signed.Cert...), root.Cert} {
+			c.write(file)
+			time.Sleep(time.Second)
+			c.expect(client, accepted, accepted)
+			c.expect(c.client(&pair), accepted, accepted)
+		}
 	})
 }
 

@@ -163,17 +163,28 @@ func parseClientCA(text []byte) (*clientCA, error) {
 	return ca, nil
 }
 
-// check returns an error unless one of the chains, which were verified when the connection began, is still valid: its
-// authority may have been removed, or a certificate may have expired.
-func (ca *clientCA) check(chains [][]*x509.Certificate, now time.Time) error {
-	if len(chains) == 0 {
+// check returns an error unless the client certificate of a connection is still valid: its authority may have been
+// removed since the handshake, or a certificate may have expired.
+func (ca *clientCA) check(connection *tls.ConnectionState, now time.Time) error {
+	if connection == nil || len(connection.VerifiedChains) == 0 {
 		return errors.New("a client certificate is required")
 	}
-	for _, chain := range chains {
+	for _, chain := range connection.VerifiedChains {
 		isTrusted := slices.ContainsFunc(ca.certs, chain[len(chain)-1].Equal)
 		if isTrusted && !slices.ContainsFunc(chain, func(cert *x509.Certificate) bool { return now.After(cert.NotAfter) }) {
 			return nil
 		}
 	}
-	return errors.New("the client certificate has expired, or its authority was removed: connect again with another one")
+	// The file may have another certificate of the authority, for example a renewed one with the same key.
+	sent := connection.PeerCertificates
+	options := x509.VerifyOptions{
+		Roots: ca.pool, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, cert := range sent[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	if _, err := sent[0].Verify(options); err != nil {
+		return fmt.Errorf("the client certificate has expired, or its authority was removed: connect again with another one: %w", err)
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,11 +106,7 @@ func (s *Server) CheckClient(req *http.Request) error {
 	if s.clientCA == nil {
 		return nil
 	}
-	var chains [][]*x509.Certificate
-	if req.TLS != nil {
-		chains = req.TLS.VerifiedChains
-	}
-	return s.clientCA.current().check(chains, time.Now())
+	return s.clientCA.current().check(req.TLS, time.Now())
 }
 
 // Handshake connects to the server, and returns an error unless a TLS handshake succeeds with a certificate that is valid
