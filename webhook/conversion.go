@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -189,13 +190,13 @@ type conversionRequest struct {
 // readConversion reads a ConversionReview. A decoder would read each object three times.
 func readConversion(body []byte) (conversionRequest, error) {
 	var r conversionRequest
-	var problems []error
+	var problem firstError
 	head, err := readHeader(body, func(name string, value []byte) {
 		if name == "request" && string(value) != "null" {
-			problems = append(problems, r.read(value))
+			problem.add(r.read(value))
 		}
 	})
-	if err := errors.Join(append(problems, err)...); err != nil {
+	if err := cmp.Or(err, problem.err); err != nil {
 		return r, badRequest("decode the review: %w", err)
 	}
 	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind); err != nil {
@@ -208,22 +209,32 @@ func readConversion(body []byte) (conversionRequest, error) {
 }
 
 func (r *conversionRequest) read(raw []byte) error {
-	var problems []error
+	var problem firstError
 	err := wire.Fields(raw, func(name string, value []byte) {
 		switch name {
 		case "uid":
-			problems = append(problems, json.Unmarshal(value, &r.uid))
+			problem.add(json.Unmarshal(value, &r.uid))
 		case "desiredAPIVersion":
-			problems = append(problems, json.Unmarshal(value, &r.desired))
+			problem.add(json.Unmarshal(value, &r.desired))
 		case "objects":
 			r.objects = nil
 			if string(value) != "null" {
 				items, err := wire.Items(value)
-				r.objects, problems = items, append(problems, err)
+				problem.add(err)
+				r.objects = items
 			}
 		}
 	})
-	return errors.Join(append(problems, err)...)
+	return cmp.Or(err, problem.err)
+}
+
+// firstError keeps the first error that is added: a client can send the same mistake any number of times.
+type firstError struct{ err error }
+
+func (f *firstError) add(err error) {
+	if f.err == nil {
+		f.err = err
+	}
 }
 
 // review implements protocol. A failure of one object is the response to all: the API server needs each of them.
@@ -239,6 +250,7 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, st
 			if len(request.objects) > 1 {
 				err = fmt.Errorf("object %d of %d: %w", i+1, len(request.objects), err)
 			}
+			err = usercode.Error(err) // the versions have any length
 			s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err)
 			answer := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
 				UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
@@ -280,13 +292,13 @@ type header struct {
 // object has twice, the last one counts, as in Go's decoder.
 func readHeader(raw []byte, use func(name string, value []byte)) (header, error) {
 	var h header
-	var errs []error
+	var problem firstError
 	err := wire.Fields(raw, func(name string, value []byte) {
 		switch name {
 		case "apiVersion":
-			errs = append(errs, json.Unmarshal(value, &h.APIVersion))
+			problem.add(json.Unmarshal(value, &h.APIVersion))
 		case "kind":
-			errs = append(errs, json.Unmarshal(value, &h.Kind))
+			problem.add(json.Unmarshal(value, &h.Kind))
 		case "metadata":
 			h.Metadata = value
 		default:
@@ -295,7 +307,7 @@ func readHeader(raw []byte, use func(name string, value []byte)) (header, error)
 			}
 		}
 	})
-	return h, errors.Join(append(errs, err)...)
+	return h, cmp.Or(err, problem.err)
 }
 
 // key returns the key of an object, as far as the metadata is valid.

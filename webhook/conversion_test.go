@@ -430,6 +430,32 @@ func TestInvalidConversionReviews(t *testing.T) {
 	}
 }
 
+// An invalid review of any size needs no more memory than a valid one: its error is short, and so is the log record.
+func TestErrorsOfConversionReviewsAreShort(t *testing.T) {
+	t.Parallel()
+	many := func(field string) string { return strings.Repeat(field+",", 100_000) }
+	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview",`
+	const request = head + `"request":{"uid":"1","desiredAPIVersion":"example.com/v2`
+	for name, body := range map[string]string{
+		"kinds":           head + many(`"kind":1`) + `"request":{"uid":"1"}}`,
+		"requests":        head + many(`"request":1`) + `"request":{"uid":"1"}}`,
+		"uids":            head + `"request":{` + many(`"uid":1`) + `"uid":"1"}}`,
+		"objects":         head + `"request":{"uid":"1",` + many(`"objects":1`) + `"objects":[]}}`,
+		"kinds of object": request + `","objects":[{` + many(`"kind":1`) + `"kind":"Robot"}]}}`,
+		"desired version": request + many("x") + `","objects":[{"apiVersion":"example.com/v1"}]}}`,
+		"object version":  request + `","objects":[{"apiVersion":"example.com/v1` + many("x") + `","kind":"Robot"}]}}`,
+	} {
+		text := &bytes.Buffer{}
+		s := serveRobots(t, slog.New(slog.NewTextHandler(text, nil)), robotHook())
+		if _, err := readConversion([]byte(body)); len(fmt.Sprint(err)) > 200 {
+			t.Errorf("%s: the error has %d bytes: %.200s", name, len(err.Error()), err)
+		}
+		if code, response := post(t, s, "/"+robotsCRD, []byte(body)); text.Len() > 5000 || len(response) > 5000 || code == http.StatusOK && !bytes.Contains(response, []byte(metav1.StatusFailure)) {
+			t.Errorf("%s: %d, a response of %d bytes, a log of %d bytes", name, code, len(response), text.Len())
+		}
+	}
+}
+
 // A body never makes the server panic. Each successful response has as many objects as the request, in the desired version
 // and with the name that they had.
 func FuzzConversionReview(f *testing.F) {
