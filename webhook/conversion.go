@@ -192,7 +192,11 @@ func readConversion(body []byte) (conversionRequest, error) {
 	var r conversionRequest
 	var problem firstError
 	head, err := readHeader(body, func(name string, value []byte) {
-		if name == "request" && string(value) != "null" {
+		switch {
+		case name != "request":
+		case string(value) == "null":
+			r = conversionRequest{}
+		default:
 			problem.add(r.read(value))
 		}
 	})

@@ -423,6 +423,7 @@ func TestInvalidConversionReviews(t *testing.T) {
 		"kind":    `{"apiVersion":"apiextensions.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"}}`,
 		"request": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}`,
 		"uid":     `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"desiredAPIVersion":"example.com/v1"}}`,
+		"null":    `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1"},"request":null}`,
 	} {
 		if code, text := post(t, s, "/"+robotsCRD, []byte(body)); code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, code, text)
@@ -470,8 +471,14 @@ func FuzzConversionReview(f *testing.F) {
 	f.Add([]byte(`{"kind":"ConversionReview","request":{"uid":"1","objects":[{}]},"apiVersion":"apiextensions.k8s.io/v1","request":{"objects":null,"uid":"\u0032"}, "x": 1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		decoded := &apiextensionsv1.ConversionReview{}
-		if decodeReview(body, decoded, conversionReviewKind) == nil && decoded.Request != nil && decoded.Request.UID != "" {
+		if decodeReview(body, decoded, conversionReviewKind) == nil {
 			read, err := readConversion(body)
+			if decoded.Request == nil || decoded.Request.UID == "" {
+				if err == nil {
+					t.Fatalf("%s is read as %+v, but has no request", body, read)
+				}
+				return
+			}
 			same := slices.EqualFunc(read.objects, decoded.Request.Objects, func(a []byte, b runtime.RawExtension) bool {
 				return bytes.Equal(a, b.Raw) || b.Raw == nil && string(a) == "null"
 			})
