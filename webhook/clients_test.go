@@ -239,7 +239,12 @@ func TestClientCertificates(t *testing.T) {
 		c.expect(known, accepted, accepted)
 
 		// A file that is not valid changes nothing, and Ready says so.
-		for _, content := range []string{"", "x", string(first.Key), string(first.Cert) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
+		indented := strings.ReplaceAll(string(first.Cert), "-----BEGIN", "  -----BEGIN")
+		for _, content := range []string{
+			"", "x", string(first.Key), string(first.Cert) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+			string(second.Cert) + string(first.Cert[:len(first.Cert)/2]), string(second.Cert) + indented,
+			string(second.Cert) + strings.Replace(string(first.Cert), "M", "?", 1), string(second.Cert) + string(first.Cert[:30]),
+		} {
 			c.write([]byte(content))
 			time.Sleep(time.Second)
 			c.expect(known, accepted, accepted)
@@ -247,7 +252,8 @@ func TestClientCertificates(t *testing.T) {
 				t.Errorf("ready with %.20q: %v", content, err)
 			}
 		}
-		c.write(first.Cert)
+		// Other text, and line ends of Windows, are ignored.
+		c.write([]byte("# the authority\r\n# -----BEGIN CERTIFICATE-----\r\n" + strings.ReplaceAll(string(first.Cert), "\n", "\r\n") + "end"))
 
 		time.Sleep(time.Hour)
 		c.expect(c.client(&short), noConnection, noConnection)

@@ -157,6 +157,16 @@ func parseClientCA(text []byte) (*clientCA, error) {
 		ca.certs = append(ca.certs, cert)
 		ca.pool.AddCert(cert)
 	}
+	// Package pem skips blocks that are incomplete or not valid.
+	blocks := 0
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("-----BEGIN")) {
+			blocks++
+		}
+	}
+	if skipped := blocks - len(ca.certs); skipped > 0 {
+		return nil, fmt.Errorf("%d of its %d PEM blocks are incomplete or not valid", skipped, blocks)
+	}
 	if len(ca.certs) == 0 {
 		return nil, errors.New("it has no PEM block of type CERTIFICATE")
 	}
