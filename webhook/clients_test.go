@@ -399,6 +399,53 @@ func TestClientCertificatesOfIntermediateAuthority(t *testing.T) {
 	})
 }
 
+// A ClientCAFile that became invalid, or expired, before Run makes the server not ready. It still creates its certificate:
+// without one, conversions would fail too, and the last valid authorities would have no effect.
+func TestInvalidClientCAFileDoesNotPreventCertificates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct{ name, content, want string }{
+			{"invalid", "x", "read the client CA in"},
+			{"expired", string(newAuthority(t, 0).Cert), "has expired"},
+		} {
+			w := newWorld(t)
+			c := w.newClient("operator")
+			file := filepath.Join(t.TempDir(), "ca.crt")
+			write := func(content string) {
+				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(string(newAuthority(t, time.Hour).Cert))
+			server, err := New(Config{
+				Cluster: c.Cluster(), Listener: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, Certificates: certificatesFor(c),
+				ClientCAFile: file, Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{Validating(mapsOptions(), allowMaps)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(test.content)
+			time.Sleep(time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { // waited for below
+				if err := server.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+			if _, err := server.keeper.certificate(); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			if err := server.Ready(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: ready: %v", test.name, err)
+			}
+			cancel()
+			running.Wait()
+		}
+	})
+}
+
 // ClientCAFile is refused where it has no effect.
 func TestNewRejectsClientCAFile(t *testing.T) {
 	t.Parallel()

@@ -152,7 +152,7 @@ func New(config Config) (*Server, error) {
 	}
 	s.http = server
 	if s.keeper != nil {
-		s.keeper.listening = server.Ready
+		s.keeper.listening = server.Listening
 	}
 	return s, nil
 }

@@ -84,11 +84,19 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
+// Listening returns an error until the server listens.
+func (s *Server) Listening() error {
+	if !s.serving.Load() {
+		return errors.New("not listening yet")
+	}
+	return nil
+}
+
 // Ready returns an error until the server listens, and while its certificate or the client CA is not valid or cannot be
 // read.
 func (s *Server) Ready() error {
-	if !s.serving.Load() {
-		return errors.New("not listening yet")
+	if err := s.Listening(); err != nil {
+		return err
 	}
 	var errs []error
 	if s.certificate != nil {
