@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,11 @@ type reviewer struct {
 	delay time.Duration
 
 	mu      sync.Mutex
-	tokens  int             // reviews of tokens; guarded by mu
-	access  int             // reviews of access; guarded by mu
-	revoked map[string]bool // guarded by mu
-	status  int             // of each response unless 0; guarded by mu
+	tokens  int                                  // reviews of tokens; guarded by mu
+	access  int                                  // reviews of access; guarded by mu
+	revoked map[string]bool                      // guarded by mu
+	users   map[string]authenticationv1.UserInfo // by the token, in place of the user with its name; guarded by mu
+	status  int                                  // of each response unless 0; guarded by mu
 }
 
 func (r *reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -59,6 +61,9 @@ func (r *reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
 		name, valid := strings.CutPrefix(review.Spec.Token, "valid-")
 		review.Status.Authenticated = valid && !r.revoked[review.Spec.Token]
 		review.Status.User = authenticationv1.UserInfo{Username: name, Extra: map[string]authenticationv1.ExtraValue{"pod": {"a"}}}
+		if user, found := r.users[review.Spec.Token]; found {
+			review.Status.User = user
+		}
 		response = review
 	case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
 		r.access++
@@ -67,7 +72,8 @@ func (r *reviewer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		attributes := review.Spec.NonResourceAttributes
-		review.Status.Allowed = review.Spec.User == "allowed" || attributes.Path == "/public" && attributes.Verb == "get" && review.Spec.Extra["pod"][0] == "a"
+		review.Status.Allowed = review.Spec.User == "allowed" || attributes.Path == "/public" && attributes.Verb == "get" && review.Spec.Extra["pod"][0] == "a" ||
+			slices.Contains(review.Spec.Groups, "operators") || review.Spec.UID == "allowed-uid"
 		response = review
 	}
 	text, err := json.Marshal(response)
@@ -172,6 +178,38 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
+// TestAccessDependsOnAllOfTheUser checks that users with one name and different groups, UIDs or extra values do not share
+// a decision.
+func TestAccessDependsOnAllOfTheUser(t *testing.T) {
+	t.Parallel()
+	extra := func(pod string) map[string]authenticationv1.ExtraValue {
+		return map[string]authenticationv1.ExtraValue{"pod": {pod}}
+	}
+	for name, allowed := range map[string]authenticationv1.UserInfo{
+		"groups": {Username: "anna", Groups: []string{"staff", "operators"}, UID: "1", Extra: extra("b")},
+		"UID":    {Username: "anna", Groups: []string{"staff"}, UID: "allowed-uid", Extra: extra("b")},
+		"extra":  {Username: "anna", Groups: []string{"staff"}, UID: "1", Extra: extra("a")},
+	} {
+		for _, allowedFirst := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", allowedFirst), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t)
+					f.users = map[string]authenticationv1.UserInfo{
+						"valid-yes": allowed,
+						"valid-no":  {Username: "anna", Groups: []string{"staff"}, UID: "1", Extra: extra("b")},
+					}
+					if allowedFirst {
+						f.get(t, "10.0.0.1", "/public", "valid-yes", http.StatusOK)
+					}
+					f.get(t, "10.0.0.1", "/public", "valid-no", http.StatusForbidden)
+					f.get(t, "10.0.0.1", "/public", "valid-yes", http.StatusOK)
+				})
+			})
+		}
+	}
+}
+
 func TestCachedDecisionsExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,6 +252,70 @@ func TestConcurrentRequestsShareReviews(t *testing.T) {
 		cancel() // the client whose review the others wait for
 		clients.Wait()
 		f.expect(t, 1, 1)
+	})
+}
+
+// TestClientDisconnectsDuringReview checks that a request ends with its client, also while it waits for the review of another one, and that
+// the disconnect is not logged as a failed review.
+func TestClientDisconnectsDuringReview(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.delay = 5 * time.Second
+		begun := time.Now()
+		var clients sync.WaitGroup
+		disconnects := func(after time.Duration) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(after, cancel)
+			if w := f.send(ctx, "10.0.0.1", http.MethodGet, "/metrics", "Bearer valid-allowed"); w.Code == http.StatusOK {
+				t.Error("a request succeeded after the disconnect")
+			}
+			if took := time.Since(begun); took != after {
+				t.Errorf("the request took %s, the client disconnected after %s", took, after)
+			}
+		}
+		clients.Go(func() { disconnects(2 * time.Second) }) // makes the review
+		synctest.Wait()
+		clients.Go(func() { disconnects(time.Second) }) // waits for it
+		clients.Wait()
+		if logs := f.logs.String(); logs != "" {
+			t.Errorf("log: %s", logs)
+		}
+	})
+}
+
+// TestReviewThatPanics checks that a panic of a review ends the requests that wait for it, and that the next request
+// makes a new review.
+func TestReviewThatPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var budget lru[string, window]
+		c := newCache[string, bool](&budget, &sync.Mutex{})
+		var requests sync.WaitGroup
+		requests.Go(func() {
+			defer func() {
+				if value := recover(); value != "broken" {
+					t.Errorf("recovered %v", value)
+				}
+			}()
+			_, _ = c.get(t.Context(), "10.0.0.1", "key", func(context.Context) (bool, bool, error) {
+				time.Sleep(time.Second)
+				panic("broken")
+			})
+		})
+		synctest.Wait()
+		review := func(context.Context) (bool, bool, error) { return true, true, nil }
+		requests.Go(func() {
+			if allowed, err := c.get(t.Context(), "10.0.0.2", "key", review); err == nil || allowed {
+				t.Errorf("a request that waited for the review: %t, %v", allowed, err)
+			}
+		})
+		requests.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if allowed, err := c.get(ctx, "10.0.0.2", "key", review); err != nil || !allowed {
+			t.Errorf("the next request: %t, %v", allowed, err)
+		}
 	})
 }
 
