@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -73,5 +74,92 @@ func TestSourceIsRemovedWhileAnotherStarts(t *testing.T) {
 			t.Error(err)
 		}
 		s.leave()
+	})
+}
+
+// usedInformer counts its users. Its other methods panic.
+type usedInformer struct {
+	informer.Any
+	users   int
+	proceed chan struct{} // a user leaves when it is closed
+}
+
+func (i *usedInformer) Join(context.Context) (leave func()) {
+	i.users++
+	return func() {
+		<-i.proceed
+		i.users--
+	}
+}
+
+// TestSourceRemovedAtTheEndOfItsTermLeavesItsInformersOnce checks a source that is removed while the term waits for it.
+// Leaving twice would stop an informer that has other users.
+func TestSourceRemovedAtTheEndOfItsTermLeavesItsInformersOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
+		objects, release := &usedInformer{proceed: make(chan struct{})}, make(chan struct{})
+		close(objects.proceed)
+		remove := s.add(&namedSource{PreparedSource: PreparedSource{
+			Name: "slow", Reads: []informer.Any{objects},
+			Run: func(context.Context, Enqueue) error { <-release; return nil },
+		}})
+		s.begin(ctx, t.Context(), cancel)
+		cancel()
+		removed, ended := make(chan struct{}), make(chan struct{})
+		go func() { // waited for below
+			defer close(ended)
+			if err := s.wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		go func() { defer close(removed); remove() }() // waited for below
+		synctest.Wait()
+		close(release)
+		<-ended
+		<-removed
+		if objects.users != 1 {
+			t.Errorf("the term has %d users of the informer before its end, want 1", objects.users)
+		}
+		s.leave()
+		if objects.users != 0 {
+			t.Errorf("%d users of the informer after the end", objects.users)
+		}
+	})
+}
+
+// TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers checks that the informers of a source that is being removed end
+// before the term.
+func TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
+		objects := &usedInformer{proceed: make(chan struct{})}
+		s.begin(ctx, t.Context(), cancel)
+		remove := s.add(&namedSource{PreparedSource: PreparedSource{
+			Name: "source", Reads: []informer.Any{objects},
+			Run: func(ctx context.Context, _ Enqueue) error { <-ctx.Done(); return nil },
+		}})
+		removed, ended := make(chan struct{}), make(chan error, 1)
+		go func() { defer close(removed); remove() }() // waited for below
+		synctest.Wait()
+		cancel()
+		go func() { ended <- s.wait() }() // received below
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("the term has ended before the informer of a removed source")
+		}
+		close(objects.proceed)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-removed
+		s.leave()
+		if objects.users != 0 {
+			t.Errorf("%d users of the informer after the end", objects.users)
+		}
 	})
 }
