@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -260,6 +261,29 @@ func TestShutdownIsBounded(t *testing.T) {
 	}
 }
 
+// TestDrainTimesRunAtTheSameTime checks that the drain times of a group begin together: at the end of its contexts.
+func TestDrainTimesRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		config := Config{ShutdownTimeout: 20 * time.Second}
+		for i := range 3 {
+			config.Runnables = append(config.Runnables, Runnable{
+				Name: fmt.Sprint("stuck ", i), DrainTime: 2 * time.Second,
+				Runner: RunFunc(func(context.Context) error { <-end; return nil }),
+			})
+		}
+		m := launch(t, config)
+		begun := time.Now()
+		expectError(t, m.stop(), `"stuck 0" (leader only), "stuck 1" (leader only), "stuck 2" (leader only)`)
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("the shutdown took %s, want 2s", took)
+		}
+		close(end)
+		synctest.Wait()
+	})
+}
+
 func TestErrorDuringShutdown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -327,6 +351,51 @@ func TestLossOfLeadership(t *testing.T) {
 		if err := m.stop(); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("Run returned %v", err)
 		}
+	})
+}
+
+// TestAddBetweenTerms checks that a runnable that is added while another process leads starts with the next term.
+func TestAddBetweenTerms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		server := newLeaseServer(t)
+		m := launch(t, Config{
+			Runnables:      []Runnable{{Runner: &part{name: "first", journal: &j, drain: 3 * time.Second}}},
+			LeaderElection: lease(t, server, "anna"),
+		})
+		add := func(name string, task bool) {
+			t.Helper()
+			p := &part{name: name, journal: &j}
+			if task {
+				p.run = func(context.Context) error { return nil }
+			}
+			if err := m.Add(Runnable{Runner: p, Task: task}); err != nil {
+				t.Error(err)
+			}
+		}
+		pass(5 * time.Second)
+		steal(server, "bert")
+		pass(2500 * time.Millisecond)
+		expectError(t, m.Ready(), "leadership was lost")
+		add("during the drain", false)
+		j.expect(t, "+first")
+		pass(3 * time.Second)
+		if state := m.Leadership().State; state != leader.StateStandby {
+			t.Errorf("the state is %s", state)
+		}
+		add("in standby", false)
+		add("task", true)
+		j.expect(t, "-first")
+		if err := m.Ready(); err != nil {
+			t.Errorf("a standby is not ready: %v", err)
+		}
+		pass(30 * time.Second)
+		wants := []string{"+during the drain", "+first", "+in standby", "+task", "-task"}
+		if got := strings.Split(j.take(), ", "); !slices.Equal(slices.Sorted(slices.Values(got)), wants) || got[0] != "+task" {
+			t.Errorf("starts of the next term: %q", got)
+		}
+		m.stopWithoutError()
 	})
 }
 
