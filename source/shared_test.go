@@ -177,6 +177,66 @@ func TestSharedEndsWhileItWaitsForTheInformer(t *testing.T) {
 	})
 }
 
+// TestSharedEndsIfTheInformerStopsBeforeItHasSynced checks that a source does not wait for an informer that will never
+// sync.
+func TestSharedEndsIfTheInformerStopsBeforeItHasSynced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		server.Fail("list", errors.New("forbidden"))
+		objects := newShared(server)
+		prepared := prepare(t, source.Shared("shared", objects, targets))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- prepared.Start(ctx, (&queue{}).add)() }() // received below
+		stop := runShared(t, objects)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-ended:
+			t.Fatalf("it has ended before the informer has stopped: %v", err)
+		default:
+		}
+		stop()
+		begun := time.Now()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "stopped") || time.Since(begun) > time.Second {
+			t.Errorf("run: %v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// TestSharedEndsAfterItsFunction checks that a source ends only when a call of the function has returned: it would
+// enqueue keys in the next term otherwise.
+func TestSharedEndsAfterItsFunction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		objects := newShared(server)
+		defer runShared(t, objects)()
+		proceed := make(chan struct{})
+		prepared := prepare(t, source.Shared("shared", objects, func(obj configMap) []kube.Key {
+			<-proceed
+			return targets(obj)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		q, ended := &queue{}, make(chan error, 1)
+		run := prepared.Start(ctx, q.add)
+		go func() { ended <- run() }() // received below
+		server.Put(pointing("c", "a"))
+		synctest.Wait()
+		cancel()
+		time.Sleep(time.Minute)
+		if len(ended) > 0 {
+			t.Error("it has ended during a call of the function")
+		}
+		close(proceed)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		q.expect(t, "ns/a: ns/c added")
+	})
+}
+
 func TestSharedFunctionThatPanicsLosesNoOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
