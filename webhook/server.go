@@ -208,10 +208,10 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 // Name returns the default name of the server in a manager: webhooks.
 func (s *Server) Name() string { return "webhooks" }
 
-// Ready returns an error until the server listens, and while its certificate is not valid. It performs a TLS handshake
-// with the server at most once a second, so that it returns an error while the server does not accept connections. With
-// Config.Certificates it also returns an error until the hooks are registered and the Secret is current, and while the
-// Secret or the configurations could not be read or written for 5 minutes.
+// Ready returns an error until the server listens, and while its certificate or Config.ClientCAFile is not valid. It
+// performs a TLS handshake with the server at most once a second, so that it returns an error while the server does not
+// accept connections. With Config.Certificates it also returns an error until the hooks are registered and the Secret is
+// current, and while the Secret or the configurations could not be read or written for 5 minutes.
 func (s *Server) Ready() error {
 	if s.http == nil {
 		return errNoAddress
