@@ -484,3 +484,38 @@ func TestInterruptedKeysDoNotWaitForDelayedTriggers(t *testing.T) {
 		wantLines(t, "runs", runs.take(), "a 0s", "bad 0s", "later 1h0m0s")
 	})
 }
+
+// A held key without an object is not held any longer: the queue would keep it, and a new object of the name would never
+// be handled.
+func TestInterruptedKeyThatIsDeletedWhileItIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := interruptedDir(t, map[string]int{"a": 1})
+		server := newServer("a", "slow")
+		var runs journal
+		began := time.Now()
+		c := config(server, func(_ context.Context, obj configMap) error {
+			if obj.Name == "slow" {
+				time.Sleep(10 * time.Second)
+			}
+			runs.add("%s %s", obj.Name, time.Since(began).Round(time.Second))
+			return nil
+		})
+		c.StateDir = dir
+		c.Predicate = func(change informer.Change) bool { return change.Type != informer.Deleted }
+		ctrl := newController(t, c)
+		start(t, ctrl)
+		time.Sleep(time.Second)
+		if got := problemsOf(ctrl, controller.ProblemInterrupted); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("interrupted: %v", got)
+		}
+		server.Delete(key("a"))
+		time.Sleep(time.Second)
+		if got := problemsOf(ctrl, controller.ProblemInterrupted); len(got) > 0 {
+			t.Errorf("interrupted after the deletion: %v", got)
+		}
+		server.Put(object("a", "2"))
+		time.Sleep(time.Minute)
+		wantLines(t, "runs", runs.take(), "a 2s", "slow 10s")
+		wantInterrupted(t, copyOf(t, dir), map[string]int{})
+	})
+}
