@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -162,4 +163,50 @@ func TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers(t *testing.T) {
 			t.Errorf("%d users of the informer after the end", objects.users)
 		}
 	})
+}
+
+// TestSourceAddedDuringTheChangeOfTerms checks a source whose Start, called by AddSource, returns when the next term has
+// begun: remove must remove it from that term.
+func TestSourceAddedDuringTheChangeOfTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := SourceFunc(func(ctx context.Context, _ Enqueue) error { <-ctx.Done(); return nil })
+		c, err := New(Config[NoObject]{
+			Name: "test", Reconciler: func(context.Context, kube.Key) error { return nil }, Sources: []Source{runs},
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := newLoop(c), newLoop(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		first.sources.begin(ctx, t.Context(), cancel)
+		c.set(PhaseRunning, first)
+		var removed bool
+		remove, err := c.AddSource(startFunc(func(ctx context.Context, _ Enqueue) func() error {
+			c.set(PhaseStandby, nil)
+			c.set(PhaseSyncing, second)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.added[0].remove = func() { removed = true } // as the begin of the term does
+			return func() error { <-ctx.Done(); return nil }
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if remove(); !removed {
+			t.Error("the source was not removed from the current term")
+		}
+		cancel()
+		if err := first.sources.wait(); err != nil {
+			t.Error(err)
+		}
+		first.sources.leave()
+	})
+}
+
+// startFunc is the Start function of a source.
+type startFunc func(ctx context.Context, enqueue Enqueue) (run func() error)
+
+func (f startFunc) Prepare(Target) (PreparedSource, error) {
+	return PreparedSource{Name: "source", Start: f}, nil
 }
