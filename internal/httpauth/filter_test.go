@@ -390,6 +390,18 @@ func (r *reviewer) reviews(check func(tokens int)) {
 	check(r.tokens)
 }
 
+// TestWindowOfReviewsIsNotExtended checks that a client whose rejected requests are rare is never limited.
+func TestWindowOfReviewsIsNotExtended(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		for i := range 2 * maxFailures {
+			f.get(t, "10.0.0.1", "/metrics", fmt.Sprint("invalid-", i), http.StatusUnauthorized)
+			time.Sleep(failureWindow * 2 / 3)
+		}
+	})
+}
+
 // Hostile clients with many addresses cannot evict the decisions for others, or use unbounded memory.
 func TestDistinctTokensFromManyAddresses(t *testing.T) {
 	t.Parallel()
