@@ -170,6 +170,41 @@ func TestNoReleaseAfterFailedAcquisition(t *testing.T) {
 	})
 }
 
+// TestNoRenewalDuringTheRelease checks that renewals have ended before the lease is released: a renewal would acquire
+// the lease again while the response to the release is awaited.
+func TestNoRenewalDuringTheRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		var delayed atomic.Bool
+		c.after = func(ctx context.Context, verb string) error {
+			if verb == "update" && s.holder() == "" {
+				if !delayed.Swap(true) {
+					time.Sleep(2 * time.Second)
+				}
+			}
+			return ctx.Err()
+		}
+		r := run(t, newTestElector(t, c, func(c *Config) { c.RetryPeriod = 100 * time.Millisecond }), untilDone)
+		pass(5050 * time.Millisecond)
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		var after []write
+		s.mu.Lock()
+		for _, w := range s.writes {
+			if w.At > 5050*time.Millisecond || w.At == 5050*time.Millisecond && w.Holder != "a" {
+				after = append(after, w)
+			}
+		}
+		s.mu.Unlock()
+		if diff := cmp.Diff([]write{{At: 5050 * time.Millisecond, By: "a"}}, after); diff != "" {
+			t.Errorf("writes since the end of work (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // After a release no write of the term is sent: the leadership ends before the lease is released.
 func TestContract06_NoWriteAfterARelease(t *testing.T) {
 	t.Parallel()
