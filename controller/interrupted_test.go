@@ -519,3 +519,40 @@ func TestInterruptedKeyThatIsDeletedWhileItIsHeld(t *testing.T) {
 		wantInterrupted(t, copyOf(t, dir), map[string]int{})
 	})
 }
+
+// Keys that no source lists remain interrupted while they run, or wait for another interrupted key.
+func TestInterruptedKeysThatNoSourceListsAreKeptUntilTheyRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := interruptedDir(t, map[string]int{"a": 1, "b": 2})
+		var runs journal
+		began := time.Now()
+		ctrl, err := controller.New(controller.Config[controller.NoObject]{
+			Name: "test", StateDir: dir, ResyncInterval: time.Hour, Workers: 2, Logger: slog.New(slog.DiscardHandler),
+			Stuck: controller.StuckConfig{After: 24 * time.Hour},
+			Reconciler: func(_ context.Context, key kube.Key) error {
+				runs.add("%s %s", key.Name, time.Since(began).Round(time.Second))
+				time.Sleep(150 * time.Minute)
+				return nil
+			},
+			Sources: []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
+				enqueue(key("a"), controller.Trigger{})
+				enqueue(key("b"), controller.Trigger{})
+				<-ctx.Done()
+				return nil
+			})},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, ctrl)
+		time.Sleep(140 * time.Minute) // after two collections
+		wantLines(t, "runs", runs.take(), "a 0s")
+		wantInterrupted(t, copyOf(t, dir), map[string]int{"a": 2, "b": 2})
+		time.Sleep(3 * time.Hour)
+		wantLines(t, "runs", runs.take(), "b 2h30m0s")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		wantInterrupted(t, dir, map[string]int{})
+	})
+}
