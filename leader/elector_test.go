@@ -354,7 +354,7 @@ func TestPanicOfWorkDoesNotReleaseTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		e := newTestElector(t, s.client("a"))
-		contexts := make(chan context.Context, 1)
+		contexts, begun := make(chan context.Context, 1), time.Now()
 		value := panicOf(func() {
 			_ = e.Run(t.Context(), func(ctx context.Context) error {
 				contexts <- ctx
@@ -363,6 +363,9 @@ func TestPanicOfWorkDoesNotReleaseTheLease(t *testing.T) {
 		})
 		if value != "oops" {
 			t.Errorf("Run panics with %v, want work's panic", value)
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("the panic was delayed by %s: goroutines of work continued meanwhile", took)
 		}
 		if cause := context.Cause(<-contexts); !errors.Is(cause, kube.ErrLeadershipLost) {
 			t.Errorf("goroutines of work see the cause %v, want ErrLeadershipLost", cause)

@@ -285,3 +285,36 @@ func TestLogHandlerMayCallStatus(t *testing.T) {
 		}
 	})
 }
+
+// TestStatusHasNoErrorAfterTheEndOfRun checks that the failures of one Run are not shown after it, and in the next one.
+func TestStatusHasNoErrorAfterTheEndOfRun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		verb   string
+		change func(*Config)
+	}{
+		"lease": {"get", func(*Config) {}},
+		"fence": {"probe", fenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				c := s.client("a")
+				c.fail(forbid(tt.verb))
+				e := newTestElector(t, c, tt.change)
+				r := run(t, e, untilDone)
+				pass(10 * time.Second)
+				if e.Status().Err == nil {
+					t.Error("no error before the end")
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+				if status := e.Status(); status.Err != nil || !status.ErrSince.IsZero() || status.State != StateStopped {
+					t.Errorf("after the end: %s, %v since %s", status.State, status.Err, status.ErrSince)
+				}
+			})
+		})
+	}
+}
