@@ -560,6 +560,36 @@ func TestRemovedRunnableThatFailsOrIsStuck(t *testing.T) {
 }
 
 // A runnable adds another one, removes itself, and stops.
+// TestRemovedRunnableThatWaitsForItsRestart checks that the name of a removed runnable can be used again,
+// also if Remove did not wait for its end.
+func TestRemovedRunnableThatWaitsForItsRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		fails := func(context.Context) error { return errBroken }
+		m := launch(t, Config{Runnables: []Runnable{
+			{Runner: &part{name: "fails", journal: &j, run: fails}, OnFailure: Restart},
+		}})
+		pass(firstRestart / 2)
+		j.expect(t, "+fails, -fails")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.Remove(ended, "fails"); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err := m.Ready(); err != nil {
+			t.Errorf("not ready after the removal: %v", err)
+		}
+		if err := m.Add(Runnable{Runner: &part{name: "fails", journal: &j}}); err != nil {
+			t.Errorf("its name is still used: %v", err)
+		}
+		pass(2 * firstRestart)
+		j.expect(t, "+fails")
+		m.stopWithoutError()
+	})
+}
+
 func TestRunnableUsesItsManager(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
