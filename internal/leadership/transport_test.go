@@ -75,3 +75,18 @@ func TestConnectionOpenedDuringTheEndOfTheTerm(t *testing.T) {
 		t.Errorf("the connection is not closed: %v", err)
 	}
 }
+
+// TestTransportOfWritesUsesNoOtherProxy checks that the writes of a term take the same route as other requests: only
+// through a proxy that the client has.
+func TestTransportOfWritesUsesNoOtherProxy(t *testing.T) {
+	t.Parallel()
+	term := New(nil, time.Hour)
+	defer term.Release()
+	leased := term.newTransport(&http.Transport{ForceAttemptHTTP2: true})
+	if leased.TLSNextProto["h2"] == nil {
+		t.Error("HTTP/2 is not enabled")
+	}
+	if leased.Proxy != nil {
+		t.Error("the transport has a proxy, the one for other requests has none")
+	}
+}
