@@ -81,7 +81,6 @@ func (s *PollSource) Health() PollHealth {
 	return h
 }
 
-// begin registers a run, and end removes it.
 // begin registers a run. From then on, Item returns ErrNotPolled until a poll has succeeded, unless another controller
 // runs the source: no handler may read what a poll of an earlier term has found.
 func (s *PollSource) begin(enqueue controller.Enqueue, logger *slog.Logger) *pollRun {
