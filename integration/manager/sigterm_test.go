@@ -98,7 +98,7 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", QueueSize: operatorObjects, Objects: operatorObjects})
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", QueueSize: operatorObjects, Objects: operatorObjects, FlushTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -121,20 +121,14 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 				return nil
 			}
 			fmt.Fprintln(os.Stderr, "writes", m.Name)
-			if err := o.write(ctx, core, m, "first"); err != nil {
-				return err
+			err := o.handle(ctx, core, m)
+			if err != nil && ctx.Err() != nil {
+				fmt.Fprintln(os.Stderr, "cut", m.Name)
 			}
-			// Most handlers are here when the signal arrives.
-			select {
-			case <-time.After(4 * time.Millisecond):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err == nil {
+				events.Normal(m, "Handled", "Copy", "wanted %s", m.Data["wanted"])
 			}
-			if err := o.write(ctx, core, m, "second"); err != nil {
-				return err
-			}
-			events.Normal(m, "Handled", "Copy", "wanted %s", m.Data["wanted"])
-			return nil
+			return err
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -152,6 +146,20 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 		return nil, err
 	}
 	return cluster, m.Run(context.Background())
+}
+
+// handle makes the two writes of a handler.
+func (o operatorConfig) handle(ctx context.Context, core corev1client.ConfigMapsGetter, m *corev1.ConfigMap) error {
+	if err := o.write(ctx, core, m, "first"); err != nil {
+		return err
+	}
+	// Most handlers are here when the signal arrives.
+	select {
+	case <-time.After(4 * time.Millisecond):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return o.write(ctx, core, m, "second")
 }
 
 // write copies the field wanted of a ConfigMap to another field.
@@ -181,7 +189,7 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	test := &shutdownTest{T: t, clients: clients, namespace: namespace}
+	test := &shutdownTest{T: t, clients: clients, namespace: namespace, cut: map[string]bool{}}
 
 	rounds := testlength.Count(5, 100)
 	handled, queued, cancelled := 0, 0, 0
@@ -203,15 +211,14 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 		}
 		test.check(round, false)
 	}
-	// The last process runs until every change is handled. It has hundreds of Events, which FlushTimeout may be too short
-	// for.
+	// The last process runs until every change is handled and has its Event: FlushTimeout may be too short for hundreds.
 	last := test.start(rounds+1, false)
 	clustertest.Eventually(t, test.undone)
 	last.signal()
 	last.wait()
 	test.check(rounds+1, true)
-	t.Logf("%d rounds: %d handlers began, %d keys were queued at the ends, %d handlers were cancelled after the drain time; at most %s from SIGTERM to the end of the process; %d Events",
-		rounds, handled, queued, cancelled, longest.Round(time.Millisecond), test.total)
+	t.Logf("%d rounds: %d handlers began, %d keys were queued at the ends, %d handlers were cancelled after the drain time; %d of them during a write; at most %s from SIGTERM to the end of the process; %d Events",
+		rounds, handled, queued, cancelled+test.cuts, test.cuts, longest.Round(time.Millisecond), test.total)
 }
 
 // shutdownTest is the test's view of the objects.
@@ -221,6 +228,11 @@ type shutdownTest struct {
 	namespace string
 
 	total int // of Events
+	// cut has the objects whose handler was cancelled during its last writes. On a busy machine, handlers can need more than
+	// the drain time. A write may have succeeded then, although the handler has no response and records no Event.
+	cut  map[string]bool
+	cuts int      // in all rounds
+	text []string // log of the last process
 }
 
 func (s *shutdownTest) patch(name, body string) {
@@ -267,7 +279,7 @@ func (s *shutdownTest) events() (noted map[string]bool, list []eventsv1.Event) {
 func (s *shutdownTest) undone() string {
 	noted, _ := s.events()
 	for _, m := range s.maps() {
-		if m.Data["second"] != m.Data["wanted"] || unnoted(&m, noted) {
+		if m.Data["second"] != m.Data["wanted"] || s.unnoted(&m, noted) {
 			return fmt.Sprintf("%s: %v", m.Name, m.Data)
 		}
 	}
@@ -275,8 +287,8 @@ func (s *shutdownTest) undone() string {
 }
 
 // unnoted reports whether the last handled change of an object has no Event.
-func unnoted(m *corev1.ConfigMap, noted map[string]bool) bool {
-	return m.Data["second"] != "0" && !noted[m.Name+" wanted "+m.Data["second"]]
+func (s *shutdownTest) unnoted(m *corev1.ConfigMap, noted map[string]bool) bool {
+	return !s.cut[m.Name] && m.Data["second"] != "0" && !noted[m.Name+" wanted "+m.Data["second"]]
 }
 
 // check checks the state between two processes: no object is half done, each handled change has an Event, and the lease
@@ -292,10 +304,10 @@ func (s *shutdownTest) check(round int, all bool) {
 	for _, m := range s.maps() {
 		latest = max(latest, versionOf(s.T, &m))
 		switch {
-		case m.Data["first"] != m.Data["second"]:
+		case m.Data["first"] != m.Data["second"] && !s.cut[m.Name]:
 			s.Errorf("round %d: %s is half done: %v", round, m.Name, m.Data)
-		case unnoted(&m, noted):
-			s.Errorf("round %d: %s has no Event of its last change: %v", round, m.Name, m.Data)
+		case s.unnoted(&m, noted):
+			s.Errorf("round %d: %s has no Event of its last change: %v; the log of the process:\n%s", round, m.Name, m.Data, strings.Join(s.text, "\n"))
 		case all && m.Data["second"] != m.Data["wanted"]:
 			s.Errorf("%s was not handled: %v", m.Name, m.Data)
 		}
@@ -395,7 +407,11 @@ func (s *shutdownTest) terminate(round, signalAt int) ending {
 				signalled = time.Now()
 				o.signal()
 			}
+		case "cut":
+			s.cut[name] = true
+			s.cuts++
 		case "writes":
+			delete(s.cut, name)
 			if stopping {
 				afterwards++
 			}
@@ -410,6 +426,7 @@ func (s *shutdownTest) terminate(round, signalAt int) ending {
 	}
 	end.took = time.Since(signalled)
 	o.wait()
+	s.text = o.text
 	if len(running) > 0 {
 		s.Errorf("round %d: handlers have not returned: %v", round, running)
 	}
