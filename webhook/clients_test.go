@@ -265,7 +265,7 @@ func TestClientCertificates(t *testing.T) {
 		if err := c.server.http.Ready(); err == nil || !strings.Contains(err.Error(), "the client CA in "+c.file+" has expired") {
 			t.Errorf("ready with an expired authority: %v", err)
 		}
-		c.expectLog("certificate signed by unknown authority", "certificate specifies an incompatible key usage", "certificate has expired", "client CA reloaded", "client CA reload failed")
+		c.expectLog("certificate signed by unknown authority", "certificate specifies an incompatible key usage", "certificate has expired", `msg="certificate reloaded" content="client CA"`, `msg="certificate reload failed, the previous certificate stays in use" content="client CA"`)
 	})
 }
 

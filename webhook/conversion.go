@@ -178,7 +178,9 @@ func (t *typedConversion) names() []string {
 	return names
 }
 
-var conversionReviewKind = apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+func conversionReviewKind() schema.GroupVersionKind {
+	return apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+}
 
 // conversionRequest is the request of a ConversionReview.
 type conversionRequest struct {
@@ -203,7 +205,7 @@ func readConversion(body []byte) (conversionRequest, error) {
 	if err := cmp.Or(err, problem.err); err != nil {
 		return r, badRequest("decode the review: %w", err)
 	}
-	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind); err != nil {
+	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind()); err != nil {
 		return r, err
 	}
 	if r.uid == "" {
@@ -260,7 +262,7 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, st
 				UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
 				Result: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err)},
 			}}
-			answer.SetGroupVersionKind(conversionReviewKind)
+			answer.SetGroupVersionKind(conversionReviewKind())
 			return answer, resultOf(ctx, err), nil
 		}
 		objects = append(objects, converted)

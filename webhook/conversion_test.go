@@ -471,7 +471,7 @@ func FuzzConversionReview(f *testing.F) {
 	f.Add([]byte(`{"kind":"ConversionReview","request":{"uid":"1","objects":[{}]},"apiVersion":"apiextensions.k8s.io/v1","request":{"objects":null,"uid":"\u0032"}, "x": 1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		decoded := &apiextensionsv1.ConversionReview{}
-		if decodeReview(body, decoded, conversionReviewKind) == nil {
+		if decodeReview(body, decoded, conversionReviewKind()) == nil {
 			read, err := readConversion(body)
 			if decoded.Request == nil || decoded.Request.UID == "" {
 				if err == nil {

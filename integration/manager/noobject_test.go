@@ -44,6 +44,7 @@ func TestNoObjectInTerms(t *testing.T) {
 }
 
 func testNoObjectInTerms(t *testing.T, shared bool) {
+	t.Helper()
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	c := clustertest.Client(t, cluster)
 	namespace := clustertest.Namespace(t, c)

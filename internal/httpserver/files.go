@@ -72,11 +72,11 @@ func (v *fileValue[T]) refreshLocked() {
 	case v.err == nil:
 		v.reported = ""
 		if v.loaded != before {
-			v.logger.Info(v.name+" reloaded", "file", v.files[0], "expires", v.expires(v.loaded))
+			v.logger.Info("certificate reloaded", "content", v.name, "file", v.files[0], "expires", v.expires(v.loaded))
 		}
 	case v.err.Error() != v.reported:
 		v.reported = v.err.Error()
-		v.logger.Error(v.name+" reload failed, the previous "+v.name+" stays in use", "error", v.err)
+		v.logger.Error("certificate reload failed, the previous certificate stays in use", "content", v.name, "error", v.err)
 	}
 }
 

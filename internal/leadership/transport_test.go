@@ -42,7 +42,7 @@ func TestClosedConnectionsAreRemoved(t *testing.T) {
 	defer term.Release()
 	for range 10 {
 		near, far := net.Pipe()
-		defer far.Close()
+		defer func() { _ = far.Close() }()
 		conn, err := term.guarded(near)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestConnectionOpenedDuringTheEndOfTheTerm(t *testing.T) {
 	term := New(nil, time.Hour)
 	term.Release()
 	near, far := net.Pipe()
-	defer far.Close()
+	defer func() { _ = far.Close() }()
 	if err := far.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}

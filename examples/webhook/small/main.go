@@ -44,7 +44,7 @@ func main() {
 			}},
 		}, func(_ context.Context, request *webhook.Request[*corev1.Pod]) error {
 			if request.Object.Labels["app"] == "" {
-				return fmt.Errorf("Pod %s has no label app", request.Object.Name)
+				return fmt.Errorf("the label app is missing in Pod %s", request.Object.Name)
 			}
 			return nil
 		})},

@@ -54,7 +54,7 @@ func TestPodsNeedALabel(t *testing.T) {
 	}
 	exampletest.Eventually(t, "the hook is called", func(ctx context.Context) (bool, string) {
 		err := create(ctx, nil)
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "Pod web has no label app"), fmt.Sprint(err)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the label app is missing in Pod web"), fmt.Sprint(err)
 	})
 	if err := create(t.Context(), map[string]string{"app": "web"}); err != nil {
 		t.Error(err)
