@@ -138,7 +138,7 @@ const tableEnd = `
   missing), ` + "`Silent`" + ` if an open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API
   server does not respond, or responds that it is unavailable. The log and readiness contain the whole error.
 - ` + "`result`" + ` of a webhook is ` + "`failed`, `panic`" + ` or ` + "`timeout`" + ` for reviews without a decision, and ` + "`invalid`" + ` for requests that are not
-  reviews. A Server needs ` + "`webhook.Config.Metrics`" + `. Its label ` + "`server`" + ` is ` + "`webhooks`" + `.
+  reviews, or whose client has no valid certificate. A Server needs ` + "`webhook.Config.Metrics`" + `. Its label ` + "`server`" + ` is ` + "`webhooks`" + `.
 - ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
 `
 

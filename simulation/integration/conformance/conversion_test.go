@@ -85,7 +85,8 @@ func conversionScenarios() map[string][]conversionStep {
 		"requests": {
 			post("v1", object("a", `{"size":1,"note":"x","unknown":1}`)),
 			post("v2", object("b", `{"length":2}`)),
-			get("v1/a"), get("v2/a"), get("v1/b"), get("v2/b"), get("v1/a?resourceVersion=0"), get("v1"), get("v2"), get("v1?limit=1"), get("v1?resourceVersion=0"),
+			get("v1/a"), get("v2/a"), get("v1/b"), get("v2/b"), get("v1"), get("v2"), get("v1?limit=1"),
+			get("v1/a?resourceVersion=0"), get("v1?resourceVersion=0"), // from the watch cache, for which the lists before have waited
 			get("v1?labelSelector=a"), get("v1?fieldSelector=metadata.name=a"),
 			get("v1?fieldSelector=spec.size=1"), get("v2?fieldSelector=spec.length=1"), get("v1?fieldSelector=spec.length=1"),
 			{method: http.MethodGet, path: "v1/a", header: map[string]string{"Accept": partial}},
