@@ -39,7 +39,7 @@ const (
 	// they are handled, and not while they are read or answered, so that slow clients never have all slots.
 	maxBigReviews  = 48
 	smallBodyBytes = 256 << 10
-	maxRoomBytes   = 16 << 10
+	maxFirstBuffer = 16 << 10
 	// A client that sends a big review, or receives the response, must be as fast as minRate in bytes a second, after a
 	// pause of maxStall: it has a slot.
 	minRate  = 256 << 10
@@ -412,9 +412,9 @@ func (s *Server) readBody(ctx context.Context, w http.ResponseWriter, req *http.
 		return nil, statusError{errors.New("the content type must be application/json"), http.StatusUnsupportedMediaType}
 	}
 	reader := http.MaxBytesReader(w, req.Body, limit)
-	// A buffer for the whole body of most reviews. Clients that send nothing can make the server allocate it.
-	room := make([]byte, 0, min(max(req.ContentLength, 0), maxRoomBytes)+bytes.MinRead)
-	body, err := readUpTo(reader, room, smallBodyBytes)
+	// The buffer has room for the whole body of most reviews. It is limited, because a client need not send what it announces.
+	buffer := make([]byte, 0, min(max(req.ContentLength, 0), maxFirstBuffer)+bytes.MinRead)
+	body, err := readUpTo(reader, buffer, smallBodyBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/internal/docs"
 )
 
 func TestProbesMetricsLeaseAndSignal(t *testing.T) {
@@ -61,18 +59,7 @@ func TestProbesMetricsLeaseAndSignal(t *testing.T) {
 // Flags, probes, metrics, leader election and signals must cost at most 12 lines.
 func TestLinesBeyondMinimalProgram(t *testing.T) {
 	t.Parallel()
-	lines := func(file string) int {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := docs.CountLines(file, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	minimal, full := lines("../podprinter/main.go"), lines("main.go")
+	minimal, full := exampletest.Lines(t, "../podprinter/main.go"), exampletest.Lines(t, "main.go")
 	t.Logf("%d lines, %d in podprinter", full, minimal)
 	if full-minimal > 12 {
 		t.Errorf("the program has %d lines, the minimal one %d: the difference must be at most 12", full, minimal)

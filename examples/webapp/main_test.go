@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -71,7 +70,7 @@ func TestProgramWithSample(t *testing.T) {
 	outside := &records{targets: map[string]string{}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
-	address := freeAddress(t)
+	address := exampletest.FreeAddress(t)
 	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
 		return run(ctx, []string{"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", address, "--leader-elect"})
 	})
@@ -132,10 +131,10 @@ func TestProgramWithWebhooks(t *testing.T) {
 	outside := &records{targets: map[string]string{"taken.example.com": ""}, owners: map[string]string{"taken.example.com": "another"}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
-	address := freeAddress(t)
+	address := exampletest.FreeAddress(t)
 	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
 		return run(ctx, []string{
-			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", freeAddress(t), "--leader-elect",
+			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", exampletest.FreeAddress(t), "--leader-elect",
 			"--webhook-listen", address, "--webhook-url", "https://" + address, "--domain", "example.com",
 		})
 	})
@@ -230,24 +229,6 @@ func asOperator(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freeAddress returns an unused address. Its port is below the range that systems assign dynamically, so that no other
-// program gets it in the meantime.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000)))
-		if err != nil {
-			continue
-		}
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return listener.Addr().String()
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // records is an API for operator.HTTPRecords.

@@ -54,7 +54,7 @@ func (r *releases) third() release { return append(r.second(), "--store-v2") }
 // start runs a release until stop.
 func (r *releases) start(arguments release) (stop func()) {
 	r.Helper()
-	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", freeAddress(r.T), "--leader-elect"}, arguments...)
+	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", exampletest.FreeAddress(r.T), "--leader-elect"}, arguments...)
 	_, stop = exampletest.Go(r.T, func(ctx context.Context, _ io.Writer) error { return run(ctx, arguments) })
 	return stop
 }
@@ -169,7 +169,7 @@ func TestUpdateAndRollback(t *testing.T) {
 	}
 	server := httptest.NewServer(&records{targets: map[string]string{}, owners: map[string]string{}})
 	t.Cleanup(server.Close)
-	r := &releases{T: t, client: c, namespace: exampletest.Namespace(t), records: server.URL, webhooks: freeAddress(t)}
+	r := &releases{T: t, client: c, namespace: exampletest.Namespace(t), records: server.URL, webhooks: exampletest.FreeAddress(t)}
 	t.Cleanup(func() { uninstall(t, cluster, c) })
 	definition := func() *apiextensionsv1.CustomResourceDefinition {
 		definition, err := client.Get[*apiextensionsv1.CustomResourceDefinition](t.Context(), c, kube.Key{Name: v1.Resource + "." + v1.Group})

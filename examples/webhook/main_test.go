@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,7 +34,7 @@ func TestHostsAreUnique(t *testing.T) {
 	if _, err := ingresses.Create(t.Context(), ingress("first", "a.example.com"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := exampletest.FreeAddress(t)
 	program := exampletest.Start(t, exampletest.Build(t), "--namespace", namespace,
 		"--webhook-listen", address, "--webhook-url", "https://"+address)
 	program.Output.Wait(t, "HTTP server started")
@@ -51,15 +50,4 @@ func TestHostsAreUnique(t *testing.T) {
 		t.Error("an update of the same Ingress:", err)
 	}
 	program.Terminate(t)
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -216,6 +216,7 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 	clustertest.Eventually(t, test.undone)
 	last.signal()
 	last.wait()
+	test.text = last.text
 	test.check(rounds+1, true)
 	t.Logf("%d rounds: %d handlers began, %d keys were queued at the ends, %d handlers were cancelled after the drain time; %d of them during a write; at most %s from SIGTERM to the end of the process; %d Events",
 		rounds, handled, queued, cancelled+test.cuts, test.cuts, longest.Round(time.Millisecond), test.total)

@@ -2,12 +2,18 @@ package exampletest
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/docs"
 )
 
 // Go calls a program's run function in a goroutine. stop ends it as Ctrl-C would, waits, and fails the test unless it
@@ -103,4 +109,36 @@ func (p *Process) end(tb testing.TB, signal syscall.Signal) {
 	case <-time.After(patience):
 		tb.Fatalf("the program still runs %s after %v:\n%s", patience, signal, p.Output)
 	}
+}
+
+// FreeAddress returns an unused address. Its port is below the range that systems assign dynamically, so that no other
+// program gets it in the meantime.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	for range 100 {
+		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000)))
+		if err != nil {
+			continue
+		}
+		if err := listener.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		return listener.Addr().String()
+	}
+	tb.Fatal("no port is free")
+	return ""
+}
+
+// Lines returns the number of lines of a Go file that are neither blank nor comments.
+func Lines(tb testing.TB, file string) int {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n, err := docs.CountLines(file, text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
 }

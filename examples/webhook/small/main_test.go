@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,10 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/internal/docs"
 	"github.com/evenkeel-go/evenkeel/kube/localcluster"
 )
 
@@ -23,18 +19,7 @@ func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{Controller
 
 func TestPodsNeedALabel(t *testing.T) {
 	namespace := exampletest.Namespace(t)
-	clients, err := corev1client.NewForConfig(exampletest.RESTConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := exampletest.FreeAddress(t)
 	registrations, err := admissionregistrationv1client.NewForConfig(exampletest.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +31,7 @@ func TestPodsNeedALabel(t *testing.T) {
 	})
 	program := exampletest.Start(t, exampletest.Build(t), address, namespace)
 	create := func(ctx context.Context, labels map[string]string) error {
-		_, err := clients.Pods(namespace).Create(ctx, &corev1.Pod{
+		_, err := exampletest.Core(t).Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -65,18 +50,7 @@ func TestPodsNeedALabel(t *testing.T) {
 // A validator with its server, its certificates and its registration must cost at most 25 lines.
 func TestLinesBeyondPodPrinter(t *testing.T) {
 	t.Parallel()
-	lines := func(file string) int {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := docs.CountLines(file, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	without, with := lines("../../podprinter/main.go"), lines("main.go")
+	without, with := exampletest.Lines(t, "../../podprinter/main.go"), exampletest.Lines(t, "main.go")
 	t.Logf("%d lines, %d in podprinter", with, without)
 	if with-without > 25 {
 		t.Errorf("the program has %d lines, podprinter %d: the difference must be at most 25", with, without)
