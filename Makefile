@@ -1,6 +1,5 @@
 # Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from tools/go.mod
-# into .bin/, never taken from PATH. CI runs `make test`, `make test-long`,
-# `make demo ONCE=1` and `make lint` (see .ci/run).
+# into .bin/, never taken from PATH. .ci/run calls `make test`, `make test-race`, `make demo ONCE=1` and `make lint`.
 #
 # Modules: the root is the library; examples/ uses it through a replace; localcluster/ is a Kubernetes control plane in
 # one binary; tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
@@ -8,17 +7,18 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-# One target at a time. Only make test runs two at once: the unit tests with the priority of NICE.
-NICE :=
-ifeq ($(NICE),)
+# One target at a time, but for make test, which runs its two parts at once.
+ifndef PARALLEL
 .NOTPARALLEL:
 endif
 .SUFFIXES:
 
 BIN := .bin
-# Modules whose code is linted: the root and each folder with a go.mod, except tools itself, which has no code, and the programs
-# on other libraries in bench/, which would have those libraries linted with them.
-MODULES := . $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) simulation/controllerruntime tracing/otel bench/shared bench/evenkeel tools/mutants
+# The modules that make lint checks: the library, and what its users and its tests use.
+LINTED := . simulation examples localcluster tracing/otel
+# The others, which make lint-all checks too: the root and each folder with a go.mod, except tools itself, which has no
+# code, and the programs on other libraries in bench/, which would have those libraries linted with them.
+MODULES := $(LINTED) $(filter-out $(LINTED) tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) simulation/controllerruntime bench/shared bench/evenkeel tools/mutants
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -43,25 +43,26 @@ define race_note
 @test -n "$(RACE)" || echo "note: the race detector is off, because no C compiler was found (CGO_ENABLED=$$(go env CGO_ENABLED), CC=$$(go env CC))"
 endef
 
-# Unit tests: all packages but those that start a cluster.
-UNIT = $(or $(shell go list ./... | grep -v -e '/evenkeel/integration' -e '/evenkeel/kube/localcluster'),$(error \
-	go list ./... finds no packages: its message is above))
-
-# The tests in virtual time that take much CPU time: with the race detector they take six times as long, so that only
-# make test-long runs them with it.
-WITHOUT_RACE := github.com/evenkeel-go/evenkeel/internal/contractmatrix
-
 # Without this the race detector waits for a second at the end of each package, so that goroutines which still run can
 # finish their reports. No goroutine runs then: goleak checks it.
 export GORACE ?= atexit_sleep_ms=0
 
-# The packages with tests that have two lengths.
-LONG = $(or $(shell grep -rl --include='*_test.go' testlength.Count . | grep -v -e '^./integration' -e '^./examples' -e '^./simulation' | xargs -n 1 dirname | sort -u),$(error \
-	no test has two lengths: testlength.Count is not called))
+# Every test is executed, in random order; dev/run-test measures and repeats it. -vet=off: make lint has the same checks.
+GOTEST = go test -vet=off -shuffle=on -count=1 -timeout $(if $(EVENKEEL_REPEAT),0,10m) -exec '$(CURDIR)/dev/run-test'
+
+# The packages of the root module whose tests need a real API server.
+REAL := /evenkeel/(integration|kube/localcluster)
+
+# The packages of module $(1) whose folders do not match the pattern $(2).
+packages = $(or $(shell go list -C $(1) ./... | grep -v -E '$(2)'),$(error go list -C $(1) finds no packages: its message is above))
 
 .PHONY: help
-help: ## Show this list
+help: ## Show this list, and whether the present tree has passed .ci/run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@checked="$${XDG_CACHE_HOME:-$$HOME/.cache}/evenkeel/checked"; \
+	if test -n "$$(git status --porcelain 2>/dev/null)"; then echo "The checkout has changes that .ci/run has not checked."; \
+	elif grep -qsx "$$(git rev-parse 'HEAD^{tree}' 2>/dev/null)" "$$checked"; then echo "This tree has passed .ci/run."; \
+	else echo "This tree has not passed .ci/run on this machine."; fi
 
 .PHONY: demo
 demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that cluster instead of a local one
@@ -80,51 +81,46 @@ demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that clu
 	echo "building the demo (a minute or two the first time)"; \
 	go build -C examples -o ../$(BIN)/demo ./demo && exec $(BIN)/demo "$$@"
 
-# The packages that start a cluster wait most of the time, so that several of them run at once. CLUSTERS=1 runs them one
-# after another.
-CLUSTERS ?= 4
-
-# Tests with a cluster wait most of the time. The unit tests use the rest of the CPU time: with the lowest priority they
-# do not delay the cluster tests, and most of them run in virtual time.
 .PHONY: test
-test: localcluster-binary ## Run all tests but those of bench/; long random tests with a bounded count
-	@$(MAKE) --no-print-directory -j2 NICE='nice -n 19' test-unit test-integration
+test: ## Run every unit test, and for each feature that only a real kube-apiserver has, the test that shows it
+	@$(MAKE) --no-print-directory -j2 PARALLEL=1 test-memory test-processes
 
-# -vet=off, here and below: make lint has the same checks, and for all modules at once.
-.PHONY: test-unit
-test-unit: ## Run the tests that need no cluster, with the race detector, in random order
-	$(race_note)
-	$(NICE) go test $(RACE) -vet=off -shuffle=on -timeout 30m $(filter-out $(WITHOUT_RACE),$(UNIT))
-	$(NICE) go test -vet=off -shuffle=on -timeout 20m $(WITHOUT_RACE)
-	$(NICE) go test -C monitoring -vet=off -shuffle=on -timeout 5m ./...
-	$(NICE) go test -C tracing/otel $(RACE) -vet=off -shuffle=on -timeout 5m ./...
-	$(NICE) go test -C simulation $(RACE) -vet=off -shuffle=on -timeout 10m $$(go list -C simulation ./... | grep -v /integration)
-	$(NICE) go test -C simulation/controllerruntime $(RACE) -vet=off -shuffle=on -timeout 10m ./...
+# The examples whose tests need no real API server.
+MEMORY := $(addprefix ./,concurrency config leaderelection manager metrics multiresource objectstore/... \
+	webapp/config webapp/hooks webapp/simulated)
+
+.PHONY: test-memory
+test-memory:
+	$(GOTEST) $(call packages,.,$(REAL))
+	$(GOTEST) -C simulation $(call packages,simulation,/integration/(conformance|controllers|kubectl))
+	$(GOTEST) -C tracing/otel ./...
+	$(GOTEST) -C examples $(MEMORY)
+
+# The tests that make test runs on a real API server have names that begin with TestSmoke. These packages have some.
+SMOKE = $(addprefix ./,$(or $(shell grep -rl --include='*_test.go' '^func TestSmoke' integration kube | xargs -n 1 dirname | sort -u),\
+	$(error no test of integration/ begins with TestSmoke)))
 
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
-.PHONY: test-integration
-test-integration: localcluster-binary ## Run the tests that need a cluster (local ones are started), and the examples' tests
-	go test -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./integration/... ./kube/localcluster/...
-	go test -C examples -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./...
-	go test -C simulation -vet=off -shuffle=on -p $(CLUSTERS) -timeout 20m ./integration/...
-	CGO_ENABLED=0 go test -C localcluster -vet=off -shuffle=on -timeout 5m ./...
+.PHONY: test-processes
+test-processes: localcluster-binary
+	$(GOTEST) -run '^TestSmoke' $(SMOKE)
+	$(GOTEST) -C simulation -run '^TestSmoke' ./integration/conformance
+	CGO_ENABLED=0 $(GOTEST) -C localcluster ./...
 
-# What make test leaves out or shortens: CONTRIBUTING.md lists it. The long random tests of units run without the race
-# detector, with which make test runs a part of them: they would take six times as long.
-.PHONY: test-long
-test-long: localcluster-binary ## Run random tests at full length, tests with a cluster under the race detector, and those of bench/
+ENGINE := $(addprefix ./,controller/... informer internal/store internal/wire internal/workqueue leader manager retry source)
+
+.PHONY: test-race
+test-race: ## Run the tests of the engine with the race detector
 	$(race_note)
-	EVENKEEL_LONG=1 go test -vet=off -shuffle=on -timeout 30m $(LONG)
-	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -timeout 30m $(WITHOUT_RACE)
-	EVENKEEL_LONG=1 go test $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./integration/... ./kube/localcluster/...
-	EVENKEEL_LONG=1 go test -C simulation $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./...
-	EVENKEEL_LONG=1 go test -C simulation/controllerruntime $(RACE) -vet=off -shuffle=on -timeout 30m ./...
-	EVENKEEL_LONG=1 go test -C examples $(RACE) -vet=off -shuffle=on -p $(CLUSTERS) -timeout 30m ./...
-	go test -C tools/mutants -vet=off -shuffle=on -timeout 5m ./...
-	go test -C bench/shared $(RACE) -vet=off -timeout 5m ./...
-	go test -C bench -vet=off -timeout 20m ./...
-	go test -C bench/controllerruntime -vet=off -timeout 5m ./webapp/...
-	go test -C bench/webhooks -vet=off -timeout 5m ./...
+	$(GOTEST) $(RACE) $(ENGINE)
+
+.PHONY: test-all
+test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
+	dev/test-all
+
+.PHONY: test-repeat
+test-repeat: | $(BIN) ## Repeat make test COUNT=n times beside two busy processes (n/5 with processes); goes on where it stopped
+	COUNT='$(COUNT)' dev/test-repeat
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
 .PHONY: localcluster-binary
@@ -135,38 +131,42 @@ localcluster-binary:
 .PHONY: cover
 cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by all unit tests
 	@list=$$(for p in $(COVERED); do test ! -d $$p || printf '%s' ",./$$p/..."; done); \
-	go test -coverpkg="$${list#,}" -coverprofile=$(BIN)/cover.out -timeout 5m $(UNIT) >$(BIN)/cover.log || { cat $(BIN)/cover.log; exit 1; }
+	go test -coverpkg="$${list#,}" -coverprofile=$(BIN)/cover.out -timeout 5m $(call packages,.,$(REAL)) >$(BIN)/cover.log || { cat $(BIN)/cover.log; exit 1; }
 	@for p in $(COVERED); do \
 		{ echo "mode: set"; grep "/evenkeel/$$p/" $(BIN)/cover.out; } >$(BIN)/cover-$$p.out || continue; \
 		printf '%-12s ' $$p; go tool cover -func=$(BIN)/cover-$$p.out | awk 'END { print $$NF }'; \
 	done
 	@echo "line by line: go tool cover -html=$(BIN)/cover.out"
 
-# The platforms for which make lint builds the library and the test kit.
-PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
-
-# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. For CGO_ENABLED see
-# test-integration.
+# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. The local cluster
+# is linted with the settings of its build: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files in every module, and build for other platforms
+lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files of the library, its examples and its test clusters
 	@status=0; \
-	for m in $(MODULES); do \
+	for m in $(LINTED); do \
 		echo "lint: golangci-lint in $$m"; \
-		cgo=$$(go env CGO_ENABLED); test $$m != localcluster || cgo=0; \
-		(cd $$m && CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
-	done; \
-	for m in $(MODULES) tools; do \
-		echo "lint: go mod tidy -diff in $$m"; \
+		cgo=$$(go env CGO_ENABLED); flags="$$GOFLAGS"; test $$m != localcluster || { cgo=0; flags="$$flags -trimpath"; }; \
+		(cd $$m && GOFLAGS="$$flags" CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
 		go mod tidy -C $$m -diff || status=1; \
 	done; \
+	test $$status = 0 || { echo "lint: failed, see above; make fmt repairs formatting, go mod tidy repairs go.mod"; exit 1; }; \
+	echo "lint: passed in: $(LINTED)"
+
+# The platforms for which make lint-all builds the library and the test kit.
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: lint-all
+lint-all: ## make lint in all modules, and build for other platforms
+	@$(MAKE) --no-print-directory lint LINTED='$(MODULES)'
+	@status=0; \
+	go mod tidy -C tools -diff || status=1; \
 	for platform in $(PLATFORMS); do \
 		echo "lint: go build for $$platform"; \
 		for m in . simulation; do \
 			GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go build -C $$m ./... || status=1; \
 		done; \
 	done; \
-	test $$status = 0 || { echo "lint: failed, see above; make fmt repairs formatting, go mod tidy repairs go.mod"; exit 1; }; \
-	echo "lint: passed in: $(MODULES) tools; builds for $(PLATFORMS)"
+	exit $$status
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format all Go files (gofumpt, import groups)
@@ -176,7 +176,7 @@ fmt: $(BIN)/golangci-lint ## Format all Go files (gofumpt, import groups)
 
 .PHONY: bench
 bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; OLD=file compares with an earlier one
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(UNIT) | tee $(BIN)/bench.txt
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(call packages,.,$(REAL)) | tee $(BIN)/bench.txt
 	@! grep '^FAIL' $(BIN)/bench.txt
 	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
 

@@ -17,7 +17,7 @@ import (
 )
 
 // The API server accepts every Event of a recorder, whatever its entry contains.
-func TestLiveEvents(t *testing.T) {
+func TestSmokeLiveEvents(t *testing.T) {
 	e := newEnv(t)
 	cluster := connect(t, local.RESTConfig())
 	recorder := must(event.New(event.Config{

@@ -152,7 +152,7 @@ func TestContract06_StolenLeaseCancelsWork(t *testing.T) {
 	}
 }
 
-func TestForbiddenLeaseIsReported(t *testing.T) {
+func TestSmokeForbiddenLeaseIsReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	user := "nobody-" + e.namespace

@@ -98,7 +98,7 @@ func TestOptionalKindIsInstalledAndRemoved(t *testing.T) {
 	}
 }
 
-func TestOptionalKindIsGrantedLater(t *testing.T) {
+func TestSmokeOptionalKindIsGrantedLater(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("a", "1")

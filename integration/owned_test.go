@@ -74,7 +74,7 @@ func (e env) putDeployment(name string, owner *corev1.ConfigMap, labels map[stri
 
 // A controller of ConfigMaps receives changes of related Deployments, Secrets and ConfigMaps, and creates an owned
 // object again after another client has deleted it.
-func TestSourcesEndToEnd(t *testing.T) {
+func TestSmokeSourcesEndToEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	for _, name := range []string{"owner", "labelled", "mapped", "template"} {

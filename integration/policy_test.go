@@ -22,7 +22,7 @@ import (
 
 // The API server in memory has no policies. A policy of the cluster requires a label that a former manager has written. The child was applied, so its result is
 // not an error, although the API server rejects the dry run without that label.
-func TestApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
+func TestSmokeApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge} {
 		t.Run(string(reason), func(t *testing.T) {

@@ -164,7 +164,7 @@ func (e env) putWidget(resource, kind, name, value string) {
 	}}, metav1.CreateOptions{}))(e.T)
 }
 
-func TestRetrieveCustomResources(t *testing.T) {
+func TestSmokeRetrieveCustomResources(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	defer e.createCRD("Widget")()
@@ -269,7 +269,7 @@ func TestSelectionFollowsLabels(t *testing.T) {
 	})
 }
 
-func TestRetrieveErrors(t *testing.T) {
+func TestSmokeRetrieveErrors(t *testing.T) {
 	t.Parallel()
 	cluster := connect(t, local.RESTConfig())
 	newInformer := func(err error) string {

@@ -13,7 +13,7 @@ import (
 
 // The subresources of this test do not exist in memory.
 
-func TestTokens(t *testing.T) {
+func TestSmokeTokens(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t), newEnv(t).namespace
 	account := must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "robot"}}))(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestEnsureWaitsUntilKindIsServed(t *testing.T) {
+func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 	e := newEnv(t)
 	website, bill := e.define("Website", e.version("v1", host, stored), e.version("v1beta1", host)), e.define("Bill", e.version("v1", host))
 	calls := &calls{}

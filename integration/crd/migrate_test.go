@@ -254,7 +254,7 @@ func TestStorageMigrationKilledBetweenAnyTwoWrites(t *testing.T) {
 
 // The strategy None changes the apiVersion only. The API server rewrites objects with values that are invalid in the new
 // version. It does not if the object itself lacks a field.
-func TestStorageMigrationWithoutWebhook(t *testing.T) {
+func TestSmokeStorageMigrationWithoutWebhook(t *testing.T) {
 	e := newEnv(t)
 	e.ensure(e.define("Website", e.version("v1", host)))
 	for i := range 3 {

@@ -38,7 +38,7 @@ import (
 // Two Pods compete for a fenced lease, and their processes also write without any check of the lease, as one does that
 // was paused. From the first write of a new leader's work to its last one, the API server accepts no such write of the
 // other Pod. The first write of the work is accepted.
-func TestFencedWrites(t *testing.T) {
+func TestSmokeFencedWrites(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t, local)
 	f.fence()

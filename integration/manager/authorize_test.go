@@ -21,7 +21,7 @@ import (
 )
 
 // The API server decides who reads the metrics. The operator has the ClusterRole that docs/manager.md names.
-func TestHTTPServerAuthorization(t *testing.T) {
+func TestSmokeHTTPServerAuthorization(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
 	namespace := clustertest.Namespace(t, c)

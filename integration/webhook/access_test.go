@@ -28,7 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
-// The tokens of TestTokensAndAccess: what authenticate does with each.
+// The tokens of TestSmokeTokensAndAccess: what authenticate does with each.
 const (
 	tokenOperator = "token-operator"
 	tokenGuest    = "token-guest"
@@ -83,7 +83,7 @@ func authorize(_ context.Context, review *authorizationv1.SubjectAccessReviewSpe
 // The API server authenticates the tokens of its requests and authorizes users with hooks. Nothing but a clear decision
 // authenticates or allows. A middleware sees the trace of a request to the API server. The server requires the client
 // certificate of the API server.
-func TestTokensAndAccess(t *testing.T) {
+func TestSmokeTokensAndAccess(t *testing.T) {
 	e := newEnv(t)
 	listener := e.listen()
 	admitting := webhook.Validating(e.options("traced"), func(context.Context, *mapRequest) error { return nil })

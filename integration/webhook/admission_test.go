@@ -36,7 +36,7 @@ func (w *warningsOf) HandleWarningHeader(_ int, _, text string) {
 }
 
 // The API server calls a mutating and a validating hook for each operation, and clients get their decisions.
-func TestAdmission(t *testing.T) {
+func TestSmokeAdmission(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	var mu sync.Mutex

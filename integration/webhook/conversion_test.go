@@ -215,7 +215,7 @@ func (g *gadgets) awaitConversions() {
 }
 
 // Objects survive the way through another version with all fields, and metadata that the API server sets stays.
-func TestConversionLosesNoField(t *testing.T) {
+func TestSmokeConversionLosesNoField(t *testing.T) {
 	t.Parallel()
 	g := newGadgets(t)
 	twoSides := func(obj kube.Object) {

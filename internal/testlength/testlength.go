@@ -1,5 +1,5 @@
 // Package testlength selects how long random and large tests run: with a bounded count in "make test", and at full
-// length in "make test-long", which sets EVENKEEL_LONG=1.
+// length in "make test-all", which sets EVENKEEL_LONG=1.
 package testlength
 
 import "os"

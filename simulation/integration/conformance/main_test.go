@@ -127,8 +127,8 @@ func setting(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestConformance runs CONFORMANCE_OPS operations from the seed CONFORMANCE_SEED.
-func TestConformance(t *testing.T) {
+// TestSmokeConformance runs CONFORMANCE_OPS operations from the seed CONFORMANCE_SEED.
+func TestSmokeConformance(t *testing.T) {
 	operations := setting(t, "CONFORMANCE_OPS", testlength.Count(400, 2000))
 	chosen := chosenKinds(t)
 	seed := uint64(setting(t, "CONFORMANCE_SEED", 1))
