@@ -180,26 +180,26 @@ bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; O
 	@! grep '^FAIL' $(BIN)/bench.txt
 	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
 
-# Without N it is the full run, half an hour on two cores that nothing else uses, which writes docs/benchmarks.md.
+# Without N it is the full run, half an hour on two cores that nothing else uses, which writes docs/reference/benchmarks.md.
 .PHONY: bench-compare
 bench-compare: ## Compare with controller-runtime and Kooper; N=20000 ROUNDS=3 is a short run without the document
-	go run -C bench . $(if $(N),-n $(N),-docs ../docs) $(if $(ROUNDS),-rounds $(ROUNDS))
+	go run -C bench . $(if $(N),-n $(N),-docs ../docs/reference) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 # The document again, from the results of the latest full run: after a change of its texts.
 .PHONY: bench-docs
 bench-docs:
-	go run -C bench . -from results.json -docs ../docs
+	go run -C bench . -from results.json -docs ../docs/reference
 
 # Without N it measures 1,000 and 5,000 WebApps, about half an hour on two cores that nothing else uses, and writes its
-# section of docs/benchmarks.md. The binary of the local cluster is built first: its first build takes minutes.
+# section of docs/reference/benchmarks.md. The binary of the local cluster is built first: its first build takes minutes.
 .PHONY: bench-operator
 bench-operator: localcluster-binary ## Compare one operator on Even Keel and on controller-runtime; N=200 ROUNDS=3 is a short run
-	go run -C bench ./operator $(if $(N),-n $(N),-docs ../docs/benchmarks.md -out operator/results.json) $(if $(ROUNDS),-rounds $(ROUNDS))
+	go run -C bench ./operator $(if $(N),-n $(N),-docs ../docs/reference/benchmarks.md -out operator/results.json) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 # Without ROUNDS it is the full run, minutes on two cores that nothing else uses, which writes its section.
 .PHONY: bench-webhooks
 bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROUNDS=1 is a short run without the document
-	go run -C bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../docs/benchmarks.md -out results.json)
+	go run -C bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../docs/reference/benchmarks.md -out results.json)
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.
@@ -218,11 +218,11 @@ mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fai
 
 # Random operations, on the API server for tests (internal/apiserver) and on kube-apiserver. Without OPS it is what make
 # test runs; SEED=2 runs other operations; KINDS=widgets,configmaps runs only operations on these resources. PAGE=1 writes
-# docs/conformance.md, if there is no difference.
+# docs/reference/conformance.md, if there is no difference.
 .PHONY: conformance
-conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=10000 SEED=1 KINDS=widgets; PAGE=1 writes docs/conformance.md
+conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=10000 SEED=1 KINDS=widgets; PAGE=1 writes docs/reference/conformance.md
 	@CONFORMANCE_OPS=$(OPS) CONFORMANCE_SEED=$(SEED) CONFORMANCE_KINDS=$(KINDS) \
-		CONFORMANCE_PAGE=$(if $(PAGE),$(CURDIR)/docs/conformance.md) \
+		CONFORMANCE_PAGE=$(if $(PAGE),$(CURDIR)/docs/reference/conformance.md) \
 		go test -C simulation -vet=off -count=1 -timeout 60m -v ./integration/conformance >$(BIN)/conformance.txt 2>&1; \
 	status=$$?; test $$status = 0 || cat $(BIN)/conformance.txt; grep '^CONFORMANCE' $(BIN)/conformance.txt; exit $$status
 

@@ -47,6 +47,6 @@
 //
 // # Reading the source
 //
-// docs/architecture.md lists the functions that one event passes, in reading order: about 1,050 lines, from the watch to
-// the end of the handler. docs/contracts.md lists the guarantees and their tests. docs/decisions has the reasons.
+// docs/architecture.md lists the functions that one event passes, in reading order, from the watch to the end of the
+// handler. docs/reference/contracts.md lists the guarantees and their tests. docs/decisions has the reasons.
 package evenkeel

@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed" // the texts of the document
+	_ "embed" // a text of the document
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +11,10 @@ import (
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/bench/internal/section"
-	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 )
 
-//go:embed method.md
-var methodText string
+//go:embed slower.txt
+var slowerText string
 
 // docsFile is the document, docsCharts the folder of its charts, both in the folder of the
 // documents.
@@ -67,73 +66,55 @@ func readExplanations(path string) (map[string]string, error) {
 func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
 	b.WriteString("<!-- Written by `make bench-compare`, and the last parts by `make bench-operator` and `make bench-webhooks`. Do not\n" +
-		"edit: the texts are in bench/method.md, bench/explanations.md and the files method.txt. -->\n# Benchmarks\n\n")
-	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s.\n\n", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
-		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System)
+		"edit: the texts are in bench/explanations.md, bench/slower.txt and the files method.txt. -->\n# Benchmarks\n\n")
+	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s. Load average before the run: %s. Versions:", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
+		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System, r.Machine.LoadAvg)
 	writeVersions(&b, r)
-	b.WriteString("\n## Against controller-runtime\n\nEven Keel's figure divided by controller-runtime's at its defaults: less is better.\n\n")
-	writeTargets(&b, r)
+	b.WriteString(" [The method](../../bench/method.md) describes the programs, the server and each figure.\n\n## Figures\n\n")
+	fmt.Fprintf(&b, "Medians of %d rounds with %s objects; less is better. In brackets: Even Keel's figure divided by this one.\n\n", r.Options.Rounds, thousands(slices.Max(r.Options.Sizes)))
+	writeFigures(&b, r)
+	writeMillion(&b, r)
+	writeFailures(&b, r)
 	writeMisses(&b, r, explanations)
+	b.WriteString("\n## Where Even Keel is slower\n\n" + strings.TrimSpace(slowerText) + "\n")
 	b.WriteString("\n## Memory and CPU by number of Pods\n\n")
 	for _, name := range []string{"heap", "rss", "cpu"} {
 		fmt.Fprintf(&b, "![%s](%s/%s.svg)\n\n", charts(r)[name].title, docsCharts, name)
 	}
 	writeSizes(&b, r)
-	b.WriteString("\n## All figures\n\nMedians of " + fmt.Sprint(r.Options.Rounds) + " rounds.\n\n")
-	writeFigures(&b, r)
-	writeFailures(&b, r)
-	b.WriteString("\n" + strings.TrimSpace(methodText) + "\n\n")
-	writeFacts(&b, r)
 	return section.Wrap(b.String())
 }
 
 func writeVersions(b *strings.Builder, r *Results) {
-	b.WriteString("| | version | Kubernetes libraries | first list of Pods | of custom resources |\n|---|---|---|---|---|\n")
+	separator := ""
 	for _, c := range contestants(r.Options.Only) {
-		version, libraries := r.Versions[c.name], r.Kubernetes[c.name]
-		if c.best {
-			version, libraries = "the same", "the same"
+		if !c.best {
+			fmt.Fprintf(b, "%s %s %s (Kubernetes libraries %s)", separator, c.title, r.Versions[c.name], r.Kubernetes[c.name])
+			separator = ","
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", c.title, version, libraries,
-			strings.Join(r.Requests[probe.Pods+" "+c.name], ", "), strings.Join(r.Requests[probe.Databases+" "+c.name], ", "))
 	}
+	b.WriteString(".")
 }
 
-func writeTargets(b *strings.Builder, r *Results) {
-	b.WriteString("| | Even Keel | controller-runtime | ratio | target (stretch) | |\n|---|--:|--:|--:|--:|---|\n")
-	for _, m := range metricsOf(r.Options) {
-		if m.target == 0 {
-			continue
-		}
-		verdict := ""
-		if ratio, ok := r.ratio(m.key, controllerRuntime); ok {
-			switch {
-			case m.missed(controllerRuntime, ratio):
-				verdict = "**missed**"
-			case m.stretch > 0 && ratio <= m.stretch:
-				verdict = "stretch met"
-			default:
-				verdict = "met"
-			}
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", m.title, cell(r, m, contestant{name: evenKeel}), cell(r, m, contestant{name: controllerRuntime}),
-			ratioCell(r, m, controllerRuntime), m.targetText(), verdict)
+// writeMillion writes the figures of a process with 1,000,000 Pods, which has a limit of memory.
+func writeMillion(b *strings.Builder, r *Results) {
+	heap, ok := r.figure(sized("heap_per_pod", million), evenKeel)
+	if !ok {
+		return
 	}
-	if heap, ok := r.figure(sized("heap_per_pod", million), evenKeel); ok {
-		rss, _ := r.figure(sized("peak_rss_pod", million), evenKeel)
-		verdict := "met"
-		if rss > millionTarget {
-			verdict = "**missed**"
-		}
-		fmt.Fprintf(b, "\n1,000,000 Pods with Even Keel: heap %s, peak RSS %s, in a process with GOMEMLIMIT=%s; the target is less than %s: %s.\n",
-			bytesUnit.format(heap*million), bytesUnit.format(rss), millionLimit, bytesUnit.format(millionTarget), verdict)
+	rss, _ := r.figure(sized("peak_rss_pod", million), evenKeel)
+	verdict := "met"
+	if rss > millionTarget {
+		verdict = "**missed**"
 	}
+	fmt.Fprintf(b, "\n1,000,000 Pods with Even Keel: heap %s, peak RSS %s, in a process with GOMEMLIMIT=%s; the target is less than %s: %s.\n",
+		bytesUnit.format(heap*million), bytesUnit.format(rss), millionLimit, bytesUnit.format(millionTarget), verdict)
 }
 
 // writeMisses explains every figure that misses its target, against each peer.
 func writeMisses(b *strings.Builder, r *Results, explanations map[string]string) {
 	all := misses(r)
-	b.WriteString("\n### Missed targets\n\nIn addition, no figure except reads may be above Kooper's with its defaults.\n\n")
+	b.WriteString("\n## Missed targets\n\nEach target (bench/metrics.go) is a part of controller-runtime's figure at its defaults. In addition, no figure except reads\nmay be above Kooper's.\n\n")
 	if len(all) == 0 {
 		b.WriteString("Nothing.\n")
 	}
@@ -146,7 +127,11 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 			text = "Not explained yet."
 			fmt.Fprintf(os.Stderr, "explanations.md has no section %q, nor %q\n", m.metric.family, m.metric.family+" "+m.peer)
 		}
-		fmt.Fprintf(b, "- **%s**: %s of %s's. %s\n", m.metric.title, ratioText(m.ratio), m.peer, text)
+		fmt.Fprintf(b, "- **%s**: %s of %s's", m.metric.title, ratioText(m.ratio), m.peer)
+		if m.peer == controllerRuntime {
+			fmt.Fprintf(b, "; the target is %s", m.metric.targetText())
+		}
+		fmt.Fprintf(b, ". %s\n", text)
 	}
 }
 
@@ -157,20 +142,19 @@ func writeFigures(b *strings.Builder, r *Results) {
 	}
 	b.WriteString("\n|---|" + strings.Repeat("--:|", len(contestants(r.Options.Only))) + "\n")
 	for _, m := range metricsOf(r.Options) {
-		if len(r.Figures[m.key]) == 0 {
+		if len(r.Figures[m.key]) == 0 || m.smaller {
 			continue
 		}
 		b.WriteString("| " + m.title + " |")
 		for _, c := range contestants(r.Options.Only) {
 			b.WriteString(" " + cell(r, m, c))
-			if ratio, ok := r.ratio(m.key, c.name); ok && c.name != evenKeel {
+			if ratio, ok := r.ratio(m.key, c.name); ok && c.name != evenKeel && !c.best {
 				b.WriteString(" (" + ratioText(ratio) + ")")
 			}
 			b.WriteString(" |")
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("\nIn brackets: Even Keel's figure divided by this one.\n")
 }
 
 // allSizes are the numbers of objects that were measured.
@@ -199,22 +183,6 @@ func writeFailures(b *strings.Builder, r *Results) {
 	b.WriteString("\nMeasurements that failed:\n\n")
 	for _, f := range r.Failures {
 		fmt.Fprintf(b, "- %s\n", f)
-	}
-}
-
-func writeFacts(b *strings.Builder, r *Results) {
-	o := r.Options
-	fmt.Fprintf(b, "This run: %d rounds, %d workers in every controller; %s events over distinct keys, %s a second for %g s over %d keys with a handler of %g ms, "+
-		"%s a second for %g s for the latency; %.0f s in all. Load average before it: %s. Mean size of the objects:", o.Rounds, o.Workers, thousands(min(o.Distinct, o.Sizes[0])),
-		thousands(o.HotRate), o.HotSeconds, o.HotKeys, float64(o.HotHandlerMicros)/1000, thousands(o.PacedRate), o.PacedSeconds, r.Seconds, r.Machine.LoadAvg)
-	var sizes []string
-	for name, size := range r.ObjectBytes {
-		sizes = append(sizes, fmt.Sprintf(" %s %.0f B", name, size))
-	}
-	slices.Sort(sizes)
-	b.WriteString(strings.Join(sizes, ",") + ".\n")
-	if o.TLS {
-		b.WriteString("The server spoke HTTPS and HTTP/2.\n")
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/evenkeel-go/evenkeel/bench/shared/probe"
 )
@@ -18,6 +19,8 @@ type metric struct {
 	target, stretch float64
 	// rowOf are the targets' own words, where a number says too little.
 	note string
+	// smaller is true for a number of objects that is not the largest: the document leaves these figures out.
+	smaller bool
 	// reads is true for reads of the cache, which Kooper does not offer.
 	reads bool
 }
@@ -60,7 +63,9 @@ func metricsOf(o Options) []metric {
 					}
 				}
 				if n != largest {
-					m.target, m.stretch = 0, 0
+					m.target, m.stretch, m.smaller = 0, 0, true
+				} else {
+					m.title = strings.TrimSuffix(m.title, ", "+thousands(n)+" objects")
 				}
 				result = append(result, m)
 			}
@@ -100,7 +105,7 @@ func nameOf(kind string) string {
 	if kind == probe.Pods {
 		return "Pod"
 	}
-	return "JSON custom resource"
+	return "custom resource"
 }
 
 // missed reports whether a ratio misses its target against a peer.

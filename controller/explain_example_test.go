@@ -17,12 +17,10 @@ import (
 
 // handlePod is a handler that reports why it was called.
 func handlePod(ctx context.Context, pod *corev1.Pod) error {
-	// region runfrom
 	run, _ := controller.RunFrom(ctx)
 	if run.Attempt > 0 {
 		controller.LoggerFrom(ctx).Info("trying again", "causes", run.Causes.String(), "after", string(run.AttemptClass))
 	}
-	// endregion
 	if pod.Name == "" {
 		return errors.New("a Pod without a name")
 	}

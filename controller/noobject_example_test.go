@@ -82,7 +82,6 @@ func ExampleKeyHandler() {
 		return
 	}
 	done := make(chan struct{}, 3)
-	// region kinds
 	type objectKey struct{ Kind, Namespace, Name string }
 	keysOf := func(kind string, obj metav1.Object) []kube.Key {
 		return []kube.Key{controller.EncodeKey(objectKey{kind, obj.GetNamespace(), obj.GetName()})}
@@ -112,7 +111,6 @@ func ExampleKeyHandler() {
 			source.Mapped(pods, func(pod *corev1.Pod) []kube.Key { return keysOf("Pod", pod) }),
 		},
 	}
-	// endregion
 	all := make(chan struct{})
 	go func() { // ends with the example
 		for range cap(done) {

@@ -438,10 +438,10 @@ func TestOptionsLogger(t *testing.T) {
 	}
 }
 
-// docs/manager.md has a table of the flags.
+// docs/settings.md has a table of the flags.
 func TestOptionsAreDocumented(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/manager.md")
+	doc, err := os.ReadFile("../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 		fmt.Fprintf(&table, "| `--%s` | `%s` | %s | %s |\n", f.Name, variable, f.DefValue, usage)
 	})
 	if !strings.Contains(string(doc), strings.ReplaceAll(table.String(), "|  |", "| |")) {
-		t.Errorf("docs/manager.md must contain this table:\n%s", strings.ReplaceAll(table.String(), "|  |", "| |"))
+		t.Errorf("docs/settings.md must contain this table:\n%s", strings.ReplaceAll(table.String(), "|  |", "| |"))
 	}
 }
 

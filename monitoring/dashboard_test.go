@@ -17,7 +17,7 @@ import (
 const (
 	dashboardFile = "../docs/dashboards/evenkeel.json"
 	schemaFile    = "testdata/grafana.schema.json"
-	metricsFile   = "../docs/metrics.md"
+	metricsFile   = "../docs/reference/metrics.md"
 )
 
 // dashboard contains the fields of a Grafana dashboard that the tests read.

@@ -121,13 +121,11 @@ func want(t *testing.T, c *simulation.Cluster, method, path, body string, code i
 
 func TestConversionWebhook(t *testing.T) {
 	t.Parallel()
-	// region conversion
 	simulation.Test(t, simulation.Config{YAML: robots("v2")}, func(t *testing.T, c *simulation.Cluster) {
 		c.HandleWebhooks(converter(nil)) // any http.Handler
 		c.Apply(`{apiVersion: example.com/v1, kind: Robot, metadata: {name: a}, spec: {size: 1}}`)
 		want(t, c, http.MethodGet, robotsV2+"/a", "", http.StatusOK, `"spec":{"color":"v1","length":1}`)
 	})
-	// endregion
 }
 
 func TestRequestsInVersions(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package simulation gives a test a Kubernetes cluster in memory, with virtual time. Its API server behaves like
-// kube-apiserver; docs/testing.md describes the comparison and the limits.
+// kube-apiserver; docs/testing.md describes its limits, and docs/reference/conformance.md the comparison.
 //
 // [Test] runs a test with a [Cluster]. The tested programs get a [rest.Config]: controllers of this library, managers of
 // controller-runtime, or any client. This test runs a controller that copies ConfigMaps into Secrets:

@@ -55,7 +55,6 @@ func (w *WebAppV2) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// region conversion
 // webapps converts WebApps between v1 and v2, which is the hub.
 func webapps() webhook.Hook {
 	return webhook.Converting("webapps.example.com", webhook.Spoke(toV2, toV1))
@@ -72,8 +71,6 @@ func toV1(from *WebAppV2, to *WebAppV1) error {
 	to.Spec.Hosts = strings.Join(from.Spec.Hosts, ",")
 	return nil
 }
-
-// endregion
 
 // A conversion that keeps only the first host.
 func ExampleCheckRoundTrips() {

@@ -3,9 +3,7 @@ package main
 import (
 	_ "embed" // the text of the document
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/bench/internal/section"
@@ -23,7 +21,7 @@ func writeDocs(r *Results, path string) error {
 	return os.WriteFile(path, []byte(section.Set(string(text), section.Operator, document(r))), 0o644)
 }
 
-// document returns the section of docs/benchmarks.md.
+// document returns the section of docs/reference/benchmarks.md.
 func document(r *Results) string {
 	var b strings.Builder
 	b.WriteString("## One operator on two libraries\n\n" + strings.TrimSpace(methodText) + "\n\n")
@@ -37,80 +35,61 @@ func document(r *Results) string {
 	if r.Note != "" {
 		b.WriteString("\n" + r.Note + "\n")
 	}
+	r.writeRounds(&b)
+	r.writeFigures(&b)
 	for _, size := range r.sizes() {
-		fmt.Fprintf(&b, "\n### %s WebApps\n\n", thousands(size))
-		r.writeRounds(&b, size)
-		r.writeFigures(&b, size)
-		b.WriteString("\nRequests by verb, which the proxy counted:\n\n")
-		r.writeVerbs(&b, size)
 		r.writeLeft(&b, size)
 	}
 	return section.Wrap(b.String())
 }
 
-func (r *Results) writeRounds(b *strings.Builder, size int) {
-	rounds := len(r.Rounds[size][evenKeel][phaseStart])
+func (r *Results) writeRounds(b *strings.Builder) {
+	rounds := 0
+	for _, size := range r.sizes() {
+		rounds = max(rounds, len(r.Rounds[size][evenKeel][phaseStart]))
+	}
 	text := fmt.Sprintf("Medians of %d rounds.", rounds)
 	if rounds == 1 {
 		text = "One round."
 	}
 	o := r.Options
-	fmt.Fprintf(b, "%s %g changes a second for %g s of churn, and for %g s before and after the outage; %g s at rest.\n\n",
+	fmt.Fprintf(b, "\n%s %g changes a second for %g s of churn, and for %g s before and after the outage; %g s at rest. Figures of Even Keel that are "+
+		"more than 5 %% above the other are in bold. Figures that are 0 for both are left out.\n\n",
 		text, o.Rate, o.Churn.Seconds(), o.Outage.Seconds(), o.Rest.Seconds())
 }
 
-func (r *Results) writeFigures(b *strings.Builder, size int) {
-	b.WriteString("| phase | figure | Even Keel | controller-runtime | ratio |\n|---|---|--:|--:|--:|\n")
+// writeFigures writes a table with two columns for each number of WebApps.
+func (r *Results) writeFigures(b *strings.Builder) {
+	b.WriteString("| phase | figure |")
+	for _, size := range r.sizes() {
+		fmt.Fprintf(b, " Even Keel, %s WebApps | controller-runtime |", thousands(size))
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("--:|--:|", len(r.sizes())) + "\n")
 	phase := ""
 	for _, f := range figures() {
-		own, found := r.median(size, evenKeel, f)
-		peer, both := r.median(size, controllerRuntime, f)
-		if !found || !both {
+		cells, zero := "", true
+		for _, size := range r.sizes() {
+			own, found := r.median(size, evenKeel, f)
+			peer, both := r.median(size, controllerRuntime, f)
+			if !found || !both {
+				cells += " | |"
+				continue
+			}
+			zero = zero && own == 0 && peer == 0
+			text := f.format(own)
+			if own > peer*1.05 {
+				text = "**" + text + "**"
+			}
+			cells += fmt.Sprintf(" %s | %s |", text, f.format(peer))
+		}
+		if zero {
 			continue
 		}
 		shown := ""
 		if f.phase != phase {
 			phase, shown = f.phase, f.phase
 		}
-		ratio := "-"
-		if peer != 0 {
-			ratio = fmt.Sprintf("%.2f", own/peer)
-			if own > peer*1.05 {
-				ratio = "**" + ratio + "**"
-			}
-		} else if own > 0 {
-			ratio = "**-**"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", shown, f.title, f.format(own), f.format(peer), ratio)
-	}
-	b.WriteString("\nRatios above 1.05 are in bold: there Even Keel needs more.\n")
-}
-
-// writeVerbs writes the requests by verb of the last round.
-func (r *Results) writeVerbs(b *strings.Builder, size int) {
-	verbs := func(program, phase string) map[string]int {
-		result := make(map[string]int)
-		if rounds := r.Rounds[size][program][phase]; len(rounds) > 0 {
-			for name, n := range rounds[len(rounds)-1].Requests {
-				verb, _, _ := strings.Cut(name, " ")
-				result[verb] += n
-			}
-		}
-		return result
-	}
-	text := func(counted map[string]int) string {
-		var parts []string
-		for _, verb := range slices.Sorted(maps.Keys(counted)) {
-			parts = append(parts, fmt.Sprintf("%s %s", verb, thousands(counted[verb])))
-		}
-		if len(parts) == 0 {
-			return "none"
-		}
-		return strings.Join(parts, ", ")
-	}
-	b.WriteString("| phase | Even Keel | controller-runtime |\n|---|---|---|\n")
-	for _, phase := range phases() {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", phase, text(verbs(evenKeel, phase)), text(verbs(controllerRuntime, phase)))
+		fmt.Fprintf(b, "| %s | %s |%s\n", shown, f.title, cells)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Command webhooks compares the webhook servers of Even Keel and controller-runtime: admission of a Pod, and conversion of
 // custom resources. Each server is a process of its own, which this one calls as the API server does: TLS, HTTP/1.1.
 //
-// It prints a table of medians. With -docs it writes the section of docs/benchmarks.md.
+// It prints a table of medians. With -docs it writes the section of docs/reference/benchmarks.md.
 package main
 
 import (

@@ -23,7 +23,7 @@ func writeDocs(r *Results, path string) error {
 	return os.WriteFile(path, []byte(section.Set(string(text), section.Webhooks, document(r))), 0o644)
 }
 
-// document returns the section of docs/benchmarks.md.
+// document returns the section of docs/reference/benchmarks.md.
 func document(r *Results) string {
 	var b strings.Builder
 	rounds, noun := len(r.Rounds[cases()[0].name][evenKeel]), "rounds"
@@ -31,7 +31,7 @@ func document(r *Results) string {
 		noun = "round"
 	}
 	b.WriteString("## Webhook servers\n\n" + strings.TrimSpace(methodText) + "\n\n")
-	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load average before the run: %s. Medians of %d %s.\n\n",
+	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load average before the run: %s. Medians of %d %s. Ratios above 1.05 are in bold: there Even Keel needs more.\n\n",
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Versions[evenKeel], r.Versions[controllerRuntime],
 		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg, rounds, noun)
 	b.WriteString("| call | figure | Even Keel | controller-runtime | ratio |\n|---|---|--:|--:|--:|\n")
@@ -56,7 +56,6 @@ func document(r *Results) string {
 			shown = ""
 		}
 	}
-	b.WriteString("\nRatios above 1.05 are in bold: there Even Keel needs more.\n")
 	return section.Wrap(b.String())
 }
 

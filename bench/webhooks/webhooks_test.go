@@ -21,19 +21,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestDocumentMatchesResults checks that the section of docs/benchmarks.md is what the generator writes for results.json.
+// TestDocumentMatchesResults checks that the section of docs/reference/benchmarks.md is what the generator writes for results.json.
 func TestDocumentMatchesResults(t *testing.T) {
 	t.Parallel()
 	results, err := result.Read[Results]("results.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "benchmarks.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "benchmarks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := section.Set(string(page), section.Webhooks, document(results)); string(page) != want {
-		t.Errorf("docs/benchmarks.md is not up to date: want\n%s", want)
+		t.Errorf("docs/reference/benchmarks.md is not up to date: want\n%s", want)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// Samples of docs/cache.md that the program does not need.
+// Samples of docs/cache.md and docs/sources.md that the program does not need.
 func TestWhatThePageShows(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t))
 	if err != nil {

@@ -24,10 +24,10 @@ func TestGettingStarted(t *testing.T) {
 }
 
 // From a kind with one version to two, and back.
-func TestWebhooks(t *testing.T) {
+func TestConversion(t *testing.T) {
 	root := repository(t)
 	var out bytes.Buffer
-	err := follow.Page(t.Context(), filepath.Join(root, "docs", "webhooks.md"), options(t, root, &out))
+	err := follow.Page(t.Context(), filepath.Join(root, "docs", "conversion.md"), options(t, root, &out))
 	if err != nil {
 		t.Fatalf("%v\nthe page's output:\n%s", err, out.String())
 	}

@@ -22,7 +22,7 @@ import (
 // matrix.
 type configuration struct {
 	name  string
-	about string // for the page
+	about string // for describeMatrix
 
 	reconciler bool          // a Reconciler in place of a Handler
 	transform  bool          // the controller's informer changes the objects

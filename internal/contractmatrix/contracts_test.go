@@ -6,7 +6,7 @@ const (
 	getsKeys = "`middleware.Status` needs the object; a Reconciler gets its key"
 )
 
-// contracts returns the rows of the matrix, one for each contract of docs/contracts.md.
+// contracts returns the rows of the matrix, one for each contract of docs/reference/contracts.md.
 func contracts() []contract {
 	return []contract{
 		{number: 1, scenario: oneKeyAtOnce, tests: "four workers, six objects that change all the time: no object is handled twice at once, by any process; different ones are"},

@@ -1,7 +1,6 @@
 package contractmatrix
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -22,13 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-//nolint:gochecknoglobals // a flag must be defined before the tests begin
-var update = flag.Bool("update", false, "write docs/contract-matrix.md")
-
-const (
-	contractsPage = "../../docs/contracts.md"
-	matrixPage    = "../../docs/contract-matrix.md"
-)
+const contractsPage = "../../docs/reference/contracts.md"
 
 // TestContractMatrix tests each contract in each configuration. See the package's documentation.
 func TestContractMatrix(t *testing.T) {
@@ -43,19 +36,7 @@ func TestContractMatrix(t *testing.T) {
 			t.Error(problem)
 		}
 	})
-	t.Run("page", func(t *testing.T) {
-		t.Parallel()
-		want := renderPage(contracts(), configurations())
-		if *update {
-			if err := os.WriteFile(matrixPage, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the docs
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(matrixPage)
-		if err != nil || string(got) != want {
-			t.Errorf("docs/contract-matrix.md differs from the tables (%v): go test ./internal/contractmatrix -run TestContractMatrix/page -update writes it", err)
-		}
-	})
+	t.Log("\n" + describeMatrix(contracts(), configurations()))
 	for _, c := range contracts() {
 		t.Run(fmt.Sprintf("contract%02d", c.number), func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +58,7 @@ type contract struct {
 	number int
 	// scenario tests the contract in every configuration. If it is nil, because is the reason.
 	scenario func(x *cell)
-	// tests describes the scenario, for the page.
+	// tests describes the scenario, for describeMatrix.
 	tests string
 	// only contains the configurations of the scenario, if it is not for all; because is the reason.
 	only    []string
@@ -110,11 +91,11 @@ func checkMatrix(page string, rows []contract, columns []configuration) []string
 		}
 		promised[number] = true
 		if !slices.ContainsFunc(rows, func(c contract) bool { return c.number == number }) {
-			fail("contract %d of docs/contracts.md has no row in contracts()", number)
+			fail("contract %d of docs/reference/contracts.md has no row in contracts()", number)
 		}
 	}
 	if len(promised) == 0 {
-		fail("docs/contracts.md has no contracts")
+		fail("docs/reference/contracts.md has no contracts")
 	}
 	names := map[string]bool{}
 	for _, conf := range columns {
@@ -126,7 +107,7 @@ func checkMatrix(page string, rows []contract, columns []configuration) []string
 	for i, c := range rows {
 		switch {
 		case !promised[c.number]:
-			fail("the row of contract %d has no contract in docs/contracts.md", c.number)
+			fail("the row of contract %d has no contract in docs/reference/contracts.md", c.number)
 		case i > 0 && rows[i-1].number >= c.number:
 			fail("the row of contract %d follows that of contract %d", c.number, rows[i-1].number)
 		}
@@ -150,84 +131,23 @@ func checkMatrix(page string, rows []contract, columns []configuration) []string
 	return problems
 }
 
-// renderPage returns docs/contract-matrix.md.
-func renderPage(rows []contract, columns []configuration) string {
+// describeMatrix returns the configurations, the tests, and the reasons for missing tests, as text for go test -v.
+func describeMatrix(rows []contract, columns []configuration) string {
 	var b strings.Builder
-	b.WriteString(`# Contract matrix
-
-<!-- Generated: go test ./internal/contractmatrix -run TestContractMatrix/page -update -->
-
-Many defects of a controller library occur where two features meet. So each of the [contracts](contracts.md) is tested
-in each of these configurations:
-
-| Configuration | Description |
-|---|---|
-`)
+	b.WriteString("Each contract is tested in each configuration:\n\n")
 	for _, conf := range columns {
-		fmt.Fprintf(&b, "| %s | %s |\n", conf.name, conf.about)
+		fmt.Fprintf(&b, "%-12s %s\n", conf.name, conf.about)
 	}
-	b.WriteString(`
-One table generates the tests (` + "`internal/contractmatrix`" + `), which use an API server in memory and virtual time:
-
-` + "```sh\ngo test ./... -run TestContractMatrix -v\ngo test ./... -run TestContractMatrix/contract07/debounce\n```" + `
-
-The contracts list their other tests. In the table **✓** is a test, and a letter is the reason for a missing
-test.
-
-| Contract |`)
-	for _, conf := range columns {
-		fmt.Fprintf(&b, " %s |", conf.name)
-	}
-	b.WriteString("\n|---" + strings.Repeat("|:-:", len(columns)) + "|\n")
-	var reasons []string
-	for _, c := range rows {
-		fmt.Fprintf(&b, "| %d |", c.number)
-		for _, conf := range columns {
-			reason := c.reason(conf.name)
-			if reason == "" {
-				b.WriteString(" ✓ |")
-				continue
-			}
-			if !slices.Contains(reasons, reason) {
-				reasons = append(reasons, reason)
-			}
-			fmt.Fprintf(&b, " %s |", letter(slices.Index(reasons, reason)))
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("\nThe tests:\n\n")
+	b.WriteString("\n")
 	for _, c := range rows {
 		if c.scenario != nil {
-			b.WriteString(listItem(fmt.Sprintf("**%d**: %s", c.number, c.tests)))
+			fmt.Fprintf(&b, "%-12d %s\n", c.number, c.tests)
 		}
-	}
-	if len(reasons) > 0 {
-		b.WriteString("\nThe reasons for missing tests:\n\n")
-		for i, reason := range reasons {
-			b.WriteString(listItem(fmt.Sprintf("**%s**: %s", letter(i), reason)))
+		for _, conf := range columns {
+			if reason := c.reason(conf.name); reason != "" {
+				fmt.Fprintf(&b, "%-12d not in %s: %s\n", c.number, conf.name, reason)
+			}
 		}
 	}
 	return b.String()
-}
-
-// listItem returns text as an item of a list, in lines of at most 120 characters.
-func listItem(text string) string {
-	var b strings.Builder
-	line := "-"
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > 120 {
-			b.WriteString(line + "\n")
-			line = " "
-		}
-		line += " " + word
-	}
-	return b.String() + line + "\n"
-}
-
-// letter names the reason with this number: a to z, aa, ab, ...
-func letter(number int) string {
-	if number < 26 {
-		return string(rune('a' + number))
-	}
-	return letter(number/26-1) + letter(number%26)
 }

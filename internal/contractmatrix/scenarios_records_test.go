@@ -138,7 +138,7 @@ func ownWritesDoNotWake(x *cell) {
 		time.Sleep(5 * time.Minute)
 		most := 1
 		if x.conf.showsPartsOfObjects() {
-			most = 2 // a part of an object does not prove that nobody changed the rest: decision 0012
+			most = 2 // a part of an object does not prove that nobody changed the rest: decision 6
 		}
 		if runs := of(x.take(), "a"); len(runs) < 1 || len(runs) > most {
 			x.t.Errorf("change %d: %d runs, want the one that writes: %v", i, len(runs), runs)

@@ -17,11 +17,11 @@ import (
 	"testing"
 )
 
-// TestContractsPage compares docs/contracts.md with the tests of the repository: each contract has a test of its
+// TestContractsPage compares docs/reference/contracts.md with the tests of the repository: each contract has a test of its
 // number, each test with the number of a contract is on the page, and each test on the page exists.
 func TestContractsPage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "contracts.md"))
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "reference", "contracts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

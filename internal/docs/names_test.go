@@ -3,14 +3,13 @@ package docs
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPagesUseExistingNames looks up every qualified name in the pages of docs/, in those of docs/migrating, and in the
-// README. Decisions and the changelog may use names of removed code.
+// TestPagesUseExistingNames looks up every qualified name in the pages of docs/ and its folders, and in the README.
+// Decisions and the changelog may use names of removed code.
 func TestPagesUseExistingNames(t *testing.T) {
 	t.Parallel()
 	folders, err := PackageFolders(repository)
@@ -25,11 +24,14 @@ func TestPagesUseExistingNames(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	migrating, err := filepath.Glob(filepath.Join(repository, "docs", "migrating", "*.md"))
-	if err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{"migrating", "reference", "dashboards"} {
+		more, err := filepath.Glob(filepath.Join(repository, "docs", folder, "*.md"))
+		if err != nil || len(more) == 0 {
+			t.Fatalf("no pages in %s: %v", folder, err)
+		}
+		pages = append(pages, more...)
 	}
-	for _, name := range slices.Concat(pages, migrating, []string{filepath.Join(repository, "README.md")}) {
+	for _, name := range append(pages, filepath.Join(repository, "README.md")) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

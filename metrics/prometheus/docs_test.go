@@ -17,10 +17,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-const tableFile = "../../docs/metrics.md"
+const tableFile = "../../docs/reference/metrics.md"
 
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
-var update = flag.Bool("update", false, "write docs/metrics.md")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 
 // exposed describes one metric of a Recorder.
 type exposed struct {
@@ -75,7 +75,7 @@ func describe(t *testing.T, registry prometheus.Gatherer) map[string]exposed {
 	return found
 }
 
-// docs/metrics.md must list the exposed metrics. Flag -update writes the page.
+// docs/reference/metrics.md must list the exposed metrics. Flag -update writes the page.
 func TestTableOfMetrics(t *testing.T) {
 	t.Parallel()
 	want := tableOf(exposedMetrics(t), compatibleMetrics(t))
@@ -89,84 +89,64 @@ func TestTableOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/metrics.md is outdated; run go test ./metrics/prometheus -update (-want +got):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md is outdated; run go test ./metrics/prometheus -update (-want +got):\n%s", diff)
 	}
 }
 
 const tableIntro = `# Metrics
 
-These are the metrics of ` + "`metrics/prometheus`" + ` with the default namespace, ` + "`evenkeel`" + `. This page is generated:
-` + "`go test ./metrics/prometheus -update`" + ` updates it.
-
-[Dashboard and alerts](dashboards/README.md) has a Grafana dashboard with all of them, alert rules and their installation.
+The metrics of ` + "`metrics/prometheus`" + ` with the default namespace, ` + "`evenkeel`" + `. ` + "`go test ./metrics/prometheus -update`" + ` writes this
+page. [Dashboard and alerts](../dashboards/README.md) use them.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 `
 
 const tableNotes = `
-The labels ` + "`controller`, `informer` and `webhook`" + ` are the names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own
-objects), ` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have a small fixed set
-of values:
+The labels ` + "`controller`" + `, ` + "`informer`" + ` and ` + "`webhook`" + ` are names that the program sets. ` + "`source`" + ` is ` + "`self`" + ` (the controller's own
+objects), ` + "`loop`" + ` (retries, requeues, resyncs, timers) or the name of a source. The other labels have these values:
 
 | label | metrics | values |
 |---|---|---|
 `
 
 const tableEnd = `
-- ` + "`source` and `class`" + ` may have values that the program defines. For each controller, the first 50 sources and the first
-  20 classes have their own series. Further ones count as ` + "`other`" + `.
-- A trigger whose key is in the queue already is merged with the earlier one, so there are more triggers than runs.
-  Skipped changes are not counted as triggers.
-- ` + "`evenkeel_controller_queue_ready`, `_delayed`, `_backoff` and `_held`" + ` have no key in common.
-- A failed run that is retried counts as ` + "`error`, `timeout`" + ` or ` + "`panic`" + `, never as ` + "`success`" + `.
-- Counters and histograms of a controller remain after it has stopped. Sizes, states and the counters of informers are
-  read at each scrape, and disappear when the controller or informer stops.
-- Controllers with the same name in one process are summed. Their oldest wait is the longest one, and their
-  failing-since is the earliest one. For informers with the same name, sizes and counters are summed. They are synced if
-  all are synced, and failing or degraded if one is. Staleness, lag and last event are those of the worst one.
-- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, because the API server sends a
-  bookmark about once a minute. It is missing before the first list. ` + "`evenkeel_informer_lag_seconds`" + ` is 0 if the write
-  was in the cache before its response arrived, and if no write was awaited.
-- ` + "`evenkeel_controller_handle_seconds` and `evenkeel_controller_queue_wait_seconds`" + ` have exemplars with the label
-  ` + "`trace_id`" + ` if runs have a trace. Only the OpenMetrics format contains them:
-  ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
-- ` + "`evenkeel_informer_received_bytes_total`" + ` counts the bytes that the informer itself reads from the API server. It is 0
-  for a custom Retriever. Each reader decodes an object again: ` + "`evenkeel_informer_decode_seconds_total`" + ` is the cost.
-- ` + "`reason`" + ` of an informer is ` + "`Forbidden`" + ` if a permission is missing, ` + "`Unauthorized`" + ` if the API server rejects the
-  credentials, ` + "`NotServed`" + ` if the cluster does not serve the kind (usually because its CustomResourceDefinition is
-  missing), ` + "`Silent`" + ` if an open watch delivers no events although a list shows changes, and ` + "`Unreachable`" + ` if the API
-  server does not respond, or responds that it is unavailable. The log and readiness contain the whole error.
-- ` + "`result`" + ` of a webhook is ` + "`failed`, `panic`" + ` or ` + "`timeout`" + ` for reviews without a decision, and ` + "`invalid`" + ` for requests that are not
-  reviews, or whose client has no valid certificate. A Server needs ` + "`webhook.Config.Metrics`" + `. Its label ` + "`server`" + ` is ` + "`webhooks`" + `.
-- ` + "`Config.NativeHistograms`" + ` adds native histograms to the classic ones.
+- For each controller, the first 50 sources and the first 20 classes have their own series. Further ones count as ` + "`other`" + `.
+- A trigger whose key is in the queue already is merged, so there are more triggers than runs.
+- ` + "`evenkeel_controller_queue_ready`" + `, ` + "`_delayed`" + `, ` + "`_backoff`" + ` and ` + "`_held`" + ` have no key in common.
+- A failed run that is retried counts as ` + "`error`" + `, ` + "`timeout`" + ` or ` + "`panic`" + `, never as ` + "`success`" + `.
+- Counters and histograms of a controller remain after it has stopped. Sizes and states are read at each scrape, and
+  disappear when it stops.
+- Controllers or informers with the same name in one process are summed; ages and waits are those of the worst one.
+- ` + "`evenkeel_informer_staleness_seconds`" + ` stays below about a minute with a healthy watch, because of its bookmarks.
+  ` + "`evenkeel_informer_lag_seconds`" + ` is 0 if no write was awaited.
+- ` + "`evenkeel_controller_handle_seconds`" + ` and ` + "`evenkeel_controller_queue_wait_seconds`" + ` have exemplars with a ` + "`trace_id`" + `, in the
+  OpenMetrics format only: ` + "`promhttp.HandlerOpts{EnableOpenMetrics: true}`" + `.
+- ` + "`reason`" + ` of an informer: ` + "`Silent`" + ` if an open watch delivers nothing although a list shows changes, ` + "`Unreachable`" + ` if the API
+  server does not respond or is unavailable. The log and readiness contain the whole error.
+- ` + "`result`" + ` of a webhook is ` + "`failed`" + `, ` + "`panic`" + ` or ` + "`timeout`" + ` without a decision, and ` + "`invalid`" + ` for requests that are not reviews
+  or have no valid client certificate.
+- ` + "`Config.NativeHistograms`" + ` adds native histograms.
 `
 
 const compatibleIntro = `
 ## Names of client-go and controller-runtime
 
-` + "`Config.CompatibleNames`" + ` adds metrics with the names and buckets of client-go and controller-runtime, so that existing
-dashboards and alerts continue to work:
+` + "`Config.CompatibleNames`" + ` adds these names, with the same buckets, for existing dashboards and alerts:
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 `
 
 const compatibleEnd = `
-- The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. ` + "`workqueue_depth`" + ` has no label
-  ` + "`priority`" + `.
-- ` + "`workqueue_adds_total`" + ` also counts additions of a key that the queue contains already. client-go does not count these.
-- ` + "`workqueue_work_duration_seconds`" + ` and ` + "`controller_runtime_reconcile_time_seconds`" + ` are both the duration of a run.
-- ` + "`result`" + ` is ` + "`success`" + `, ` + "`error`" + `, ` + "`requeue_after`" + `, or ` + "`requeue`" + ` for a run that was cancelled because the controller
-  stopped. A cancelled run is not an error.
-- ` + "`rest_client_*`" + ` needs ` + "`config.Wrap(recorder.WrapTransport)`" + ` before ` + "`kube.Connect`" + `. Its durations end with the header
-  of the response, and include watches. Its methods and verbs are those of HTTP, and ` + "`code`" + ` is ` + "`<error>`" + ` without a
-  response. The metrics of client-go's rate limiter are missing: it is off by default.
-- ` + "`leader_election_master_status`" + ` needs ` + "`recorder.ObserveLeadership(m.Leadership)`" + `. Its label ` + "`name`" + ` is the name of the
-  lease.
-- Namespaces, names of objects and texts of errors are never label values.
+- The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. There is no label ` + "`priority`" + `.
+- ` + "`workqueue_adds_total`" + ` also counts additions of a key that the queue contains already.
+- ` + "`result`" + ` is ` + "`success`" + `, ` + "`error`" + `, ` + "`requeue_after`" + `, or ` + "`requeue`" + ` for a run that was cancelled by the shutdown.
+- ` + "`rest_client_*`" + ` needs ` + "`config.Wrap(recorder.WrapTransport)`" + ` before ` + "`kube.Connect`" + `. Durations end with the header of the
+  response, and ` + "`code`" + ` is ` + "`<error>`" + ` without a response.
+- ` + "`leader_election_master_status`" + ` needs ` + "`recorder.ObserveLeadership(m.Leadership)`" + `.
 
-[examples/metrics](../examples/metrics/main.go) sets all of this, and registers the collectors of the Go runtime, the
+[examples/metrics](../../examples/metrics/main.go) sets all of this, and registers the collectors of the Go runtime, the
 process and the build.
 `
 

@@ -1,7 +1,7 @@
 // Package prometheus exposes the measurements of controllers and informers as Prometheus metrics.
 //
 // It has no global registration: set Config.Registerer, and pass the Recorder to
-// controller.Config.Metrics and informer.Config.Metrics. docs/metrics.md lists the metrics.
+// controller.Config.Metrics and informer.Config.Metrics. docs/reference/metrics.md lists the metrics.
 package prometheus
 
 import (

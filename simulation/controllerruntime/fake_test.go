@@ -16,7 +16,7 @@ import (
 	webapp "github.com/evenkeel-go/evenkeel/bench/controllerruntime/webapp/operator"
 )
 
-// The test of TestWebApp with controller-runtime's fake client, for the comparison in docs/testing.md. It calls the
+// The test of TestWebApp with controller-runtime's fake client, as a comparison. It calls the
 // Reconciler itself, sets the defaults of the CustomResourceDefinition itself, and has no watches.
 func TestWebAppWithFakeClient(t *testing.T) {
 	t.Parallel()

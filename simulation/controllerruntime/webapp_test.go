@@ -16,8 +16,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
-// region test
-
 type records map[string]string
 
 func (r records) Ensure(_ context.Context, record webapp.Record) error {
@@ -66,5 +64,3 @@ func TestWebApp(t *testing.T) {
 		}
 	})
 }
-
-// endregion

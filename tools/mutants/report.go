@@ -177,22 +177,13 @@ func (s *session) packageRows(entries []entry) [][]string {
 	return append(rows, count(entries, len(s.mutants), func(entry) bool { return true }).row("all"))
 }
 
-func (s *session) operatorRows(entries []entry) [][]string {
-	rows := [][]string{heading("operator")}
-	for _, operator := range operators() {
-		found := s.foundBy(func(m *mutant) bool { return m.Operator == operator })
-		rows = append(rows, count(entries, found, func(e entry) bool { return e.Operator == operator }).row(operator))
-	}
-	return rows
-}
-
 // document returns the page for maintainers.
 func (s *session) document(entries []entry) string {
 	var text strings.Builder
 	text.WriteString("# Surviving mutants\n\n")
-	text.WriteString("`make mutants` writes this page. Do not edit it: verdicts belong into [verdicts.txt](verdicts.txt).\n\n")
-	text.WriteString("A mutant is a small change of the library that some test should notice. A mutant that no test notices survives:\n")
-	text.WriteString("either a test is missing, or nothing that the library promises has changed. A person decides which.\n\n")
+	text.WriteString("`make mutants` writes this page. A mutant is a small change of the library that some test should notice. A mutant that\n")
+	text.WriteString("no test notices survives: a test is missing, or the change breaks no promise. [verdicts.txt](verdicts.txt) has each\n")
+	text.WriteString("explained survivor with its change and the reason, and the tests that were added for others.\n\n")
 	fmt.Fprintf(&text, "- Date: %s, commit %s, seed %d, %s, %d processors\n",
 		s.Began.UTC().Format("2006-01-02 15:04 UTC"), s.Commit, s.Seed, runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&text, "- Duration: %v", time.Since(s.Began).Round(time.Second))
@@ -204,27 +195,23 @@ func (s *session) document(entries []entry) string {
 		text.WriteString("- The run was interrupted. The numbers are a smaller sample.\n")
 	}
 	text.WriteString("\n")
-	for _, rows := range [][][]string{s.packageRows(entries), s.operatorRows(entries)} {
-		for i, row := range rows {
-			text.WriteString("| " + strings.Join(row, " | ") + " |\n")
-			if i == 0 {
-				text.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
-			}
+	for i, row := range s.packageRows(entries) {
+		text.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			text.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
 		}
-		text.WriteString("\n")
 	}
-	text.WriteString("## Survivors\n\n")
-	survivors := 0
+	text.WriteString("\n## Survivors without an explanation\n\n")
+	unexplained := 0
 	for _, e := range entries {
-		if e.result.survived() {
-			survivors++
+		if e.result.survived() && !e.verdict.explains() {
+			unexplained++
 			writeSurvivor(&text, e)
 		}
 	}
-	if survivors == 0 {
-		text.WriteString("None.\n\n")
+	if unexplained == 0 {
+		text.WriteString("None.\n")
 	}
-	s.writeKilledSince(&text)
 	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
@@ -232,27 +219,9 @@ func writeSurvivor(text *strings.Builder, e entry) {
 	fmt.Fprintf(text, "### %s\n\n", e.ID)
 	fmt.Fprintf(text, "%s:%d, function %s, operator %s\n\n", e.File, e.Line, strings.ReplaceAll(e.Function, "*", `\*`), e.Operator)
 	fmt.Fprintf(text, "```diff\n- %s\n+ %s\n```\n\n", e.Before, e.After)
-	switch {
-	case e.verdict.explains():
-		fmt.Fprintf(text, "Reason: %s\n\n", e.verdict.reason)
-	case e.result.Outcome == notCovered:
-		text.WriteString("Not explained. No test reaches it.\n\n")
-	default:
-		fmt.Fprintf(text, "Not explained. %d tests reach it and pass.\n\n", e.result.Tests)
+	if e.result.Outcome == notCovered {
+		text.WriteString("No test reaches it.\n\n")
+		return
 	}
-}
-
-// writeKilledSince lists the survivors of earlier runs for which a test was added.
-func (s *session) writeKilledSince(text *strings.Builder) {
-	began := false
-	for _, v := range s.verdicts {
-		if v.test == "" {
-			continue
-		}
-		if !began {
-			text.WriteString("## Earlier survivors that a test kills now\n\n")
-			began = true
-		}
-		fmt.Fprintf(text, "### %s\n\n```diff\n%s\n```\n\nTest: %s\n\n", v.id, strings.Join(v.change, "\n"), v.test)
-	}
+	fmt.Fprintf(text, "%d tests reach it and pass.\n\n", e.result.Tests)
 }

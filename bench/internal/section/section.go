@@ -3,10 +3,10 @@ package section
 
 import "strings"
 
-// Operator names the section of `make bench-operator` in docs/benchmarks.md.
+// Operator names the section of `make bench-operator` in docs/reference/benchmarks.md.
 const Operator = "bench-operator"
 
-// Webhooks names the section of `make bench-webhooks` in docs/benchmarks.md.
+// Webhooks names the section of `make bench-webhooks` in docs/reference/benchmarks.md.
 const Webhooks = "bench-webhooks"
 
 func begin(name string) string { return "<!-- begin: " + name + " -->\n" }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// count identifies a cell of the table of operations.
+// count identifies operations that are counted together.
 type count struct {
 	kind, verb string
 	code       int
