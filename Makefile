@@ -1,8 +1,8 @@
-# Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from tools/go.mod
+# Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from dev/tools/go.mod
 # into .bin/, never taken from PATH. .ci/run calls `make test`, `make test-race`, `make demo ONCE=1` and `make lint`.
 #
-# Modules: the root is the library; examples/ uses it through a replace; localcluster/ is a Kubernetes control plane in
-# one binary; tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
+# Modules: the root is the library; examples/ uses it through a replace; localcluster/server/ is a Kubernetes control plane
+# in one binary; dev/ has what contributors need; dev/tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
 # dependency for all its modules, and localcluster is on Kubernetes 1.36 (k8s.io/* v0.36) while the library is on v0.37.
 
 SHELL := /bin/sh
@@ -15,10 +15,10 @@ endif
 
 BIN := .bin
 # The modules that make lint checks: the library, and what its users and its tests use.
-LINTED := . simulation examples localcluster tracing/otel
-# The others, which make lint-all checks too: the root and each folder with a go.mod, except tools itself, which has no
-# code, and the programs on other libraries in bench/, which would have those libraries linted with them.
-MODULES := $(LINTED) $(filter-out $(LINTED) tools,$(patsubst %/go.mod,%,$(wildcard */go.mod))) simulation/controllerruntime bench/shared bench/evenkeel tools/mutants
+LINTED := . simulation examples dev/integration localcluster/server tracing/otel
+# The other modules, which make lint-all checks too, but for programs on other libraries, which would have those
+# libraries linted with them.
+MODULES := $(LINTED) $(addprefix dev/,bench bench/shared bench/evenkeel controllerruntime monitoring tools)
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -51,7 +51,7 @@ export GORACE ?= atexit_sleep_ms=0
 GOTEST = go test -vet=off -shuffle=on -count=1 -timeout $(if $(EVENKEEL_REPEAT),0,10m) -exec '$(CURDIR)/dev/run-test'
 
 # The packages of the root module whose tests need a real API server.
-REAL := /evenkeel/(integration|kube/localcluster)
+REAL := /evenkeel/localcluster$$
 
 # The packages of module $(1) whose folders do not match the pattern $(2).
 packages = $(or $(shell go list -C $(1) ./... | grep -v -E '$(2)'),$(error go list -C $(1) finds no packages: its message is above))
@@ -92,20 +92,20 @@ MEMORY := $(addprefix ./,concurrency config leaderelection manager metrics multi
 .PHONY: test-memory
 test-memory:
 	$(GOTEST) $(call packages,.,$(REAL))
-	$(GOTEST) -C simulation $(call packages,simulation,/integration/(conformance|controllers|kubectl))
+	$(GOTEST) -C simulation $(call packages,simulation,/simulation/conformance)
 	$(GOTEST) -C tracing/otel ./...
 	$(GOTEST) -C examples $(MEMORY)
 
 # The tests that make test runs on a real API server have names that begin with TestSmoke. These packages have some.
-SMOKE = $(addprefix ./,$(or $(shell grep -rl --include='*_test.go' '^func TestSmoke' integration kube | xargs -n 1 dirname | sort -u),\
-	$(error no test of integration/ begins with TestSmoke)))
+SMOKE = $(or $(shell cd dev/integration && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
+	$(error no test of dev/integration/ begins with TestSmoke))
 
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: test-processes
 test-processes: localcluster-binary
-	$(GOTEST) -run '^TestSmoke' $(SMOKE)
-	$(GOTEST) -C simulation -run '^TestSmoke' ./integration/conformance
-	CGO_ENABLED=0 $(GOTEST) -C localcluster ./...
+	$(GOTEST) -C dev/integration -run '^TestSmoke' $(SMOKE)
+	$(GOTEST) -C simulation -run '^TestSmoke' ./conformance
+	CGO_ENABLED=0 $(GOTEST) -C localcluster/server ./...
 
 ENGINE := $(addprefix ./,controller/... informer internal/store internal/wire internal/workqueue leader manager retry source)
 
@@ -126,7 +126,7 @@ test-repeat: | $(BIN) ## Repeat make test COUNT=n times beside two busy processe
 .PHONY: localcluster-binary
 localcluster-binary:
 	@echo "building the local cluster (minutes the first time, then nothing)"
-	go run ./cmd/localcluster version
+	go run ./localcluster/cmd/localcluster version
 
 .PHONY: cover
 cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by all unit tests
@@ -145,7 +145,7 @@ lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files of
 	@status=0; \
 	for m in $(LINTED); do \
 		echo "lint: golangci-lint in $$m"; \
-		cgo=$$(go env CGO_ENABLED); flags="$$GOFLAGS"; test $$m != localcluster || { cgo=0; flags="$$flags -trimpath"; }; \
+		cgo=$$(go env CGO_ENABLED); flags="$$GOFLAGS"; test $$m != localcluster/server || { cgo=0; flags="$$flags -trimpath"; }; \
 		(cd $$m && GOFLAGS="$$flags" CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
 		go mod tidy -C $$m -diff || status=1; \
 	done; \
@@ -159,7 +159,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 lint-all: ## make lint in all modules, and build for other platforms
 	@$(MAKE) --no-print-directory lint LINTED='$(MODULES)'
 	@status=0; \
-	go mod tidy -C tools -diff || status=1; \
+
 	for platform in $(PLATFORMS); do \
 		echo "lint: go build for $$platform"; \
 		for m in . simulation; do \
@@ -183,37 +183,37 @@ bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; O
 # Without N it is the full run, half an hour on two cores that nothing else uses, which writes docs/reference/benchmarks.md.
 .PHONY: bench-compare
 bench-compare: ## Compare with controller-runtime and Kooper; N=20000 ROUNDS=3 is a short run without the document
-	go run -C bench . $(if $(N),-n $(N),-docs ../docs/reference) $(if $(ROUNDS),-rounds $(ROUNDS))
+	go run -C dev/bench . $(if $(N),-n $(N),-docs ../../docs/reference) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 # The document again, from the results of the latest full run: after a change of its texts.
 .PHONY: bench-docs
 bench-docs:
-	go run -C bench . -from results.json -docs ../docs/reference
+	go run -C dev/bench . -from results.json -docs ../../docs/reference
 
 # Without N it measures 1,000 and 5,000 WebApps, about half an hour on two cores that nothing else uses, and writes its
 # section of docs/reference/benchmarks.md. The binary of the local cluster is built first: its first build takes minutes.
 .PHONY: bench-operator
 bench-operator: localcluster-binary ## Compare one operator on Even Keel and on controller-runtime; N=200 ROUNDS=3 is a short run
-	go run -C bench ./operator $(if $(N),-n $(N),-docs ../docs/reference/benchmarks.md -out operator/results.json) $(if $(ROUNDS),-rounds $(ROUNDS))
+	go run -C dev/bench ./operator $(if $(N),-n $(N),-docs ../../docs/reference/benchmarks.md -out operator/results.json) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 # Without ROUNDS it is the full run, minutes on two cores that nothing else uses, which writes its section.
 .PHONY: bench-webhooks
 bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROUNDS=1 is a short run without the document
-	go run -C bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../docs/reference/benchmarks.md -out results.json)
+	go run -C dev/bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../../docs/reference/benchmarks.md -out results.json)
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.
 MUTATED := ./internal/store,./informer,./controller/...,./internal/workqueue,./client,./owned,./status,./finalizer,./leader
 
 # Tests with a cluster that run on mutants which all other tests let pass. The packages left out have tests of minutes.
-CLUSTERED := ./client=./simulation/integration/client,./client=./simulation/integration/apply,./owned=./simulation/integration/owned,./owned=./simulation/integration/toolkit,./status=./simulation/integration/status,./finalizer=./simulation/integration/finalizer
+CLUSTERED := ./client=./dev/integration/client,./client=./dev/integration/apply,./owned=./dev/integration/owned,./owned=./dev/integration/toolkit,./status=./dev/integration/status,./finalizer=./dev/integration/finalizer
 
 # A run of all packages writes the document; a run of some (PACKAGES=./status N=25) only prints its survivors.
 .PHONY: mutants
 mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fail; PACKAGES=./status N=25 SEED=2 RUN=id RETRY=1, or HELP=1
-	@go build -C tools/mutants -o "$(CURDIR)/$(BIN)/mutants" . && exec $(BIN)/mutants \
-		$(if $(HELP),-help) -package '$(or $(PACKAGES),$(MUTATED))' -last '$(CLUSTERED)' -verdicts tools/mutants/verdicts.txt \
-		$(if $(PACKAGES)$(RUN),-state $(BIN)/mutants-some.json,-state $(BIN)/mutants.json -out tools/mutants/results.md) \
+	@go build -C dev/tools/mutants -o "$(CURDIR)/$(BIN)/mutants" . && exec $(BIN)/mutants \
+		$(if $(HELP),-help) -package '$(or $(PACKAGES),$(MUTATED))' -last '$(CLUSTERED)' -verdicts dev/tools/mutants/verdicts.txt \
+		$(if $(PACKAGES)$(RUN),-state $(BIN)/mutants-some.json,-state $(BIN)/mutants.json -out dev/tools/mutants/results.md) \
 		$(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(RUN),-run '$(RUN)') $(if $(RETRY),-retry)
 
 # Random operations, on the API server for tests (internal/apiserver) and on kube-apiserver. Without OPS it is what make
@@ -223,7 +223,7 @@ mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fai
 conformance: localcluster-binary | $(BIN) ## Compare the API server for tests with kube-apiserver: OPS=10000 SEED=1 KINDS=widgets; PAGE=1 writes docs/reference/conformance.md
 	@CONFORMANCE_OPS=$(OPS) CONFORMANCE_SEED=$(SEED) CONFORMANCE_KINDS=$(KINDS) \
 		CONFORMANCE_PAGE=$(if $(PAGE),$(CURDIR)/docs/reference/conformance.md) \
-		go test -C simulation -vet=off -count=1 -timeout 60m -v ./integration/conformance >$(BIN)/conformance.txt 2>&1; \
+		go test -C simulation -vet=off -count=1 -timeout 60m -v ./conformance >$(BIN)/conformance.txt 2>&1; \
 	status=$$?; test $$status = 0 || cat $(BIN)/conformance.txt; grep '^CONFORMANCE' $(BIN)/conformance.txt; exit $$status
 
 .PHONY: fuzz
@@ -240,11 +240,11 @@ fuzz: ## Run each fuzz test for FUZZTIME=10s
 .PHONY: cluster
 cluster: ## Run a local cluster with controllers and two nodes until Ctrl-C
 	@mkdir -p $(BIN)
-	go build -o $(BIN)/localcluster ./cmd/localcluster && exec $(BIN)/localcluster up --controllers --nodes 2
+	go build -o $(BIN)/localcluster ./localcluster/cmd/localcluster && exec $(BIN)/localcluster up --controllers --nodes 2
 
 .PHONY: docs
 docs: ## Copy the code samples in the docs from the files that they name
-	go run ./internal/docs/update
+	go run ./dev/docs/update
 
 .PHONY: generate
 generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp
@@ -263,9 +263,9 @@ $(BIN):
 	@mkdir -p $@
 
 # Each tool is built once, and again when tools/ names another version of anything it is made of. (`go tool` would link
-# it anew on each call.) Its package is the line of tools/go.mod's tool block that ends in its name.
-tool_package = $(shell sed -n 's|^[[:space:]]*\([^ ]*/$(notdir $@)\)$$|\1|p' tools/go.mod | head -n 1)
-$(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/benchstat $(BIN)/gofumpt: tools/go.mod tools/go.sum | $(BIN)
-	@echo "building $(notdir $@) from tools/go.mod$(if $(filter %golangci-lint,$@), (minutes the first time))"
-	@go build -C tools -o "$(CURDIR)/$@" $(tool_package)
+# it anew on each call.) Its package is the line of dev/tools/go.mod's tool block that ends in its name.
+tool_package = $(shell sed -n 's|^[[:space:]]*\([^ ]*/$(notdir $@)\)$$|\1|p' dev/tools/go.mod | head -n 1)
+$(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/benchstat $(BIN)/gofumpt: dev/tools/go.mod dev/tools/go.sum | $(BIN)
+	@echo "building $(notdir $@) from dev/tools/go.mod$(if $(filter %golangci-lint,$@), (minutes the first time))"
+	@go build -C dev/tools -o "$(CURDIR)/$@" $(tool_package)
 	@touch $@

@@ -42,7 +42,7 @@
 //   - event writes Events about objects.
 //   - crd installs CustomResourceDefinitions.
 //
-// Other packages: metrics/prometheus exports metrics, kube/localcluster starts a real API server for tests, and the
+// Other packages: metrics/prometheus exports metrics, localcluster starts a real API server for tests, and the
 // module tracing/otel exports traces.
 //
 // # Reading the source

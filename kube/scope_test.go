@@ -22,7 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // Shop is a custom kind in namespaces.

@@ -1,141 +1,82 @@
-package main
+package localcluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"maps"
+	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/client-go/kubernetes"
 )
 
-// noteRecorder is a reporter that records its notes.
-type noteRecorder struct{ notes []string }
-
-func (q *noteRecorder) note(text string) { q.notes = append(q.notes, text) }
-
-func (q *noteRecorder) ready(status) {}
-
-// newSupervisor returns a supervisor with processes that seem to run. Those in ended have ended, and the supervisor has
-// not noticed it yet.
-func newSupervisor(t *testing.T, ended ...string) *supervisor {
-	t.Helper()
-	f, p := newFolder(t)
-	if err := f.writeKubeconfig(p, filepath.Join(f.path, adminFile), user{Name: "admin"}); err != nil {
-		t.Fatal(err)
-	}
-	s := &supervisor{
-		opts: options{Controllers: true, Nodes: 1, ReadyTimeout: time.Minute}, report: &noteRecorder{}, folder: f, pki: p,
-		processes: map[string]*process{}, ended: make(chan struct{}, 1),
-	}
-	for _, name := range s.components() {
-		s.processes[name] = &process{name: name, done: make(chan struct{}), started: time.Now()}
-	}
-	for _, name := range ended {
-		close(s.processes[name].done)
-		notifyEnded(s.ended)
-	}
-	return s
-}
-
-func TestComponentEndsDuringWait(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		waitedFor   string
-		ended       []string
-		wantErr     string
-		wantRestart bool
+		binary string
+		want   []string
 	}{
-		"another component":       {componentNodes, []string{componentScheduler}, "", true},
-		"two other components":    {componentNodes, []string{componentScheduler, componentController}, "", true},
-		"awaited component":       {componentNodes, []string{componentNodes}, "nodes ended by itself", true},
-		"awaited and another one": {componentNodes, []string{componentNodes, componentScheduler}, "nodes ended by itself", true},
-		"API server":              {componentNodes, []string{componentAPIServer}, "apiserver ended by itself", false},
+		"no binary":                  {filepath.Join(t.TempDir(), "missing"), []string{"starting", "missing", "no such file"}},
+		"the binary exits":           {program(t, "fake-broken"), []string{"fake-broken", "exit status 3", "disk failure"}},
+		"the supervisor reports why": {program(t, "fake-failing"), []string{"starting the cluster: port 1 is in use"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSupervisor(t, test.ended...)
-			err := s.waitFor(t.Context(), test.waitedFor, func(context.Context, kubernetes.Interface) error {
-				if s.restartTimer == nil {
-					return errors.New("the end was not noticed")
+			_, err := Start(t.Context(), Config{Binary: test.binary, Progress: io.Discard})
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q: %v", want, err)
 				}
-				return nil
-			})
-			if (err != nil) != (test.wantErr != "") || (err != nil && !strings.HasPrefix(err.Error(), test.wantErr)) {
-				t.Errorf("got %v, want %q", err, test.wantErr)
-			}
-			if (s.restartTimer != nil) != test.wantRestart {
-				t.Errorf("restart planned: %v, want %v", s.restartTimer != nil, test.wantRestart)
-			}
-			for _, name := range test.ended {
-				if p := s.processes[name]; p != nil && name != componentAPIServer {
-					t.Errorf("%s has ended but still counts as running", name)
-				}
-			}
-			if slices.Contains(test.ended, componentAPIServer) && len(s.ended) == 0 {
-				t.Error("run would not notice the end of the API server")
 			}
 		})
 	}
 }
 
-func TestSteadyTimeResetsRestartCount(t *testing.T) {
+func TestStartEndsWithContext(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		age     time.Duration
-		wantErr bool
-	}{
-		"in a row":  {time.Second, true},
-		"far apart": {2 * steadyTime, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSupervisor(t)
-			var err error
-			for range maxRestarts + 1 {
-				p := &process{name: componentScheduler, done: make(chan struct{}), started: time.Now().Add(-test.age)}
-				close(p.done)
-				s.processes[componentScheduler] = p
-				err = s.removeEnded("")
-			}
-			if (err != nil) != test.wantErr {
-				t.Errorf("got %v, want an error: %v", err, test.wantErr)
-			}
-		})
+	reason := errors.New("cancelled by the test")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reason)
+	_, err := Start(ctx, Config{Binary: program(t, "fake-silent"), Progress: io.Discard})
+	if !errors.Is(err, reason) {
+		t.Errorf("got %v, want the context's cause", err)
 	}
 }
 
-func TestKillCancelsStart(t *testing.T) {
+func TestServerEndIsReported(t *testing.T) {
 	t.Parallel()
-	s := newSupervisor(t)
-	cancelled := make(chan struct{})
-	close(cancelled)
-	_, err := s.do(t.Context(), request{command: command{Command: "start"}, cancelled: cancelled})
-	if want := "waiting for apiserver: cancelled by a kill command"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	cluster, err := Start(t.Context(), Config{Binary: program(t, "fake-dying"), Progress: io.Discard})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := slices.Sorted(maps.Keys(s.processes)); len(got) != 4 {
-		t.Errorf("processes are %v", got)
+	if _, err := cluster.User(t.Context(), ""); err == nil {
+		t.Error("User accepted an empty name")
+	}
+	const want = "apiserver ended by itself"
+	if err := cluster.Kill(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Kill() = %v, want %q", err, want)
+	}
+	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Stop() = %v, want %q", err, want)
+	}
+	if err := cluster.Stop(); err != nil {
+		t.Errorf("second Stop() = %v", err)
+	}
+	if err := cluster.Restart(t.Context()); !errors.Is(err, errStopped) {
+		t.Errorf("Restart() after Stop() = %v, want %v", err, errStopped)
 	}
 }
 
-func TestNotReadyErrorHasReasonOnce(t *testing.T) {
+func TestUnexpectedOutputIsShown(t *testing.T) {
 	t.Parallel()
-	s := newSupervisor(t)
-	s.opts.ReadyTimeout = 2 * readyPoll
-	err := s.waitFor(t.Context(), componentNodes, func(ctx context.Context, _ kubernetes.Interface) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return errors.New("nothing there")
-	})
-	want := "waiting for nodes: not ready within 100ms: nothing there; if the machine is slow, increase the ready timeout\n"
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got  %v\nwant %s", err, want)
+	var out bytes.Buffer
+	s := &supervisor{progress: &out, pending: map[int]chan event{}}
+	failure := s.readEvents(strings.NewReader("panic: oh\n" + `{"event":"note","message":"hello"}` + "\n" + `{"event":"reply","id":7}` + "\n" + `{"event":"failed","error":"why"}`))
+	if failure != "why" {
+		t.Errorf("failure is %q", failure)
+	}
+	if got, want := out.String(), "localcluster: unexpected output: panic: oh\nlocalcluster: hello\n"; got != want {
+		t.Errorf("progress is %q, want %q", got, want)
 	}
 }

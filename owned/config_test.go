@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Tests that need an API server are in simulation/integration/owned.
+// Tests that need an API server are in dev/integration/owned.
 
 func newClient(t *testing.T, fieldOwner string) *client.Client {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // applyCreateOnly restores the labels, annotations and owner reference of a CreateOnly child that exists, and leaves

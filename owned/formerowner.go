@@ -11,7 +11,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // formerOwner returns the controller of obj if it is a former owner: it has the kind and name of the owner and another

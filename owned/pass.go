@@ -17,7 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 

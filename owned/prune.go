@@ -14,7 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // prune deletes the existing children that are not desired, the highest wave first. If waits is not empty, it is the

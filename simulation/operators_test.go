@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/middleware"
-	"github.com/evenkeel-go/evenkeel/ownerref"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/source"
 )

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// BenchmarkReview measures reviews without a connection. bench/webhooks compares servers with those of controller-runtime.
+// BenchmarkReview measures reviews without a connection. dev/bench/webhooks compares servers with those of controller-runtime.
 func BenchmarkReview(b *testing.B) {
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	for i := range 2 {

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) {

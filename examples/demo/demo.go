@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func main() {

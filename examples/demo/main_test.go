@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 // The cluster of TestMain exists before the demo, which must not change it.

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/evenkeel-go/evenkeel/internal/docs/follow"
+	"github.com/evenkeel-go/evenkeel/dev/docs/follow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }

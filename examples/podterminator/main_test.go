@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, install) }

@@ -30,7 +30,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 

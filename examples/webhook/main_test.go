@@ -11,7 +11,7 @@ import (
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }

@@ -89,7 +89,7 @@ func TestProtobuf(t *testing.T) {
 	}
 }
 
-// Both forms of discovery name all resources. simulation/integration/conformance compares them with the real server's.
+// Both forms of discovery name all resources. simulation/conformance compares them with the real server's.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

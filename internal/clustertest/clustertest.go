@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 // Main is the body of a TestMain: it starts a cluster, passes it to use, runs the tests, stops the cluster, and fails if a

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/docs"
+	"github.com/evenkeel-go/evenkeel/dev/docs"
 )
 
 // Go calls a program's run function in a goroutine. stop ends it as Ctrl-C would, waits, and fails the test unless it

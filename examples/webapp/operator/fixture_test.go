@@ -26,7 +26,7 @@ import (
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 

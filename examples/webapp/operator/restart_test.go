@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 // The API server is killed and restarted while WebApps change.

@@ -12,7 +12,7 @@ import (
 	admissionregistrationv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/kube/localcluster"
+	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{Controllers: true}, nil) }

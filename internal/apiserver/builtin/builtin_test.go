@@ -15,7 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
 
-// The package integration/conformance compares the kinds with the real server. The tests here find what is broken without
+// The package simulation/conformance compares the kinds with the real server. The tests here find what is broken without
 // one.
 
 const (

@@ -6,7 +6,7 @@
 // of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
 // they work in Step and Run, on one object at a time. Each write is an ordinary request with the user agent of the real
 // controller: it has managed fields, can conflict, and can fail. Failed work is repeated with the backoff of the real
-// controllers. Package simulation/integration/controllers compares end states with those of a real cluster.
+// controllers. Package simulation/conformance/controllers compares end states with those of a real cluster.
 //
 // Different from the real controllers:
 //

@@ -1,0 +1,194 @@
+// Package crd tests package crd against a real kube-apiserver.
+package crd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/localcluster"
+)
+
+// local is the API server that all tests of the package share. Each test has its own API group.
+var local *localcluster.Cluster
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, localcluster.Config{}, func(c *localcluster.Cluster) { local = c })
+}
+
+// env is the environment of a test: an API group, and the client of a program that has just started.
+type env struct {
+	*testing.T
+	group  string
+	client *client.Client
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	t.Parallel() // the API server takes 2 s for the first object of a new kind
+	group := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + fmt.Sprintf("-%x.example.com", rand.Uint32())
+	return env{T: t, group: group, client: newProgram(t)}
+}
+
+// newProgram returns the client of a new program.
+func newProgram(t *testing.T) *client.Client {
+	t.Helper()
+	return clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
+}
+
+const host = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}}}`
+
+// version returns a version with a schema in YAML.
+func (e env) version(name, text string, change ...func(*crd.Version)) crd.Version {
+	e.Helper()
+	props := &apiextensionsv1.JSONSchemaProps{}
+	if err := yaml.Unmarshal([]byte(text), props); err != nil {
+		e.Fatal(err)
+	}
+	v := crd.Version{Name: name, Schema: props}
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func stored(v *crd.Version) { v.Storage = true }
+
+// define returns a definition in the test's group.
+func (e env) define(kind string, versions ...crd.Version) *apiextensionsv1.CustomResourceDefinition {
+	e.Helper()
+	d, err := crd.New(crd.Definition{Group: e.group, Kind: kind, Versions: versions})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return d
+}
+
+// ensure ensures definitions with the test's client.
+func (e env) ensure(definitions ...*apiextensionsv1.CustomResourceDefinition) []crd.Ensured {
+	e.Helper()
+	ensured, err := crd.Ensure(e.Context(), e.client, definitions)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return ensured
+}
+
+// object returns an object of a kind of the test's group.
+func (e env) object(kind, version, name string, spec map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion(e.group + "/" + version)
+	obj.SetKind(kind)
+	obj.SetNamespace("default")
+	obj.SetName(name)
+	return obj
+}
+
+func (e env) create(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	e.Helper()
+	created, err := client.Create(e.Context(), e.client, obj)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return created
+}
+
+// live returns the stored definition.
+func (e env) live(name string) *apiextensionsv1.CustomResourceDefinition {
+	e.Helper()
+	d, err := client.Get[*apiextensionsv1.CustomResourceDefinition](e.Context(), e.client, kube.Key{Name: name},
+		client.OfKind(definitionKind()))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return d
+}
+
+// edit changes a definition as another client.
+func (e env) edit(name string, change func(*apiextensionsv1.CustomResourceDefinition)) {
+	e.Helper()
+	d := e.live(name)
+	change(d)
+	if _, err := client.Update(e.Context(), e.client, d, client.FieldOwner("somebody-else")); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// resources returns the resources that the API server serves in a version, by name.
+func (e env) resources(version string) map[string]metav1.APIResource {
+	e.Helper()
+	api, err := e.client.Cluster().RESTClient(apiextensionsv1.SchemeGroupVersion)
+	if err != nil {
+		e.Fatal(err)
+	}
+	list := &metav1.APIResourceList{}
+	if err := api.Get().AbsPath("/apis", e.group, version).Do(e.Context()).Into(list); err != nil {
+		e.Fatal(err)
+	}
+	byName := map[string]metav1.APIResource{}
+	for _, r := range list.APIResources {
+		byName[r.Name] = r
+	}
+	return byName
+}
+
+// calls are the requests that are made under a context.
+type calls struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (c *calls) observe(ctx context.Context) context.Context {
+	return kube.ObserveCalls(ctx, c)
+}
+
+// take returns "verb resource" of each request since the last take, and "" for discovery requests.
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	slices.Sort(seen)
+	return seen
+}
+
+// CallBegan implements kube.CallObserver.
+func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, strings.TrimSpace(fmt.Sprint(call.Verb, " ", call.Resource.Resource)))
+	return ctx
+}
+
+// CallEnded implements kube.CallObserver.
+func (c *calls) CallEnded(context.Context, kube.Call) {}
+
+// certificate is a valid certificate that is not used for connections.
+const certificate = `-----BEGIN CERTIFICATE-----
+MIIBNDCB56ADAgECAhQ+ynGJWJccOi54SR2m4nESvTQ1GDAFBgMrZXAwDzENMAsG
+A1UEAwwEaG9vazAgFw0yNjExMjAxNjM0MzJaGA8yMTI2MTAyNzE2MzQzMlowDzEN
+MAsGA1UEAwwEaG9vazAqMAUGAytlcAMhAI3GLN3Pp8TOR90xYgu/XM089nZE+KGo
+h88H0x/MnDRto1MwUTAdBgNVHQ4EFgQUEFmQgc9aZFs7FOqYUul/43MFnSkwHwYD
+VR0jBBgwFoAUEFmQgc9aZFs7FOqYUul/43MFnSkwDwYDVR0TAQH/BAUwAwEB/zAF
+BgMrZXADQQBlE5XNs/BjTVJPs6Ez0mN4wLD1KkG6EckYn4ECe7QX14uxYLjokHlS
+VsRD+UrDxmTCLePunlAViJX3hJJPV/gK
+-----END CERTIFICATE-----
+`
+
+func definitionKind() schema.GroupVersionKind {
+	return apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+}

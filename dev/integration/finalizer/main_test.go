@@ -1,0 +1,129 @@
+// Package finalizer_test tests package finalizer, and its middleware, on an API server in memory and on a real one.
+package finalizer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
+)
+
+// anyCluster has no controllers.
+var anyCluster anycluster.Cluster
+
+func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
+
+// Finalizers of the tests.
+const (
+	own   = "shop.example.com/cleanup"
+	other = "bank.example.com/audit"
+	third = "town.example.com/permit"
+)
+
+type env struct {
+	*testing.T
+	cluster   *kube.Cluster
+	client    *client.Client
+	namespace string
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
+	c := clustertest.Client(t, cluster)
+	return env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+}
+
+// create creates a ConfigMap with finalizers. They are removed at the end of the test.
+func (e env) create(name string, finalizers ...string) *corev1.ConfigMap {
+	e.Helper()
+	created, err := client.Create(e.Context(), e.client, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Finalizers: finalizers},
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return created
+}
+
+func (e env) live(name string) *corev1.ConfigMap {
+	e.Helper()
+	live, err := client.Get[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return live
+}
+
+func (e env) exists(name string) bool {
+	e.Helper()
+	exists, err := client.Exists[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return exists
+}
+
+// change changes the live object as another client.
+func (e env) change(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	e.Helper()
+	live := e.live(name)
+	changed := live.DeepCopy()
+	change(changed)
+	patched, err := client.Patch(e.Context(), e.client, live, client.MergeFrom(live, changed))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return patched
+}
+
+func (e env) remove(name string) {
+	e.Helper()
+	if err := client.Delete(e.Context(), e.client, e.live(name)); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// calls records requests.
+type calls struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
+func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, "/", call.Subresource), "/"))
+	return ctx
+}
+
+// CallEnded implements kube.CallObserver.
+func (c *calls) CallEnded(context.Context, kube.Call) {}
+
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+func (c *calls) expect(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got := c.take(); !slices.Equal(got, want) {
+		t.Errorf("%s: calls %q, want %q", what, got, want)
+	}
+}

@@ -1,0 +1,152 @@
+package owned
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
+)
+
+func (e env) deployment(containers ...string) *appsv1.Deployment {
+	selector := map[string]string{"app": "web"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector}},
+		},
+	}
+	for _, name := range containers {
+		deployment.Spec.Template.Spec.Containers = append(deployment.Spec.Template.Spec.Containers, corev1.Container{Name: name, Image: name + ":1"})
+	}
+	return deployment
+}
+
+// byUpdate writes an object as an operator without server-side apply does.
+func byUpdate[T kube.Object](e env, app kube.Object, obj T, manager string) T {
+	e.Helper()
+	if err := ownerref.SetController(e.Context(), e.c, app, obj); err != nil {
+		e.Fatal(err)
+	}
+	return must(client.Create(e.Context(), e.c, obj, client.FieldOwner(manager)))(e)
+}
+
+func (e env) containers() []string {
+	e.Helper()
+	var names []string
+	for _, container := range must(client.Get[*appsv1.Deployment](e.Context(), e.c, e.key("web")))(e).Spec.Template.Spec.Containers {
+		names = append(names, container.Name)
+	}
+	return names
+}
+
+// Undesired fields that an earlier version of the program wrote by Update are removed if the config names its manager,
+// and Plan shows this before. Fields of other clients stay.
+func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	old := e.deployment("web", "sidecar")
+	old.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	byUpdate(e, app, old, "old-operator")
+	_, _, err := client.SetLabels(t.Context(), e.c, must(client.Get[*appsv1.Deployment](t.Context(), e.c, e.key("web")))(t),
+		map[string]string{"team": "shop"}, client.FieldOwner("kubectl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byUpdate(e, app, e.configMap("web-old", "colour", "blue"), "old-operator")
+	byUpdate(e, app, e.configMap("web-of-a-user", "colour", "blue"), "kubectl")
+
+	kinds := func(config *owned.Config) {
+		config.Kinds = []schema.GroupVersionKind{configMapKind, appsv1.SchemeGroupVersion.WithKind("Deployment")}
+	}
+	desired := owned.Of(e.deployment("web"))
+	e.apply(e.set(kinds), app, desired...)
+	if got := e.containers(); !slices.Equal(got, []string{"web", "sidecar"}) {
+		t.Fatalf("without the name of the manager, the containers are %q", got)
+	}
+
+	recording := &client.Recording{}
+	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
+	set := e.set(kinds, func(config *owned.Config) {
+		config.Client, config.FormerManagers, config.FormerChildren = c, []string{"old-operator"}, "!"+owned.LabelSet
+		config.Kinds = append(config.Kinds, schema.GroupVersionKind{Group: "not.served.example.com", Version: "v1", Kind: "Absent"})
+	})
+	plan := must(set.Plan(t.Context(), app, desired...))(t)
+	for _, want := range []string{"spec.template.spec.containers[name=sidecar]", "spec.template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
+		if !strings.Contains(plan.String(), want) {
+			t.Errorf("the plan lacks %q:\n%s", want, plan)
+		}
+	}
+	if strings.Contains(plan.String(), "revisionHistoryLimit") || strings.Contains(plan.String(), "team") {
+		t.Errorf("the plan has fields that stay:\n%s", plan)
+	}
+	if got := e.containers(); len(got) != 2 {
+		t.Fatalf("a plan has changed the containers to %q", got)
+	}
+	report := e.apply(set, app, desired...)
+	e.want(report.Results, "Deployment web: updated", "ConfigMap web-old: pruned")
+	live := must(client.Get[*appsv1.Deployment](t.Context(), e.c, e.key("web")))(t)
+	if got := e.containers(); !slices.Equal(got, []string{"web"}) || live.Spec.Template.Spec.NodeSelector != nil || live.Labels["team"] != "shop" {
+		t.Errorf("after the take-over: containers %q, node selector %v, labels %v", got, live.Spec.Template.Spec.NodeSelector, live.Labels)
+	}
+	if e.get(e.key("web-old")) != nil || e.get(e.key("web-of-a-user")) == nil {
+		t.Error("of the former children, the wrong one is gone")
+	}
+	recording.Reset()
+	e.want(e.apply(set, app, desired...).Results, "Deployment web: unchanged")
+	for _, r := range recording.Requests() {
+		if r.Verb == client.VerbPatch {
+			t.Errorf("it is taken over twice: %v", r)
+		}
+	}
+	// Former children are looked for until none is left.
+	recording.Reset()
+	e.want(e.apply(set, app, desired...).Results, "Deployment web: unchanged")
+	after := len(recording.Requests())
+	recording.Reset()
+	e.apply(e.set(kinds, func(config *owned.Config) { config.Client = c }), app, desired...)
+	if without := len(recording.Requests()); after != without {
+		t.Errorf("%d requests after the former children are gone, %d without FormerChildren", after, without)
+	}
+}
+
+// Apply reports the fields that it leaves although the same program wrote them by Update.
+func TestLeftFieldsOfProgramAreReported(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	byUpdate(e, app, e.deployment("web", "sidecar"), e.c.Config().FieldOwner)
+	var log bytes.Buffer
+	set := e.set(func(config *owned.Config) {
+		config.Kinds = []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")}
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	report := e.apply(set, app, owned.Of(e.deployment("web"))...)
+	note := report.Results[0].Note
+	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[name=sidecar]") || strings.Contains(note, "imagePullPolicy") {
+		t.Errorf("the note is %q", note)
+	}
+	if !strings.Contains(log.String(), "child has fields of former managers") {
+		t.Errorf("the log is %q", log.String())
+	}
+	clean := e.set(func(config *owned.Config) {
+		config.Kinds = []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")}
+		config.FormerManagers = []string{e.c.Config().FieldOwner}
+	})
+	if report := e.apply(clean, app, owned.Of(e.deployment("web"))...); report.Results[0].Note != "" {
+		t.Errorf("after the take-over the note is %q", report.Results[0].Note)
+	}
+	if got := e.containers(); !slices.Equal(got, []string{"web"}) {
+		t.Errorf("the containers are %q", got)
+	}
+}

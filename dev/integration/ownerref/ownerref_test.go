@@ -1,0 +1,301 @@
+// Package ownerref tests package ownerref on an API server in memory and on a real one.
+package ownerref
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
+	"github.com/evenkeel-go/evenkeel/simulation"
+)
+
+// anyCluster has no garbage collector.
+var anyCluster anycluster.Cluster
+
+func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
+
+type env struct {
+	*testing.T
+	cluster   *kube.Cluster
+	c         *client.Client
+	namespace string
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
+	c := clustertest.Client(t, cluster)
+	return env{T: t, cluster: cluster, c: c, namespace: clustertest.Namespace(t, c)}
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return value
+	}
+}
+
+func (e env) configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+}
+
+func (e env) create(name string) *corev1.ConfigMap {
+	e.Helper()
+	return must(client.Create(e.Context(), e.c, e.configMap(name)))(e)
+}
+
+func (e env) live(obj *corev1.ConfigMap) *corev1.ConfigMap {
+	e.Helper()
+	return must(client.GetLive(e.Context(), e.c, obj))(e)
+}
+
+// Scopes are discovered from the cluster, and an impossible owner is rejected before a write.
+func TestScopes(t *testing.T) {
+	e := newEnv(t)
+	owner := e.create("owner")
+	node := must(client.Create(t.Context(), e.c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}))(t)
+	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: owner.ObjectMeta}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	loose := &unstructured.Unstructured{}
+	loose.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+	loose.SetName("u")
+	for name, test := range map[string]struct {
+		owner, child kube.Object
+		want         string // in the error; "": none
+	}{
+		"in one namespace":                       {owner, e.configMap("c"), ""},
+		"in another namespace":                   {owner, elsewhere, "not in the namespace"},
+		"namespaced owner of cluster-scoped":     {owner, role, "lives in no namespace"},
+		"metadata-only owner, unstructured":      {metadata, loose, "lives in no namespace"},
+		"metadata-only owner, in its namespace":  {metadata, e.configMap("c"), ""},
+		"cluster-scoped owner of namespaced":     {node, elsewhere, ""},
+		"cluster-scoped owner of cluster-scoped": {node, role, ""},
+		"an owner without a uid":                 {e.configMap("o"), e.configMap("c"), "no uid"},
+		"itself":                                 {owner, owner, "itself"},
+		"a nil child":                            {owner, (*corev1.ConfigMap)(nil), "nil"},
+	} {
+		for kind, set := range map[string]func(context.Context, *client.Client, kube.Object, kube.Object, ...ownerref.Option) error{
+			"controller": ownerref.SetController, "plain": ownerref.Set,
+		} {
+			err := set(t.Context(), e.c, test.owner, test.child)
+			switch {
+			case test.want == "" && err != nil, test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%s, %s: %v", name, kind, err)
+			case strings.Contains(test.want, "namespace") && !errors.Is(err, ownerref.ErrScope):
+				t.Errorf("%s, %s: not an ErrScope: %v", name, kind, err)
+			}
+		}
+	}
+}
+
+// References are set once, in place, and references of other owners are kept.
+func TestSetInMemory(t *testing.T) {
+	e := newEnv(t)
+	first, second, child := e.create("first"), e.create("second"), e.configMap("child")
+	set := func(owner kube.Object, options ...ownerref.Option) {
+		t.Helper()
+		if err := ownerref.Set(t.Context(), e.c, owner, child, options...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(first)
+	if ref := child.OwnerReferences[0]; ref.Controller != nil || ref.BlockOwnerDeletion != nil || ref.APIVersion != "v1" || ref.Kind != "ConfigMap" {
+		t.Errorf("a plain reference: %+v", ref)
+	}
+	set(second)
+	child.OwnerReferences[0].APIVersion = "v0" // by an earlier version of the program
+	child.OwnerReferences = append(child.OwnerReferences, child.OwnerReferences[0])
+	if err := ownerref.SetController(t.Context(), e.c, first, child); err != nil {
+		t.Fatal(err)
+	}
+	refs := child.OwnerReferences
+	if len(refs) != 2 || refs[0].APIVersion != "v1" || !*refs[0].Controller || !*refs[0].BlockOwnerDeletion || refs[1].UID != second.UID {
+		t.Errorf("the references are %+v", refs)
+	}
+	owned, ok := errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.c, second, child))
+	if !ok || owned.Controller.UID != first.UID || owned.Former {
+		t.Errorf("%+v", owned)
+	}
+	former := e.configMap("first")
+	former.UID = "another"
+	owned, ok = errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.c, former, child))
+	if !ok || !owned.Former {
+		t.Errorf("%+v", owned)
+	}
+	if err := ownerref.SetController(t.Context(), e.c, first, child, ownerref.BlockOwnerDeletion(false)); err != nil || *child.OwnerReferences[0].BlockOwnerDeletion {
+		t.Errorf("%v, %+v", err, child.OwnerReferences)
+	}
+	set(first)
+	if _, ok := ownerref.ControllerOf(child); ok {
+		t.Error("it is still the controller")
+	}
+}
+
+// Adopt writes once, and nothing if the reference exists. Release removes only its own reference.
+func TestAdoptAndRelease(t *testing.T) {
+	e := newEnv(t)
+	owner, other, child := e.create("owner"), e.create("other"), e.create("child")
+	given := child.DeepCopy()
+	seen := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), seen)
+	adopted := must(ownerref.Adopt(ctx, e.c, owner, child))(t)
+	if !metav1.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
+		t.Errorf("adopted %+v, given %+v", adopted.OwnerReferences, child.OwnerReferences)
+	}
+	if made := seen.take(); !slices.Equal(made, []string{"get", "patch"}) {
+		t.Errorf("requests %q", made)
+	}
+	must(ownerref.Adopt(ctx, e.c, owner, adopted))(t)
+	if made := seen.take(); len(made) != 0 {
+		t.Errorf("it is so already: %q", made)
+	}
+	if _, err := ownerref.Adopt(ctx, e.c, other, adopted); !isAlreadyOwned(err) {
+		t.Errorf("by another: %v", err)
+	}
+	// The cache of the other owner does not show it yet.
+	if _, err := ownerref.Adopt(ctx, e.c, other, child); !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
+		t.Errorf("by another that does not know: %v", err)
+	}
+	if got := e.live(child); !metav1.IsControlledBy(got, owner) || len(got.OwnerReferences) != 1 {
+		t.Errorf("%+v", got.OwnerReferences)
+	}
+
+	before := e.live(child)
+	both := before.DeepCopy()
+	if err := ownerref.Set(t.Context(), e.c, other, both); err != nil {
+		t.Fatal(err)
+	}
+	must(client.Patch(t.Context(), e.c, before, client.MergeFrom(before, both)))(t)
+	if _, err := ownerref.Release(ctx, e.c, owner, before); !errors.Is(err, client.ErrChanged) {
+		t.Errorf("a stale list: %v", err)
+	}
+	released := must(ownerref.Release(ctx, e.c, owner, e.live(child)))(t)
+	if len(released.OwnerReferences) != 1 || !ownerref.Has(other, released) {
+		t.Errorf("released %+v", released.OwnerReferences)
+	}
+	released = must(ownerref.Release(ctx, e.c, other, released))(t)
+	if len(released.OwnerReferences) != 0 {
+		t.Errorf("released %+v", released.OwnerReferences)
+	}
+	seen.take()
+	must(ownerref.Release(ctx, e.c, other, released))(t)
+	if made := seen.take(); len(made) != 0 {
+		t.Errorf("it is so already: %q", made)
+	}
+}
+
+func isAlreadyOwned(err error) bool {
+	_, ok := errors.AsType[*ownerref.AlreadyOwnedError](err)
+	return ok
+}
+
+// An object that is being deleted neither adopts nor is adopted. The live state decides, not the cache.
+func TestAdoptRejectsObjectsBeingDeleted(t *testing.T) {
+	e := newEnv(t)
+	hold := func(name string) *corev1.ConfigMap {
+		held := e.configMap(name)
+		held.Finalizers = []string{"example.com/held"}
+		return must(client.Create(t.Context(), e.c, held))(t)
+	}
+	remove := func(obj *corev1.ConfigMap) {
+		t.Helper()
+		if err := client.Delete(t.Context(), e.c, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner, child := hold("owner"), hold("child")
+	t.Cleanup(func() {
+		for _, obj := range []*corev1.ConfigMap{owner, child} {
+			_, _ = client.Patch(context.WithoutCancel(t.Context()), e.c, obj, client.JSONPatch(client.Operation{Op: "remove", Path: "/metadata/finalizers"}))
+		}
+	})
+	remove(child)
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, child); !errors.Is(err, client.ErrTerminating) {
+		t.Errorf("a stale child that is being deleted: %v", err)
+	}
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, e.live(child)); !errors.Is(err, client.ErrTerminating) {
+		t.Errorf("a child that is being deleted: %v", err)
+	}
+	free := e.create("free")
+	remove(owner)
+	if _, err := ownerref.Adopt(t.Context(), e.c, owner, free); !errors.Is(err, client.ErrTerminating) {
+		t.Errorf("an owner that is being deleted: %v", err)
+	}
+	gone := e.create("gone")
+	remove(gone)
+	if _, err := ownerref.Adopt(t.Context(), e.c, gone, free); !errors.Is(err, client.ErrGone) {
+		t.Errorf("an owner that is gone: %v", err)
+	}
+	e.create("gone")
+	if _, err := ownerref.Adopt(t.Context(), e.c, gone, free); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("an owner that was replaced: %v", err)
+	}
+	again := e.create("here")
+	remove(free)
+	e.create("free")
+	if _, err := ownerref.Adopt(t.Context(), e.c, again, free); !errors.Is(err, client.ErrReplaced) {
+		t.Errorf("a child that was replaced: %v", err)
+	}
+}
+
+// calls records the verbs of the requests of a context, except discovery.
+type calls struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
+
+func (c *calls) CallEnded(_ context.Context, call kube.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.Verb != "" {
+		c.all = append(c.all, call.Verb)
+	}
+}
+
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.all
+	c.all = nil
+	return all
+}
+
+// The API server accepts a reference that was set without a client, and it is the one that SetController sets.
+func TestSetControllerInMemoryEqualsSetController(t *testing.T) {
+	e := newEnv(t)
+	owner := e.create("owner")
+	offline, online := e.configMap("offline"), e.configMap("online")
+	if err := ownerref.SetControllerInMemory(nil, owner, offline); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownerref.SetController(t.Context(), e.c, owner, online); err != nil {
+		t.Fatal(err)
+	}
+	stored := must(client.Create(t.Context(), e.c, offline))(t)
+	if diff := cmp.Diff(online.OwnerReferences, stored.OwnerReferences); diff != "" || !ownerref.Has(owner, stored) {
+		t.Errorf("references (-SetController +SetControllerInMemory):\n%s", diff)
+	}
+}

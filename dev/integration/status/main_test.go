@@ -1,0 +1,173 @@
+// Package status_test tests package status, and its middleware, on an API server in memory and on a real one.
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
+)
+
+// anyCluster has no controllers.
+var anyCluster anycluster.Cluster
+
+func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
+
+// Shop is a custom kind. Stall is the same without a status subresource, and Town the same with cluster scope.
+type Shop struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Status            ShopStatus `json:"status"`
+}
+
+type ShopStatus struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Rounds             map[string]int     `json:"rounds,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *Shop) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Status.Conditions = append([]metav1.Condition(nil), s.Status.Conditions...)
+	out.Status.Rounds = nil
+	for name, rounds := range s.Status.Rounds {
+		out.round(name, rounds)
+	}
+	return &out
+}
+
+func (s *Shop) copy() *Shop { return s.DeepCopyObject().(*Shop) }
+
+func (s *Shop) round(name string, rounds int) {
+	if s.Status.Rounds == nil {
+		s.Status.Rounds = map[string]int{}
+	}
+	s.Status.Rounds[name] = rounds
+}
+
+func gv() schema.GroupVersion {
+	return schema.GroupVersion{Group: "status.evenkeel.dev", Version: "v1"}
+}
+
+// env is the environment of a test: clients of one cluster, and a namespace.
+type env struct {
+	*testing.T
+	cluster   *kube.Cluster
+	client    *client.Client
+	namespace string
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}), func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypeWithName(gv().WithKind("Shop"), &Shop{})
+		return nil
+	})
+	c := clustertest.Client(t, cluster)
+	e := env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+	e.install("Shop", true, "Namespaced")
+	return e
+}
+
+// install installs a custom kind unless it exists.
+func (e env) install(kind string, status bool, scope string) {
+	e.Helper()
+	plural := strings.ToLower(kind) + "s"
+	version := map[string]any{
+		"name": "v1", "served": true, "storage": true,
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+		}},
+	}
+	if status {
+		version["subresources"] = map[string]any{"status": map[string]any{}}
+	}
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + gv().Group},
+		"spec": map[string]any{
+			"group": gv().Group, "scope": scope,
+			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
+			"versions": []any{version},
+		},
+	}}
+	_, _ = client.Create(e.Context(), e.client, crd) // it may exist already; the check is below
+	clustertest.Eventually(e, func() string {
+		probe := e.object(kind, "probe")
+		if scope == "Cluster" {
+			probe.SetNamespace("")
+		}
+		if _, err := client.Create(e.Context(), e.client, probe, client.DryRun()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func (e env) object(kind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gv().WithKind(kind))
+	obj.SetNamespace(e.namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// create creates a Shop.
+func (e env) create(name string) *Shop {
+	e.Helper()
+	shop, err := client.Create(e.Context(), e.client, &Shop{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return shop
+}
+
+// live reads a Shop.
+func (e env) live(name string) *Shop {
+	e.Helper()
+	shop, err := client.Get[*Shop](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return shop
+}
+
+// calls records requests.
+type calls struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
+func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, " ", call.Resource.Resource, "/", call.Subresource), "/"))
+	return ctx
+}
+
+// CallEnded implements kube.CallObserver.
+func (c *calls) CallEnded(context.Context, kube.Call) {}
+
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}

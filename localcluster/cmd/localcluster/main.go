@@ -1,0 +1,43 @@
+// Command localcluster builds the local Kubernetes cluster (the module localcluster), if it is not built yet, and
+// executes it with all arguments. Tests start the same cluster with package localcluster.
+//
+//	go run ./localcluster/cmd/localcluster --controllers --nodes 2
+//	go run ./localcluster/cmd/localcluster --help
+//
+// A supervisor (systemd, make, a script) should not start it with "go run" or "go tool": they do not pass on SIGTERM,
+// and their children survive when they are killed. On Linux the cluster detects this and ends. On other systems it
+// keeps running. Use instead:
+//
+//	go build -o localcluster ./localcluster/cmd/localcluster && exec ./localcluster
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/evenkeel-go/evenkeel/localcluster"
+)
+
+func main() {
+	fmt.Fprintln(os.Stderr, become(os.Args[1:]))
+	os.Exit(1)
+}
+
+// become builds the cluster's binary and replaces this process with it, so that signals and the exit status need no
+// forwarding. It returns only on an error.
+func become(args []string) error {
+	if err := endWithGoCommand(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	binary, err := localcluster.Build(ctx, os.Stderr)
+	stop()
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(binary, append([]string{"localcluster"}, args...), os.Environ())
+	return fmt.Errorf("running %s: %w", binary, err)
+}

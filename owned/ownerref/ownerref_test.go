@@ -1,0 +1,119 @@
+package ownerref_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dev/integration/ownerref has the tests that need a cluster.
+
+func object(name, uid string, owners ...metav1.OwnerReference) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), OwnerReferences: owners}}
+}
+
+func ref(kind, name, uid string, controller bool) metav1.OwnerReference {
+	ref := metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(uid)}
+	if controller {
+		ref.Controller = new(true)
+	}
+	return ref
+}
+
+func TestOwnersAreIdentifiedByUID(t *testing.T) {
+	t.Parallel()
+	child := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true), ref("ReplicaSet", "other", "r2", false))
+	web, plain, sameName, unread := object("web", "r1"), object("other", "r2"), object("web", "r9"), object("web", "")
+	for name, test := range map[string]struct {
+		owner           *corev1.Pod
+		has, controlled bool
+	}{
+		"controller":                {web, true, true},
+		"plain owner":               {plain, true, false},
+		"same name and another uid": {sameName, false, false},
+		"no uid":                    {unread, false, false},
+	} {
+		if got := ownerref.Has(test.owner, child); got != test.has {
+			t.Errorf("%s: Has is %t", name, got)
+		}
+		if got := metav1.IsControlledBy(child, test.owner); got != test.controlled {
+			t.Errorf("%s: IsControlledBy is %t", name, got)
+		}
+		changed := child.DeepCopy()
+		if got := ownerref.RemoveController(test.owner, changed); got != test.controlled || ownerref.Has(test.owner, changed) != (test.has && !test.controlled) {
+			t.Errorf("%s: RemoveController: %t, %+v", name, got, changed.OwnerReferences)
+		}
+		changed = child.DeepCopy()
+		if got := ownerref.Remove(test.owner, changed); got != test.has || ownerref.Has(test.owner, changed) {
+			t.Errorf("%s: Remove: %t, %+v", name, got, changed.OwnerReferences)
+		}
+		if len(child.OwnerReferences) != 2 {
+			t.Fatalf("%s: the references of the original were changed", name)
+		}
+	}
+}
+
+func TestControllerOfIgnoresPlainOwners(t *testing.T) {
+	t.Parallel()
+	if _, ok := ownerref.ControllerOf(object("web-1", "p1", ref("ReplicaSet", "web", "r1", false))); ok {
+		t.Error("ControllerOf returned a plain owner")
+	}
+}
+
+func TestAlreadyOwnedErrorText(t *testing.T) {
+	t.Parallel()
+	err := &ownerref.AlreadyOwnedError{
+		Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Key: kube.Key{Namespace: "shop", Name: "web-1"},
+		Controller: ref("ReplicaSet", "web", "r1", true),
+	}
+	if got, want := err.Error(), "Pod shop/web-1 has a controller already: ReplicaSet web (uid r1)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err.Former = true; !strings.Contains(err.Error(), "earlier") {
+		t.Error(err)
+	}
+}
+
+// Find the controller of a Pod from its owner references.
+func ExampleControllerOf() {
+	pod := object("web-1", "p1", ref("ReplicaSet", "web", "r1", true))
+	if owner, ok := ownerref.ControllerOf(pod); ok {
+		fmt.Println(owner.Kind, owner.Name)
+	}
+	// Output: ReplicaSet web
+}
+
+// SetController must detect invalid objects without a request: this cluster does not exist.
+func TestInvalidObjectsRejectedWithoutRequest(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, test := range map[string]struct{ owner, child kube.Object }{
+		"no uid":       {object("web", ""), object("web-1", "")},
+		"itself":       {object("web", "r1"), object("web", "r1")},
+		"child is nil": {object("web", "r1"), nil},
+		"owner is nil": {nil, object("web-1", "")},
+	} {
+		if err := ownerref.SetController(t.Context(), c, test.owner, test.child); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

@@ -1,3 +1,0 @@
-module github.com/evenkeel-go/evenkeel/tools/mutants
-
-go 1.26.0
