@@ -48,7 +48,8 @@ endef
 export GORACE ?= atexit_sleep_ms=0
 
 # Every test is executed, in random order; dev/run-test measures and repeats it. -vet=off: make lint has the same checks.
-GOTEST = go test -vet=off -shuffle=on -count=1 -timeout $(if $(EVENKEEL_REPEAT),0,10m) -exec '$(CURDIR)/dev/run-test'
+# $(1) is the folder of the module.
+gotest = go test -C $(1) -vet=off -shuffle=on -count=1 -timeout $(if $(EVENKEEL_REPEAT),0,10m) -exec '$(CURDIR)/dev/run-test'
 
 # The packages of the root module whose tests need a real API server.
 REAL := /evenkeel/localcluster$$
@@ -91,10 +92,10 @@ MEMORY := $(addprefix ./,concurrency config leaderelection manager metrics multi
 
 .PHONY: test-memory
 test-memory:
-	$(GOTEST) $(call packages,.,$(REAL))
-	$(GOTEST) -C simulation $(call packages,simulation,/simulation/conformance)
-	$(GOTEST) -C tracing/otel ./...
-	$(GOTEST) -C examples $(MEMORY)
+	$(call gotest,.) $(call packages,.,$(REAL))
+	$(call gotest,simulation) $(call packages,simulation,/simulation/conformance)
+	$(call gotest,tracing/otel) ./...
+	$(call gotest,examples) $(MEMORY)
 
 # The tests that make test runs on a real API server have names that begin with TestSmoke. These packages have some.
 SMOKE = $(or $(shell cd dev/integration && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
@@ -103,16 +104,16 @@ SMOKE = $(or $(shell cd dev/integration && grep -rl --include='*_test.go' '^func
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: test-processes
 test-processes: localcluster-binary
-	$(GOTEST) -C dev/integration -run '^TestSmoke' $(SMOKE)
-	$(GOTEST) -C simulation -run '^TestSmoke' ./conformance
-	CGO_ENABLED=0 $(GOTEST) -C localcluster/server ./...
+	$(call gotest,dev/integration) -run '^TestSmoke' $(SMOKE)
+	$(call gotest,simulation) -run '^TestSmoke' ./conformance
+	CGO_ENABLED=0 $(call gotest,localcluster/server) ./...
 
 ENGINE := $(addprefix ./,controller/... informer internal/store internal/wire internal/workqueue leader manager retry source)
 
 .PHONY: test-race
 test-race: ## Run the tests of the engine with the race detector
 	$(race_note)
-	$(GOTEST) $(RACE) $(ENGINE)
+	$(call gotest,.) $(RACE) $(ENGINE)
 
 .PHONY: test-all
 test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result

@@ -114,6 +114,6 @@ func versions() string {
 			lines = append(lines, name+" "+dep.Version)
 		}
 	}
-	lines = append(lines, "built with "+info.GoVersion+" "+filepath.Base(info.Main.Path)+" "+info.Main.Version)
+	lines = append(lines, "built with "+info.GoVersion+", localcluster "+info.Main.Version)
 	return strings.Join(lines, "\n")
 }

@@ -9,7 +9,7 @@ import (
 
 // schemaKinds returns custom kinds with a schema. Both servers get their definition.
 func schemaKinds() []*kind {
-	text, err := os.ReadFile("../../internal/crds/testdata/gadgets.yaml")
+	text, err := os.ReadFile("../internal/crds/testdata/gadgets.yaml")
 	if err == nil {
 		text, err = yaml.YAMLToJSON(text)
 	}

@@ -38,9 +38,9 @@ func documents() map[string][]string {
 }
 
 func generate() ([]byte, error) {
-	// The module localcluster has the version of Kubernetes that the server behaves like.
+	// The module localcluster/server has the version of Kubernetes that the server behaves like.
 	command := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
-	command.Dir = "../../../localcluster"
+	command.Dir = "../../../localcluster/server"
 	folder, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the sources of Kubernetes: %w", err)
