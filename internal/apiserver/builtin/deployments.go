@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"fmt"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,72 +63,11 @@ func replicas() *apiserver.Scale {
 // Deployments returns the kind Deployment.
 func Deployments() *apiserver.Kind {
 	k := workload("Deployment", "deployments", "deploy",
-		func(d *appsv1.Deployment) {
-			defaultTemplate(&d.Spec.Template)
-			setPointer(&d.Spec.Replicas, 1)
-			setPointer(&d.Spec.RevisionHistoryLimit, 10)
-			setPointer(&d.Spec.ProgressDeadlineSeconds, 600)
-			strategy := &d.Spec.Strategy
-			setDefault(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
-			if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
-				setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
-				setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
-				setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
-			}
-		},
-		func(d, old *appsv1.Deployment) {
-			dropDisabled(&d.Spec.Template.Spec)
-			if old == nil {
-				return
-			}
-			countChange(d, old, d.Spec, old.Spec)
-			if !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) { // they are copied to replica sets
-				d.Generation = old.Generation + 1
-			}
-		},
-		func(d, old *appsv1.Deployment) field.ErrorList {
-			p := newProblems(d, metadataOf(old), validation.NameIsDNSSubdomain)
-			spec, path := &d.Spec, field.NewPath("spec")
-			nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
-			p.requiredSelector(path.Child("selector"), spec.Selector, "deployment")
-			p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
-			p.deploymentStrategy(&spec.Strategy, path.Child("strategy"))
-			p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
-			nonNegativePointer(p, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
-			if deadline := spec.ProgressDeadlineSeconds; deadline != nil {
-				path := path.Child("progressDeadlineSeconds")
-				p.nonNegative(path, int64(*deadline))
-				if *deadline <= spec.MinReadySeconds {
-					p.invalid(path, deadline, "must be greater than minReadySeconds")
-				}
-			}
-			if old != nil {
-				p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
-			}
-			return p.list
-		},
-		func(d, old *appsv1.Deployment) field.ErrorList {
-			var p problems
-			s, path := &d.Status, field.NewPath("status")
-			p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
-			p.counts(path, []count{
-				{"replicas", s.Replicas},
-				{"updatedReplicas", s.UpdatedReplicas},
-				{"readyReplicas", s.ReadyReplicas},
-				{"availableReplicas", s.AvailableReplicas},
-				{"unavailableReplicas", s.UnavailableReplicas},
-			})
-			nonNegativePointer(&p, path.Child("terminatingReplicas"), s.TerminatingReplicas)
-			nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
-			p.atMost(path, "status.replicas", s.Replicas,
-				count{"updatedReplicas", s.UpdatedReplicas}, count{"readyReplicas", s.ReadyReplicas}, count{"availableReplicas", s.AvailableReplicas})
-			p.atMost(path, "readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
-			p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
-			return p.list
-		},
-		func(d, old *appsv1.Deployment) []string {
-			return templateWarnings(d, old == nil, &d.Spec.Template)
-		},
+		defaultDeployment,
+		prepareDeployment,
+		validateDeployment,
+		validateDeploymentStatus,
+		deploymentWarnings,
 	)
 	k.Scale = replicas()
 	k.Rules.StatusIgnores = []string{"labels"}
@@ -138,54 +76,135 @@ func Deployments() *apiserver.Kind {
 	return k
 }
 
+func defaultDeployment(d *appsv1.Deployment) {
+	defaultTemplate(&d.Spec.Template)
+	setPointer(&d.Spec.Replicas, 1)
+	setPointer(&d.Spec.RevisionHistoryLimit, 10)
+	setPointer(&d.Spec.ProgressDeadlineSeconds, 600)
+	strategy := &d.Spec.Strategy
+	setDefault(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+}
+
+func prepareDeployment(d, old *appsv1.Deployment) {
+	dropDisabled(&d.Spec.Template.Spec)
+	if old == nil {
+		return
+	}
+	countChange(d, old, d.Spec, old.Spec)
+	if !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) { // they are copied to replica sets
+		d.Generation = old.Generation + 1
+	}
+}
+
+func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
+	p := newProblems(d, metadataOf(old), validation.NameIsDNSSubdomain)
+	spec, path := &d.Spec, field.NewPath("spec")
+	nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
+	p.requiredSelector(path.Child("selector"), spec.Selector, "deployment")
+	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
+	p.deploymentStrategy(&spec.Strategy, path.Child("strategy"))
+	p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
+	nonNegativePointer(p, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
+	if deadline := spec.ProgressDeadlineSeconds; deadline != nil {
+		path := path.Child("progressDeadlineSeconds")
+		p.nonNegative(path, int64(*deadline))
+		if *deadline <= spec.MinReadySeconds {
+			p.invalid(path, deadline, "must be greater than minReadySeconds")
+		}
+	}
+	if old != nil {
+		p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
+	}
+	return p.list
+}
+
+func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
+	var p problems
+	s, path := &d.Status, field.NewPath("status")
+	p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
+	p.counts(path, []count{
+		{"replicas", s.Replicas},
+		{"updatedReplicas", s.UpdatedReplicas},
+		{"readyReplicas", s.ReadyReplicas},
+		{"availableReplicas", s.AvailableReplicas},
+		{"unavailableReplicas", s.UnavailableReplicas},
+	})
+	nonNegativePointer(&p, path.Child("terminatingReplicas"), s.TerminatingReplicas)
+	nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
+	p.atMost(path, "status.replicas", s.Replicas,
+		count{"updatedReplicas", s.UpdatedReplicas}, count{"readyReplicas", s.ReadyReplicas}, count{"availableReplicas", s.AvailableReplicas})
+	p.atMost(path, "readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
+	p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
+	return p.list
+}
+
+func deploymentWarnings(d, old *appsv1.Deployment) []string {
+	return templateWarnings(d, old == nil, &d.Spec.Template)
+}
+
 // ReplicaSets returns the kind ReplicaSet.
 func ReplicaSets() *apiserver.Kind {
 	k := workload("ReplicaSet", "replicasets", "rs",
-		func(r *appsv1.ReplicaSet) {
-			defaultTemplate(&r.Spec.Template)
-			setPointer(&r.Spec.Replicas, 1)
-		},
-		func(r, old *appsv1.ReplicaSet) {
-			dropDisabled(&r.Spec.Template.Spec)
-			if old != nil {
-				countChange(r, old, r.Spec, old.Spec)
-			}
-		},
-		func(r, old *appsv1.ReplicaSet) field.ErrorList {
-			p := newProblems(r, metadataOf(old), validation.NameIsDNSSubdomain)
-			spec, path := &r.Spec, field.NewPath("spec")
-			nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
-			p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
-			p.requiredSelector(path.Child("selector"), spec.Selector, "deployment") // as in the real server
-			p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
-			if old != nil {
-				p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
-			}
-			return p.list
-		},
-		func(r, _ *appsv1.ReplicaSet) field.ErrorList {
-			var p problems
-			s, path := &r.Status, field.NewPath("status")
-			p.counts(path, []count{
-				{"replicas", s.Replicas},
-				{"fullyLabeledReplicas", s.FullyLabeledReplicas},
-				{"readyReplicas", s.ReadyReplicas},
-				{"availableReplicas", s.AvailableReplicas},
-			})
-			p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
-			nonNegativePointer(&p, path.Child("terminatingReplicas"), s.TerminatingReplicas)
-			p.atMost(path, "status.replicas", s.Replicas, count{"fullyLabeledReplicas", s.FullyLabeledReplicas},
-				count{"readyReplicas", s.ReadyReplicas}, count{"availableReplicas", s.AvailableReplicas})
-			p.atMost(path, "readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
-			return p.list
-		},
-		func(r, old *appsv1.ReplicaSet) []string {
-			return templateWarnings(r, old == nil, &r.Spec.Template)
-		},
+		defaultReplicaSet,
+		prepareReplicaSet,
+		validateReplicaSet,
+		validateReplicaSetStatus,
+		replicaSetWarnings,
 	)
 	k.Scale = replicas()
 	k.Rules.Blank = func(obj apiserver.Object) { obj.(*appsv1.ReplicaSet).Spec.Replicas = new(int32) }
 	return k
+}
+
+func defaultReplicaSet(r *appsv1.ReplicaSet) {
+	defaultTemplate(&r.Spec.Template)
+	setPointer(&r.Spec.Replicas, 1)
+}
+
+func prepareReplicaSet(r, old *appsv1.ReplicaSet) {
+	dropDisabled(&r.Spec.Template.Spec)
+	if old != nil {
+		countChange(r, old, r.Spec, old.Spec)
+	}
+}
+
+func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
+	p := newProblems(r, metadataOf(old), validation.NameIsDNSSubdomain)
+	spec, path := &r.Spec, field.NewPath("spec")
+	nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
+	p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
+	p.requiredSelector(path.Child("selector"), spec.Selector, "deployment") // as in the real server
+	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
+	if old != nil {
+		p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
+	}
+	return p.list
+}
+
+func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
+	var p problems
+	s, path := &r.Status, field.NewPath("status")
+	p.counts(path, []count{
+		{"replicas", s.Replicas},
+		{"fullyLabeledReplicas", s.FullyLabeledReplicas},
+		{"readyReplicas", s.ReadyReplicas},
+		{"availableReplicas", s.AvailableReplicas},
+	})
+	p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
+	nonNegativePointer(&p, path.Child("terminatingReplicas"), s.TerminatingReplicas)
+	p.atMost(path, "status.replicas", s.Replicas, count{"fullyLabeledReplicas", s.FullyLabeledReplicas},
+		count{"readyReplicas", s.ReadyReplicas}, count{"availableReplicas", s.AvailableReplicas})
+	p.atMost(path, "readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
+	return p.list
+}
+
+func replicaSetWarnings(r, old *appsv1.ReplicaSet) []string {
+	return templateWarnings(r, old == nil, &r.Spec.Template)
 }
 
 // metadataOf returns an object as the interface: nil if it is a nil pointer.
@@ -309,125 +328,5 @@ func (p *problems) notDecremented(path *field.Path, value, old *int32) {
 	}
 	if old != nil && (value == nil || now < *old) {
 		p.invalid(path, now, "cannot be decremented")
-	}
-}
-
-// DaemonSets returns the kind DaemonSet. The generation of its template, which is not a field of version v1, is in an
-// annotation.
-func DaemonSets() *apiserver.Kind {
-	k := workload("DaemonSet", "daemonsets", "ds",
-		func(d *appsv1.DaemonSet) {
-			defaultTemplate(&d.Spec.Template)
-			setPointer(&d.Spec.RevisionHistoryLimit, 10)
-			strategy := &d.Spec.UpdateStrategy
-			setDefault(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
-			if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-				setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
-				setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
-				setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
-			}
-			setTemplateGeneration(d, templateGeneration(d))
-		},
-		func(d, old *appsv1.DaemonSet) {
-			dropDisabled(&d.Spec.Template.Spec)
-			if old == nil {
-				setTemplateGeneration(d, max(1, templateGeneration(d)))
-				return
-			}
-			countChange(d, old, d.Spec, old.Spec)
-			generation := templateGeneration(old)
-			if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
-				generation++
-			}
-			setTemplateGeneration(d, generation)
-		},
-		func(d, old *appsv1.DaemonSet) field.ErrorList {
-			p := newProblems(d, metadataOf(old), validation.NameIsDNSSubdomain)
-			spec, path := &d.Spec, field.NewPath("spec")
-			if old != nil {
-				p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
-			}
-			p.selector(path.Child("selector"), spec.Selector)
-			selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
-			if err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
-				p.invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, notMatched)
-			}
-			if spec.Selector != nil && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
-				p.invalid(path.Child("selector"), spec.Selector, "empty selector is invalid for daemonset")
-			}
-			template := templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template })
-			p.add(validateTemplate(&spec.Template, template, path.Child("template"))...)
-			p.alwaysRestarts(&spec.Template, path.Child("template"), "DaemonSet")
-			p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
-			p.daemonSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
-			nonNegativePointer(p, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
-			return p.list
-		},
-		func(d, old *appsv1.DaemonSet) field.ErrorList {
-			var p problems
-			s, path := &d.Status, field.NewPath("status")
-			p.counts(path, []count{
-				{"currentNumberScheduled", s.CurrentNumberScheduled},
-				{"numberMisscheduled", s.NumberMisscheduled},
-				{"desiredNumberScheduled", s.DesiredNumberScheduled},
-				{"numberReady", s.NumberReady},
-			})
-			p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
-			p.counts(path, []count{
-				{"updatedNumberScheduled", s.UpdatedNumberScheduled}, {"numberAvailable", s.NumberAvailable}, {"numberUnavailable", s.NumberUnavailable},
-			})
-			nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
-			p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
-			return p.list
-		},
-		func(d, old *appsv1.DaemonSet) []string {
-			if old != nil && templateGeneration(d) == templateGeneration(old) {
-				return nil
-			}
-			return templateWarnings(d, false, &d.Spec.Template)
-		},
-	)
-	k.Rules.PrepareStatus = func(obj, old apiserver.Object) {
-		setTemplateGeneration(obj.(*appsv1.DaemonSet), templateGeneration(old.(*appsv1.DaemonSet)))
-	}
-	k.Rules.Blank = func(obj apiserver.Object) { setTemplateGeneration(obj.(*appsv1.DaemonSet), 0) }
-	return k
-}
-
-// templateGeneration returns the generation of the template of a DaemonSet; 0 if it has none.
-func templateGeneration(d *appsv1.DaemonSet) (generation int64) {
-	_, _ = fmt.Sscan(d.Annotations[appsv1.DeprecatedTemplateGeneration], &generation)
-	return generation
-}
-
-// setTemplateGeneration sets the annotation. It copies the others: the object may share them with another one.
-func setTemplateGeneration(d *appsv1.DaemonSet, generation int64) {
-	annotations := maps.Clone(d.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[appsv1.DeprecatedTemplateGeneration] = fmt.Sprint(generation)
-	d.Annotations = annotations
-}
-
-func (p *problems) daemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) {
-	switch strategy.Type {
-	case appsv1.OnDeleteDaemonSetStrategyType:
-	case appsv1.RollingUpdateDaemonSetStrategyType:
-		unavailable, surge := *strategy.RollingUpdate.MaxUnavailable, *strategy.RollingUpdate.MaxSurge
-		unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"), path.Child("rollingUpdate", "maxSurge")
-		p.intOrPercent(unavailablePath, unavailable)
-		p.intOrPercent(surgePath, surge)
-		p.atMost100Percent(unavailablePath, unavailable)
-		p.atMost100Percent(surgePath, surge)
-		switch {
-		case amount(unavailable) != 0 && amount(surge) != 0:
-			p.invalid(surgePath, surge, "may not be set when maxUnavailable is non-zero")
-		case amount(unavailable) == 0 && amount(surge) == 0:
-			p.required(unavailablePath, "cannot be 0 when maxSurge is 0")
-		}
-	default:
-		valid := []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}
-		p.add(field.NotSupported(path, internal(strategy), valid))
 	}
 }

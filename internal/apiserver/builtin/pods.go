@@ -1,8 +1,6 @@
 package builtin
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/diff"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilnet "k8s.io/utils/net"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
@@ -36,26 +31,7 @@ func Pods() *apiserver.Kind {
 			}
 			admit(obj.(*corev1.Pod), before)
 		},
-		Prepare: func(obj, old apiserver.Object) {
-			pod := obj.(*corev1.Pod)
-			var before *corev1.Pod
-			if old != nil {
-				before = old.(*corev1.Pod)
-			}
-			dropDisabled(&pod.Spec)
-			if before != nil {
-				countChange(pod, before, pod.Spec, before.Spec)
-				return
-			}
-			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
-			if len(pod.Spec.SchedulingGates) > 0 {
-				pod.Status.Conditions = []corev1.PodCondition{{
-					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-					Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.Time{Time: time.Now().Truncate(time.Second)},
-				}}
-			}
-			addLabelKeys(pod)
-		},
+		Prepare: preparePod,
 		Validate: func(obj, old apiserver.Object) field.ErrorList {
 			pod := obj.(*corev1.Pod)
 			if old != nil {
@@ -66,14 +42,7 @@ func Pods() *apiserver.Kind {
 		ValidateSubresource: func(_ string, obj, old apiserver.Object) field.ErrorList {
 			return validatePodStatus(obj.(*corev1.Pod), old.(*corev1.Pod))
 		},
-		Fields: func(obj apiserver.Object) fields.Set {
-			pod := obj.(*corev1.Pod)
-			return fields.Set{
-				"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
-				"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": strconv.FormatBool(pod.Spec.HostNetwork),
-				"status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP, "status.nominatedNodeName": pod.Status.NominatedNodeName,
-			}
-		},
+		Fields: podFields,
 		FieldLabels: []string{
 			"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
 			"status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
@@ -87,41 +56,53 @@ func Pods() *apiserver.Kind {
 		},
 		PrepareStatus: preparePodStatus,
 		StatusIgnores: []string{"deletionTimestamp", "ownerReferences"},
-		GracePeriod: func(obj apiserver.Object, requested *int64) int64 {
-			pod := obj.(*corev1.Pod)
-			period := requested
-			if period == nil {
-				period = pod.Spec.TerminationGracePeriodSeconds
-			}
-			ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-			if pod.Spec.NodeName == "" || ended || period == nil {
-				return 0
-			}
-			return *period
-		},
+		GracePeriod:   podGracePeriod,
 		ReturnDeleted: true,
 	}
 	return k
 }
 
-// preparePodStatus keeps what updates of the status of a Pod cannot change or remove.
-func preparePodStatus(obj, old apiserver.Object) {
-	pod, before := obj.(*corev1.Pod), old.(*corev1.Pod)
-	pod.OwnerReferences = before.OwnerReferences
-	pod.DeletionTimestamp = nil
-	setDefault(&pod.Status.QOSClass, before.Status.QOSClass)
-	setDefault(&pod.Status.ObservedGeneration, before.Status.ObservedGeneration)
-	observed := map[corev1.PodConditionType][]int64{} // a type can be there twice
-	for _, c := range before.Status.Conditions {
-		observed[c.Type] = append(observed[c.Type], c.ObservedGeneration)
+func preparePod(obj, old apiserver.Object) {
+	pod := obj.(*corev1.Pod)
+	var before *corev1.Pod
+	if old != nil {
+		before = old.(*corev1.Pod)
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if all := observed[c.Type]; len(all) > 0 {
-			setDefault(&c.ObservedGeneration, all[0])
-			observed[c.Type] = all[1:]
-		}
+	dropDisabled(&pod.Spec)
+	if before != nil {
+		countChange(pod, before, pod.Spec, before.Spec)
+		return
 	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.Time{Time: time.Now().Truncate(time.Second)},
+		}}
+	}
+	addLabelKeys(pod)
+}
+
+func podFields(obj apiserver.Object) fields.Set {
+	pod := obj.(*corev1.Pod)
+	return fields.Set{
+		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
+		"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": strconv.FormatBool(pod.Spec.HostNetwork),
+		"status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP, "status.nominatedNodeName": pod.Status.NominatedNodeName,
+	}
+}
+
+func podGracePeriod(obj apiserver.Object, requested *int64) int64 {
+	pod := obj.(*corev1.Pod)
+	period := requested
+	if period == nil {
+		period = pod.Spec.TerminationGracePeriodSeconds
+	}
+	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	if pod.Spec.NodeName == "" || ended || period == nil {
+		return 0
+	}
+	return *period
 }
 
 // countChange sets the generation of an updated object, whose specification is spec.
@@ -297,219 +278,4 @@ func validateNewPod(pod *corev1.Pod) field.ErrorList {
 		p.forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
 	}
 	return p.list
-}
-
-func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
-	var p podProblems
-	p.add(apiserver.ValidateCoreMetadataUpdate(pod, old)...)
-	p.podAndMetadata(pod, old)
-	p.annotationUpdate(pod, old)
-	spec := field.NewPath("spec")
-	if p.containersUpdate(pod.Spec.Containers, old.Spec.Containers, spec.Child("containers")) ||
-		p.containersUpdate(pod.Spec.InitContainers, old.Spec.InitContainers, spec.Child("initContainers")) {
-		return p.list
-	}
-	seconds, before := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
-	switch path := spec.Child("activeDeadlineSeconds"); {
-	case seconds != nil && (*seconds < 0 || *seconds > math.MaxInt32):
-		p.invalid(path, *seconds, utilvalidation.InclusiveRangeError(0, math.MaxInt32))
-		return p.list
-	case seconds != nil && before != nil && *before < *seconds:
-		p.invalid(path, *seconds, "must be less than or equal to previous value")
-		return p.list
-	case seconds == nil && before != nil:
-		p.invalid(path, seconds, "must not update from a positive integer to nil value")
-	}
-	p.addedTolerations(pod.Spec.Tolerations, old.Spec.Tolerations, spec.Child("tolerations"))
-	for i, gate := range pod.Spec.SchedulingGates {
-		// Of gates with the same name, the last one is reported.
-		if !slices.Contains(old.Spec.SchedulingGates, gate) && !slices.Contains(pod.Spec.SchedulingGates[i+1:], gate) {
-			p.forbidden(spec.Child("schedulingGates").Index(i).Child("name"),
-				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
-		}
-	}
-	if allowed := p.withAllowedChanges(&pod.Spec, &old.Spec); !equality.Semantic.DeepEqual(*allowed, old.Spec) {
-		p.forbidden(spec, "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"+
-			"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
-			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"+
-			diff.Diff(internal(readBack(old.Spec)), internal(*allowed)))
-	}
-	return p.list
-}
-
-// readBack returns a specification as the real server reads it from etcd: empty maps and lists are nil then.
-func readBack(spec corev1.PodSpec) corev1.PodSpec {
-	var read corev1.PodSpec
-	if encoded, err := spec.Marshal(); err != nil || read.Unmarshal(encoded) != nil {
-		return spec
-	}
-	return read
-}
-
-// containersUpdate checks an update of a list of containers. It reports whether further checks make no sense.
-func (p *podProblems) containersUpdate(containers, old []corev1.Container, path *field.Path) (stop bool) {
-	if len(containers) != len(old) {
-		p.forbidden(path, "pod updates may not add or remove containers")
-		return true
-	}
-	for i, c := range containers {
-		p.nonEmpty(path.Index(i).Child("image"), c.Image)
-		p.imageWithoutSpaces(c.Image, path.Index(i))
-	}
-	return false
-}
-
-func (p *podProblems) addedTolerations(tolerations, old []corev1.Toleration, path *field.Path) {
-	for _, before := range old {
-		kept := slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
-			t.TolerationSeconds = before.TolerationSeconds
-			return t == before
-		})
-		if !kept {
-			p.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
-			return
-		}
-	}
-	p.tolerations(tolerations, path)
-}
-
-// withAllowedChanges returns a copy of an updated specification without the changes that are allowed.
-func (p *podProblems) withAllowedChanges(spec, old *corev1.PodSpec) *corev1.PodSpec {
-	rest := *spec.DeepCopy()
-	for i := range rest.Containers {
-		rest.Containers[i].Image = old.Containers[i].Image
-	}
-	for i := range rest.InitContainers {
-		rest.InitContainers[i].Image = old.InitContainers[i].Image
-	}
-	rest.ActiveDeadlineSeconds, rest.SchedulingGates, rest.Tolerations = old.ActiveDeadlineSeconds, old.SchedulingGates, old.Tolerations
-	if len(old.SchedulingGates) == 0 {
-		return &rest
-	}
-	path := field.NewPath("spec", "nodeSelector")
-	for key, value := range old.NodeSelector {
-		if now, exists := spec.NodeSelector[key]; !exists || now != value {
-			p.invalid(path, spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
-			break
-		}
-	}
-	rest.NodeSelector = old.NodeSelector
-	return &rest
-}
-
-func (p *podProblems) annotationUpdate(pod, old *corev1.Pod) {
-	const key = corev1.MirrorPodAnnotationKey
-	value, exists := pod.Annotations[key]
-	before, existed := old.Annotations[key]
-	switch path := field.NewPath("metadata", "annotations").Key(key); {
-	case existed && (!exists || value != before):
-		p.forbidden(path, "may not remove or update mirror pod annotation")
-	case exists && !existed:
-		p.forbidden(path, "may not add mirror pod annotation")
-	}
-}
-
-func validatePodStatus(pod, old *corev1.Pod) field.ErrorList {
-	var p podProblems
-	p.spec = &pod.Spec
-	p.add(apiserver.ValidateCoreMetadataUpdate(pod, old)...)
-	p.annotationUpdate(pod, old)
-	status, path := &pod.Status, field.NewPath("status")
-	for i, c := range status.Conditions {
-		path := path.Child("conditions").Index(i)
-		if c.ObservedGeneration < 0 {
-			p.invalid(path.Child("observedGeneration"), c.ObservedGeneration, "must be a non-negative integer")
-		}
-		if c.Type != corev1.PodScheduled && c.Type != corev1.PodReady && c.Type != corev1.PodInitialized {
-			p.invalidFor(path.Child("Type"), string(c.Type), utilvalidation.IsQualifiedName(string(c.Type)))
-		}
-	}
-	if name := status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
-		p.invalidFor(path.Child("nominatedNodeName"), name, validation.NameIsDNSSubdomain(name, false))
-		if old.Spec.NodeName != "" {
-			p.forbidden(path.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node")
-		}
-	}
-	if status.ObservedGeneration < 0 {
-		p.invalid(path.Child("observedGeneration"), status.ObservedGeneration, "must be a non-negative integer")
-	}
-	p.immutable(path.Child("qosClass"), status.QOSClass, old.Status.QOSClass)
-	p.transitions(status.ContainerStatuses, old.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))
-	p.transitions(status.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))
-	p.transitions(status.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))
-	var addresses, before []string
-	for _, ip := range old.Status.PodIPs {
-		before = append(before, ip.IP)
-	}
-	for i, ip := range status.PodIPs {
-		p.address(path.Child("podIPs").Index(i), ip.IP, before...)
-		addresses = append(addresses, ip.IP)
-	}
-	p.oneOfEachFamily(addresses, internal(status.PodIPs), path.Child("podIPs"))
-	addresses, before = nil, nil
-	for _, ip := range old.Status.HostIPs {
-		before = append(before, ip.IP)
-	}
-	for i, ip := range status.HostIPs {
-		if i == 0 && ip.IP != status.HostIP {
-			p.invalid(path.Child("hostIPs").Index(0).Child("ip"), ip.IP, "must be equal to `hostIP`")
-		}
-		p.address(path.Child("hostIPs").Index(i), ip.IP, before...)
-		addresses = append(addresses, ip.IP)
-	}
-	p.oneOfEachFamily(addresses, internal(status.HostIPs), path.Child("hostIPs"))
-	return p.list
-}
-
-// oneOfEachFamily checks that several addresses are one of IPv4 and one of IPv6.
-func (p *podProblems) oneOfEachFamily(addresses []string, shown any, path *field.Path) {
-	if len(addresses) < 2 {
-		return
-	}
-	both, err := utilnet.IsDualStackIPStrings(addresses)
-	if err != nil {
-		p.add(field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%w", err)))
-	}
-	if !both || len(addresses) > 2 {
-		p.invalid(path, shown, "may specify no more than one IP for each IP family")
-	}
-}
-
-// transitions checks that terminated containers stay terminated, unless their restart policy restarts them.
-func (p *podProblems) transitions(statuses, old []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) {
-	for i, before := range old {
-		if before.State.Terminated == nil {
-			continue
-		}
-		for _, status := range statuses {
-			if status.Name == before.Name && status.State.Terminated == nil && !p.restarts(before, containers) {
-				p.forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state")
-				break
-			}
-		}
-	}
-}
-
-// restarts reports whether a terminated container may run again.
-func (p *podProblems) restarts(terminated corev1.ContainerStatus, containers []corev1.Container) bool {
-	code := terminated.State.Terminated.ExitCode
-	for _, c := range containers {
-		if c.Name != terminated.Name {
-			continue
-		}
-		for _, rule := range c.RestartPolicyRules {
-			if rule.ExitCodes == nil {
-				continue
-			}
-			if in := rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn; slices.Contains(rule.ExitCodes.Values, code) == in {
-				return true
-			}
-		}
-		policy := p.spec.RestartPolicy
-		if c.RestartPolicy != nil {
-			policy = corev1.RestartPolicy(*c.RestartPolicy)
-		}
-		return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -97,79 +96,22 @@ func (a *allocation) completeFamilies() error {
 	if !hasClusterIP(a.service) || a.keepsDualStack() {
 		return nil
 	}
-	if spec.IPFamilyPolicy == nil {
-		switch {
-		case a.old != nil && a.old.Spec.IPFamilyPolicy != nil:
-			spec.IPFamilyPolicy = new(*a.old.Spec.IPFamilyPolicy)
-		case spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0:
-			spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
-		default:
-			spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
-		}
-	}
+	a.defaultFamilyPolicy()
 	if errs := validateClusterIPs(a.service, a.old); len(errs) > 0 {
 		return a.invalid(errs)
 	}
-	var errs field.ErrorList
-	wrongPolicy := func(message string) {
-		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy, message))
-	}
-	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
-	if a.old != nil {
-		before := &a.old.Spec
-		if single {
-			if slices.Equal(spec.ClusterIPs, before.ClusterIPs) && len(spec.ClusterIPs) > 1 {
-				spec.ClusterIPs = spec.ClusterIPs[:1]
-			}
-			if slices.Equal(spec.IPFamilies, before.IPFamilies) && len(spec.IPFamilies) > 1 {
-				spec.IPFamilies = spec.IPFamilies[:1]
-			}
-		} else {
-			if len(spec.ClusterIPs) > 0 && len(spec.ClusterIPs) < len(before.ClusterIPs) {
-				wrongPolicy("must be 'SingleStack' to release the secondary cluster IP")
-			}
-			if len(spec.IPFamilies) > 0 && len(spec.IPFamilies) < len(before.IPFamilies) {
-				wrongPolicy("must be 'SingleStack' to release the secondary IP family")
-			}
-		}
-	}
-	if single && len(spec.ClusterIPs) == 2 {
-		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
-	}
-	if single && len(spec.IPFamilies) == 2 {
-		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
-	}
-	for i, ip := range spec.ClusterIPs {
-		if ip == corev1.ClusterIPNone {
-			break
-		}
-		if i < len(spec.IPFamilies) {
-			continue
-		}
-		if isIPv6(ip) {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), spec.ClusterIPs, "IPv6 is not configured on this cluster"))
-		} else {
-			spec.IPFamilies = append(spec.IPFamilies, corev1.IPv4Protocol)
-		}
-	}
+	errs := a.applyFamilyPolicy(path.Child("ipFamilyPolicy"))
+	errs = append(errs, a.addFamiliesOfIPs(path.Child("clusterIPs"))...)
 	if len(errs) > 0 {
 		return a.invalid(errs)
 	}
 	if spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 {
-		if len(spec.IPFamilies) == 0 {
-			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
-		}
-		if len(spec.IPFamilies) < 2 && !single {
-			other := corev1.IPv6Protocol
-			if spec.IPFamilies[0] == corev1.IPv6Protocol {
-				other = corev1.IPv4Protocol
-			}
-			spec.IPFamilies = append(spec.IPFamilies, other)
-		}
+		a.completeHeadlessFamilies()
 		return nil
 	}
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
-		wrongPolicy("this cluster is not configured for dual-stack services")
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
+			"this cluster is not configured for dual-stack services"))
 	}
 	for i, family := range spec.IPFamilies {
 		if family != corev1.IPv4Protocol {
@@ -183,6 +125,87 @@ func (a *allocation) completeFamilies() error {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
 	return nil
+}
+
+func (a *allocation) defaultFamilyPolicy() {
+	spec := &a.service.Spec
+	switch {
+	case spec.IPFamilyPolicy != nil:
+	case a.old != nil && a.old.Spec.IPFamilyPolicy != nil:
+		spec.IPFamilyPolicy = new(*a.old.Spec.IPFamilyPolicy)
+	case spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0:
+		spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+	default:
+		spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
+	}
+}
+
+// applyFamilyPolicy removes the second address and family from a Service that is updated to SingleStack, and returns what
+// contradicts the policy.
+func (a *allocation) applyFamilyPolicy(path *field.Path) (errs field.ErrorList) {
+	spec := &a.service.Spec
+	wrongPolicy := func(message string) {
+		errs = append(errs, field.Invalid(path, spec.IPFamilyPolicy, message))
+	}
+	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	if a.old != nil && single {
+		if slices.Equal(spec.ClusterIPs, a.old.Spec.ClusterIPs) && len(spec.ClusterIPs) > 1 {
+			spec.ClusterIPs = spec.ClusterIPs[:1]
+		}
+		if slices.Equal(spec.IPFamilies, a.old.Spec.IPFamilies) && len(spec.IPFamilies) > 1 {
+			spec.IPFamilies = spec.IPFamilies[:1]
+		}
+	}
+	if a.old != nil && !single {
+		if len(spec.ClusterIPs) > 0 && len(spec.ClusterIPs) < len(a.old.Spec.ClusterIPs) {
+			wrongPolicy("must be 'SingleStack' to release the secondary cluster IP")
+		}
+		if len(spec.IPFamilies) > 0 && len(spec.IPFamilies) < len(a.old.Spec.IPFamilies) {
+			wrongPolicy("must be 'SingleStack' to release the secondary IP family")
+		}
+	}
+	if single && len(spec.ClusterIPs) == 2 {
+		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
+	}
+	if single && len(spec.IPFamilies) == 2 {
+		wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
+	}
+	return errs
+}
+
+// addFamiliesOfIPs adds the families of addresses for which the Service has no family.
+func (a *allocation) addFamiliesOfIPs(path *field.Path) (errs field.ErrorList) {
+	spec := &a.service.Spec
+	for i, ip := range spec.ClusterIPs {
+		if ip == corev1.ClusterIPNone {
+			break
+		}
+		if i < len(spec.IPFamilies) {
+			continue
+		}
+		if isIPv6(ip) {
+			errs = append(errs, field.Invalid(path.Index(i), spec.ClusterIPs, "IPv6 is not configured on this cluster"))
+		} else {
+			spec.IPFamilies = append(spec.IPFamilies, corev1.IPv4Protocol)
+		}
+	}
+	return errs
+}
+
+// completeHeadlessFamilies sets the families of a Service without addresses and selector: both, unless it is SingleStack.
+func (a *allocation) completeHeadlessFamilies() {
+	spec := &a.service.Spec
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	}
+	if len(spec.IPFamilies) >= 2 || *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
+		return
+	}
+	other := corev1.IPv6Protocol
+	if spec.IPFamilies[0] == corev1.IPv6Protocol {
+		other = corev1.IPv4Protocol
+	}
+	spec.IPFamilies = append(spec.IPFamilies, other)
 }
 
 // keepsDualStack reports whether an update leaves the policy PreferDualStack and what depends on it.
@@ -297,109 +320,8 @@ func (a *allocation) nameProblem(ip string) string {
 	return apierrors.NewInvalid(schema.GroupKind{Group: "networking.k8s.io", Kind: "IPAddress"}, ip, errs).Error()
 }
 
-// allocatePorts sets node ports and the port of the health check.
-func (a *allocation) allocatePorts() error {
-	spec := &a.service.Spec
-	used := map[int32]bool{}
-	for _, other := range a.Objects {
-		for _, port := range append(nodePorts(other.(*corev1.Service)), other.(*corev1.Service).Spec.HealthCheckNodePort) {
-			used[port] = true
-		}
-	}
-	var own []int32 // ports that the Service already has
-	if a.old != nil {
-		own = nodePorts(a.old)
-	}
-	highest := int32(lastPort + 1) // port of this request, for dry runs
-	reserve := func(port int32) error {
-		if !a.DryRun && (port < firstPort || port > lastPort) {
-			return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", firstPort, lastPort)
-		}
-		if used[port] {
-			return errors.New("provided port is already allocated")
-		}
-		used[port] = true
-		if highest > lastPort || port > highest {
-			highest = port
-		}
-		return nil
-	}
-	next := func() int32 {
-		if a.DryRun {
-			highest++
-			return highest
-		}
-		for {
-			if port := int32(firstPort + chosenPorts + a.Random()%(lastPort-firstPort-chosenPorts+1)); !used[port] { //nolint:gosec // a small number
-				used[port] = true
-				return port
-			}
-		}
-	}
-	byPort := map[int32]int32{} // node ports of a new Service, by port: TCP and UDP share one
-	for i := range spec.Ports {
-		port := &spec.Ports[i]
-		if !takesNodePorts(a.service) || port.NodePort == 0 && !allocatesNodePorts(a.service) {
-			continue
-		}
-		requested := port.NodePort
-		if a.old == nil {
-			if shared := byPort[port.Port]; shared != 0 && (requested == 0 || requested == shared) {
-				port.NodePort = shared
-				continue
-			}
-			if same := slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.NodePort != 0 }); byPort[port.Port] == 0 && same >= 0 {
-				requested = spec.Ports[same].NodePort
-			}
-		}
-		switch {
-		case requested == 0:
-			port.NodePort = next()
-		case slices.Contains(own, requested):
-			port.NodePort = requested
-		default:
-			if err := reserve(requested); err != nil {
-				path := field.NewPath("spec", "ports").Index(i).Child("nodePort")
-				return a.invalid(field.ErrorList{field.Invalid(path, requested, err.Error())})
-			}
-			port.NodePort = requested
-			if a.old != nil {
-				own = append(own, requested)
-			}
-		}
-		if a.old != nil && slices.ContainsFunc(spec.Ports[:i], func(p corev1.ServicePort) bool {
-			return p.Protocol == port.Protocol && p.NodePort == port.NodePort
-		}) {
-			return fmt.Errorf("duplicate nodePort: {%s %d}", port.Protocol, port.NodePort)
-		}
-		if byPort[port.Port] == 0 {
-			byPort[port.Port] = port.NodePort
-		}
-	}
-	if !needsHealthCheck(a.service) || a.old != nil && needsHealthCheck(a.old) {
-		return nil
-	}
-	if spec.HealthCheckNodePort == 0 {
-		spec.HealthCheckNodePort = next()
-	} else if err := reserve(spec.HealthCheckNodePort); err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %d: %w", spec.HealthCheckNodePort, err))
-	}
-	return nil
-}
-
 func (a *allocation) invalid(errs field.ErrorList) error {
 	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), a.service.Name, errs)
-}
-
-// nodePorts returns the node ports of a Service.
-func nodePorts(s *corev1.Service) []int32 {
-	var ports []int32
-	for _, port := range s.Spec.Ports {
-		if port.NodePort != 0 {
-			ports = append(ports, port.NodePort)
-		}
-	}
-	return ports
 }
 
 func isIPv6(ip string) bool {

@@ -16,58 +16,10 @@ import (
 // StatefulSets returns the kind StatefulSet.
 func StatefulSets() *apiserver.Kind {
 	k := workload("StatefulSet", "statefulsets", "sts",
-		func(s *appsv1.StatefulSet) {
-			spec := &s.Spec
-			defaultTemplate(&spec.Template)
-			setPointer(&spec.Replicas, 1)
-			setPointer(&spec.RevisionHistoryLimit, 10)
-			setDefault(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
-			strategy := &spec.UpdateStrategy
-			if strategy.Type == "" {
-				strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
-				setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
-			}
-			if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
-				setPointer(&strategy.RollingUpdate.Partition, 0)
-			}
-			setPointer(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
-			setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-			setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-			for i := range spec.VolumeClaimTemplates {
-				claim := &spec.VolumeClaimTemplates[i]
-				claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
-				defaultClaimSpec(&claim.Spec)
-				setDefault(&claim.Status.Phase, corev1.ClaimPending)
-			}
-		},
-		func(s, old *appsv1.StatefulSet) {
-			dropDisabled(&s.Spec.Template.Spec)
-			if rolling := s.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-				rolling.MaxUnavailable = nil // the feature MaxUnavailableStatefulSet is off by default
-			}
-			if old != nil {
-				countChange(s, old, s.Spec, old.Spec)
-			}
-		},
+		defaultStatefulSet,
+		prepareStatefulSet,
 		validateStatefulSet,
-		func(set, old *appsv1.StatefulSet) field.ErrorList {
-			var p problems
-			s, path := &set.Status, field.NewPath("status")
-			p.counts(path, []count{
-				{"replicas", s.Replicas},
-				{"readyReplicas", s.ReadyReplicas},
-				{"currentReplicas", s.CurrentReplicas},
-				{"updatedReplicas", s.UpdatedReplicas},
-				{"availableReplicas", s.AvailableReplicas},
-			})
-			p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
-			nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
-			p.atMost(path, "status.replicas", s.Replicas, count{"readyReplicas", s.ReadyReplicas}, count{"currentReplicas", s.CurrentReplicas},
-				count{"updatedReplicas", s.UpdatedReplicas}, count{"availableReplicas", s.AvailableReplicas})
-			p.atMost(path, "status.readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
-			p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
-			return p.list
-		},
+		validateStatefulSetStatus,
 		func(s, _ *appsv1.StatefulSet) []string { return templateWarnings(s, false, &s.Spec.Template) },
 	)
 	ofTemplate := k.Rules.Warnings
@@ -81,6 +33,60 @@ func StatefulSets() *apiserver.Kind {
 	k.Scale = replicas()
 	k.Rules.Blank = func(obj apiserver.Object) { obj.(*appsv1.StatefulSet).Spec.Replicas = new(int32) }
 	return k
+}
+
+func defaultStatefulSet(s *appsv1.StatefulSet) {
+	spec := &s.Spec
+	defaultTemplate(&spec.Template)
+	setPointer(&spec.Replicas, 1)
+	setPointer(&spec.RevisionHistoryLimit, 10)
+	setDefault(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	strategy := &spec.UpdateStrategy
+	if strategy.Type == "" {
+		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+	}
+	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
+		setPointer(&strategy.RollingUpdate.Partition, 0)
+	}
+	setPointer(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	for i := range spec.VolumeClaimTemplates {
+		claim := &spec.VolumeClaimTemplates[i]
+		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
+		defaultClaimSpec(&claim.Spec)
+		setDefault(&claim.Status.Phase, corev1.ClaimPending)
+	}
+}
+
+func prepareStatefulSet(s, old *appsv1.StatefulSet) {
+	dropDisabled(&s.Spec.Template.Spec)
+	if rolling := s.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+		rolling.MaxUnavailable = nil // the feature MaxUnavailableStatefulSet is off by default
+	}
+	if old != nil {
+		countChange(s, old, s.Spec, old.Spec)
+	}
+}
+
+func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
+	var p problems
+	s, path := &set.Status, field.NewPath("status")
+	p.counts(path, []count{
+		{"replicas", s.Replicas},
+		{"readyReplicas", s.ReadyReplicas},
+		{"currentReplicas", s.CurrentReplicas},
+		{"updatedReplicas", s.UpdatedReplicas},
+		{"availableReplicas", s.AvailableReplicas},
+	})
+	p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
+	nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
+	p.atMost(path, "status.replicas", s.Replicas, count{"readyReplicas", s.ReadyReplicas}, count{"currentReplicas", s.CurrentReplicas},
+		count{"updatedReplicas", s.UpdatedReplicas}, count{"availableReplicas", s.AvailableReplicas})
+	p.atMost(path, "status.readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
+	p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
+	return p.list
 }
 
 func validateStatefulSet(s, old *appsv1.StatefulSet) field.ErrorList {

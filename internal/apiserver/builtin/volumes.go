@@ -47,87 +47,14 @@ func (p *podProblems) podName() string {
 // volume checks that a volume has one source, and the first one, in the order of the real server.
 func (p *podProblems) volume(v *corev1.Volume, path *field.Path) {
 	count := 0
-	unchecked := func(*field.Path) {}
-	for _, source := range []struct {
-		name   string
-		exists bool
-		check  func(*field.Path)
-	}{
-		{"emptyDir", v.EmptyDir != nil, func(path *field.Path) {
-			if limit := v.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
-				p.forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
-			}
-		}},
-		{"hostPath", v.HostPath != nil, func(path *field.Path) {
-			if p.nonEmpty(path.Child("path"), v.HostPath.Path) {
-				p.noBacksteps(path.Child("path"), v.HostPath.Path)
-				optionalOneOf(&p.problems, path.Child("type"), v.HostPath.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev,
-					corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
-			}
-		}},
-		{"gitRepo", v.GitRepo != nil, func(path *field.Path) {
-			p.nonEmpty(path.Child("repository"), v.GitRepo.Repository)
-			p.descendingPath(path.Child("directory"), v.GitRepo.Directory)
-		}},
-		{"gcePersistentDisk", v.GCEPersistentDisk != nil, unchecked},
-		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil, unchecked},
-		{"secret", v.Secret != nil, func(path *field.Path) {
-			p.nonEmpty(path.Child("secretName"), v.Secret.SecretName)
-			p.fileMode(path.Child("defaultMode"), v.Secret.DefaultMode)
-			p.keysToPaths(v.Secret.Items, path.Child("items"))
-		}},
-		{"nfs", v.NFS != nil, func(path *field.Path) {
-			p.nonEmpty(path.Child("server"), v.NFS.Server)
-			p.nonEmpty(path.Child("path"), v.NFS.Path)
-			if !strings.HasPrefix(v.NFS.Path, "/") {
-				p.invalid(path.Child("path"), v.NFS.Path, "must be an absolute path")
-			}
-		}},
-		{"iscsi", v.ISCSI != nil, unchecked},
-		{"glusterfs", v.Glusterfs != nil, unchecked},
-		{"flocker", v.Flocker != nil, unchecked},
-		{"persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(path *field.Path) {
-			p.nonEmpty(path.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
-		}},
-		{"rbd", v.RBD != nil, unchecked},
-		{"cinder", v.Cinder != nil, unchecked},
-		{"cephFS", v.CephFS != nil, unchecked},
-		{"quobyte", v.Quobyte != nil, unchecked},
-		{"downwardAPI", v.DownwardAPI != nil, func(path *field.Path) {
-			p.fileMode(path.Child("defaultMode"), v.DownwardAPI.DefaultMode)
-			for i := range v.DownwardAPI.Items {
-				p.downwardFile(&v.DownwardAPI.Items[i], path)
-			}
-		}},
-		{"fc", v.FC != nil, unchecked},
-		{"flexVolume", v.FlexVolume != nil, unchecked},
-		{"configMap", v.ConfigMap != nil, func(path *field.Path) {
-			p.nonEmpty(path.Child("name"), v.ConfigMap.Name)
-			p.fileMode(path.Child("defaultMode"), v.ConfigMap.DefaultMode)
-			p.keysToPaths(v.ConfigMap.Items, path.Child("items"))
-		}},
-		{"azureFile", v.AzureFile != nil, unchecked},
-		{"vsphereVolume", v.VsphereVolume != nil, unchecked},
-		{"photonPersistentDisk", v.PhotonPersistentDisk != nil, unchecked},
-		{"portworxVolume", v.PortworxVolume != nil, unchecked},
-		{"azureDisk", v.AzureDisk != nil, unchecked},
-		{"storageos", v.StorageOS != nil, unchecked},
-		{"projected", v.Projected != nil, func(path *field.Path) { p.projected(v.Projected, path) }},
-		{"scaleIO", v.ScaleIO != nil, unchecked},
-		{"csi", v.CSI != nil, func(path *field.Path) { p.csi(v.CSI, path) }},
-		{"ephemeral", v.Ephemeral != nil, func(path *field.Path) { p.ephemeral(v, path) }},
-		{"image", v.Image != nil, func(path *field.Path) {
-			if p.metadata != nil {
-				p.nonEmpty(path.Child("reference"), v.Image.Reference)
-			}
-			p.imagePullPolicy(path.Child("pullPolicy"), v.Image.PullPolicy)
-		}},
-	} {
+	for _, source := range p.volumeSources(v) {
 		if !source.exists {
 			continue
 		}
 		if count++; count == 1 {
-			source.check(path.Child(source.name))
+			if source.check != nil {
+				source.check(path.Child(source.name))
+			}
 			continue
 		}
 		if source.name == "downwardAPI" {
@@ -138,6 +65,103 @@ func (p *podProblems) volume(v *corev1.Volume, path *field.Path) {
 	if count == 0 {
 		p.required(path, "must specify a volume type")
 	}
+}
+
+// volumeSource is one of the fields of a volume. check is nil if the field is not checked.
+type volumeSource struct {
+	name   string
+	exists bool
+	check  func(*field.Path)
+}
+
+func (p *podProblems) volumeSources(v *corev1.Volume) []volumeSource {
+	return []volumeSource{
+		{"emptyDir", v.EmptyDir != nil, func(path *field.Path) { p.emptyDir(v.EmptyDir, path) }},
+		{"hostPath", v.HostPath != nil, func(path *field.Path) { p.hostPath(v.HostPath, path) }},
+		{"gitRepo", v.GitRepo != nil, func(path *field.Path) {
+			p.nonEmpty(path.Child("repository"), v.GitRepo.Repository)
+			p.descendingPath(path.Child("directory"), v.GitRepo.Directory)
+		}},
+		{"gcePersistentDisk", v.GCEPersistentDisk != nil, nil},
+		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil, nil},
+		{"secret", v.Secret != nil, func(path *field.Path) {
+			p.nonEmpty(path.Child("secretName"), v.Secret.SecretName)
+			p.files(v.Secret.DefaultMode, v.Secret.Items, path)
+		}},
+		{"nfs", v.NFS != nil, func(path *field.Path) { p.nfs(v.NFS, path) }},
+		{"iscsi", v.ISCSI != nil, nil},
+		{"glusterfs", v.Glusterfs != nil, nil},
+		{"flocker", v.Flocker != nil, nil},
+		{"persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(path *field.Path) {
+			p.nonEmpty(path.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+		}},
+		{"rbd", v.RBD != nil, nil},
+		{"cinder", v.Cinder != nil, nil},
+		{"cephFS", v.CephFS != nil, nil},
+		{"quobyte", v.Quobyte != nil, nil},
+		{"downwardAPI", v.DownwardAPI != nil, func(path *field.Path) { p.downwardAPI(v.DownwardAPI, path) }},
+		{"fc", v.FC != nil, nil},
+		{"flexVolume", v.FlexVolume != nil, nil},
+		{"configMap", v.ConfigMap != nil, func(path *field.Path) {
+			p.nonEmpty(path.Child("name"), v.ConfigMap.Name)
+			p.files(v.ConfigMap.DefaultMode, v.ConfigMap.Items, path)
+		}},
+		{"azureFile", v.AzureFile != nil, nil},
+		{"vsphereVolume", v.VsphereVolume != nil, nil},
+		{"photonPersistentDisk", v.PhotonPersistentDisk != nil, nil},
+		{"portworxVolume", v.PortworxVolume != nil, nil},
+		{"azureDisk", v.AzureDisk != nil, nil},
+		{"storageos", v.StorageOS != nil, nil},
+		{"projected", v.Projected != nil, func(path *field.Path) { p.projected(v.Projected, path) }},
+		{"scaleIO", v.ScaleIO != nil, nil},
+		{"csi", v.CSI != nil, func(path *field.Path) { p.csi(v.CSI, path) }},
+		{"ephemeral", v.Ephemeral != nil, func(path *field.Path) { p.ephemeral(v, path) }},
+		{"image", v.Image != nil, func(path *field.Path) { p.image(v.Image, path) }},
+	}
+}
+
+func (p *podProblems) emptyDir(source *corev1.EmptyDirVolumeSource, path *field.Path) {
+	if limit := source.SizeLimit; limit != nil && limit.Sign() < 0 {
+		p.forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
+	}
+}
+
+func (p *podProblems) hostPath(source *corev1.HostPathVolumeSource, path *field.Path) {
+	if p.nonEmpty(path.Child("path"), source.Path) {
+		p.noBacksteps(path.Child("path"), source.Path)
+		optionalOneOf(&p.problems, path.Child("type"), source.Type,
+			corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev,
+			corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate,
+			corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
+	}
+}
+
+func (p *podProblems) nfs(source *corev1.NFSVolumeSource, path *field.Path) {
+	p.nonEmpty(path.Child("server"), source.Server)
+	p.nonEmpty(path.Child("path"), source.Path)
+	if !strings.HasPrefix(source.Path, "/") {
+		p.invalid(path.Child("path"), source.Path, "must be an absolute path")
+	}
+}
+
+func (p *podProblems) downwardAPI(source *corev1.DownwardAPIVolumeSource, path *field.Path) {
+	p.fileMode(path.Child("defaultMode"), source.DefaultMode)
+	for i := range source.Items {
+		p.downwardFile(&source.Items[i], path)
+	}
+}
+
+func (p *podProblems) image(source *corev1.ImageVolumeSource, path *field.Path) {
+	if p.metadata != nil {
+		p.nonEmpty(path.Child("reference"), source.Reference)
+	}
+	p.imagePullPolicy(path.Child("pullPolicy"), source.PullPolicy)
+}
+
+// files checks the mode and the paths of the files of a Secret or ConfigMap.
+func (p *problems) files(mode *int32, items []corev1.KeyToPath, path *field.Path) {
+	p.fileMode(path.Child("defaultMode"), mode)
+	p.keysToPaths(items, path.Child("items"))
 }
 
 func (p *problems) fileMode(path *field.Path, mode *int32) {
