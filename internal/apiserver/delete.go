@@ -86,21 +86,7 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 	}
 	if !graceful {
 		if len(obj.GetFinalizers()) == 0 {
-			// After it has removed the last finalizer, the real server goes on with an empty object.
-			switch p := options.Preconditions; {
-			case len(existing.obj.GetFinalizers()) == 0:
-			case dryRun:
-				return &record{kind: r.kind, key: existing.key, obj: r.kind.blank()}, true, nil
-			case p != nil && p.ResourceVersion != nil:
-				problem := precondition("ResourceVersion", "", existing.obj.GetResourceVersion())
-				return nil, false, r.storedPrecondition(namespace, name, problem, dryRun)
-			}
-			if len(existing.obj.GetFinalizers()) > 0 { // the real server updates the object before it deletes it
-				if err := r.admitDeletion(existing.obj, options); err != nil {
-					return nil, false, err
-				}
-			}
-			return r.deleteNow(stored, dryRun)
+			return r.deleteUnfinalized(stored, existing, options)
 		}
 		markAsDeleting(obj)
 	}
@@ -116,6 +102,27 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 		return nil, false, err
 	}
 	return r.deleteNow(rec, dryRun)
+}
+
+// deleteUnfinalized deletes an object without a grace period whose last finalizers, if it has any, the request removes.
+func (r *request) deleteUnfinalized(stored, existing *record, options *metav1.DeleteOptions) (*record, bool, error) {
+	dryRun := len(options.DryRun) > 0
+	if len(existing.obj.GetFinalizers()) == 0 {
+		return r.deleteNow(stored, dryRun)
+	}
+	// After it has removed the last finalizer, the real server goes on with an empty object.
+	if dryRun {
+		return &record{kind: r.kind, key: existing.key, obj: r.kind.blank()}, true, nil
+	}
+	if p := options.Preconditions; p != nil && p.ResourceVersion != nil {
+		problem := precondition("ResourceVersion", "", existing.obj.GetResourceVersion())
+		return nil, false, r.storedPrecondition(existing.obj.GetNamespace(), existing.obj.GetName(), problem, dryRun)
+	}
+	// The real server updates the object before it deletes it.
+	if err := r.admitDeletion(existing.obj, options); err != nil {
+		return nil, false, err
+	}
+	return r.deleteNow(stored, dryRun)
 }
 
 func (r *request) deleteNow(stored *record, dryRun bool) (*record, bool, error) {

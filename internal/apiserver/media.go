@@ -40,43 +40,10 @@ func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	if accept == "" {
 		return output{media: mediaJSON}, nil
 	}
-	type clause struct {
-		media   string
-		params  map[string]string
-		quality float64
-	}
-	var clauses []clause
-	for part := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil {
-			continue
-		}
-		quality := 1.0
-		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
-			quality = q
-		}
-		clauses = append(clauses, clause{media, params, quality})
-	}
-	slices.SortStableFunc(clauses, func(a, b clause) int {
-		switch {
-		case a.quality > b.quality:
-			return -1
-		case a.quality < b.quality:
-			return 1
-		}
-		return 0
-	})
 	known := false
-	for _, c := range clauses {
-		var media mediaType
-		switch c.media {
-		case "*/*", "application/*", string(mediaJSON):
-			media = mediaJSON
-		case string(mediaYAML):
-			media = mediaYAML
-		case string(mediaProtobuf):
-			media = mediaProtobuf
-		default:
+	for _, c := range parseAccept(accept) {
+		media, isKnown := knownMedia(c.media)
+		if !isKnown {
 			continue
 		}
 		known = true
@@ -103,6 +70,50 @@ func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	}
 	return output{}, statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		fmt.Sprintf("only the following media types are accepted: %s", strings.Join(supported, ", ")))
+}
+
+// acceptClause is one of the forms in a header Accept.
+type acceptClause struct {
+	media   string
+	params  map[string]string
+	quality float64
+}
+
+// parseAccept returns the forms of a header Accept in the order of preference.
+func parseAccept(accept string) (clauses []acceptClause) {
+	for part := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		quality := 1.0
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			quality = q
+		}
+		clauses = append(clauses, acceptClause{media, params, quality})
+	}
+	slices.SortStableFunc(clauses, func(a, b acceptClause) int {
+		switch {
+		case a.quality > b.quality:
+			return -1
+		case a.quality < b.quality:
+			return 1
+		}
+		return 0
+	})
+	return clauses
+}
+
+func knownMedia(name string) (media mediaType, isKnown bool) {
+	switch name {
+	case "*/*", "application/*", string(mediaJSON):
+		return mediaJSON, true
+	case string(mediaYAML):
+		return mediaYAML, true
+	case string(mediaProtobuf):
+		return mediaProtobuf, true
+	}
+	return "", false
 }
 
 // contentType returns the media type of a request body.

@@ -66,12 +66,6 @@ func (r *request) replace(uid types.UID, options writeOptions, change func(curre
 func (r *request) tryReplace(uid types.UID, options writeOptions, change func(current Object) (Object, error)) (*response, error) {
 	stored := r.find(r.namespace, r.name)
 	if stored == nil {
-		switch {
-		case r.kind.CreateOnUpdate && (r.applies() || r.Method == http.MethodPut): // by an update of the status, too
-		case r.applies() && r.subresource == "":
-		default:
-			return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
-		}
 		return r.createOnUpdate(uid, options, change)
 	}
 	existing, err := stored.as(r.kind)
@@ -125,8 +119,14 @@ func (r *request) tryReplace(uid types.UID, options writeOptions, change func(cu
 	return r.object(http.StatusOK, rec)
 }
 
-// createOnUpdate creates the object of an update.
+// createOnUpdate creates the object of an update, if the update may do that.
 func (r *request) createOnUpdate(uid types.UID, options writeOptions, change func(Object) (Object, error)) (*response, error) {
+	switch {
+	case r.kind.CreateOnUpdate && (r.applies() || r.Method == http.MethodPut): // by an update of the status, too
+	case r.applies() && r.subresource == "":
+	default:
+		return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
+	}
 	if uid != "" {
 		return nil, r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, ""), options.dryRun)
 	}

@@ -230,27 +230,7 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 	o.seen |= bit
 	start := o.s.i
 	if o.s.peek() == '"' {
-		t, err := o.s.str()
-		if err != nil {
-			return err
-		}
-		content := o.s.data[t.start:t.end]
-		switch {
-		case !t.plain || bit == 16:
-			o.ambiguous = true
-		case bit == 1:
-			o.obj.Key.Name = string(content)
-		case bit == 2:
-			o.obj.Key.Namespace = o.names.intern(content)
-		case bit == 4:
-			o.obj.UID = types.UID(content)
-		case bit == 8:
-			o.obj.ResourceVersion = string(content)
-		case bit == 32:
-			o.obj.Deleting = true
-			o.ambiguous = o.ambiguous || !plainTime(content)
-		}
-		return nil
+		return o.metaString(bit)
 	}
 	if err := o.s.skip(); err != nil {
 		return err
@@ -264,6 +244,31 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 	}
 	// Null is the same as a missing field for both decoders.
 	o.ambiguous = o.ambiguous || content != "null"
+	return nil
+}
+
+// metaString reads the value of the field of the metadata with a bit, which is a string.
+func (o *jsonObject) metaString(bit uint8) error {
+	t, err := o.s.str()
+	if err != nil {
+		return err
+	}
+	content := o.s.data[t.start:t.end]
+	switch {
+	case !t.plain || bit == 16:
+		o.ambiguous = true
+	case bit == 1:
+		o.obj.Key.Name = string(content)
+	case bit == 2:
+		o.obj.Key.Namespace = o.names.intern(content)
+	case bit == 4:
+		o.obj.UID = types.UID(content)
+	case bit == 8:
+		o.obj.ResourceVersion = string(content)
+	case bit == 32:
+		o.obj.Deleting = true
+		o.ambiguous = o.ambiguous || !plainTime(content)
+	}
 	return nil
 }
 

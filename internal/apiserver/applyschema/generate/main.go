@@ -73,61 +73,77 @@ func source() ([]smd.TypeDef, error) {
 		t.Name = shorten(t.Name)
 		all[t.Name] = t
 	}
-	var types []smd.TypeDef
-	reached, keys := map[string]bool{}, map[string]bool{} // keys: type/field
-	var visit func(ref smd.TypeRef) smd.TypeRef
-	visitAtom := func(atom smd.Atom) smd.Atom {
-		if atom.List != nil {
-			l := *atom.List
-			l.ElementType = visit(l.ElementType)
-			for _, key := range l.Keys {
-				keys[*l.ElementType.NamedType+"/"+key] = true
-			}
-			atom.List = &l
-		}
-		if atom.Map != nil {
-			m := &smd.Map{ElementType: visit(atom.Map.ElementType), ElementRelationship: atom.Map.ElementRelationship}
-			if m.ElementRelationship == smd.Separable {
-				m.ElementRelationship = "" // the default
-			}
-			for _, field := range atom.Map.Fields {
-				field.Type = visit(field.Type)
-				m.Fields = append(m.Fields, field)
-			}
-			atom.Map = m
-		}
-		return atom
-	}
-	visit = func(ref smd.TypeRef) smd.TypeRef {
-		if ref.NamedType == nil {
-			ref.Inlined = visitAtom(ref.Inlined)
-			return ref
-		}
-		name := shorten(*ref.NamedType)
-		ref.NamedType = &name
-		if !reached[name] {
-			reached[name] = true
-			types = append(types, smd.TypeDef{Name: name, Atom: visitAtom(all[name].Atom)})
-		}
-		return ref
-	}
+	r := &reachable{all: all, reached: map[string]bool{}, keys: map[string]bool{}}
 	for _, root := range roots() {
 		if _, exists := all[root]; !exists {
 			return nil, fmt.Errorf("no type %s in client-go", root)
 		}
-		visit(smd.TypeRef{NamedType: &root})
+		r.reference(smd.TypeRef{NamedType: &root})
 	}
-	for _, t := range types {
+	r.removeDefaults()
+	return r.types, nil
+}
+
+// reachable collects the types that others refer to.
+type reachable struct {
+	all     map[string]smd.TypeDef
+	types   []smd.TypeDef
+	reached map[string]bool
+	keys    map[string]bool // type/field
+}
+
+// reference adds the type that ref refers to, and returns ref with short names.
+func (r *reachable) reference(ref smd.TypeRef) smd.TypeRef {
+	if ref.NamedType == nil {
+		ref.Inlined = r.atom(ref.Inlined)
+		return ref
+	}
+	name := shorten(*ref.NamedType)
+	ref.NamedType = &name
+	if !r.reached[name] {
+		r.reached[name] = true
+		def := smd.TypeDef{Name: name, Atom: r.atom(r.all[name].Atom)}
+		r.types = append(r.types, def)
+	}
+	return ref
+}
+
+// atom adds the types that a type refers to, and returns it without what apply does not use.
+func (r *reachable) atom(atom smd.Atom) smd.Atom {
+	if atom.List != nil {
+		l := *atom.List
+		l.ElementType = r.reference(l.ElementType)
+		for _, key := range l.Keys {
+			r.keys[*l.ElementType.NamedType+"/"+key] = true
+		}
+		atom.List = &l
+	}
+	if atom.Map != nil {
+		m := &smd.Map{ElementType: r.reference(atom.Map.ElementType), ElementRelationship: atom.Map.ElementRelationship}
+		if m.ElementRelationship == smd.Separable {
+			m.ElementRelationship = "" // the default
+		}
+		for _, field := range atom.Map.Fields {
+			field.Type = r.reference(field.Type)
+			m.Fields = append(m.Fields, field)
+		}
+		atom.Map = m
+	}
+	return atom
+}
+
+// removeDefaults removes the defaults of fields that are not keys.
+func (r *reachable) removeDefaults() {
+	for _, t := range r.types {
 		if t.Map == nil {
 			continue
 		}
 		for i, field := range t.Map.Fields {
-			if !keys[t.Name+"/"+field.Name] {
+			if !r.keys[t.Name+"/"+field.Name] {
 				t.Map.Fields[i].Default = nil
 			}
 		}
 	}
-	return types, nil
 }
 
 // shorten returns a name without what all names of its group have in common.
