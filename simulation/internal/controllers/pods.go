@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,69 +45,6 @@ const (
 
 	nodeAddress = "10.1.0.1" // of all nodes
 )
-
-// scheduler models the scheduler: it assigns each Pod to the node with the fewest Pods. It ignores the resources that
-// Pods request, node selectors, affinities and taints.
-type scheduler struct {
-	*Manager
-	requests *requester
-}
-
-func (s *scheduler) String() string { return "default-scheduler" }
-
-func (s *scheduler) observe(add func(key string, due time.Time), now time.Time, c apiserver.Change) {
-	if pod, ok := c.Object.(*corev1.Pod); ok && s.waits(pod) {
-		add(objectKey(pod).String(), now)
-	}
-}
-
-// waits reports whether a Pod waits for a node.
-func (s *scheduler) waits(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && !terminal(pod) &&
-		(pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName)
-}
-
-func (s *scheduler) sync(ctx context.Context, key string) (time.Time, error) {
-	namespace, name, _ := strings.Cut(key, "/")
-	pod, k := get[*corev1.Pod](s.Manager, podResource(), namespace, name)
-	if pod == nil || !s.waits(pod) {
-		return time.Time{}, nil
-	}
-	if s.behavior(pod).Unschedulable {
-		return time.Time{}, s.reportUnschedulable(ctx, k, pod)
-	}
-	binding := &corev1.Binding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: s.node()},
-	}
-	err := s.requests.send(ctx, "POST", path(k, namespace, name, "binding"), jsonType, binding, nil)
-	return time.Time{}, ignoreNotFound(err)
-}
-
-// node returns the node with the fewest Pods.
-func (s *scheduler) node() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pods := map[string]int{}
-	for _, obj := range s.state.objects[podResource()] {
-		if pod := obj.(*corev1.Pod); !terminal(pod) {
-			pods[pod.Spec.NodeName]++
-		}
-	}
-	return slices.MinFunc(s.nodes, func(a, b string) int { return pods[a] - pods[b] })
-}
-
-func (s *scheduler) reportUnschedulable(ctx context.Context, k *apiserver.Kind, pod *corev1.Pod) error {
-	pod = pod.DeepCopy()
-	if !setPodCondition(&pod.Status, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: fmt.Sprintf("0/%d nodes are available: %d Insufficient cpu.", len(s.nodes), len(s.nodes)),
-	}) {
-		return nil
-	}
-	return ignoreNotFound(s.requests.update(ctx, k, pod, "status"))
-}
 
 func (m *Manager) behavior(pod *corev1.Pod) PodBehavior {
 	if m.pods == nil {
@@ -257,130 +193,6 @@ func (k *kubelet) advance(pod *corev1.Pod, run *podRun, now time.Time) (status *
 			return run.status(pod, corev1.PodRunning, ready, nil), next
 		}
 	}
-}
-
-func terminated(code int32, started, ended time.Time) *corev1.ContainerStateTerminated {
-	reason := "Completed"
-	if code != 0 {
-		reason = "Error"
-	}
-	return &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: seconds(started), FinishedAt: seconds(ended),
-	}
-}
-
-// seconds is the form of times in objects.
-func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
-
-// status returns the status of a Pod. ended is the state of its containers if they do not run any more.
-func (r *podRun) status(pod *corev1.Pod, phase corev1.PodPhase, ready bool, ended *corev1.ContainerStateTerminated) *corev1.PodStatus {
-	status := pod.Status.DeepCopy()
-	if phase == corev1.PodPending && r.waiting != "ImagePullBackOff" {
-		phase = corev1.PodRunning // between two runs
-	}
-	status.Phase = phase
-	started := seconds(r.podStarted)
-	status.StartTime = &started
-	status.HostIP, status.HostIPs = nodeAddress, []corev1.HostIP{{IP: nodeAddress}}
-	status.PodIP, status.PodIPs = r.address, []corev1.PodIP{{IP: r.address}}
-	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(r.started)}}
-	switch {
-	case ended != nil:
-		state = corev1.ContainerState{Terminated: ended}
-	case r.waiting != "":
-		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: r.waiting}}
-	}
-	status.ContainerStatuses, status.InitContainerStatuses = nil, nil
-	var names []string
-	for _, c := range pod.Spec.Containers {
-		names = append(names, c.Name)
-		running := state.Running != nil
-		container := corev1.ContainerStatus{Name: c.Name, Image: c.Image, RestartCount: r.restarts, Ready: ready, Started: &running, State: state}
-		if ended == nil {
-			container.LastTerminationState.Terminated = r.last
-		}
-		status.ContainerStatuses = append(status.ContainerStatuses, container)
-	}
-	for _, c := range pod.Spec.InitContainers {
-		container := corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, Ready: true, Started: new(bool),
-			State: corev1.ContainerState{Terminated: terminated(0, r.podStarted, r.podStarted)},
-		}
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && ended == nil {
-			*container.Started = true
-			container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
-		}
-		status.InitContainerStatuses = append(status.InitContainerStatuses, container)
-	}
-	setPodCondition(status, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: conditionStatus(ended == nil)})
-	setPodCondition(status, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
-	notReady := func(t corev1.PodConditionType) corev1.PodCondition {
-		c := corev1.PodCondition{
-			Type: t, Status: corev1.ConditionFalse, Reason: "ContainersNotReady",
-			Message: "containers with unready status: [" + strings.Join(names, " ") + "]",
-		}
-		switch phase {
-		case corev1.PodSucceeded:
-			c.Reason, c.Message = "PodCompleted", ""
-		case corev1.PodFailed:
-			c.Reason, c.Message = "PodFailed", ""
-		}
-		return c
-	}
-	containersReady, podReady := notReady(corev1.ContainersReady), notReady(corev1.PodReady)
-	if ready {
-		containersReady = corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}
-		podReady = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
-		if closed := closedGates(pod); len(closed) > 0 {
-			podReady = corev1.PodCondition{
-				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: strings.Join(closed, ", "),
-			}
-		}
-	}
-	setPodCondition(status, containersReady)
-	setPodCondition(status, podReady)
-	return status
-}
-
-// closedGates returns what is missing for the readiness gates of a Pod.
-func closedGates(pod *corev1.Pod) (closed []string) {
-	for _, gate := range pod.Spec.ReadinessGates {
-		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
-		switch {
-		case i < 0:
-			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
-		case pod.Status.Conditions[i].Status != corev1.ConditionTrue:
-			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, pod.Status.Conditions[i].Status))
-		}
-	}
-	return closed
-}
-
-func conditionStatus(b bool) corev1.ConditionStatus {
-	if b {
-		return corev1.ConditionTrue
-	}
-	return corev1.ConditionFalse
-}
-
-// setPodCondition reports whether it changed the condition.
-func setPodCondition(status *corev1.PodStatus, condition corev1.PodCondition) bool {
-	condition.LastTransitionTime = seconds(time.Now())
-	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type })
-	if i < 0 {
-		status.Conditions = append(status.Conditions, condition)
-		return true
-	}
-	old := &status.Conditions[i]
-	if old.Status == condition.Status {
-		condition.LastTransitionTime = old.LastTransitionTime
-	}
-	condition.ObservedGeneration = old.ObservedGeneration
-	if equality.Semantic.DeepEqual(*old, condition) {
-		return false
-	}
-	*old = condition
-	return true
 }
 
 // stop ends the containers of a Pod that is being deleted, and removes the Pod.

@@ -1,20 +1,16 @@
 package crds
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // Limits of the estimated costs of CEL rules.
@@ -30,11 +26,6 @@ type propsCheck struct {
 	total uint64 // of the estimated costs
 	// expensive are the rules with the highest costs, at most four.
 	expensive []ruleCost
-}
-
-type ruleCost struct {
-	path *field.Path
-	cost uint64
 }
 
 // place is a schema in the schema of a custom resource.
@@ -87,44 +78,15 @@ func (c *propsCheck) check(s *apiextensions.JSONSchemaProps, at place) (schemaEr
 		if len(s.Properties) > 0 && (!more.Allows || more.Schema != nil) {
 			schemaErrs = append(schemaErrs, field.Forbidden(at.path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive"))
 		}
-		to := at.child(s, at.path.Child("additionalProperties"))
-		if at.metadata {
-			to.noDefaults = " inside additionalProperties applying to object metadata"
-		}
-		if at.structural != nil && at.structural.AdditionalProperties != nil {
-			to.describe(at.structural.AdditionalProperties.Structural, elementType(at.declared))
-		}
-		descend(more.Schema, to)
+		descend(more.Schema, at.additionalProperties(s))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		to := at.child(s, at.path.Child("properties").Key(name))
-		if !cel.MapIsCorrelatable(s.XMapType) {
-			to.forbidOld(at.path)
-		}
-		if (at.root || s.XEmbeddedResource) && slices.Contains([]string{"metadata", "kind", "apiVersion"}, name) {
-			to.metadata = true
-			if at.root {
-				to.noDefaults = " in top-level " + name
-			}
-		}
-		if at.structural != nil {
-			if structural, exists := at.structural.Properties[name]; exists {
-				to.describe(&structural, memberType(at.declared, name))
-			}
-		}
-		descend(&property, to)
+		descend(&property, at.property(s, name))
 	}
 	c.checkNested(s, at, descend)
 	if s.Items != nil {
-		to := at.child(s, at.path.Child("items"))
-		if s.XListType == nil || *s.XListType != "map" {
-			to.forbidOld(at.path)
-		}
-		if at.structural != nil {
-			to.describe(at.structural.Items, elementType(at.declared))
-		}
-		descend(s.Items.Schema, to)
+		descend(s.Items.Schema, at.items(s))
 	}
 	schemaErrs = append(schemaErrs, checkExtensions(s, at.path)...)
 	schemaErrs = append(schemaErrs, checkListKeys(s, at.path)...)
@@ -133,6 +95,50 @@ func (c *propsCheck) check(s *apiextensions.JSONSchemaProps, at place) (schemaEr
 		ruleErrs = append(ruleErrs, c.compileRules(s, at)...)
 	}
 	return schemaErrs, ruleErrs
+}
+
+// additionalProperties returns the place of the schema for properties without a schema of their own.
+func (at place) additionalProperties(s *apiextensions.JSONSchemaProps) place {
+	to := at.child(s, at.path.Child("additionalProperties"))
+	if at.metadata {
+		to.noDefaults = " inside additionalProperties applying to object metadata"
+	}
+	if at.structural != nil && at.structural.AdditionalProperties != nil {
+		to.describe(at.structural.AdditionalProperties.Structural, elementType(at.declared))
+	}
+	return to
+}
+
+// property returns the place of the schema of a property.
+func (at place) property(s *apiextensions.JSONSchemaProps, name string) place {
+	to := at.child(s, at.path.Child("properties").Key(name))
+	if !cel.MapIsCorrelatable(s.XMapType) {
+		to.forbidOld(at.path)
+	}
+	if (at.root || s.XEmbeddedResource) && slices.Contains([]string{"metadata", "kind", "apiVersion"}, name) {
+		to.metadata = true
+		if at.root {
+			to.noDefaults = " in top-level " + name
+		}
+	}
+	if at.structural != nil {
+		if structural, exists := at.structural.Properties[name]; exists {
+			to.describe(&structural, memberType(at.declared, name))
+		}
+	}
+	return to
+}
+
+// items returns the place of the schema of the items of a list.
+func (at place) items(s *apiextensions.JSONSchemaProps) place {
+	to := at.child(s, at.path.Child("items"))
+	if s.XListType == nil || *s.XListType != "map" {
+		to.forbidOld(at.path)
+	}
+	if at.structural != nil {
+		to.describe(at.structural.Items, elementType(at.declared))
+	}
+	return to
 }
 
 // checkNested checks the schemas that only validate values. They have no rules of their own.
@@ -256,235 +262,4 @@ func unsupported(s *apiextensions.JSONSchemaProps, at place) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-// checkExtensions checks the types of maps and lists.
-func checkExtensions(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if preserve := s.XPreserveUnknownFields; preserve != nil && !*preserve {
-		errs = append(errs, field.Invalid(path.Child("x-kubernetes-preserve-unknown-fields"), *preserve, "must be true or undefined"))
-	}
-	needsType := func(want, extension string) bool {
-		problem := "must be " + want + " if " + extension + " is specified"
-		switch s.Type {
-		case want:
-			return false
-		case "":
-			errs = append(errs, field.Required(path.Child("type"), problem))
-		default:
-			errs = append(errs, field.Invalid(path.Child("type"), s.Type, problem))
-		}
-		return true
-	}
-	oneOf := func(value, extension string, choices ...string) {
-		if !slices.Contains(choices, value) {
-			errs = append(errs, field.NotSupported(path.Child(extension), value, choices))
-		}
-	}
-	if s.XMapType != nil {
-		needsType("object", "x-kubernetes-map-type")
-		oneOf(*s.XMapType, "x-kubernetes-map-type", "atomic", "granular")
-	}
-	if s.XListType == nil {
-		return errs
-	}
-	if !needsType("array", "x-kubernetes-list-type") && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil {
-		const problem = "must be atomic as item of a list with x-kubernetes-list-type=set"
-		switch items := s.Items.Schema; {
-		case items.Type == "array" && items.XListType != nil && *items.XListType != "atomic":
-			errs = append(errs, field.Invalid(path.Child("items", "x-kubernetes-list-type"), items.XListType, problem))
-		case items.Type == "object" && (items.XMapType == nil || *items.XMapType != "atomic"):
-			errs = append(errs, field.Invalid(path.Child("items", "x-kubernetes-map-type"), items.XListType, problem))
-		}
-	}
-	oneOf(*s.XListType, "x-kubernetes-list-type", "atomic", "set", "map")
-	return errs
-}
-
-// checkListKeys checks the keys of a list that is a map, and the items of one that is a map or a set.
-func checkListKeys(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	listType := ""
-	if s.XListType != nil {
-		listType = *s.XListType
-	}
-	keys := path.Child("x-kubernetes-list-map-keys")
-	if len(s.XListMapKeys) > 0 && listType != "map" {
-		const problem = "must be map if x-kubernetes-list-map-keys is non-empty"
-		if s.XListType == nil {
-			errs = append(errs, field.Required(path.Child("x-kubernetes-list-type"), problem))
-		} else {
-			errs = append(errs, field.Invalid(path.Child("x-kubernetes-list-type"), listType, problem))
-		}
-	}
-	var items *apiextensions.JSONSchemaProps
-	if s.Items != nil {
-		items = s.Items.Schema
-	}
-	itemPath := path.Child("items")
-	if listType == "map" {
-		if len(s.XListMapKeys) == 0 {
-			errs = append(errs, field.Required(keys, "must not be empty if x-kubernetes-list-type is map"))
-		}
-		switch {
-		case s.Items == nil:
-			errs = append(errs, field.Required(itemPath, "must have a schema if x-kubernetes-list-type is map"))
-		case items == nil:
-			errs = append(errs, field.Invalid(itemPath, s.Items, "must only have a single schema if x-kubernetes-list-type is map"))
-		case items.Type != "object":
-			errs = append(errs, field.Invalid(itemPath.Child("type"), items.Type, "must be object if parent array's x-kubernetes-list-type is map"))
-		default:
-			for i, key := range s.XListMapKeys {
-				property, exists := items.Properties[key]
-				switch {
-				case !exists:
-					errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
-				case property.Type == "array" || property.Type == "object":
-					errs = append(errs, field.Invalid(itemPath.Child("properties").Key(key).Child("type"), items.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
-				}
-				if slices.Contains(s.XListMapKeys[:i], key) {
-					errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
-				}
-			}
-		}
-	}
-	if items == nil || listType != "map" && listType != "set" {
-		return errs
-	}
-	if items.Nullable {
-		errs = append(errs, field.Forbidden(itemPath.Child("nullable"), "cannot be nullable when x-kubernetes-list-type is "+listType))
-	}
-	if listType == "set" {
-		return errs
-	}
-	for _, key := range s.XListMapKeys {
-		property, exists := items.Properties[key]
-		propertyPath := itemPath.Child("properties").Key(key)
-		if exists && !slices.Contains(items.Required, key) && property.Default == nil {
-			errs = append(errs, field.Required(propertyPath.Child("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
-		}
-		if property.Nullable {
-			errs = append(errs, field.Forbidden(propertyPath.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
-		}
-	}
-	return errs
-}
-
-// checkRuleTexts checks the texts of CEL rules.
-func checkRuleTexts(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	multiline := func(text string) bool { return strings.ContainsAny(text, "\n\r") }
-	reasons := []string{
-		string(apiextensions.FieldValueDuplicate), string(apiextensions.FieldValueForbidden), string(apiextensions.FieldValueInvalid), string(apiextensions.FieldValueRequired),
-	}
-	for i, r := range s.XValidations {
-		path := path.Index(i)
-		rule, message := strings.TrimSpace(r.Rule), strings.TrimSpace(r.Message)
-		switch {
-		case rule == "":
-			errs = append(errs, field.Required(path.Child("rule"), "rule is not specified"))
-		case r.Message != "" && message == "":
-			errs = append(errs, field.Invalid(path.Child("message"), r.Message, "must be non-empty if specified"))
-		case multiline(message):
-			errs = append(errs, field.Invalid(path.Child("message"), r.Message, "must not contain line breaks"))
-		case multiline(rule) && message == "":
-			errs = append(errs, field.Required(path.Child("message"), "message must be specified if rule contains line breaks"))
-		}
-		if r.MessageExpression != "" && strings.TrimSpace(r.MessageExpression) == "" {
-			errs = append(errs, field.Required(path.Child("messageExpression"), "messageExpression must be non-empty if specified"))
-		}
-		if r.Reason != nil && !slices.Contains(reasons, string(*r.Reason)) {
-			errs = append(errs, field.NotSupported(path.Child("reason"), *r.Reason, reasons))
-		}
-		if r.FieldPath == "" {
-			continue
-		}
-		if strings.TrimSpace(r.FieldPath) == "" {
-			errs = append(errs, field.Invalid(path.Child("fieldPath"), r.FieldPath, "must be non-empty if specified"))
-		}
-		if multiline(r.FieldPath) {
-			errs = append(errs, field.Invalid(path.Child("fieldPath"), r.FieldPath, "must not contain line breaks"))
-		}
-		if structural, err := structuralschema.NewStructural(s); err == nil {
-			if _, _, err := cel.ValidFieldPath(r.FieldPath, structural); err != nil {
-				errs = append(errs, field.Invalid(path.Child("fieldPath"), r.FieldPath, "must be a valid path"))
-			}
-		}
-	}
-	return errs
-}
-
-// compileRules compiles the CEL rules of a schema, and estimates their costs.
-func (c *propsCheck) compileRules(s *apiextensions.JSONSchemaProps, at place) field.ErrorList {
-	path := at.path.Child("x-kubernetes-validations")
-	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	results, err := cel.Compile(at.structural, at.declared, celconfig.PerCallLimit, env, cel.NewExpressionsEnvLoader())
-	if err != nil {
-		return field.ErrorList{field.InternalError(path, err)}
-	}
-	var errs field.ErrorList
-	for i, result := range results {
-		path, rule := path.Index(i), s.XValidations[i]
-		cost := multiply(result.MaxCost, result.MaxCardinality)
-		if at.cardinality != nil {
-			cost = multiply(result.MaxCost, *at.cardinality)
-		}
-		if cost > ruleCostLimit {
-			errs = append(errs, field.Forbidden(path.Child("rule"), tooExpensive("estimated rule cost", cost, ruleCostLimit)))
-		}
-		c.observe(path.Child("rule"), cost)
-		switch err := result.Error; {
-		case err == nil:
-		case err.Type == apiservercel.ErrorTypeRequired:
-			errs = append(errs, field.Required(path.Child("rule"), err.Detail))
-		default:
-			errs = append(errs, field.Invalid(path.Child("rule"), rule, err.Detail))
-		}
-		if err := result.MessageExpressionError; err != nil {
-			errs = append(errs, field.Invalid(path.Child("messageExpression"), rule, err.Detail))
-		} else if result.MessageExpression != nil {
-			if result.MessageExpressionMaxCost > ruleCostLimit {
-				errs = append(errs, field.Forbidden(path.Child("messageExpression"), tooExpensive("estimated messageExpression cost", result.MessageExpressionMaxCost, ruleCostLimit)))
-			}
-			c.observe(path.Child("messageExpression"), result.MessageExpressionMaxCost)
-		}
-		switch {
-		case result.UsesOldSelf && at.uncorrelatable != nil:
-			errs = append(errs, field.Invalid(path.Child("rule"), rule.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", at.uncorrelatable)))
-		case !result.UsesOldSelf && rule.OptionalOldSelf != nil:
-			errs = append(errs, field.Invalid(path.Child("optionalOldSelf"), *rule.OptionalOldSelf, "may not be set if oldSelf is not used in rule"))
-		}
-	}
-	return errs
-}
-
-// observe adds the cost of an expression to the total.
-func (c *propsCheck) observe(path *field.Path, cost uint64) {
-	if c.total += cost; c.total < cost {
-		c.total = math.MaxUint64
-	}
-	if cost < schemaCostLimit/100 {
-		return
-	}
-	c.expensive = append(c.expensive, ruleCost{path, cost})
-	slices.SortStableFunc(c.expensive, func(a, b ruleCost) int {
-		if a.cost > b.cost {
-			return -1
-		}
-		return 1
-	})
-	c.expensive = c.expensive[:min(4, len(c.expensive))]
-}
-
-// tooExpensive describes a cost above its limit.
-func tooExpensive(what string, cost, limit uint64) string {
-	factor := float64(cost) / float64(limit)
-	text := fmt.Sprintf("%.1fx", factor)
-	switch {
-	case factor > 100:
-		text = "more than 100x"
-	case factor < 1.5:
-		text = fmt.Sprintf("%fx", factor)
-	}
-	return fmt.Sprintf("%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)", what, text)
 }
