@@ -8,6 +8,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // AddIndex adds an index, as Config.Indexes does. The informer may run: AddIndex then decodes each cached object for a
@@ -80,4 +81,17 @@ func (index Index[T]) inStore(decoder wire.Decoder[T], guard *usercode.Guard) st
 		}
 		return values, nil
 	}}
+}
+
+// Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
+// the spec.
+type Index[T kube.Object] struct {
+	// Name identifies the index in a Query. If it is the name of a field, such as "spec.nodeName", Values must return the
+	// value of that field: client.List then answers the field selector spec.nodeName=node-1 from the informer. Required.
+	Name string
+	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
+	// arrives. It decodes the object for the call, so with an index every event costs as much CPU time as a read.
+	// Values must be fast and must not read the informer. If it panics, the object is cached, but this index does not
+	// find it. Required.
+	Values func(obj T) []string
 }

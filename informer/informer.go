@@ -79,19 +79,6 @@ type Config[T kube.Object] struct {
 	Logger *slog.Logger
 }
 
-// Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
-// the spec.
-type Index[T kube.Object] struct {
-	// Name identifies the index in a Query. If it is the name of a field, such as "spec.nodeName", Values must return the
-	// value of that field: client.List then answers the field selector spec.nodeName=node-1 from the informer. Required.
-	Name string
-	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
-	// arrives. It decodes the object for the call, so with an index every event costs as much CPU time as a read.
-	// Values must be fast and must not read the informer. If it panics, the object is cached, but this index does not
-	// find it. Required.
-	Values func(obj T) []string
-}
-
 // Informer is a cache of the objects that one Retriever lists and watches. It may be shared: several goroutines may run
 // it and read from it at the same time.
 //

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,10 +16,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -325,99 +322,6 @@ func sameData(a, b map[string][]byte) bool {
 		}
 	}
 	return true
-}
-
-// register applies the configurations with the bundle, if it has changed or after applyInterval.
-func (k *keeper) register(ctx context.Context, bundle []byte) error {
-	if bytes.Equal(bundle, k.applied) && time.Since(k.appliedAt) < applyInterval {
-		return nil
-	}
-	config := *k.config.ClientConfig.DeepCopy()
-	config.CABundle = bundle
-	// One that cannot be applied must not keep others from the bundle.
-	former, err := k.formerConfigurations(ctx)
-	errs := []error{err}
-	for _, obj := range append(k.server.Configurations(k.config.Register, config), former...) {
-		errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
-	}
-	for _, conversion := range k.server.conversions() {
-		errs = append(errs, conversion.patch(ctx, k.config.Client, config))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("register the webhooks: %w", err)
-	}
-	k.applied, k.appliedAt = bundle, time.Now()
-	trusted := map[string]time.Time{}
-	for _, cert := range k.last.Trusted {
-		since, ok := k.trustedSince[string(cert)]
-		if !ok {
-			since = k.appliedAt
-		}
-		trusted[string(cert)] = since
-	}
-	k.trustedSince = trusted
-	return nil
-}
-
-// applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions of
-// other field owners, of which a condition could disable a hook, so they are removed afterwards.
-func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) error {
-	applied, err := client.Apply(ctx, c, obj, client.Force())
-	if err != nil || equality.Semantic.DeepEqual(hooksOf(applied.Object), hooksOf(obj)) {
-		return err
-	}
-	body, err := json.Marshal(map[string]any{"webhooks": hooksOf(obj)})
-	if err != nil {
-		return err
-	}
-	_, err = client.Patch(ctx, c, applied.Object, client.RawPatch(types.MergePatchType, body))
-	return err
-}
-
-// hooksOf returns the hooks of a configuration.
-func hooksOf(obj kube.Object) any {
-	if mutating, ok := obj.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
-		return mutating.Webhooks
-	}
-	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks //nolint:forcetypeassert // the other kind
-}
-
-// formerConfigurations returns empty configurations for those that an earlier version of the program has registered, and
-// for which the server has no hooks now: the API server would call hooks that nobody serves. A replica of the earlier
-// version registers its hooks again as long as it runs.
-func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error) {
-	if k.config.Register == "" {
-		return nil, nil
-	}
-	mutating, validating := emptyConfigurations(k.config.Register)
-	for _, hook := range k.server.hooks {
-		switch a, ok := hook.protocol.(admission); {
-		case ok && a.mutating:
-			mutating = nil
-		case ok:
-			validating = nil
-		}
-	}
-	var former []kube.Object
-	if mutating != nil {
-		registered, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(mutating), client.FromAPI())
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		if err == nil && len(registered.Webhooks) > 0 {
-			former = append(former, mutating)
-		}
-	}
-	if validating != nil {
-		registered, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(validating), client.FromAPI())
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		if err == nil && len(registered.Webhooks) > 0 {
-			former = append(former, validating)
-		}
-	}
-	return former, nil
 }
 
 // serve serves the certificate of state, if clients trust it.

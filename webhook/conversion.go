@@ -16,12 +16,10 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 
@@ -90,21 +88,6 @@ type conversion struct {
 	convert func(*unstructured.Unstructured, string) error // if typed is nil
 }
 
-// typedConversion converts by Go types. The first version is the hub. It is not changed after prepare.
-type typedConversion struct {
-	name     string
-	kind     string
-	versions []version
-	errs     []error
-}
-
-type version struct {
-	name  string
-	empty func() kube.Object
-	// toHub and fromHub are nil for the hub.
-	toHub, fromHub func(from, to kube.Object) error
-}
-
 // prepare implements protocol.
 func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 	var errs []error
@@ -161,88 +144,6 @@ func (c conversion) group() string {
 	return group
 }
 
-func (t *typedConversion) version(name string) *version {
-	for i := range t.versions {
-		if t.versions[i].name == name {
-			return &t.versions[i]
-		}
-	}
-	return nil
-}
-
-func (t *typedConversion) names() []string {
-	var names []string
-	for _, v := range t.versions {
-		names = append(names, v.name)
-	}
-	return names
-}
-
-func conversionReviewKind() schema.GroupVersionKind {
-	return apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
-}
-
-// conversionRequest is the request of a ConversionReview.
-type conversionRequest struct {
-	uid     types.UID
-	desired string   // version
-	objects [][]byte // parts of the review's body
-}
-
-// readConversion reads a ConversionReview. A decoder would read each object three times.
-func readConversion(body []byte) (conversionRequest, error) {
-	var r conversionRequest
-	var problem firstError
-	head, err := readHeader(body, func(name string, value []byte) {
-		switch {
-		case name != "request":
-		case string(value) == "null":
-			r = conversionRequest{}
-		default:
-			problem.add(r.read(value))
-		}
-	})
-	if err := cmp.Or(err, problem.err); err != nil {
-		return r, badRequest("decode the review: %w", err)
-	}
-	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind()); err != nil {
-		return r, err
-	}
-	if r.uid == "" {
-		return r, badRequest("the review has no request with a uid")
-	}
-	return r, nil
-}
-
-func (r *conversionRequest) read(raw []byte) error {
-	var problem firstError
-	err := wire.Fields(raw, func(name string, value []byte) {
-		switch name {
-		case "uid":
-			problem.add(json.Unmarshal(value, &r.uid))
-		case "desiredAPIVersion":
-			problem.add(json.Unmarshal(value, &r.desired))
-		case "objects":
-			r.objects = nil
-			if string(value) != "null" {
-				items, err := wire.Items(value)
-				problem.add(err)
-				r.objects = items
-			}
-		}
-	})
-	return cmp.Or(err, problem.err)
-}
-
-// firstError keeps the first error that is added: a client can send the same mistake any number of times.
-type firstError struct{ err error }
-
-func (f *firstError) add(err error) {
-	if f.err == nil {
-		f.err = err
-	}
-}
-
 // review implements protocol. A failure of one object is the response to all: the API server needs each of them.
 func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
 	request, err := readConversion(body)
@@ -268,24 +169,6 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, st
 		objects = append(objects, converted)
 	}
 	return encodeConverted(request.uid, objects), resultSuccess, nil
-}
-
-// encodeConverted encodes a ConversionReview with a successful response. Package json would parse and copy each object
-// once more.
-func encodeConverted(uid types.UID, objects [][]byte) encodedReview {
-	quoted, _ := json.Marshal(uid) // a string
-	size := 200
-	for _, object := range objects {
-		size += len(object) + 1
-	}
-	text := fmt.Appendf(make([]byte, 0, size), `{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`, apiextensionsv1.SchemeGroupVersion, quoted)
-	for i, object := range objects {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, object...)
-	}
-	return append(text, `],"result":{"metadata":{},"status":"Success"}}}`...)
 }
 
 // header is the part of an object that all versions have.
@@ -380,131 +263,6 @@ func (c conversion) parseVersions(from header, desired string) (fromVersion, toV
 		return fromVersion, toVersion, fmt.Errorf("the kind is %q: want %s", from.Kind, c.typed.kind)
 	}
 	return fromVersion, toVersion, nil
-}
-
-// convert returns an object in another version.
-func (t *typedConversion) convert(s *Server, raw []byte, head header, from string, desired schema.GroupVersion) ([]byte, error) {
-	source, target := t.version(from), t.version(desired.Version)
-	obj := source.empty()
-	unknown, err := kjson.UnmarshalStrict(raw, obj)
-	if err != nil {
-		return nil, err
-	}
-	for _, problem := range unknown {
-		s.unknown.report(s.logger, t.name, from, problem)
-	}
-	labels, annotations := maps.Clone(obj.GetLabels()), maps.Clone(obj.GetAnnotations())
-	obj, err = convertObject(source, target, t.versions[0].empty, obj)
-	if err != nil {
-		return nil, err
-	}
-	meta := head.Metadata
-	if len(meta) == 0 || !maps.Equal(labels, obj.GetLabels()) || !maps.Equal(annotations, obj.GetAnnotations()) {
-		if meta, err = withLabels(head.Metadata, obj); err != nil {
-			return nil, err
-		}
-	}
-	return withMeta(obj, header{APIVersion: desired.String(), Kind: head.Kind, Metadata: meta})
-}
-
-// withMeta encodes an object with other metadata. The metadata of obj is lost: it can be larger than the rest.
-func withMeta(obj kube.Object, head header) ([]byte, error) {
-	*metaOf(obj) = metav1.ObjectMeta{}
-	content, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	apiVersion, _ := json.Marshal(head.APIVersion) // a string
-	kind, _ := json.Marshal(head.Kind)             // a string
-	encoded := make([]byte, 0, len(content)+len(head.Metadata)+100)
-	encoded = fmt.Appendf(encoded, `{"apiVersion":%s,"kind":%s,"metadata":%s`, apiVersion, kind, head.Metadata)
-	if err := wire.Fields(content, func(name string, value []byte) {
-		switch name {
-		case "apiVersion", "kind", "metadata":
-			return
-		}
-		key, _ := json.Marshal(name) // a string
-		encoded = append(append(append(append(encoded, ','), key...), ':'), value...)
-	}); err != nil {
-		return nil, err
-	}
-	return append(encoded, '}'), nil
-}
-
-// convertObject returns obj in the version target, by way of the hub version.
-func convertObject(source, target *version, newHub func() kube.Object, obj kube.Object) (kube.Object, error) {
-	for _, step := range []struct {
-		convert func(from, to kube.Object) error
-		empty   func() kube.Object
-	}{{source.toHub, newHub}, {target.fromHub, target.empty}} {
-		if step.convert == nil { // source or target is the hub
-			continue
-		}
-		to := step.empty()
-		before := *metaOf(obj)
-		before.DeepCopyInto(metaOf(to))
-		if err := step.convert(obj, to); err != nil {
-			return nil, err
-		}
-		if field := changedMeta(&before, metaOf(to)); field != "" {
-			return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
-		}
-		obj = to
-	}
-	return obj, nil
-}
-
-// metaOf returns the metadata of an object, or nil if its type does not embed metav1.ObjectMeta.
-func metaOf(obj kube.Object) *metav1.ObjectMeta {
-	accessor, ok := obj.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return nil
-	}
-	meta, _ := accessor.GetObjectMeta().(*metav1.ObjectMeta)
-	return meta
-}
-
-// changedMeta returns the name of a field that differs and that a conversion must keep, or "".
-func changedMeta(before, after *metav1.ObjectMeta) string {
-	b, a := *before, *after
-	b.Labels, b.Annotations, a.Labels, a.Annotations = nil, nil, nil, nil
-	if reflect.DeepEqual(b, a) {
-		return ""
-	}
-	old, current := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
-	for i := range old.NumField() {
-		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
-		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(), current.Field(i).Interface()) {
-			return name
-		}
-	}
-	return ""
-}
-
-// withLabels returns the metadata of the original with the labels and annotations of the converted object. Other fields
-// stay as they are, also those that metav1.ObjectMeta lacks.
-func withLabels(original json.RawMessage, obj metav1.Object) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if len(original) > 0 {
-		if err := json.Unmarshal(original, &fields); err != nil {
-			return nil, err
-		}
-	}
-	if fields == nil { // there is no metadata, or it is null
-		fields = map[string]json.RawMessage{}
-	}
-	for name, entries := range map[string]map[string]string{"labels": obj.GetLabels(), "annotations": obj.GetAnnotations()} {
-		if len(entries) == 0 {
-			delete(fields, name)
-			continue
-		}
-		content, err := json.Marshal(entries)
-		if err != nil {
-			return nil, err
-		}
-		fields[name] = content
-	}
-	return json.Marshal(fields)
 }
 
 // unstructured returns an object in another version.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/evenkeel-go/evenkeel/dev/bench/shared/probe"
 )
@@ -41,64 +40,75 @@ const millionLimit = "660MiB"
 // metricsOf returns all metrics of a run in the order of the tables. The targets are for
 // 100,000 objects; they stand beside the largest number of the run.
 func metricsOf(o Options) []metric {
-	largest := slices.Max(o.Sizes)
 	var result []metric
 	for _, kind := range []string{probe.Pods, probe.Databases} {
-		name, suffix := nameOf(kind), suffixOf(kind)
 		for _, n := range o.Sizes {
-			rows := []metric{
-				{family: "heap_per", title: "heap per %s", unit: bytesUnit, target: 0.05, stretch: 0.035},
-				{family: "peak_rss", title: "peak RSS while syncing, %s", unit: bytesUnit, target: 0.10, stretch: 0.06},
-				{family: "sync_time", title: "time to sync and handle, %s", unit: secondsUnit, target: 0.25, stretch: 0.15},
-				{family: "sync_cpu", title: "CPU time of the same, %s", unit: secondsUnit, target: 0.25, stretch: 0.15},
-			}
-			for i, m := range rows {
-				m.title = fmt.Sprintf(m.title, name) + ", " + thousands(n) + " objects"
-				m.family += suffix
-				m.key = sized(m.family, n)
-				if kind != probe.Pods {
-					m.target, m.stretch = 0, 0
-					if i == 0 {
-						m.target, m.stretch = 0.08, 0.05
-					}
-				}
-				if n != largest {
-					m.target, m.stretch, m.smaller = 0, 0, true
-				} else {
-					m.title = strings.TrimSuffix(m.title, ", "+thousands(n)+" objects")
-				}
-				result = append(result, m)
-			}
+			result = append(result, sizeMetrics(kind, n, n == slices.Max(o.Sizes))...)
 		}
-		rows := []metric{
-			{family: "event_cpu_distinct", title: "CPU per event, distinct keys, %s", unit: microsUnit, target: 0.40, stretch: 0.30},
-			{family: "event_cpu_hot", title: "CPU per event, %d hot keys, %s", unit: microsUnit, target: 0.30, stretch: 0.15},
-			{family: "latency_p50", title: "latency p50, %s", unit: microsUnit},
-			{family: "latency_p99", title: "latency p99, %s", unit: microsUnit, target: 0.60, note: "and a third below Kooper's"},
-			{family: "latency_p999", title: "latency p99.9, %s", unit: microsUnit},
-			{family: "get", title: "Get from the cache, %s", unit: microsUnit, target: 1.5, stretch: 1.0, reads: true},
-			{family: "list_1000", title: "List of 1,000 from the cache, %s", unit: microsUnit, reads: true},
-		}
-		for _, m := range rows {
-			if m.family == "event_cpu_hot" {
-				m.title = fmt.Sprintf(m.title, o.HotKeys, name)
-			} else {
-				m.title = fmt.Sprintf(m.title, name)
-			}
-			m.family += suffix
-			m.key = m.family
-			if kind != probe.Pods {
-				m.target, m.stretch, m.note = 0, 0, ""
-			}
-			result = append(result, m)
-		}
+		result = append(result, eventMetrics(kind, o.HotKeys)...)
 	}
 	return append(
 		result,
-		metric{key: "binary_bytes", family: "binary_bytes", title: "stripped binary of the smallest controller", unit: bytesUnit, target: 0.5, stretch: 0.4},
+		metric{
+			key: "binary_bytes", family: "binary_bytes", title: "stripped binary of the smallest controller",
+			unit: bytesUnit, target: 0.5, stretch: 0.4,
+		},
 		metric{key: "modules", family: "modules", title: "modules in it", unit: countUnit},
 		metric{key: "cold_build_seconds", family: "cold_build_seconds", title: "cold build of it", unit: secondsUnit},
 	)
+}
+
+// sizeMetrics returns the metrics of n objects of a kind.
+func sizeMetrics(kind string, n int, isLargest bool) []metric {
+	rows := []metric{
+		{family: "heap_per", title: "heap per %s", unit: bytesUnit, target: 0.05, stretch: 0.035},
+		{family: "peak_rss", title: "peak RSS while syncing, %s", unit: bytesUnit, target: 0.10, stretch: 0.06},
+		{family: "sync_time", title: "time to sync and handle, %s", unit: secondsUnit, target: 0.25, stretch: 0.15},
+		{family: "sync_cpu", title: "CPU time of the same, %s", unit: secondsUnit, target: 0.25, stretch: 0.15},
+	}
+	for i := range rows {
+		m := &rows[i]
+		m.title = fmt.Sprintf(m.title, nameOf(kind))
+		if m.smaller = !isLargest; m.smaller {
+			m.title += ", " + thousands(n) + " objects"
+		}
+		m.family += suffixOf(kind)
+		m.key = sized(m.family, n)
+		switch {
+		case !isLargest || kind != probe.Pods && i > 0:
+			m.target, m.stretch = 0, 0
+		case kind != probe.Pods:
+			m.target, m.stretch = 0.08, 0.05
+		}
+	}
+	return rows
+}
+
+// eventMetrics returns the metrics of events of a kind. hotKeys is the number of keys that change in a burst.
+func eventMetrics(kind string, hotKeys int) []metric {
+	rows := []metric{
+		{family: "event_cpu_distinct", title: "CPU per event, distinct keys, %s", unit: microsUnit, target: 0.40, stretch: 0.30},
+		{family: "event_cpu_hot", title: "CPU per event, %d hot keys, %s", unit: microsUnit, target: 0.30, stretch: 0.15},
+		{family: "latency_p50", title: "latency p50, %s", unit: microsUnit},
+		{family: "latency_p99", title: "latency p99, %s", unit: microsUnit, target: 0.60, note: "and a third below Kooper's"},
+		{family: "latency_p999", title: "latency p99.9, %s", unit: microsUnit},
+		{family: "get", title: "Get from the cache, %s", unit: microsUnit, target: 1.5, stretch: 1.0, reads: true},
+		{family: "list_1000", title: "List of 1,000 from the cache, %s", unit: microsUnit, reads: true},
+	}
+	for i := range rows {
+		m := &rows[i]
+		if m.family == "event_cpu_hot" {
+			m.title = fmt.Sprintf(m.title, hotKeys, nameOf(kind))
+		} else {
+			m.title = fmt.Sprintf(m.title, nameOf(kind))
+		}
+		m.family += suffixOf(kind)
+		m.key = m.family
+		if kind != probe.Pods {
+			m.target, m.stretch, m.note = 0, 0, ""
+		}
+	}
+	return rows
 }
 
 func nameOf(kind string) string {

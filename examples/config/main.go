@@ -36,7 +36,7 @@ func main() {
 	os.Exit(manager.ExitStatus(err))
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out io.Writer) error { //nolint:funlen // one literal shows every field
 	flags := flag.NewFlagSet("config", flag.ExitOnError)
 	namespace := flags.String("namespace", "default", "the namespace of the ConfigMaps and of the lease")
 	stateDir := flags.String("state-dir", "", "an existing folder for files about the keys in work (default: none)")

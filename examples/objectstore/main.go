@@ -49,23 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// region poll
-	objects := source.Poll(source.PollConfig{
-		Name: "bucket",
-		Poller: source.FromObjectStore(s3.Bucket{
-			URL: *bucket, Prefix: *prefix, Client: http.DefaultClient,
-			KeysOf: func(name string) []kube.Key { // configs/shop/web belongs to ConfigMap shop/web
-				key, err := kube.ParseKey(strings.TrimPrefix(name, *prefix))
-				if err != nil || key.Namespace == "" {
-					return nil // another object
-				}
-				return []kube.Key{key}
-			},
-		}),
-		KeepItems: true, // for Item
-		Interval:  *interval,
-	})
-	// endregion
+	objects := poll(*bucket, *prefix, *interval)
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name:      "objectstore",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{LabelSelector: "example=objectstore"}),
@@ -98,4 +82,26 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return m.Run(ctx)
+}
+
+// poll returns a source that lists the bucket every interval.
+func poll(bucket, prefix string, interval time.Duration) *source.PollSource {
+	// region poll
+	objects := source.Poll(source.PollConfig{
+		Name: "bucket",
+		Poller: source.FromObjectStore(s3.Bucket{
+			URL: bucket, Prefix: prefix, Client: http.DefaultClient,
+			KeysOf: func(name string) []kube.Key { // configs/shop/web belongs to ConfigMap shop/web
+				key, err := kube.ParseKey(strings.TrimPrefix(name, prefix))
+				if err != nil || key.Namespace == "" {
+					return nil // another object
+				}
+				return []kube.Key{key}
+			},
+		}),
+		KeepItems: true, // for Item
+		Interval:  interval,
+	})
+	// endregion
+	return objects
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/constant"
 	"go/token"
 	"go/types"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -24,33 +22,6 @@ const (
 	opBoolean    = "boolean"    // true and false, or a boolean value that is assigned
 )
 
-// negate inverts a condition. Comparisons and negations are inverted in place, which reads better in a diff.
-func (f *finder) negate(condition ast.Expr) {
-	switch c := ast.Unparen(condition).(type) {
-	case *ast.UnaryExpr:
-		if c.Op == token.NOT {
-			f.note(opNegate, condition, f.text(c.X))
-			return
-		}
-	case *ast.BinaryExpr:
-		if c.Op == token.EQL || c.Op == token.NEQ {
-			f.equality(c)
-			return
-		}
-	}
-	switch ast.Unparen(condition).(type) {
-	case *ast.Ident, *ast.SelectorExpr, *ast.CallExpr, *ast.IndexExpr:
-		f.note(opNegate, condition, "!"+f.text(condition))
-	default:
-		f.note(opNegate, condition, "!("+f.text(condition)+")")
-	}
-}
-
-func (f *finder) equality(b *ast.BinaryExpr) {
-	other := map[token.Token]string{token.EQL: "!=", token.NEQ: "=="}[b.Op]
-	f.operator(opNegate, b, other)
-}
-
 // operator replaces a binary expression's operator.
 func (f *finder) operator(name string, b *ast.BinaryExpr, text string) {
 	f.note(name, span{b.OpPos, b.OpPos + token.Pos(len(b.Op.String()))}, text)
@@ -61,62 +32,6 @@ type span struct{ from, to token.Pos }
 
 func (s span) Pos() token.Pos { return s.from }
 func (s span) End() token.Pos { return s.to }
-
-func (f *finder) binary(b *ast.BinaryExpr) {
-	switch b.Op {
-	case token.LAND:
-		f.operator(opLogic, b, "||")
-	case token.LOR:
-		f.operator(opLogic, b, "&&")
-	case token.EQL, token.NEQ:
-		if !f.isCondition(b) {
-			f.equality(b)
-		}
-	case token.LSS, token.LEQ, token.GTR, token.GEQ:
-		if !f.choosesOperand(b) {
-			other := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}[b.Op]
-			f.operator(opBoundary, b, other)
-		}
-	case token.ADD, token.SUB, token.MUL, token.QUO:
-		value := f.pkg.info.Types[b]
-		basic, ok := types.Default(value.Type).Underlying().(*types.Basic)
-		if ok && basic.Info()&types.IsNumeric != 0 && value.Value == nil {
-			other := map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*"}[b.Op]
-			f.operator(opArithmetic, b, other)
-		}
-	}
-}
-
-// isCondition reports whether n is the whole condition of an if or a for, which negate has handled.
-func (f *finder) isCondition(n ast.Expr) bool {
-	for above := 0; ; above++ {
-		switch p := f.parent(above).(type) {
-		case *ast.ParenExpr:
-			continue
-		case *ast.IfStmt:
-			return ast.Unparen(p.Cond) == n
-		case *ast.ForStmt:
-			return p.Cond != nil && ast.Unparen(p.Cond) == n
-		}
-		return false
-	}
-}
-
-// choosesOperand reports whether the comparison only selects the smaller or larger of its operands, as in
-// "if a < b { a = b }" or "if a < b { return a }": for equal operands both sides are the same value.
-func (f *finder) choosesOperand(b *ast.BinaryExpr) bool {
-	branch, ok := f.parent(0).(*ast.IfStmt)
-	if !ok || branch.Else != nil || len(branch.Body.List) != 1 {
-		return false
-	}
-	x, y := f.text(b.X), f.text(b.Y)
-	assign, ok := branch.Body.List[0].(*ast.AssignStmt)
-	if !ok || len(assign.Lhs) != 1 || assign.Tok != token.ASSIGN {
-		return false
-	}
-	to, from := f.text(assign.Lhs[0]), f.text(assign.Rhs[0])
-	return to == x && from == y || to == y && from == x
-}
 
 // remove drops a statement.
 //
@@ -306,156 +221,6 @@ func (f *finder) fallsThrough(n ast.Node, tok token.Token) bool {
 		n = parent
 	}
 	return false
-}
-
-// invert negates a boolean value that is assigned to a variable or a field. Comparisons, negations and literals have
-// operators of their own.
-func (f *finder) invert(e ast.Expr) {
-	value := f.pkg.info.Types[e]
-	if value.Type == nil || value.Value != nil {
-		return
-	}
-	if basic, ok := value.Type.Underlying().(*types.Basic); !ok || basic.Info()&types.IsBoolean == 0 {
-		return
-	}
-	switch ast.Unparen(e).(type) {
-	case *ast.Ident, *ast.SelectorExpr, *ast.CallExpr, *ast.IndexExpr:
-		f.note(opBoolean, e, "!"+f.text(e))
-	}
-}
-
-// literal replaces a number by its neighbours, but not where no test can see it: capacities and sizes of make, and iota
-// expressions, where all constants would move together.
-func (f *finder) literal(n *ast.BasicLit) {
-	if n.Kind != token.INT && n.Kind != token.FLOAT || f.isCapacity(n) || f.isTypeOrIota(n) {
-		return
-	}
-	number, err := strconv.ParseInt(n.Value, 0, 64)
-	if err != nil {
-		if n.Kind == token.FLOAT {
-			f.note(opConstant, n, "("+n.Value+"+1)")
-		}
-		return
-	}
-	if f.isDuration(n) && number >= 5 {
-		// One more second of thirty is a change that no contract forbids.
-		f.note(opConstant, n, strconv.FormatInt(2*number, 10))
-		return
-	}
-	f.note(opConstant, n, strconv.FormatInt(number+1, 10))
-	if number > 0 {
-		f.note(opConstant, n, strconv.FormatInt(number-1, 10))
-	}
-}
-
-func (f *finder) isDuration(n ast.Expr) bool {
-	value := f.pkg.info.Types[n]
-	return value.Type != nil && types.TypeString(value.Type, nil) == "time.Duration"
-}
-
-func (f *finder) isCapacity(n ast.Expr) bool {
-	call, ok := f.parent(0).(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	switch f.text(call.Fun) {
-	case "make":
-		_, isMap := f.pkg.info.Types[call.Args[0]].Type.Underlying().(*types.Map)
-		return isMap || len(call.Args) == 3 && call.Args[2] == n
-	case "slices.Grow":
-		return true
-	}
-	return false
-}
-
-func (f *finder) isTypeOrIota(ast.Node) bool {
-	for _, node := range f.stack {
-		switch n := node.(type) {
-		case *ast.ArrayType:
-			return true
-		case *ast.ValueSpec:
-			for _, value := range n.Values {
-				if strings.Contains(f.text(value), "iota") {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// isConstant reports whether the name is a constant of a named type.
-func (f *finder) isConstant(name *ast.Ident) bool {
-	object, ok := f.pkg.info.Uses[name].(*types.Const)
-	if !ok {
-		return false
-	}
-	_, named := object.Type().(*types.Named)
-	return named
-}
-
-// constant replaces true by false and the reverse, and a constant of a named type by the next one of that type.
-func (f *finder) constant(n ast.Expr, name *ast.Ident) {
-	object, ok := f.pkg.info.Uses[name].(*types.Const)
-	if !ok || f.inCase() {
-		return
-	}
-	if object.Parent() == types.Universe {
-		switch name.Name {
-		case "true":
-			f.note(opBoolean, n, "false")
-		case "false":
-			f.note(opBoolean, n, "true")
-		}
-		return
-	}
-	next := f.nextConstant(object)
-	if next == "" {
-		return
-	}
-	text := next
-	if selector, ok := n.(*ast.SelectorExpr); ok {
-		text = f.text(selector.X) + "." + next
-	}
-	f.note(opConstant, n, text)
-}
-
-// inCase reports whether the node is an expression of a case, where a duplicate does not compile.
-func (f *finder) inCase() bool {
-	clause, ok := f.parent(0).(*ast.CaseClause)
-	return ok && clause != nil
-}
-
-// nextConstant returns the name of the constant with the next value of the same named type, or of the first one after the
-// last. It returns "" if there is no other.
-func (f *finder) nextConstant(object *types.Const) string {
-	if _, named := object.Type().(*types.Named); !named || object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
-		return ""
-	}
-	var all []*types.Const
-	for _, name := range object.Pkg().Scope().Names() {
-		other, ok := object.Pkg().Scope().Lookup(name).(*types.Const)
-		if ok && types.Identical(other.Type(), object.Type()) && (other.Exported() || other.Pkg() == f.pkg.types) {
-			all = append(all, other)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b *types.Const) int {
-		switch {
-		case constant.Compare(a.Val(), token.LSS, b.Val()):
-			return -1
-		case constant.Compare(a.Val(), token.GTR, b.Val()):
-			return 1
-		}
-		return 0
-	})
-	at := slices.Index(all, object)
-	for i := range all {
-		other := all[(at+1+i)%len(all)]
-		if at >= 0 && constant.Compare(other.Val(), token.NEQ, object.Val()) {
-			return other.Name()
-		}
-	}
-	return ""
 }
 
 // isLog reports whether the call writes a log line, or builds an attribute of one.

@@ -1,0 +1,119 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// places are the slots that a review has.
+type places struct{ taken []chan struct{} }
+
+// take waits for a slot.
+func (p *places) take(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		p.taken = append(p.taken, slots)
+		return nil
+	case <-ctx.Done():
+		return statusError{errors.New("other reviews did not end in time"), http.StatusServiceUnavailable}
+	}
+}
+
+func (p *places) release() {
+	for _, slots := range p.taken {
+		<-slots
+	}
+	p.taken = nil
+}
+
+// readBody reads the body of a review of the content type JSON, and waits for its slots: a small review needs one when it
+// is complete, a larger one before the rest is read.
+func (s *Server) readBody(ctx context.Context, w http.ResponseWriter, req *http.Request, limit int64, places *places) ([]byte, error) {
+	contentType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil || contentType != "application/json" {
+		return nil, statusError{errors.New("the content type must be application/json"), http.StatusUnsupportedMediaType}
+	}
+	reader := http.MaxBytesReader(w, req.Body, limit)
+	// The buffer has room for the whole body of most reviews. It is limited, because a client need not send what it announces.
+	buffer := make([]byte, 0, min(max(req.ContentLength, 0), maxFirstBuffer)+bytes.MinRead)
+	body, err := readUpTo(reader, buffer, smallBodyBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) <= smallBodyBytes {
+		return body, places.take(ctx, s.slots)
+	}
+	if err := places.take(ctx, s.big); err != nil {
+		return nil, err
+	}
+	if err := places.take(ctx, s.slots); err != nil {
+		return nil, err
+	}
+	steady := &steadyReader{Reader: reader, control: http.NewResponseController(w), began: time.Now()}
+	if body, err = readUpTo(steady, body, maxBodyBytes); err != nil || len(body) <= maxBodyBytes {
+		return body, err
+	}
+	if err := places.take(ctx, s.large); err != nil {
+		return nil, err
+	}
+	steady.began, steady.bytes = time.Now(), 0
+	return readUpTo(steady, body, limit)
+}
+
+// readUpTo reads after begin until the end, or until there is one byte more than limit.
+func readUpTo(r io.Reader, begin []byte, limit int64) ([]byte, error) {
+	body := bytes.NewBuffer(begin)
+	_, err := body.ReadFrom(io.LimitReader(r, limit+1-int64(len(begin))))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, statusError{fmt.Errorf("the review has more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge}
+	}
+	if err != nil {
+		return nil, badRequest("read the review: %w", err)
+	}
+	return body.Bytes(), nil
+}
+
+// steadyReader returns an error if the client is slower than minRate.
+type steadyReader struct {
+	io.Reader
+	control *http.ResponseController
+	began   time.Time
+	bytes   int
+}
+
+// Read implements io.Reader.
+func (r *steadyReader) Read(p []byte) (int, error) {
+	// An error means that the test does not use a connection.
+	_ = r.control.SetReadDeadline(r.began.Add(timeFor(r.bytes)))
+	n, err := r.Reader.Read(p)
+	r.bytes += n
+	return n, err
+}
+
+// timeFor returns how long a client may need for a number of bytes.
+func timeFor(n int) time.Duration { return maxStall + time.Duration(n)*time.Second/minRate }
+
+// decodeReview decodes a review of the kind. Names of fields are case-sensitive, as in the API server.
+func decodeReview(body []byte, review runtime.Object, kind schema.GroupVersionKind) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, review); err != nil {
+		return badRequest("decode the review: %w", err)
+	}
+	return checkKind(review.GetObjectKind().GroupVersionKind(), kind)
+}
+
+func checkKind(got, want schema.GroupVersionKind) error {
+	if got != want {
+		return badRequest("the review is %s: want %s", got, want)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// typedConversion converts by Go types. The first version is the hub. It is not changed after prepare.
+type typedConversion struct {
+	name     string
+	kind     string
+	versions []version
+	errs     []error
+}
+
+type version struct {
+	name  string
+	empty func() kube.Object
+	// toHub and fromHub are nil for the hub.
+	toHub, fromHub func(from, to kube.Object) error
+}
+
+func (t *typedConversion) version(name string) *version {
+	for i := range t.versions {
+		if t.versions[i].name == name {
+			return &t.versions[i]
+		}
+	}
+	return nil
+}
+
+func (t *typedConversion) names() []string {
+	var names []string
+	for _, v := range t.versions {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// convert returns an object in another version.
+func (t *typedConversion) convert(s *Server, raw []byte, head header, from string, desired schema.GroupVersion) ([]byte, error) {
+	source, target := t.version(from), t.version(desired.Version)
+	obj := source.empty()
+	unknown, err := kjson.UnmarshalStrict(raw, obj)
+	if err != nil {
+		return nil, err
+	}
+	for _, problem := range unknown {
+		s.unknown.report(s.logger, t.name, from, problem)
+	}
+	labels, annotations := maps.Clone(obj.GetLabels()), maps.Clone(obj.GetAnnotations())
+	obj, err = convertObject(source, target, t.versions[0].empty, obj)
+	if err != nil {
+		return nil, err
+	}
+	meta := head.Metadata
+	if len(meta) == 0 || !maps.Equal(labels, obj.GetLabels()) || !maps.Equal(annotations, obj.GetAnnotations()) {
+		if meta, err = withLabels(head.Metadata, obj); err != nil {
+			return nil, err
+		}
+	}
+	return withMeta(obj, header{APIVersion: desired.String(), Kind: head.Kind, Metadata: meta})
+}
+
+// withMeta encodes an object with other metadata. The metadata of obj is lost: it can be larger than the rest.
+func withMeta(obj kube.Object, head header) ([]byte, error) {
+	*metaOf(obj) = metav1.ObjectMeta{}
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	apiVersion, _ := json.Marshal(head.APIVersion) // a string
+	kind, _ := json.Marshal(head.Kind)             // a string
+	encoded := make([]byte, 0, len(content)+len(head.Metadata)+100)
+	encoded = fmt.Appendf(encoded, `{"apiVersion":%s,"kind":%s,"metadata":%s`, apiVersion, kind, head.Metadata)
+	if err := wire.Fields(content, func(name string, value []byte) {
+		switch name {
+		case "apiVersion", "kind", "metadata":
+			return
+		}
+		key, _ := json.Marshal(name) // a string
+		encoded = append(append(append(append(encoded, ','), key...), ':'), value...)
+	}); err != nil {
+		return nil, err
+	}
+	return append(encoded, '}'), nil
+}
+
+// convertObject returns obj in the version target, by way of the hub version.
+func convertObject(source, target *version, newHub func() kube.Object, obj kube.Object) (kube.Object, error) {
+	for _, step := range []struct {
+		convert func(from, to kube.Object) error
+		empty   func() kube.Object
+	}{{source.toHub, newHub}, {target.fromHub, target.empty}} {
+		if step.convert == nil { // source or target is the hub
+			continue
+		}
+		to := step.empty()
+		before := *metaOf(obj)
+		before.DeepCopyInto(metaOf(to))
+		if err := step.convert(obj, to); err != nil {
+			return nil, err
+		}
+		if field := changedMeta(&before, metaOf(to)); field != "" {
+			return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+		}
+		obj = to
+	}
+	return obj, nil
+}
+
+// metaOf returns the metadata of an object, or nil if its type does not embed metav1.ObjectMeta.
+func metaOf(obj kube.Object) *metav1.ObjectMeta {
+	accessor, ok := obj.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return nil
+	}
+	meta, _ := accessor.GetObjectMeta().(*metav1.ObjectMeta)
+	return meta
+}
+
+// changedMeta returns the name of a field that differs and that a conversion must keep, or "".
+func changedMeta(before, after *metav1.ObjectMeta) string {
+	b, a := *before, *after
+	b.Labels, b.Annotations, a.Labels, a.Annotations = nil, nil, nil, nil
+	if reflect.DeepEqual(b, a) {
+		return ""
+	}
+	old, current := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	for i := range old.NumField() {
+		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
+		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(), current.Field(i).Interface()) {
+			return name
+		}
+	}
+	return ""
+}
+
+// withLabels returns the metadata of the original with the labels and annotations of the converted object. Other fields
+// stay as they are, also those that metav1.ObjectMeta lacks.
+func withLabels(original json.RawMessage, obj metav1.Object) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if len(original) > 0 {
+		if err := json.Unmarshal(original, &fields); err != nil {
+			return nil, err
+		}
+	}
+	if fields == nil { // there is no metadata, or it is null
+		fields = map[string]json.RawMessage{}
+	}
+	for name, entries := range map[string]map[string]string{"labels": obj.GetLabels(), "annotations": obj.GetAnnotations()} {
+		if len(entries) == 0 {
+			delete(fields, name)
+			continue
+		}
+		content, err := json.Marshal(entries)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = content
+	}
+	return json.Marshal(fields)
+}
