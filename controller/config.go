@@ -3,14 +3,13 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -234,42 +233,41 @@ func (c Config[T]) withDefaults() Config[T] {
 
 // validate reports every mistake in a config. The defaults must be set.
 func (c Config[T]) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.Name == "" {
-		mistake("Name is required: it identifies the controller in logs, metrics and readiness")
+		mistakes.Addf("Name is required: it identifies the controller in logs, metrics and readiness")
 	}
-	c.validateObjects(mistake)
+	c.validateObjects(&mistakes)
 	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
-		mistake("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
+		mistakes.Addf("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
 	}
 	for i, read := range c.Reads {
 		if usercode.IsNil(read) {
-			mistake("Reads[%d] is nil", i)
+			mistakes.Addf("Reads[%d] is nil", i)
 		}
 	}
 	if c.Workers < 0 {
-		mistake("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
+		mistakes.Addf("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
 	}
 	if c.Timeout < 0 {
-		mistake("Timeout is %s: leave it 0 for none", c.Timeout)
+		mistakes.Addf("Timeout is %s: leave it 0 for none", c.Timeout)
 	}
 	if c.SyncTimeout < 0 {
-		mistake("SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
+		mistakes.Addf("SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
 	}
 	if c.Queue.Debounce < 0 {
-		mistake("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
+		mistakes.Addf("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
 	}
 	if c.Queue.GroupLimit < 0 {
-		mistake("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
+		mistakes.Addf("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // validateObjects reports the mistakes in the fields that determine the controller's objects and its function.
-func (c Config[T]) validateObjects(mistake func(format string, args ...any)) {
+func (c Config[T]) validateObjects(mistakes *errtree.Mistakes) {
 	if c.withoutObject() {
-		c.validateWithoutObject(mistake)
+		c.validateWithoutObject(mistakes)
 		return
 	}
 	var given []string
@@ -284,15 +282,15 @@ func (c Config[T]) validateObjects(mistake func(format string, args ...any)) {
 	}
 	switch len(given) {
 	case 0:
-		mistake("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
+		mistakes.Addf("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
 	case 1:
 	default:
-		mistake("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer to share one", strings.Join(given, " and "))
+		mistakes.Addf("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer to share one", strings.Join(given, " and "))
 	}
 	switch {
 	case usercode.IsNil(c.Handler) && usercode.IsNil(c.Reconciler):
-		mistake("Handler (or Reconciler) is required")
+		mistakes.Addf("Handler (or Reconciler) is required")
 	case c.Handler != nil && c.Reconciler != nil:
-		mistake("Handler and Reconciler are both set: one controller calls one of them")
+		mistakes.Addf("Handler and Reconciler are both set: one controller calls one of them")
 	}
 }

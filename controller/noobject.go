@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -46,7 +47,7 @@ type NoObject interface {
 func (c Config[T]) withoutObject() bool { return reflect.TypeFor[T]() == reflect.TypeFor[NoObject]() }
 
 // validateWithoutObject reports the mistakes in the config of a controller without a primary kind.
-func (c Config[T]) validateWithoutObject(mistake func(format string, args ...any)) {
+func (c Config[T]) validateWithoutObject(mistakes *errtree.Mistakes) {
 	var set []string
 	for _, field := range []struct {
 		name string
@@ -66,10 +67,10 @@ func (c Config[T]) validateWithoutObject(mistake func(format string, args ...any
 		}
 	}
 	if len(set) > 0 {
-		mistake("%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, whose triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
+		mistakes.Addf("%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, whose triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
 	}
 	if c.Reconciler == nil {
-		mistake("Reconciler is required: it is called with the keys that Sources enqueue")
+		mistakes.Addf("Reconciler is required: it is called with the keys that Sources enqueue")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 )
 
 const kindName = "CustomResourceDefinition"
@@ -24,29 +26,28 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 	if d == nil {
 		return errors.New("the definition is nil")
 	}
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if d.Spec.Group == "" {
-		mistake("spec.group is required")
+		mistakes.Addf("spec.group is required")
 	}
 	if d.Spec.Names.Kind == "" {
-		mistake("spec.names.kind is required")
+		mistakes.Addf("spec.names.kind is required")
 	}
 	if d.Spec.Names.Plural == "" {
-		mistake("spec.names.plural is required")
+		mistakes.Addf("spec.names.plural is required")
 	}
-	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want && len(errs) == 0 {
-		mistake("metadata.name is %q, must be %q, <plural>.<group>", d.Name, want)
+	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want && mistakes.Err() == nil {
+		mistakes.Addf("metadata.name is %q, must be %q, <plural>.<group>", d.Name, want)
 	}
 	if d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped {
-		mistake("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
+		mistakes.Addf("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
 	}
 	var names, storage []string
 	for i, version := range d.Spec.Versions {
 		if version.Name == "" {
-			mistake("spec.versions[%d].name is required", i)
+			mistakes.Addf("spec.versions[%d].name is required", i)
 		} else if slices.Contains(names, version.Name) {
-			mistake("spec.versions contains %s twice", version.Name)
+			mistakes.Addf("spec.versions contains %s twice", version.Name)
 		}
 		names = append(names, version.Name)
 		if version.Storage {
@@ -55,12 +56,12 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 	}
 	switch len(storage) {
 	case 0:
-		mistake("no version has storage: true: exactly one must be the storage version")
+		mistakes.Addf("no version has storage: true: exactly one must be the storage version")
 	case 1:
 	default:
-		mistake("%d versions have storage: true (%q): exactly one must be the storage version", len(storage), storage)
+		mistakes.Addf("%d versions have storage: true (%q): exactly one must be the storage version", len(storage), storage)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // checkDefinitions checks each definition, and that no name occurs twice.

@@ -2,7 +2,6 @@ package crd
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 )
 
 // Definition describes a CustomResourceDefinition for New. New copies it: the result shares no memory with
@@ -96,44 +97,43 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 			Conversion: d.Conversion.DeepCopy(),
 		},
 	}
-	errs := d.mistakes()
+	var mistakes errtree.Mistakes
+	d.check(&mistakes)
 	for _, version := range d.Versions {
 		version.Storage = version.Storage || len(d.Versions) == 1
-		errs = append(errs, version.mistakes()...)
+		version.check(&mistakes)
 		made.Spec.Versions = append(made.Spec.Versions, version.build())
 	}
-	if len(errs) == 0 { // otherwise checkDefinition would repeat some of them
-		errs = append(errs, checkDefinition(made))
+	if mistakes.Err() == nil { // otherwise checkDefinition would repeat some of them
+		mistakes.Join(checkDefinition(made))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := mistakes.Err(); err != nil {
 		return nil, fmt.Errorf("define %s: %w", cmp.Or(d.Kind, "a kind"), err)
 	}
 	return made, nil
 }
 
-// mistakes returns what the API server would reject, in terms of Definition's fields.
-func (d Definition) mistakes() []error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+// check adds what the API server would reject, in terms of Definition's fields.
+func (d Definition) check(mistakes *errtree.Mistakes) {
 	label := func(field, value string) {
 		if problems := validation.IsDNS1035Label(value); problems != nil {
-			mistake("%s %q is not valid in a path: %s", field, value, strings.Join(problems, ", "))
+			mistakes.Addf("%s %q is not valid in a path: %s", field, value, strings.Join(problems, ", "))
 		}
 	}
 	switch {
 	case d.Group == "":
-		mistake("Group is required")
+		mistakes.Addf("Group is required")
 	case validation.IsDNS1123Subdomain(d.Group) != nil || !strings.Contains(d.Group, "."):
-		mistake("Group %q is not a domain name with a dot, such as shop.example.com", d.Group)
+		mistakes.Addf("Group %q is not a domain name with a dot, such as shop.example.com", d.Group)
 	}
 	if d.Kind == "" {
-		mistake("Kind is required")
+		mistakes.Addf("Kind is required")
 	} else {
 		label("Kind", strings.ToLower(d.Kind))
 		label("Plural", d.Plural)
 		label("Singular", d.Singular)
 		if d.ListKind == d.Kind {
-			mistake("ListKind is equal to Kind, %q", d.Kind)
+			mistakes.Addf("ListKind is equal to Kind, %q", d.Kind)
 		}
 	}
 	for _, name := range d.ShortNames {
@@ -143,26 +143,22 @@ func (d Definition) mistakes() []error {
 		label("Categories:", name)
 	}
 	if len(d.Versions) == 0 {
-		mistake("Versions: at least one is required")
+		mistakes.Addf("Versions: at least one is required")
 	}
-	return errs
 }
 
-func (v Version) mistakes() []error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (v Version) check(mistakes *errtree.Mistakes) {
 	if problems := validation.IsDNS1035Label(v.Name); problems != nil {
-		mistake("Versions: Name %q: %s", v.Name, strings.Join(problems, ", "))
+		mistakes.Addf("Versions: Name %q: %s", v.Name, strings.Join(problems, ", "))
 	}
 	if v.DeprecationWarning != "" && !v.Deprecated {
-		mistake("Versions: %s has a DeprecationWarning but is not Deprecated", v.Name)
+		mistakes.Addf("Versions: %s has a DeprecationWarning but is not Deprecated", v.Name)
 	}
 	for _, column := range v.PrinterColumns {
 		if column.Name == "" || column.JSONPath == "" {
-			mistake("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name, column.Name, column.JSONPath)
+			mistakes.Addf("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name, column.Name, column.JSONPath)
 		}
 	}
-	return errs
 }
 
 func (v Version) build() apiextensionsv1.CustomResourceDefinitionVersion {

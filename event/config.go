@@ -2,7 +2,6 @@ package event
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -81,18 +81,17 @@ func (c Config) withDefaults() (Config, error) {
 
 // validate returns all mistakes in a Config with defaults set.
 func (c Config) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.Cluster == nil {
-		mistake("Cluster is required: kube.Connect makes one")
+		mistakes.Addf("Cluster is required: kube.Connect makes one")
 	}
 	if c.Controller == "" {
-		mistake("Controller is required: it becomes the Events' reportingController")
+		mistakes.Addf("Controller is required: it becomes the Events' reportingController")
 	} else if problems := validation.IsQualifiedName(c.Controller); problems != nil {
-		mistake("Controller %q is not a valid reportingController: %s", c.Controller, strings.Join(problems, ", "))
+		mistakes.Addf("Controller %q is not a valid reportingController: %s", c.Controller, strings.Join(problems, ", "))
 	}
 	if len(c.Instance) > maxShort {
-		mistake("Instance has %d bytes, more than %d", len(c.Instance), maxShort)
+		mistakes.Addf("Instance has %d bytes, more than %d", len(c.Instance), maxShort)
 	}
 	for _, field := range []struct {
 		name  string
@@ -105,8 +104,8 @@ func (c Config) validate() error {
 		{"RepeatInterval", int64(c.RepeatInterval)},
 	} {
 		if field.value < 0 {
-			mistake("%s is %d, must not be negative (0: the default)", field.name, field.value)
+			mistakes.Addf("%s is %d, must not be negative (0: the default)", field.name, field.value)
 		}
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }

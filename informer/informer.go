@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -118,24 +119,22 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	description := config.Retriever.Describe()
-	errs := []error{description.Problem}
-	cut, err := config.cut()
-	errs = append(errs, err)
-	decoder, err := wire.NewDecoder[T](description.GroupVersionKind)
-	errs = append(errs, err)
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	cut, cutErr := config.cut()
+	decoder, decoderErr := wire.NewDecoder[T](description.GroupVersionKind)
+	var mistakes errtree.Mistakes
+	mistakes.Join(description.Problem, cutErr, decoderErr)
 	if config.Transform != nil && config.KeepAppliedBy != "" {
-		mistake("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a changed object")
+		mistakes.Addf("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a changed object")
 	}
 	for n, index := range config.Indexes {
 		if index.Name == "" || index.Values == nil {
-			mistake("Indexes[%d] (%q): Name and Values are required", n, index.Name)
+			mistakes.Addf("Indexes[%d] (%q): Name and Values are required", n, index.Name)
 		}
 		if slices.ContainsFunc(config.Indexes[:n], func(other Index[T]) bool { return other.Name == index.Name }) {
-			mistake("Indexes[%d] (%q): another has the same Name", n, index.Name)
+			mistakes.Addf("Indexes[%d] (%q): another has the same Name", n, index.Name)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := mistakes.Err(); err != nil {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	c := &core{

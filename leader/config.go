@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -118,59 +119,57 @@ func podNamespace(file string) (string, error) {
 
 // validate returns all mistakes in a config with its defaults.
 func (c Config) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.Cluster == nil {
-		mistake("Cluster is required: kube.Connect returns one")
+		mistakes.Addf("Cluster is required: kube.Connect returns one")
 	}
 	if c.Name == "" {
-		mistake("Name is required: all processes that compete use the same lease")
+		mistakes.Addf("Name is required: all processes that compete use the same lease")
 	} else if problems := validation.IsDNS1123Subdomain(c.Name); problems != nil {
-		mistake("Name %q is not a valid name: %s", c.Name, strings.Join(problems, ", "))
+		mistakes.Addf("Name %q is not a valid name: %s", c.Name, strings.Join(problems, ", "))
 	}
 	if c.Namespace == "" {
-		mistake("Namespace is required outside a Pod")
+		mistakes.Addf("Namespace is required outside a Pod")
 	} else if problems := validation.IsDNS1123Label(c.Namespace); problems != nil {
-		mistake("Namespace %q is not a valid name: %s", c.Namespace, strings.Join(problems, ", "))
+		mistakes.Addf("Namespace %q is not a valid name: %s", c.Namespace, strings.Join(problems, ", "))
 	}
 	if c.Identity == noLeaderYet {
-		mistake("Identity %q is reserved for leases that have had no leader yet", c.Identity)
+		mistakes.Addf("Identity %q is reserved for leases that have had no leader yet", c.Identity)
 	}
 	switch {
 	case !c.Fence && c.PodUID != "":
-		mistake("PodUID is set without Fence, which needs it: set both")
+		mistakes.Addf("PodUID is set without Fence, which needs it: set both")
 	case c.Fence && c.PodUID == "":
-		mistake("PodUID is required for Fence: set the environment variable %s from the downward API (fieldPath metadata.uid)", podUIDVariable)
+		mistakes.Addf("PodUID is required for Fence: set the environment variable %s from the downward API (fieldPath metadata.uid)", podUIDVariable)
 	case c.Fence && !strings.HasPrefix(c.Identity, c.PodUID+identitySeparator):
-		mistake("Identity %q must begin with %q for Fence", c.Identity, c.PodUID+identitySeparator)
+		mistakes.Addf("Identity %q must begin with %q for Fence", c.Identity, c.PodUID+identitySeparator)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(c.Labels[key])...)
 		if problems != nil {
-			mistake("Labels: %q: %q is not a valid label: %s", key, c.Labels[key], strings.Join(problems, ", "))
+			mistakes.Addf("Labels: %q: %q is not a valid label: %s", key, c.Labels[key], strings.Join(problems, ", "))
 		}
 	}
-	errs = append(errs, c.validateTimes())
-	return errors.Join(errs...)
+	mistakes.Join(c.validateTimes())
+	return mistakes.Err()
 }
 
 func (c Config) validateTimes() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.LeaseDuration%time.Second != 0 {
-		mistake("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
+		mistakes.Addf("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
 	}
 	if c.RetryPeriod < 0 {
-		mistake("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod, DefaultRetryPeriod)
+		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod, DefaultRetryPeriod)
 	}
 	// The next two conditions also reject negative values.
 	if least := time.Duration(jitterFactor * float64(max(c.RetryPeriod, 0))); c.RenewDeadline <= least {
-		mistake("RenewDeadline is %s: it must be longer than %s, which is %g times RetryPeriod",
+		mistakes.Addf("RenewDeadline is %s: it must be longer than %s, which is %g times RetryPeriod",
 			c.RenewDeadline, least, jitterFactor)
 	}
 	if c.LeaseDuration <= max(c.RenewDeadline, 0) {
-		mistake("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops before a new leader",
+		mistakes.Addf("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops before a new leader",
 			c.LeaseDuration, c.RenewDeadline)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }

@@ -3,7 +3,6 @@ package manager
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -165,29 +165,28 @@ func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
 func reserved() []string { return []string{checkServer, checkLease, checkShutdown} }
 
 func (r Runnable) validate(shutdownTimeout time.Duration) error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if r.Name == "" {
-		mistake("Name is required")
+		mistakes.Addf("Name is required")
 	} else if slices.Contains(reserved(), r.Name) {
-		mistake("Name %q is reserved for the manager", r.Name)
+		mistakes.Addf("Name %q is reserved for the manager", r.Name)
 	}
 	if usercode.IsNil(r.Runner) {
-		mistake("Runner is required")
+		mistakes.Addf("Runner is required")
 	}
 	if r.Group < LeaderOnly || r.Group > Servers {
-		mistake("Group is %d: it must be one of the constants", int(r.Group))
+		mistakes.Addf("Group is %d: it must be one of the constants", int(r.Group))
 	}
 	if r.OnFailure < EndProcess || r.OnFailure > Continue {
-		mistake("OnFailure is %d: it must be one of the constants", int(r.OnFailure))
+		mistakes.Addf("OnFailure is %d: it must be one of the constants", int(r.OnFailure))
 	}
 	if r.DrainTime < 0 {
-		mistake("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
+		mistakes.Addf("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
 	}
 	if r.DrainTime > shutdownTimeout && shutdownTimeout > 0 {
-		mistake("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime, shutdownTimeout)
+		mistakes.Addf("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime, shutdownTimeout)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 func (c Config) withDefaults() Config {
@@ -221,36 +220,35 @@ func isLoopback(address string) bool {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.ShutdownTimeout < 0 {
-		mistake("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout, DefaultShutdownTimeout)
+		mistakes.Addf("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout, DefaultShutdownTimeout)
 	}
 	if c.Listen != "" && c.Listener != nil {
-		mistake("Listen and Listener are both set: choose one of them")
+		mistakes.Addf("Listen and Listener are both set: choose one of them")
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		mistake("CertFile is %q and KeyFile is %q: set both or none", c.CertFile, c.KeyFile)
+		mistakes.Addf("CertFile is %q and KeyFile is %q: set both or none", c.CertFile, c.KeyFile)
 	}
 	if c.Listen == "" && c.Listener == nil && (c.CertFile != "" || c.AuthorizeWith != nil || c.Pprof) {
-		mistake("CertFile, AuthorizeWith and Pprof need Listen or Listener")
+		mistakes.Addf("CertFile, AuthorizeWith and Pprof need Listen or Listener")
 	}
 	for _, address := range c.addresses() {
 		if c.AuthorizeWith != nil && c.CertFile == "" && !isLoopback(address) {
-			mistake("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS", address)
+			mistakes.Addf("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS", address)
 		}
 	}
 	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
-		mistake("Handlers, Liveness and Readiness need Listen or Listener")
+		mistakes.Addf("Handlers, Liveness and Readiness need Listen or Listener")
 	}
 	checkNames := func(field string, checks map[string]func() error) {
 		for _, name := range slices.Sorted(maps.Keys(checks)) {
 			if name == "" || checks[name] == nil || slices.Contains(reserved(), name) {
-				mistake("%s[%q]: the name must not be empty or one of the manager's, and the check must not be nil", field, name)
+				mistakes.Addf("%s[%q]: the name must not be empty or one of the manager's, and the check must not be nil", field, name)
 			}
 		}
 	}
 	checkNames("Liveness", c.Liveness)
 	checkNames("Readiness", c.Readiness)
-	return errors.Join(errs...)
+	return mistakes.Err()
 }

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -127,30 +127,29 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 func (o *Options) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if o.As == "" && len(o.AsGroups) > 0 {
-		mistake("as-group needs as: the API server does not impersonate groups without a user")
+		mistakes.Addf("as-group needs as: the API server does not impersonate groups without a user")
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		mistake("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
+		mistakes.Addf("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
 	}
 	if o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0 {
-		mistake("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
+		mistakes.Addf("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
 	}
 	if o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit) {
-		mistake("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
+		mistakes.Addf("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
 	}
 	if o.LeaderElect && o.LeaseName == "" {
-		mistake("leader-elect needs lease-name")
+		mistakes.Addf("leader-elect needs lease-name")
 	}
 	if o.ShutdownTimeout <= 0 {
-		mistake("shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
+		mistakes.Addf("shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
 	}
 	if o.LogFormat != "text" && o.LogFormat != "json" {
-		mistake("log-format is %q: it must be text or json", o.LogFormat)
+		mistakes.Addf("log-format is %q: it must be text or json", o.LogFormat)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the

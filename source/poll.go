@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -164,32 +165,31 @@ func defaultMaxBackoff(interval time.Duration) time.Duration {
 
 // validate returns every mistake in a config that has its defaults set.
 func (c PollConfig) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	switch c.Name {
 	case "":
-		mistake("Name is required: causes, logs and readiness name the source by it")
+		mistakes.Addf("Name is required: causes, logs and readiness name the source by it")
 	case controller.SourceSelf, controller.SourceLoop:
 		// Otherwise the default of EndBackoffIf, for one, would treat an item as the object.
-		mistake("Name is %q: this name is reserved for the controller's own causes", c.Name)
+		mistakes.Addf("Name is %q: this name is reserved for the controller's own causes", c.Name)
 	}
 	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
-		mistake("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL, source.FromObjectStore of a store")
+		mistakes.Addf("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL, source.FromObjectStore of a store")
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
-		errs = append(errs, checked.Validate())
+		mistakes.Join(checked.Validate())
 	}
 	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.enqueuesNothing() && c.KeysOf == nil {
-		mistake("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
+		mistakes.Addf("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
 	}
 	if c.Interval < 0 {
-		mistake("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)
+		mistakes.Addf("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)
 	} else if c.MaxBackoff < c.Interval {
-		mistake("MaxBackoff is %s, below Interval, %s", c.MaxBackoff, c.Interval)
+		mistakes.Addf("MaxBackoff is %s, below Interval, %s", c.MaxBackoff, c.Interval)
 	}
 	if c.Jitter > 1 || math.IsNaN(c.Jitter) {
-		mistake("Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
+		mistakes.Addf("Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // wait returns how long to wait after a poll. failures is the number of failed polls in a row, and err the error of the

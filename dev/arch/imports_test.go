@@ -57,7 +57,7 @@ func layers() map[string]place {
 
 		// How functions, values and errors of the library's users are treated.
 		"internal/usercode": {foundation: true},
-		// Errors that wrap or join others, and the rules of retries.
+		// Errors that wrap or join others, the mistakes in a Config, and the rules of retries.
 		"internal/errtree":    {foundation: true},
 		"internal/retryrules": {foundation: true, may: []string{"retry"}},
 		// Maps that shrink, and the order of resource versions.

@@ -1,4 +1,5 @@
-// Package errtree reads errors that wrap or join other errors. Packages retry and internal/retryrules classify them.
+// Package errtree reads errors that wrap or join other errors, and joins the mistakes in a Config. Packages retry and
+// internal/retryrules classify them.
 package errtree
 
 import (

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -62,24 +63,23 @@ func withDefaults(p, base retry.Policy) retry.Policy {
 
 // validatePolicy returns the mistakes in a policy before defaults are set. where is the name of its field.
 func validatePolicy(p retry.Policy, where string) error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(where+"."+format, args...)) }
+	var mistakes errtree.Mistakes
 	if p.Base < 0 {
-		mistake("Base is %s, must not be negative", p.Base)
+		mistakes.Addf("%s.Base is %s, must not be negative", where, p.Base)
 	}
 	switch {
 	case p.Max < 0:
-		mistake("Max is %s, must not be negative", p.Max)
+		mistakes.Addf("%s.Max is %s, must not be negative", where, p.Max)
 	case p.Max > 0 && p.Max < p.Base:
-		mistake("Max is %s, below Base, %s", p.Max, p.Base)
+		mistakes.Addf("%s.Max is %s, below Base, %s", where, p.Max, p.Base)
 	}
 	if p.Factor != 0 && !(p.Factor >= 1 && p.Factor <= math.MaxFloat64) {
-		mistake("Factor is %g, must be at least 1 (constant delay), or 0 for the class's default", p.Factor)
+		mistakes.Addf("%s.Factor is %g, must be at least 1 (constant delay), or 0 for the class's default", where, p.Factor)
 	}
 	if p.Jitter > 1 || math.IsNaN(p.Jitter) {
-		mistake("Jitter is %g, must not exceed 1 (negative: no jitter)", p.Jitter)
+		mistakes.Addf("%s.Jitter is %g, must not exceed 1 (negative: no jitter)", where, p.Jitter)
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // validate returns all mistakes in a Config.

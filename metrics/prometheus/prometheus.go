@@ -6,7 +6,6 @@ package prometheus
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -199,18 +199,19 @@ func (c Config) histogram(name, help string, buckets []float64) prometheus.Histo
 // validate returns all mistakes in a Config with defaults set. It must find every value at which the client library
 // would panic.
 func (c Config) validate() error {
-	var errs []error
-	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes errtree.Mistakes
 	if c.Registerer == nil {
-		mistake("Registerer is required: prometheus.DefaultRegisterer or a prometheus.NewRegistry()")
+		mistakes.Addf("Registerer is required: prometheus.DefaultRegisterer or a prometheus.NewRegistry()")
 	}
 	// Newer Prometheus servers accept any name, but queries must quote such names.
 	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Namespace) {
-		mistake("Namespace is %q: must consist of letters, digits and underscores, and must not begin with a digit", c.Namespace)
+		mistakes.Addf("Namespace is %q: must consist of letters, digits and underscores, and must not begin with a digit", c.Namespace)
 	}
-	return errors.Join(append(errs,
+	mistakes.Join(
 		validateBuckets("DurationBuckets", c.DurationBuckets),
-		validateBuckets("WaitBuckets", c.WaitBuckets))...)
+		validateBuckets("WaitBuckets", c.WaitBuckets),
+	)
+	return mistakes.Err()
 }
 
 func validateBuckets(field string, buckets []float64) error {
