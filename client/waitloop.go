@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -95,9 +96,7 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) error {
 			w.readErr = err
 		}
 		after, _ := retry.RetryAfter(err)
-		select {
-		case <-time.After(max(after, pause(failures))):
-		case <-ctx.Done():
+		if !retryrules.Wait(ctx, max(after, pause(failures))) {
 			return w.gaveUp(ctx, time.Since(began))
 		}
 	}

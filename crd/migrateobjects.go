@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -274,13 +275,7 @@ func (m *migrator) retry(ctx context.Context, limit int, f func() error) error {
 
 // sleep waits, and returns the cause of the end of ctx if that comes first.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
+	if !retryrules.Wait(ctx, d) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -231,9 +232,7 @@ func (e *ensurer) poll(ctx context.Context, missing func() (string, error)) erro
 		if progress.isDue() {
 			progress.log(ctx, reason)
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
+		if !retryrules.Wait(ctx, pollInterval) {
 			return fmt.Errorf("wait for %s %s: %w: %s", kindName, e.result.Name, ctx.Err(), reason)
 		}
 	}

@@ -71,7 +71,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-requests.Done():
 			return
 		}
-		pause(requests, r.config.FlushTimeout)
+		retryrules.Wait(requests, r.config.FlushTimeout)
 		cancel()
 	})
 	s.run(requests)
@@ -285,14 +285,4 @@ func (s *sender) mayLog(cause string) bool {
 	}
 	s.logged[cause] = now
 	return true
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

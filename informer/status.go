@@ -3,15 +3,13 @@ package informer
 import (
 	"errors"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -22,8 +20,6 @@ const manyGone = 4
 const (
 	// maxReasons is the maximum number of reasons of one episode that are stored and logged at once.
 	maxReasons = 8
-	// maxReason is the number of bytes of an error's text that distinguish reasons.
-	maxReason = 1024
 	// manyReasonsEvery is the interval at which further reasons are logged.
 	manyReasonsEvery = time.Hour
 )
@@ -93,7 +89,7 @@ func (s *status) typeForNew() ChangeType {
 // failed records why the part cannot list or watch, and logs it once per reason. broken is true if the watch had been
 // opened. failed reports whether the part is degraded now.
 func (s *status) failed(err error, broken bool) (degraded bool) {
-	reason := reasonOf(err)
+	reason := errtree.SteadyText(err)
 	s.mu.Lock()
 	now := time.Now()
 	if s.now.err == nil {
@@ -119,7 +115,7 @@ func (e *episode) isNew(reason string, now time.Time) bool {
 	if len(e.logged) < maxReasons {
 		e.logged[reason] = true
 	} else {
-		// The reason differs each time, because it contains an ID that reasonOf does not recognize.
+		// The reason differs each time, because it contains an ID that SteadyText does not recognize.
 		known = known || now.Sub(e.loggedAt) < manyReasonsEvery
 	}
 	if !known {
@@ -209,16 +205,4 @@ func isUnavailable(err error) bool {
 
 func isNotServed(err error) bool {
 	return errors.Is(err, kube.ErrNotServed) || apierrors.IsNotFound(err)
-}
-
-// reasonOf returns the error's text without the words that contain digits, such as ports, times and request IDs. So the
-// reason is the same for each attempt.
-func reasonOf(err error) string {
-	text := err.Error()
-	if len(text) > maxReason {
-		text = text[:maxReason]
-	}
-	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	words = slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
-	return strings.Join(words, " ")
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -84,7 +85,7 @@ func (g *watchGuard) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if left := time.Until(p.progress.quietUntil(g.opened, p.status.condition().silent)); left > 0 {
 			// The sleep is limited, because the first bookmark reduces the time to silentWatch.
-			if !sleep(ctx, min(left, silentWatch)) {
+			if !retryrules.Wait(ctx, min(left, silentWatch)) {
 				return
 			}
 			continue
@@ -92,7 +93,7 @@ func (g *watchGuard) run(ctx context.Context) {
 		if g.busy.Load() {
 			// A subscriber is slow. Unread events from the server must be processed first.
 			g.reportBlocked(ctx)
-			if !sleep(ctx, inFlight) {
+			if !retryrules.Wait(ctx, inFlight) {
 				return
 			}
 			continue
@@ -137,7 +138,7 @@ func (g *watchGuard) verify(ctx context.Context) error {
 	if reset != nil {
 		return reset
 	}
-	if len(differences) > 0 && !sleep(ctx, inFlight) {
+	if len(differences) > 0 && !retryrules.Wait(ctx, inFlight) {
 		return nil
 	}
 	if g.busy.Load() || p.progress.now().lastArrival.After(began) {
@@ -258,7 +259,7 @@ func (g *watchGuard) checkVersion(ctx context.Context) (reset error) {
 		var versions versionCheck
 		about, err := g.page(ctx, metav1.ListOptions{Limit: 1}, func(o *wire.Object) { versions.item(o.ResourceVersion) })
 		switch {
-		case err != nil && sleep(ctx, pause):
+		case err != nil && retryrules.Wait(ctx, pause):
 			continue
 		case err != nil:
 			return nil //nolint:nilerr // the watch has ended; the next one asks
@@ -280,16 +281,4 @@ func (g *watchGuard) wentBack(sent, list string) error {
 	}
 	return fmt.Errorf("watch %s: %w: a list is at resource version %s, but version %s was seen before: listing anew",
 		g.part.describes, errHistoryReset, list, sent)
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 )
 
 // jitterFactor lengthens RetryPeriod at random, to at most 2.2 times, so that candidates do not make their attempts at
@@ -37,7 +38,7 @@ func (t *term) acquire(ctx context.Context) *leadership.Term {
 		if held := t.current(); held != nil {
 			return held
 		}
-		pause(ctx, wait.Jitter(t.elector.config.RetryPeriod, jitterFactor))
+		retryrules.Wait(ctx, wait.Jitter(t.elector.config.RetryPeriod, jitterFactor))
 	}
 	return nil
 }
@@ -63,16 +64,6 @@ func (t *term) renew(ctx context.Context) {
 		if !t.write(ctx) && t.read(ctx) {
 			t.write(ctx)
 		}
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -176,7 +177,7 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 		e.mu.Lock()
 		e.enter(StateStandby)
 		e.unlock()
-		pause(ctx, e.config.LeaseDuration) // another candidate leads before
+		retryrules.Wait(ctx, e.config.LeaseDuration) // another candidate leads before
 		return false, nil
 	}
 	return true, err

@@ -21,7 +21,7 @@ func (e *Elector) requestFailed(verb string, err error) {
 		e.errSince = time.Now()
 	}
 	e.errVerb = verb
-	kind := verb + " " + reasonOf(err)
+	kind := verb + " " + failureKind(err)
 	if e.logged[kind] {
 		return
 	}
@@ -71,8 +71,8 @@ func (e *Elector) disconnectAfter(request context.Context) {
 	}
 }
 
-// reasonOf returns the kind of a failure. It is the same for each attempt.
-func reasonOf(err error) string {
+// failureKind returns the kind of a failure. It is the same for each attempt.
+func failureKind(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -145,7 +146,7 @@ func (f *fence) await(ctx context.Context) (accepted bool) {
 			e.logger.WarnContext(ctx, "leadership given up, the fence rejects the writes of this process", "after", time.Since(began))
 			return false
 		}
-		pause(ctx, interval)
+		retryrules.Wait(ctx, interval)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 )
 
 // releaseTimeout bounds the attempts to release the lease. Together with a controller's default drain time it fits into
@@ -31,7 +33,7 @@ func (e *Elector) release(ctx context.Context) {
 			}
 			return
 		}
-		if pause(ctx, min(e.config.RetryPeriod, time.Second)); ctx.Err() != nil {
+		if !retryrules.Wait(ctx, min(e.config.RetryPeriod, time.Second)) {
 			e.logger.WarnContext(ctx, "leadership not released, other processes wait until the lease expires",
 				"error", err, "leaseDuration", e.config.LeaseDuration)
 			return

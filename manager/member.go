@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -112,16 +113,11 @@ func (m *Manager) finished(r *member, err error, restart, stopped bool, delay ti
 
 // waitForRestart reports whether a member must be started again.
 func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Duration) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	passed := retryrules.Wait(ctx, delay)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.restart = time.Time{}
-	if ctx.Err() == nil {
+	if passed {
 		return true
 	}
 	r.err = nil // it was logged

@@ -16,7 +16,7 @@ import (
 //	status.Summarize(conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {
 	if r.failure != nil {
-		return []readiness.State{{Status: statusOf(r.failure), Message: r.failure.Error()}}
+		return []readiness.State{{Status: readinessOf(r.failure), Message: r.failure.Error()}}
 	}
 	if r.OwnerTerminating {
 		return []readiness.State{{Status: readiness.Terminating, Message: r.Pending()}}
@@ -35,15 +35,15 @@ func (r Result) state() readiness.State {
 	case r.isReady():
 		return readiness.State{Status: readiness.Current}
 	case r.Err != nil:
-		return readiness.State{Status: statusOf(r.Err), Message: r.pending()}
+		return readiness.State{Status: readinessOf(r.Err), Message: r.pending()}
 	case r.applied() && r.Readiness.Status == readiness.Failed:
 		return readiness.State{Status: readiness.Failed, Message: r.pending()}
 	}
 	return readiness.State{Status: readiness.InProgress, Message: r.pending()}
 }
 
-// statusOf returns Failed for an error that stays until a person changes something.
-func statusOf(err error) readiness.Status {
+// readinessOf returns Failed for an error that stays until a person changes something.
+func readinessOf(err error) readiness.Status {
 	if retry.Persistent(err) {
 		return readiness.Failed
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -298,12 +299,7 @@ func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSourc
 func (s *PollSource) run(ctx context.Context, r *pollRun) error {
 	defer s.end(r)
 	for ctx.Err() == nil {
-		timer := time.NewTimer(r.poll(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		retryrules.Wait(ctx, r.poll(ctx))
 	}
 	return nil
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/errtree"
 )
 
 // maxReasons is how many different failure reasons are logged until a poll succeeds. More reasons mean that the error
@@ -131,7 +131,7 @@ func (r *pollRun) health() pollState {
 // failed stores why a poll failed, and logs it once per reason.
 func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 	r.source.count(true)
-	reason := reasonOf(err)
+	reason := errtree.SteadyText(err)
 	r.mu.Lock()
 	if r.state.err == nil {
 		r.state.since, r.state.logged = r.state.began, map[string]bool{}
@@ -165,14 +165,4 @@ func (r *pollRun) succeeded(ctx context.Context) {
 		r.logger.InfoContext(ctx, "a source polls again",
 			"source", r.source.config.Name, "after", time.Since(since).Round(time.Millisecond))
 	}
-}
-
-// reasonOf returns the error's text without digits: numbers such as ports may differ from one poll to the next.
-func reasonOf(err error) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
 }

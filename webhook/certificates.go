@@ -22,6 +22,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -186,12 +187,7 @@ func (k *keeper) run(ctx context.Context) {
 			pause = min(pause, time.Second<<min(failures-1, 10))
 		}
 		// Replicas that started together do not stay together.
-		wait := time.NewTimer(pause + rand.N(pause/5+1)) //nolint:gosec // jitter
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		retryrules.Wait(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // jitter
 	}
 }
 

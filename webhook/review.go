@@ -91,11 +91,11 @@ func rejection(ctx context.Context, admission *admissionv1.AdmissionRequest, err
 	if marked := (*failure)(nil); errors.As(err, &marked) {
 		return nil, err
 	}
-	return &admissionv1.AdmissionResponse{Result: statusOf(admission, err), Warnings: warnings}, nil
+	return &admissionv1.AdmissionResponse{Result: rejectionStatus(admission, err), Warnings: warnings}, nil
 }
 
-// statusOf returns the status of a rejected request.
-func statusOf(admission *admissionv1.AdmissionRequest, err error) *metav1.Status {
+// rejectionStatus returns the status of a rejected request.
+func rejectionStatus(admission *admissionv1.AdmissionRequest, err error) *metav1.Status {
 	if fields, only := fieldErrors(err); only {
 		kind := schema.GroupKind{Group: admission.Kind.Group, Kind: admission.Kind.Kind}
 		status := apierrors.NewInvalid(kind, admission.Name, fields).Status()
