@@ -38,6 +38,9 @@ type Options struct {
 	Until time.Duration
 	// Grace is how long processes have between SIGTERM and SIGKILL at the page's end. Zero: DefaultGrace.
 	Grace time.Duration
+
+	// withLimit returns a context that ends with cause when the time is over. Nil: context.WithTimeoutCause.
+	withLimit func(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc)
 }
 
 // Page follows the page at path, and returns the first thing that does not go as the page says, with its line.
@@ -64,6 +67,9 @@ func Page(ctx context.Context, path string, opts Options) (err error) {
 	opts.Grace = cmp.Or(opts.Grace, DefaultGrace)
 	if opts.Stdout == nil {
 		opts.Stdout = io.Discard
+	}
+	if opts.withLimit == nil {
+		opts.withLimit = context.WithTimeoutCause
 	}
 	sh, err := startShell(opts.Dir, opts.Env)
 	if err != nil {
@@ -162,7 +168,7 @@ func (r *reader) doBackground(ctx context.Context, s step, j job) error {
 }
 
 func (r *reader) doUntil(ctx context.Context, s step, j job) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Until, fmt.Errorf("%q was not in its output within %s", s.until, r.opts.Until))
+	ctx, cancel := r.opts.withLimit(ctx, r.opts.Until, fmt.Errorf("%q was not in its output within %s", s.until, r.opts.Until))
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
@@ -193,7 +199,7 @@ func (r *reader) doUntil(ctx context.Context, s step, j job) error {
 
 // await waits until a background block's output contains a text.
 func (r *reader) await(ctx context.Context, b backgroundStep, want string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Until, fmt.Errorf("it did not come within %s", r.opts.Until))
+	ctx, cancel := r.opts.withLimit(ctx, r.opts.Until, fmt.Errorf("it did not come within %s", r.opts.Until))
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()

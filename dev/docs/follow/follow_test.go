@@ -5,12 +5,12 @@ package follow
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -124,30 +124,22 @@ func TestPageFails(t *testing.T) {
 			"<!-- run: expect \"two\" -->\n~~~sh\necho one\n~~~\n", []string{`page.md:2: the block's output does not contain "two"`, "one\n"},
 		},
 		"it never comes": {
-			"<!-- run: until \"two\" -->\n~~~sh\necho one\n~~~\n", []string{`"two" was not in its output within 500ms`, "one\n"},
+			"<!-- run: until \"two\" -->\n~~~sh\necho one\n" + timeIsOverInSecondTry + "~~~\n",
+			[]string{`"two" was not in its output within 1m0s`, "one\n"},
 		},
 		"it comes but fails": {
-			"<!-- run: until \"one\" -->\n~~~sh\necho one\nfalse\n~~~\n", []string{`"one" was not in its output`, "exit status 1"},
-		},
-		"a try hangs": {
-			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`"one" was not in its output within 500ms`},
+			"<!-- run: until \"one\" -->\n~~~sh\necho one\n" + timeIsOverInSecondTry + "false\n~~~\n",
+			[]string{`"one" was not in its output`, "exit status 1"},
 		},
 		"the background dies": {
-			"<!-- run: background -->\n~~~sh\necho early\nexit 3\n~~~\n~~~sh\nsleep 0.3\n~~~\n",
+			"<!-- run: background -->\n~~~sh\necho early\nexit 3\n~~~\n~~~sh\nwait\n~~~\n",
 			[]string{"page.md:2: the background block ended with status 3", "early\n"},
 		},
 		"the background dies while it is waited for": {
 			"<!-- run: background, until \"ready\" -->\n~~~sh\nfalse\n~~~\n", []string{"page.md:2: the background block ended with status 1"},
 		},
-		"the background is never ready": {
-			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n", []string{`waiting for "ready"`, "within 500ms"},
-		},
 		"the background says less than expected": {
-			"<!-- run: background, expect \"ready\" -->\n~~~sh\necho hm\nsleep 1000\n~~~\n", []string{`waiting for "ready"`, "hm\n"},
-		},
-		"the background ignores SIGTERM": {
-			"<!-- run: background, until \"on\" -->\n~~~sh\ntrap '' TERM\necho on\nsleep 1000\n~~~\n",
-			[]string{"did not end within 500ms of SIGTERM and was killed"},
+			"<!-- run: background, expect \"ready\" -->\n~~~sh\necho hm\n" + timeIsOver + "~~~\n", []string{`waiting for "ready"`, "hm\n"},
 		},
 		"a block exits":  {"~~~sh\nexit 0\n~~~\n~~~sh\ntrue\n~~~\n", []string{"page.md:1: running the block: the block ended the shell"}},
 		"nothing to do":  {"hello\n", []string{"the page has nothing to follow"}},
@@ -163,16 +155,95 @@ func TestPageFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := Page(t.Context(), write(t, tc.page), Options{Dir: t.TempDir(), Until: 500 * time.Millisecond, Grace: 500 * time.Millisecond})
-			if err == nil {
-				t.Fatalf("the page is said to work; want an error about %q", tc.want)
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in the error:\n%v", want, err)
-				}
-			}
+			dir := t.TempDir()
+			expectFailure(t, Page(t.Context(), write(t, tc.page), Options{Dir: dir, withLimit: limitOfPage(t, dir)}), tc.want...)
 		})
+	}
+}
+
+// Only pages that must reach a limit have a short one.
+func TestPageReachesLimit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		page    string
+		options Options
+		want    []string
+	}{
+		"a try hangs": {
+			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n", Options{Until: 500 * time.Millisecond},
+			[]string{`"one" was not in its output within 500ms`},
+		},
+		"the background is never ready": {
+			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n", Options{Until: 500 * time.Millisecond},
+			[]string{`waiting for "ready"`, "within 500ms"},
+		},
+		"the background ignores SIGTERM": {
+			"<!-- run: background, until \"on\" -->\n~~~sh\ntrap '' TERM\necho on\nsleep 1000\n~~~\n", Options{Grace: 500 * time.Millisecond},
+			[]string{"did not end within 500ms of SIGTERM and was killed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.options.Dir = t.TempDir()
+			expectFailure(t, Page(t.Context(), write(t, tc.page), tc.options), tc.want...)
+		})
+	}
+}
+
+func expectFailure(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("the page is said to work; want an error about %q", want)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in the error:\n%v", text, err)
+		}
+	}
+}
+
+const (
+	// timeIsOver are commands of a page that reach the limit of limitOfPage, and do not end.
+	timeIsOver = "echo >limit\nsleep 1000\n"
+	// timeIsOverInSecondTry are commands of a block with until whose first try goes on, and whose second one reaches the limit.
+	timeIsOverInSecondTry = "if test -e tried; then\n" + timeIsOver + "fi\ntouch tried\n"
+)
+
+// limitOfPage returns a limit that is reached when the page writes to the pipe "limit" in its folder, so that it does not
+// depend on the speed of the machine what the page does before.
+func limitOfPage(t *testing.T, dir string) func(context.Context, time.Duration, error) (context.Context, context.CancelFunc) {
+	t.Helper()
+	path := filepath.Join(dir, "limit")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() { // waited for below
+		if _, err := pipe.Read(make([]byte, 1)); err == nil {
+			close(reached)
+		}
+	})
+	t.Cleanup(func() {
+		if err := pipe.Close(); err != nil {
+			t.Error(err)
+		}
+		reading.Wait()
+	})
+	return func(ctx context.Context, _ time.Duration, cause error) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		go func() { // ends with ctx
+			select {
+			case <-reached:
+				cancel(cause)
+			case <-ctx.Done():
+			}
+		}()
+		return ctx, func() { cancel(nil) }
 	}
 }
 
@@ -194,16 +265,14 @@ wait
 // assertNoHolder fails if a process still holds the pipe. A pid is not sufficient: it may belong to a zombie.
 func assertNoHolder(t *testing.T, dir string) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, "held"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	fd, err := syscall.Open(filepath.Join(dir, "held"), syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if err := f.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a process of the page still lives: want the end of the pipe, got %v", err)
+	defer func() { _ = syscall.Close(fd) }()
+	// Without a holder this is the end of the pipe, at once.
+	if n, err := syscall.Read(fd, make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("a process of the page still lives: want the end of the pipe, got %d, %v", n, err)
 	}
 }
 
@@ -253,7 +322,7 @@ func TestPageSeesWhatEscapes(t *testing.T) {
 		t.Skip("setsid is not installed: no way to leave a process group")
 	}
 	dir := t.TempDir()
-	err := Page(t.Context(), write(t, "~~~sh\nsetsid sh -c 'echo $$ >pid; exec sleep 60' &\nuntil test -s pid; do sleep 0.05; done\n~~~\n"),
+	err := Page(t.Context(), write(t, "~~~sh\nsetsid sh -c 'echo $$ >pid; exec sleep 1000' &\nuntil test -s pid; do sleep 0.05; done\n~~~\n"),
 		Options{Dir: dir, Grace: 200 * time.Millisecond})
 	if !errors.Is(err, errLeft) {
 		t.Errorf("want %v, got %v", errLeft, err)
