@@ -205,49 +205,45 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 
 func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile := writeCertificate(t, t.TempDir(), 1, time.Hour)
 	for _, withTLS := range []bool{false, true} {
-		listener := listen(t)
-		config := Config{Listeners: []net.Listener{listener}, MaxConnections: 200}
-		dial := func() net.Conn {
-			t.Helper()
-			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			listener := newPipes()
+			config := Config{Listeners: []net.Listener{listener}, MaxConnections: 200}
+			dial := func() net.Conn {
+				if withTLS {
+					return tls.Client(listener.dial(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
+				}
+				return listener.dial()
 			}
 			if withTLS {
-				return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
+				config.CertFile, config.KeyFile = writeCertificate(t, t.TempDir(), 1, time.Hour)
 			}
-			return conn
-		}
-		if withTLS {
-			config.CertFile, config.KeyFile = certFile, keyFile
-		}
-		server := launch(t, config)
-		var idle []net.Conn
-		for i := range 1000 {
-			conn := dial()
-			idle = append(idle, conn)
-			if i%2 == 0 { // half of them have sent a request
-				if _, _, err := get(conn); err != nil {
-					t.Fatal(err)
+			server := launch(t, config)
+			var idle []net.Conn
+			for i := range 1000 {
+				conn := dial()
+				idle = append(idle, conn)
+				if i%2 == 0 { // half of them have sent a request
+					if _, _, err := get(conn); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i%100 == 0 {
+					expectHello(t, dial())
 				}
 			}
-			if i%100 == 0 {
+			for range 50 {
 				expectHello(t, dial())
 			}
-		}
-		for range 50 {
-			expectHello(t, dial())
-		}
-		server.connections.mu.Lock()
-		if n := len(server.connections.all); n > 200 {
-			t.Errorf("the server has %d connections, want at most 200", n)
-		}
-		server.connections.mu.Unlock()
-		for _, conn := range idle {
-			_ = closeNow(conn)
-		}
+			server.connections.mu.Lock()
+			if n := len(server.connections.all); n > 200 {
+				t.Errorf("the server has %d connections, want at most 200", n)
+			}
+			server.connections.mu.Unlock()
+			for _, conn := range idle {
+				_ = closeNow(conn)
+			}
+		})
 	}
 }
 
@@ -524,14 +520,15 @@ func TestCertificateReload(t *testing.T) {
 	})
 }
 
-// Each handshake succeeds while the files change, which two writes of a user never do at the same time.
+// Each handshake succeeds while the files change. A user writes them one after the other, so handshakes also meet a new
+// certificate with the old key.
 func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		listener := newPipes()
 		certFile, keyFile := writeCertificate(t, dir, 1, 24*time.Hour)
-		launch(t, Config{Listeners: []net.Listener{listener}, CertFile: certFile, KeyFile: keyFile})
+		server := launch(t, Config{Listeners: []net.Listener{listener}, CertFile: certFile, KeyFile: keyFile})
 		var others sync.WaitGroup
 		serials := map[int64]bool{}
 		var mu sync.Mutex
@@ -552,14 +549,22 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 			})
 		}
 		others.Go(func() {
+			// Handshakes begin at whole milliseconds, so no file is read while it is written.
+			time.Sleep(time.Millisecond / 2)
 			for serial := range int64(20) {
-				writeCertificate(t, dir, serial+2, 24*time.Hour)
-				time.Sleep(200 * time.Millisecond)
+				cert, key := newCertificatePair(t, serial+2, 24*time.Hour)
+				write(t, certFile, cert)
+				time.Sleep(70 * time.Millisecond)
+				write(t, keyFile, key)
+				time.Sleep(160 * time.Millisecond)
 			}
 		})
 		others.Wait()
 		if len(serials) < 3 {
 			t.Errorf("clients saw %d certificates, want at least 3", len(serials))
+		}
+		if server.logs.count("reload failed") == 0 {
+			t.Error("no handshake met a new certificate with the old key")
 		}
 	})
 }
@@ -575,35 +580,34 @@ func TestNewRejectsCertificate(t *testing.T) {
 	}
 }
 
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return listener
-}
-
 // writeCertificate writes a certificate and its key, and returns their files.
 func writeCertificate(t *testing.T, dir string, serial int64, lifetime time.Duration) (certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key := newCertificatePair(t, serial, lifetime)
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	write(t, certFile, cert)
+	write(t, keyFile, key)
+	return certFile, keyFile
+}
+
+// newCertificatePair returns a certificate and its key as the content of files.
+func newCertificatePair(t *testing.T, serial int64, lifetime time.Duration) (cert, key string) {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lifetime)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	encodedCert, err := x509.CreateCertificate(rand.Reader, template, template, &signer.PublicKey, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	encodedKey, err := x509.MarshalPKCS8PrivateKey(key)
+	encodedKey, err := x509.MarshalPKCS8PrivateKey(signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey})))
-	return certFile, keyFile
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encodedCert})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey}))
 }
 
 func write(t *testing.T, file, text string) {
