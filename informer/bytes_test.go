@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,14 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// apiServer responds to requests for ConfigMaps. The test determines each byte. These tests run in real time, because a
-// bubble of testing/synctest supports no network.
+// apiServer responds to requests for ConfigMaps, over connections in memory. The test determines each byte.
 type apiServer struct {
-	*httptest.Server
-	answer func(a *answer) // called for each list and watch
+	listener *apitest.Listener
+	answer   func(a *answer) // called for each list and watch
 
 	mu        sync.Mutex
 	accepts   []string // Accept headers of lists and watches
@@ -77,7 +79,7 @@ func (a *answer) refuse(err *apierrors.StatusError) {
 
 func serve(t *testing.T, answerWith func(a *answer)) *apiServer {
 	t.Helper()
-	s := &apiServer{answer: answerWith}
+	s := &apiServer{listener: apitest.NewListener(), answer: answerWith}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
@@ -93,15 +95,20 @@ func serve(t *testing.T, answerWith func(a *answer)) *apiServer {
 		s.mu.Unlock()
 		s.answer(a)
 	})
-	s.Server = httptest.NewServer(mux)
-	t.Cleanup(s.Close)
+	server := &http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(s.listener) }) // waited for below
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
 	return s
 }
 
 // connect returns a Cluster that uses the server.
 func (s *apiServer) connect(t *testing.T, config rest.Config) *kube.Cluster {
 	t.Helper()
-	config.Host = s.URL
+	config.Host, config.Dial = "http://server", s.listener.Dial
 	cluster, err := kube.Connect(&config)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +117,7 @@ func (s *apiServer) connect(t *testing.T, config rest.Config) *kube.Cluster {
 	return cluster
 }
 
-// live is an informer that runs in real time.
+// live is an informer that runs beside its test.
 type live[T kube.Object] struct {
 	*testing.T
 	*informer.Informer[T]
@@ -134,18 +141,15 @@ func runLive[T kube.Object](t *testing.T, r informer.Retriever[T]) live[T] {
 // until waits until check returns "".
 func (l live[T]) until(check func() string) {
 	l.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		last := check()
+	last := check()
+	for range 20_000 {
 		if last == "" {
 			return
 		}
-		select {
-		case <-deadline:
-			l.Fatalf("after 20 s: %s\n%s", last, l.logs)
-		case <-time.After(5 * time.Millisecond):
-		}
+		time.Sleep(time.Millisecond)
+		last = check()
 	}
+	l.Fatalf("after 20 s: %s\n%s", last, l.logs)
 }
 
 // tells waits until the informer has announced changes, in this order.
@@ -166,133 +170,141 @@ func (l live[T]) tells(want ...string) {
 
 func TestStreamedListWhoseConnectionBreaks(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(a *answer) {
-		switch {
-		case !a.streams:
-			a.refuse(apierrors.NewServiceUnavailable("no lists"))
-		case a.number == 1:
-			a.event("ADDED", "dead", "5")
-			a.event("ADDED", "alive", "6")
-			a.send(`{"type":"ADDED","object":{"kind":"Conf`)
-			a.breakOff()
-		default:
-			a.event("ADDED", "alive", "6")
-			a.event("ADDED", "new", "7")
-			a.event("BOOKMARK", "", "8")
-			a.event("DELETED", "new", "9")
-			a.stand()
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, func(a *answer) {
+			switch {
+			case !a.streams:
+				a.refuse(apierrors.NewServiceUnavailable("no lists"))
+			case a.number == 1:
+				a.event("ADDED", "dead", "5")
+				a.event("ADDED", "alive", "6")
+				a.send(`{"type":"ADDED","object":{"kind":"Conf`)
+				a.breakOff()
+			default:
+				a.event("ADDED", "alive", "6")
+				a.event("ADDED", "new", "7")
+				a.event("BOOKMARK", "", "8")
+				a.event("DELETED", "new", "9")
+				a.stand()
+			}
+		})
+		l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
+		l.tells("listed dead", "listed alive", "listed new", "deleted dead", "deleted new")
+		if h := l.Health(); h.ResourceVersion != "9" || h.Received < 700 || h.Received > 1500 || h.Objects != 1 || !h.Synced {
+			t.Errorf("health: %+v", h)
 		}
 	})
-	l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
-	l.tells("listed dead", "listed alive", "listed new", "deleted dead", "deleted new")
-	if h := l.Health(); h.ResourceVersion != "9" || h.Received < 700 || h.Received > 1500 || h.Objects != 1 || !h.Synced {
-		t.Errorf("health: %+v", h)
-	}
 }
 
 func TestListWhoseConnectionBreaks(t *testing.T) {
 	t.Parallel()
-	item := func(name string) string {
-		return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"uid-%s","resourceVersion":"5"}}`, name, name)
-	}
-	lists := 0
-	s := serve(t, func(a *answer) {
-		switch {
-		case a.streams:
-			a.refuse(apierrors.NewBadRequest("no streamed lists"))
-		case a.watches:
-			a.event("MODIFIED", "alive", "9")
-			a.stand()
-		default:
-			lists++
-			a.ResponseWriter.Header().Set("Content-Type", "application/json")
-			a.send(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"8"},"items":[`)
-			if lists == 1 {
-				a.send(item("dead") + "," + item("alive") + `,{"metadata":{"na`)
-				a.breakOff()
+	synctest.Test(t, func(t *testing.T) {
+		item := func(name string) string {
+			return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"uid-%s","resourceVersion":"5"}}`, name, name)
+		}
+		lists := 0
+		s := serve(t, func(a *answer) {
+			switch {
+			case a.streams:
+				a.refuse(apierrors.NewBadRequest("no streamed lists"))
+			case a.watches:
+				a.event("MODIFIED", "alive", "9")
+				a.stand()
+			default:
+				lists++
+				a.ResponseWriter.Header().Set("Content-Type", "application/json")
+				a.send(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"8"},"items":[`)
+				if lists == 1 {
+					a.send(item("dead") + "," + item("alive") + `,{"metadata":{"na`)
+					a.breakOff()
+				}
+				a.send(item("alive") + "]}")
 			}
-			a.send(item("alive") + "]}")
+		})
+		l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
+		l.tells("listed dead", "listed alive", "deleted dead", "updated alive")
+		if !strings.Contains(l.logs.String(), "list ConfigMap: read a list at byte") {
+			t.Errorf("the log does not say what broke:\n%s", l.logs)
+		}
+		if err := l.Ready(); err != nil {
+			t.Error(err)
 		}
 	})
-	l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
-	l.tells("listed dead", "listed alive", "deleted dead", "updated alive")
-	if !strings.Contains(l.logs.String(), "list ConfigMap: read a list at byte") {
-		t.Errorf("the log does not say what broke:\n%s", l.logs)
-	}
-	if err := l.Ready(); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestHistoryGoneAndGarbageOnTheWire(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(a *answer) {
-		switch a.number {
-		case 1:
-			a.event("ADDED", "a", "5")
-			a.event("BOOKMARK", "", "8")
-			a.event("MODIFIED", "a", "9")
-		case 2: // as a response; in a stream it would be an event
-			a.refuse(apierrors.NewResourceExpired("too old resource version"))
-		case 3:
-			a.event("ADDED", "a", "9")
-			a.event("BOOKMARK", "", "20")
-			a.send("garbage\n")
-			a.stand()
-		default:
-			a.event("ADDED", "b", "30")
-			a.event("BOOKMARK", "", "30")
-			a.stand()
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, func(a *answer) {
+			switch a.number {
+			case 1:
+				a.event("ADDED", "a", "5")
+				a.event("BOOKMARK", "", "8")
+				a.event("MODIFIED", "a", "9")
+			case 2: // as a response; in a stream it would be an event
+				a.refuse(apierrors.NewResourceExpired("too old resource version"))
+			case 3:
+				a.event("ADDED", "a", "9")
+				a.event("BOOKMARK", "", "20")
+				a.send("garbage\n")
+				a.stand()
+			default:
+				a.event("ADDED", "b", "30")
+				a.event("BOOKMARK", "", "30")
+				a.stand()
+			}
+		})
+		l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
+		l.tells("listed a", "updated a", "added b", "deleted a")
+		logs := l.logs.String()
+		if n := strings.Count(logs, "level=WARN"); n != 1 || !strings.Contains(logs, "watch ConfigMap: read the stream: ") {
+			t.Errorf("%d warnings, want one, of the garbage:\n%s", n, logs)
 		}
 	})
-	l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
-	l.tells("listed a", "updated a", "added b", "deleted a")
-	logs := l.logs.String()
-	if n := strings.Count(logs, "level=WARN"); n != 1 || !strings.Contains(logs, "watch ConfigMap: read the stream: ") {
-		t.Errorf("%d warnings, want one, of the garbage:\n%s", n, logs)
-	}
 }
 
 func TestRefusalsOnTheWireKeepTheirMeaning(t *testing.T) {
 	t.Parallel()
-	resource := corev1.Resource("configmaps")
-	s := serve(t, func(a *answer) {
-		switch {
-		case a.number <= 2: // the streamed list and the list
-			a.refuse(apierrors.NewForbidden(resource, "", errors.New("jane may not")))
-		case a.number <= 4:
-			a.refuse(apierrors.NewNotFound(resource, ""))
-		default:
-			a.event("ADDED", "a", "30")
-			a.event("BOOKMARK", "", "30")
-			a.stand()
+	synctest.Test(t, func(t *testing.T) {
+		resource := corev1.Resource("configmaps")
+		s := serve(t, func(a *answer) {
+			switch {
+			case a.number <= 2: // the streamed list and the list
+				a.refuse(apierrors.NewForbidden(resource, "", errors.New("jane may not")))
+			case a.number <= 4:
+				a.refuse(apierrors.NewNotFound(resource, ""))
+			default:
+				a.event("ADDED", "a", "30")
+				a.event("BOOKMARK", "", "30")
+				a.stand()
+			}
+		})
+		l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
+		l.until(func() string {
+			if err := l.Ready(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "list ConfigMap: configmaps is forbidden: jane may not") {
+				return fmt.Sprintf("Ready: %v; want the refusal", err)
+			}
+			return ""
+		})
+		l.until(func() string {
+			if err := l.Ready(); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("Ready: %v; want that it is not found", err)
+			}
+			return ""
+		})
+		l.tells("listed a")
+		l.until(func() string {
+			if err := l.Ready(); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.discovery < 2 {
+			t.Error("after a request was answered with 404, it was not asked again which kinds there are")
 		}
 	})
-	l := runLive(t, informer.Retrieve[configMap](s.connect(t, rest.Config{})))
-	l.until(func() string {
-		if err := l.Ready(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "list ConfigMap: configmaps is forbidden: jane may not") {
-			return fmt.Sprintf("Ready: %v; want the refusal", err)
-		}
-		return ""
-	})
-	l.until(func() string {
-		if err := l.Ready(); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("Ready: %v; want that it is not found", err)
-		}
-		return ""
-	})
-	l.tells("listed a")
-	l.until(func() string {
-		if err := l.Ready(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.discovery < 2 {
-		t.Error("after a request was answered with 404, it was not asked again which kinds there are")
-	}
 }
 
 func TestRequestsAskForTheFormatThatTheTypeReads(t *testing.T) {
@@ -337,20 +349,22 @@ func TestRequestsAskForTheFormatThatTheTypeReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listed := make(chan struct{}, 100)
-			s := serve(t, func(a *answer) {
-				if !a.watches {
-					listed <- struct{}{}
+			synctest.Test(t, func(t *testing.T) {
+				listed := make(chan struct{}, 100)
+				s := serve(t, func(a *answer) {
+					if !a.watches {
+						listed <- struct{}{}
+					}
+					a.refuse(apierrors.NewBadRequest("just looking"))
+				})
+				test.run(t, s)
+				<-listed
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if diff := cmp.Diff([]string{test.watch, test.list}, slices.Clone(s.accepts[:2])); diff != "" {
+					t.Errorf("Accept of the streamed list and the list (-want +got):\n%s", diff)
 				}
-				a.refuse(apierrors.NewBadRequest("just looking"))
 			})
-			test.run(t, s)
-			<-listed
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if diff := cmp.Diff([]string{test.watch, test.list}, slices.Clone(s.accepts[:2])); diff != "" {
-				t.Errorf("Accept of the streamed list and the list (-want +got):\n%s", diff)
-			}
 		})
 	}
 }

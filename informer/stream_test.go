@@ -226,39 +226,41 @@ func TestWatchWhoseHTTP2ConnectionBreaksGoesOn(t *testing.T) {
 	for _, reason := range []string{"http2: client connection lost", "stream error: stream ID 5; INTERNAL_ERROR; received from peer"} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			var lists, breaks atomic.Int32
-			s := serve(t, func(a *answer) {
-				switch {
-				case a.streams:
-					lists.Add(1)
-					a.event("ADDED", "a", "5")
-					a.event("BOOKMARK", "", "6")
-					a.event("ADDED", "b", "7")
-				case a.FormValue("resourceVersion") == "7":
-					a.event("ADDED", "c", "8")
-					a.stand()
-				default:
-					t.Errorf("asked for %s", a.URL)
+			synctest.Test(t, func(t *testing.T) {
+				var lists, breaks atomic.Int32
+				s := serve(t, func(a *answer) {
+					switch {
+					case a.streams:
+						lists.Add(1)
+						a.event("ADDED", "a", "5")
+						a.event("BOOKMARK", "", "6")
+						a.event("ADDED", "b", "7")
+					case a.FormValue("resourceVersion") == "7":
+						a.event("ADDED", "c", "8")
+						a.stand()
+					default:
+						t.Errorf("asked for %s", a.URL)
+					}
+				})
+				cluster := s.connect(t, rest.Config{WrapTransport: func(inner http.RoundTripper) http.RoundTripper {
+					return roundTripper(func(r *http.Request) (*http.Response, error) {
+						response, err := inner.RoundTrip(r)
+						if err == nil && r.FormValue("sendInitialEvents") == "true" {
+							breaks.Add(1)
+							response.Body = brokenBody{response.Body, errors.New(reason)}
+						}
+						return response, err
+					})
+				}})
+				l := runLive(t, informer.Retrieve[configMap](cluster))
+				l.tells("listed a", "added b", "added c")
+				if lists.Load() != 1 || breaks.Load() != 1 {
+					t.Errorf("%d lists, of which %d broke", lists.Load(), breaks.Load())
+				}
+				if err := l.Ready(); err != nil || strings.Contains(l.logs.String(), "level=WARN") {
+					t.Errorf("Ready: %v; logged:\n%s", err, l.logs)
 				}
 			})
-			cluster := s.connect(t, rest.Config{WrapTransport: func(inner http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					response, err := inner.RoundTrip(r)
-					if err == nil && r.FormValue("sendInitialEvents") == "true" {
-						breaks.Add(1)
-						response.Body = brokenBody{response.Body, errors.New(reason)}
-					}
-					return response, err
-				})
-			}})
-			l := runLive(t, informer.Retrieve[configMap](cluster))
-			l.tells("listed a", "added b", "added c")
-			if lists.Load() != 1 || breaks.Load() != 1 {
-				t.Errorf("%d lists, of which %d broke", lists.Load(), breaks.Load())
-			}
-			if err := l.Ready(); err != nil || strings.Contains(l.logs.String(), "level=WARN") {
-				t.Errorf("Ready: %v; logged:\n%s", err, l.logs)
-			}
 		})
 	}
 }
