@@ -12,11 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -73,8 +75,8 @@ func (c *silentConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveLease returns a server that is not started yet, with one lease without a holder.
-func serveLease(t *testing.T) *httptest.Server {
+// serveLease returns a server in memory that is not started yet, with one lease without a holder.
+func serveLease(t *testing.T, listener net.Listener) *httptest.Server {
 	t.Helper()
 	var mu sync.Mutex
 	nobody := ""
@@ -94,14 +96,16 @@ func serveLease(t *testing.T) *httptest.Server {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(&lease)
 	}))
+	_ = server.Listener.Close()
+	server.Listener = listener
 	t.Cleanup(server.Close)
 	return server
 }
 
 // electorAt returns an Elector with short times for the lease of a server. change may be nil.
-func electorAt(t *testing.T, server *httptest.Server, change func(*rest.Config)) *Elector {
+func electorAt(t *testing.T, server *httptest.Server, listener *apitest.Listener, change func(*rest.Config)) *Elector {
 	t.Helper()
-	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	config := &rest.Config{Host: server.URL, Dial: listener.Dial, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	if certificate := server.Certificate(); certificate != nil {
 		config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 		config.ServerName = "example.com"
@@ -127,69 +131,72 @@ func electorAt(t *testing.T, server *httptest.Server, change func(*rest.Config))
 // request on it too.
 func TestLeaderSurvivesDeadConnection(t *testing.T) {
 	t.Parallel()
-	server := serveLease(t)
-	listener := &silentListener{Listener: server.Listener}
-	server.Listener = listener
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	e := electorAt(t, server, nil)
-	leads := make(chan struct{}, 10)
-	r := run(t, e, func(ctx context.Context) error {
-		leads <- struct{}{}
-		return untilDone(ctx)
-	})
-	<-leads
-	before := listener.silence()
-	<-time.After(5 * time.Second)
-	if status := e.Status(); status.State != StateLeading || status.Err != nil || len(leads) > 0 {
-		t.Errorf("5 s after its connections died, the status is %+v, want one term without errors", status)
-	}
-	if after := listener.silence(); after == before {
-		t.Error("no connection was opened")
-	}
-	// The release needs another connection too.
-	if err := r.stop(); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
-	if holder := e.Status().Leader; holder != "" {
-		t.Errorf("the holder is %q after a release", holder)
-	}
-	for deadline := time.Now().Add(10 * time.Second); listener.open.Load() > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are open after Run", listener.open.Load())
+	synctest.Test(t, func(t *testing.T) {
+		pipes := apitest.NewListener()
+		listener := &silentListener{Listener: pipes}
+		server := serveLease(t, listener)
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		e := electorAt(t, server, pipes, nil)
+		leads := make(chan struct{}, 10)
+		r := run(t, e, func(ctx context.Context) error {
+			leads <- struct{}{}
+			return untilDone(ctx)
+		})
+		<-leads
+		before := listener.silence()
+		pass(5 * time.Second)
+		if status := e.Status(); status.State != StateLeading || status.Err != nil || len(leads) > 0 {
+			t.Errorf("5 s after its connections died, the status is %+v, want one term without errors", status)
 		}
-		<-time.After(10 * time.Millisecond)
-	}
+		if after := listener.silence(); after == before {
+			t.Error("no connection was opened")
+		}
+		// The release needs another connection too.
+		if err := r.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		if holder := e.Status().Leader; holder != "" {
+			t.Errorf("the holder is %q after a release", holder)
+		}
+		synctest.Wait()
+		if n := listener.open.Load(); n > 0 {
+			t.Errorf("%d connections are open after Run", n)
+		}
+	})
 }
 
 // A panic of the user's transport must not end the process: no other code recovers in the goroutine of renewals.
 func TestPanicOfTransportIsAFailedRequest(t *testing.T) {
 	t.Parallel()
-	server := serveLease(t)
-	server.Start()
-	var requests atomic.Int32
-	e := electorAt(t, server, func(config *rest.Config) {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(req *http.Request) (*http.Response, error) {
-				if requests.Add(1)%3 == 0 {
-					panic("no token")
-				}
-				return next.RoundTrip(req)
+	synctest.Test(t, func(t *testing.T) {
+		pipes := apitest.NewListener()
+		server := serveLease(t, pipes)
+		server.Start()
+		var requests atomic.Int32
+		e := electorAt(t, server, pipes, func(config *rest.Config) {
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					if requests.Add(1)%3 == 0 {
+						panic("no token")
+					}
+					return next.RoundTrip(req)
+				})
 			})
 		})
+		leads := make(chan struct{}, 10)
+		r := run(t, e, func(ctx context.Context) error {
+			leads <- struct{}{}
+			return untilDone(ctx)
+		})
+		<-leads
+		for requests.Load() < 20 {
+			pass(10 * time.Millisecond)
+		}
+		if err := r.stop(); err != nil || len(leads) > 0 {
+			t.Errorf("Run returned %v, and there were %d more terms", err, len(leads))
+		}
 	})
-	leads := make(chan struct{}, 10)
-	r := run(t, e, func(ctx context.Context) error {
-		leads <- struct{}{}
-		return untilDone(ctx)
-	})
-	<-leads
-	for requests.Load() < 20 {
-		<-time.After(10 * time.Millisecond)
-	}
-	if err := r.stop(); err != nil || len(leads) > 0 {
-		t.Errorf("Run returned %v, and there were %d more terms", err, len(leads))
-	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
