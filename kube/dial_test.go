@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -89,15 +89,14 @@ func TestCloseIdleConnections(t *testing.T) {
 	if response.ProtoMajor != 2 {
 		t.Errorf("the response came by %s, want HTTP/2", response.Proto)
 	}
-	// The connection is idle shortly after the end of the response.
-	for late := time.After(10 * time.Second); ; {
+	// The connection is idle shortly after the end of the response: a connection that stays open ends with the test's time.
+	for {
 		cluster.HTTPClient().CloseIdleConnections()
 		select {
 		case <-closed:
 			return
-		case <-late:
-			t.Fatal("the connection is still open")
-		case <-time.After(time.Millisecond):
+		default:
+			runtime.Gosched()
 		}
 	}
 }

@@ -28,6 +28,7 @@ type bodies struct {
 	mu       sync.Mutex
 	complete []string      // guarded by mu
 	requests atomic.Int64  // that have arrived, complete or not
+	arrived  chan struct{} // receives a value for each of them
 	protocol atomic.Int64  // major version of HTTP of the last one
 	response chan struct{} // closed: requests are answered
 	wrapped  atomic.Int64  // requests with the header of a wrapper
@@ -35,9 +36,10 @@ type bodies struct {
 
 func newBodies(t *testing.T, http2 bool) *bodies {
 	t.Helper()
-	s := &bodies{response: make(chan struct{})}
+	s := &bodies{response: make(chan struct{}), arrived: make(chan struct{}, 1000)}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
+		s.arrived <- struct{}{}
 		s.protocol.Store(int64(r.ProtoMajor))
 		if r.Header.Get("Wrapped") != "" {
 			s.wrapped.Add(1)
@@ -173,12 +175,11 @@ func TestContract06_LossAbandonsWritesInFlightAndNoWatch(t *testing.T) {
 					_, err := send(cluster.HTTPClient(), server.request(ctx, t, http.MethodPut, "", strings.NewReader("in flight")))
 					results <- err
 				}()
-				for server.requests.Load() < 2 {
-					select {
-					case err := <-results:
-						t.Fatalf("the write has ended: %v", err)
-					case <-time.After(time.Millisecond):
-					}
+				<-server.arrived // the watch
+				select {
+				case err := <-results:
+					t.Fatalf("the write has ended: %v", err)
+				case <-server.arrived:
 				}
 				end(held)
 				if err := <-results; !errors.Is(err, kube.ErrLeadershipLost) {
@@ -291,6 +292,17 @@ func TestContract06_WritesThroughOtherTransportsAreCancelled(t *testing.T) {
 	}
 }
 
+// observedBody calls a function before each read.
+type observedBody struct {
+	io.ReadCloser
+	reads func()
+}
+
+func (b observedBody) Read(p []byte) (int, error) {
+	b.reads()
+	return b.ReadCloser.Read(p)
+}
+
 // Leadership is lost while the response to a write is read. The error must contain that, not only that the connection
 // was closed.
 func TestLossWhileAResponseIsRead(t *testing.T) {
@@ -308,14 +320,30 @@ func TestLossWhileAResponseIsRead(t *testing.T) {
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			t.Cleanup(server.Close)
-			cluster := clusterOf(t, server.config())
+			config := server.config()
+			var reads func() // called before each read of a response
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					resp, err := next.RoundTrip(req)
+					if err == nil {
+						resp.Body = observedBody{resp.Body, reads}
+					}
+					return resp, err
+				})
+			})
+			cluster := clusterOf(t, config)
 			for _, observed := range []bool{false, true} {
 				held, leading := lead(t)
 				ctx := context.WithoutCancel(leading)
 				if observed {
 					ctx = kube.ObserveCalls(ctx, &observer{})
 				}
-				time.AfterFunc(100*time.Millisecond, func() { held.Lose(errTaken) })
+				count := 0
+				reads = func() {
+					if count++; count == 2 { // the first read has returned the begin of the response
+						go held.Lose(errTaken) // ends with the request
+					}
+				}
 				client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
 				if err != nil {
 					t.Fatal(err)
