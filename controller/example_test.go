@@ -54,7 +54,7 @@ func runFor[T kube.Object](config controller.Config[T], done <-chan struct{}) {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the example
 		<-done

@@ -11,13 +11,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -31,84 +34,78 @@ func (okHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 func TestHTTPServer(t *testing.T) {
 	t.Parallel()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var j journal
-	cache := &part{name: "cache", journal: &j, notReady: errors.New("Pods are forbidden")}
-	broken := &part{name: "broken", journal: &j, run: func(context.Context) error { return errBroken }}
-	config := Config{
-		Runnables:     []Runnable{{Runner: cache, Group: Caches}, {Runner: broken, Group: Servers, OnFailure: Continue}},
-		Listener:      listener,
-		Handlers:      map[string]http.Handler{"GET /metrics": okHandler{}},
-		Liveness:      map[string]func() error{"disk": func() error { return nil }},
-		Readiness:     map[string]func() error{"queue": func() error { panic("broken check") }},
-		IgnoreSignals: true, Logger: slog.New(slog.DiscardHandler),
-	}
-	m, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for below
-	transport := &http.Transport{DisableKeepAlives: true}
-	get := func(path string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
+	synctest.Test(t, func(t *testing.T) {
+		listener := apitest.NewListener()
+		var j journal
+		cache := &part{name: "cache", journal: &j, notReady: errors.New("Pods are forbidden")}
+		broken := &part{name: "broken", journal: &j, run: func(context.Context) error { return errBroken }}
+		config := Config{
+			Runnables:     []Runnable{{Runner: cache, Group: Caches}, {Runner: broken, Group: Servers, OnFailure: Continue}},
+			Listener:      listener,
+			Handlers:      map[string]http.Handler{"GET /metrics": okHandler{}},
+			Liveness:      map[string]func() error{"disk": func() error { return nil }},
+			Readiness:     map[string]func() error{"queue": func() error { panic("broken check") }},
+			IgnoreSignals: true, Logger: slog.New(slog.DiscardHandler),
+		}
+		m, err := New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- m.Run(ctx) }() // waited for below
+		transport := &http.Transport{DisableKeepAlives: true, DialContext: listener.Dial}
+		get := func(path string) (int, string) {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.StatusCode, string(text)
 		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
-	}
-	expect := func(path string, wantStatus int, parts ...string) {
-		t.Helper()
-		status, text := get(path)
-		if status != wantStatus {
-			t.Errorf("GET %s: status %d, want %d", path, status, wantStatus)
-		}
-		for _, part := range parts {
-			if !strings.Contains(text, part) {
-				t.Errorf("GET %s: %q lacks %q", path, text, part)
+		expect := func(path string, wantStatus int, parts ...string) {
+			t.Helper()
+			status, text := get(path)
+			if status != wantStatus {
+				t.Errorf("GET %s: status %d, want %d", path, status, wantStatus)
+			}
+			for _, part := range parts {
+				if !strings.Contains(text, part) {
+					t.Errorf("GET %s: %q lacks %q", path, text, part)
+				}
 			}
 		}
-	}
-	// The server runs before the caches are ready.
-	deadline := time.Now().Add(10 * time.Second)
-	for ticker := time.NewTicker(time.Millisecond); ; <-ticker.C { // broken must have failed, and cache must run
-		if _, text := get("/readyz"); strings.Contains(text, "broken ok (failed, and is not needed: broken)") && strings.Contains(text, "forbidden") {
-			ticker.Stop()
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("GET /readyz: %s", text)
+		// The server runs before the caches are ready.
+		time.Sleep(time.Second) // broken has failed, and cache runs
+		if _, text := get("/readyz"); !strings.Contains(text, "broken ok (failed, and is not needed: broken)") {
+			t.Errorf("GET /readyz: %s", text)
 		}
-	}
-	expect("/readyz", 503, "[-]cache failed: Pods are forbidden\n", "[-]queue failed: check queue panicked: broken check\n",
-		"[+]http ok\n", "readyz check failed\n")
-	expect("/readyz?exclude=cache&exclude=queue&exclude=none", 200, "ok\n")
-	expect("/readyz?verbose&exclude=cache&exclude=queue&exclude=none", 200, "[+]cache excluded: ok\n", `no check "none"`, "readyz check passed\n")
-	expect("/livez", 200, "ok\n")
-	expect("/livez?verbose", 200, "[+]disk ok\nlivez check passed\n")
-	expect("/metrics", 200, "figures 1\n")
-	expect("/other", 404)
-	cancel()
-	if err := <-result; err != nil {
-		t.Errorf("Run failed: %v", err)
-	}
-	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String()); err == nil {
-		t.Error("the listener is still open after the end")
-		_ = conn.Close()
-	}
+		expect("/readyz", 503, "[-]cache failed: Pods are forbidden\n", "[-]queue failed: check queue panicked: broken check\n",
+			"[+]http ok\n", "readyz check failed\n")
+		expect("/readyz?exclude=cache&exclude=queue&exclude=none", 200, "ok\n")
+		expect("/readyz?verbose&exclude=cache&exclude=queue&exclude=none", 200, "[+]cache excluded: ok\n", `no check "none"`, "readyz check passed\n")
+		expect("/livez", 200, "ok\n")
+		expect("/livez?verbose", 200, "[+]disk ok\nlivez check passed\n")
+		expect("/metrics", 200, "figures 1\n")
+		expect("/other", 404)
+		cancel()
+		if err := <-result; err != nil {
+			t.Errorf("Run failed: %v", err)
+		}
+		if conn, err := listener.Dial(t.Context(), "", ""); err == nil {
+			t.Error("the listener is still open after the end")
+			_ = conn.Close()
+		}
+	})
 }
 
 func TestAddressInUse(t *testing.T) {
@@ -142,7 +139,9 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- m.Run(ctx) }() // waited for below
-	awaitTrue(t, func() bool { return m.Ready() == nil })
+	for m.Ready() != nil {               // without a limit: otherwise the test ends with the time of go test
+		runtime.Gosched()
+	}
 	var addresses []string
 	for line := range strings.Lines(logs.String()) {
 		var record struct{ Msg, Address string }
@@ -176,18 +175,6 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	cancel()
 	if err := <-result; err != nil {
 		t.Errorf("Run failed: %v", err)
-	}
-}
-
-// awaitTrue waits until condition returns true.
-func awaitTrue(t *testing.T, condition func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); <-ticker.C {
-		if time.Now().After(deadline) {
-			t.Fatal("the condition did not become true")
-		}
 	}
 }
 

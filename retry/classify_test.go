@@ -179,8 +179,6 @@ func TestClassifyOtherErrors(t *testing.T) {
 // The errors of net/http come from real connections.
 func TestConnectionErrorsAreTransient(t *testing.T) {
 	t.Parallel()
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
 	aborting := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(aborting.Close)
 	truncating := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -190,18 +188,34 @@ func TestConnectionErrorsAreTransient(t *testing.T) {
 	t.Cleanup(truncating.Close)
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
-	for name, server := range map[string]*httptest.Server{"closed": closed, "aborting": aborting, "truncating": truncating, "silent": silent} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	for name, test := range map[string]struct {
+		url     string
+		timeout time.Duration
+	}{
+		"closed":     {url: "http://127.0.0.1:0"}, // no server can listen on port 0
+		"aborting":   {url: aborting.URL},
+		"truncating": {url: truncating.URL},
+		"silent":     {silent.URL, 100 * time.Millisecond},
+	} {
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if test.timeout > 0 {
+			ctx, cancel = context.WithTimeout(ctx, test.timeout)
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, test.url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := server.Client().Do(req)
+		resp, err := client.Do(req)
 		if err == nil {
 			_, err = io.ReadAll(resp.Body)
 			_ = resp.Body.Close() // reading the body has failed
 		}
 		cancel()
+		if errors.Is(err, context.DeadlineExceeded) != (test.timeout > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
 		if got := retry.Classify(err); got != retry.Transient {
 			t.Errorf("%s: class %q of %v, want %q", name, got, err, retry.Transient)
 		}

@@ -65,9 +65,6 @@ func TestConnectionOpenedDuringTheEndOfTheTerm(t *testing.T) {
 	term.Release()
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
-	if err := far.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
 	if conn, err := term.guarded(near); !errors.Is(err, ErrLost) || conn != nil {
 		t.Errorf("guarded returned %v, %v", conn, err)
 	}

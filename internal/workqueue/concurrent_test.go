@@ -93,11 +93,8 @@ func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 				})
 			}
 			producing.Wait()
-			deadline := time.Now().Add(30 * time.Second)
+			// Without a limit: if the queue does not run empty, the test ends with the time of go test.
 			for s := q.Stats(); s.Ready+s.Delayed+s.Backoff+s.Held+s.Processing > 0; s = q.Stats() {
-				if time.Now().After(deadline) {
-					t.Fatalf("the queue does not run empty: %+v", s)
-				}
 				runtime.Gosched()
 			}
 			q.ShutDown()

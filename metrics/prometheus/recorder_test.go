@@ -256,18 +256,9 @@ func TestScrapeDoesNotBlockObserve(t *testing.T) {
 			return informer.Health{}
 		})
 	})
-	observed := make(chan struct{})
-	go func() { // waited for through observed
-		recorder.ObserveInformer("Node", func() informer.Health { return informer.Health{} })()
-		close(observed)
-	}()
-	select {
-	case <-observed:
-	case <-time.After(20 * time.Second):
-		t.Error("ObserveInformer waits for a scrape: deadlock")
-	}
+	// Without a limit: if it waits for the scrape, the test ends with the time of go test.
+	recorder.ObserveInformer("Node", func() informer.Health { return informer.Health{} })()
 	finish()
-	<-observed
 }
 
 // Label values that the program defines have their own series up to a limit. Unknown values of fixed sets share
