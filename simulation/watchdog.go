@@ -30,8 +30,18 @@ type watchdog struct {
 // newWatchdog starts a watchdog, which calls report at most once for each stall. The caller must not be in the bubble, and
 // must call end.
 func newWatchdog(limit time.Duration, report func(text string)) *watchdog {
+	ticker := time.NewTicker(limit / 4)
+	return startWatchdog(ticker.C, ticker.Stop, limit, report)
+}
+
+// startWatchdog is newWatchdog with the times at which it looks. The watchdog calls stop at its end.
+func startWatchdog(ticks <-chan time.Time, stop func(), limit time.Duration, report func(text string)) *watchdog {
 	w := &watchdog{stop: make(chan struct{}), ended: make(chan struct{})}
-	go w.watch(limit, report) // end waits for it
+	go func() { // end waits for it
+		defer close(w.ended)
+		defer stop()
+		w.watch(ticks, limit, report)
+	}()
 	return w
 }
 
@@ -61,22 +71,22 @@ func (w *watchdog) observe() {
 	}
 }
 
-func (w *watchdog) watch(limit time.Duration, report func(text string)) {
-	defer close(w.ended)
-	ticker := time.NewTicker(limit / 4)
-	defer ticker.Stop()
-	last, since, reported := w.signs.Load(), time.Now(), false
+func (w *watchdog) watch(ticks <-chan time.Time, limit time.Duration, report func(text string)) {
+	var last int64
+	var since time.Time // of the first tick with last
+	reported := false
 	for {
+		var tick time.Time
 		select {
 		case <-w.stop:
 			return
-		case <-ticker.C:
+		case tick = <-ticks:
 		}
 		now, bubble := w.signs.Load(), w.bubble.Load()
 		switch {
 		case now != last || bubble == nil:
-			last, since, reported = now, time.Now(), false
-		case time.Since(since) >= limit && !reported:
+			last, since, reported = now, tick, false
+		case tick.Sub(since) >= limit && !reported:
 			reported = true
 			report(fmt.Sprintf("simulation: no request for %v, and the virtual time stands at %s. A goroutine of the test waits for a mutex, for I/O "+
 				"or for a goroutine outside of the bubble, or it never waits, or only for nanoseconds (a handler that is requeued after 1 ns).\n%s"+

@@ -15,18 +15,47 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 )
 
-// testLimit is a limit that a busy machine does not reach before the test stops the time.
-const testLimit = time.Second
+const testLimit = time.Minute
 
-// watched runs f in a bubble with a watchdog, and returns its reports. release is called at the first.
-func watched(t *testing.T, release func(), f func(t *testing.T, c *Cluster)) []string {
+// testWatchdog is a watchdog whose time passes with the calls of pass only.
+type testWatchdog struct {
+	*watchdog
+
+	ticks chan time.Time
+	now   time.Time
+}
+
+func newTestWatchdog(report func(text string)) *testWatchdog {
+	ticks := make(chan time.Time)
+	return &testWatchdog{startWatchdog(ticks, func() {}, testLimit, report), ticks, time.Now()}
+}
+
+// pass lets d pass: the watchdog looks before and after it.
+func (w *testWatchdog) pass(d time.Duration) {
+	w.ticks <- w.now
+	w.now = w.now.Add(d)
+	w.ticks <- w.now
+}
+
+// watched runs f in a bubble with a watchdog, and returns its reports. f calls stops when it is about to stop the virtual
+// time: then the limit passes for the watchdog. release is called at the first report.
+func watched(t *testing.T, release func(), f func(c *Cluster, stops func())) []string {
 	t.Helper()
 	var reports []string
-	dog := newWatchdog(testLimit, func(text string) {
+	dog := newTestWatchdog(func(text string) {
 		reports = append(reports, text)
 		release()
 	})
-	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, Config{WithoutControllers: true}, dog)) })
+	stopped := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() { // waited for below
+		<-stopped
+		dog.pass(testLimit)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f(newCluster(t, Config{WithoutControllers: true}, dog.watchdog), sync.OnceFunc(func() { close(stopped) }))
+	})
+	passing.Wait()
 	dog.end()
 	return reports
 }
@@ -46,12 +75,14 @@ func onlyReport(t *testing.T, reports []string, function string) {
 	}
 }
 
-func waitForMutex(mu *sync.Mutex) {
+func waitForMutex(mu *sync.Mutex, stops func()) {
+	stops()
 	mu.Lock()
 	defer mu.Unlock()
 }
 
-func loop(end *atomic.Bool) {
+func loop(end *atomic.Bool, stops func()) {
+	stops()
 	for !end.Load() {
 		runtime.Gosched()
 	}
@@ -62,20 +93,20 @@ func TestWatchdogReportsMutex(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	mu.Lock()
-	onlyReport(t, watched(t, mu.Unlock, func(_ *testing.T, c *Cluster) {
+	onlyReport(t, watched(t, mu.Unlock, func(c *Cluster, stops func()) {
 		c.Go("idle", untilEnd)
 		c.Advance(time.Hour)
-		waitForMutex(&mu)
+		waitForMutex(&mu, stops)
 	}), "waitForMutex")
 }
 
 func TestWatchdogReportsLoop(t *testing.T) {
 	t.Parallel()
 	var end atomic.Bool
-	onlyReport(t, watched(t, func() { end.Store(true) }, func(_ *testing.T, c *Cluster) {
+	onlyReport(t, watched(t, func() { end.Store(true) }, func(c *Cluster, stops func()) {
 		c.Go("idle", untilEnd)
 		c.Advance(time.Hour)
-		loop(&end)
+		loop(&end, stops)
 	}), "loop")
 }
 
@@ -87,22 +118,15 @@ func untilEnd(ctx context.Context) error {
 // A test whose time advances is not reported, however long it takes.
 func TestWatchdogAcceptsProgress(t *testing.T) {
 	t.Parallel()
-	slow := make(chan struct{})
-	realTime := time.AfterFunc(2*testLimit, func() { close(slow) })
-	defer realTime.Stop()
-	reports := watched(t, func() {}, func(_ *testing.T, c *Cluster) {
-		for {
-			select {
-			case <-slow: // it is not of the bubble
-				return
-			default:
-				c.Advance(time.Minute)
-			}
+	dog := newTestWatchdog(func(text string) { t.Errorf("report: %s", text) })
+	defer dog.end()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, Config{WithoutControllers: true}, dog.watchdog)
+		for range 10 {
+			dog.pass(testLimit - 1)
+			c.Advance(time.Minute)
 		}
 	})
-	if len(reports) > 0 {
-		t.Errorf("reports: %s", reports)
-	}
 }
 
 // A handler that never waits stops the time, and the report names its controller and the causes of its runs.
@@ -110,11 +134,18 @@ func TestWatchdogReportsRuns(t *testing.T) {
 	t.Parallel()
 	var report atomic.Pointer[string]
 	var end atomic.Bool
-	dog := newWatchdog(testLimit, func(text string) {
+	dog := newTestWatchdog(func(text string) {
 		report.Store(&text)
 		end.Store(true)
 	})
 	defer dog.end()
+	stopped := make(chan struct{})
+	var passing sync.WaitGroup
+	defer passing.Wait()
+	passing.Go(func() { // waited for above
+		<-stopped
+		dog.pass(testLimit)
+	})
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, Config{WithoutControllers: true}, nil)
 		runs := 0
@@ -122,8 +153,8 @@ func TestWatchdogReportsRuns(t *testing.T) {
 			Name: "again", Cluster: c.Connect("again"),
 			Handler: func(context.Context, *corev1.ConfigMap) error {
 				if runs++; runs == 10 {
-					dog.enter(c.allRuns) // not earlier: a slow machine could stall before the loop
-					loop(&end)
+					dog.enter(c.allRuns)
+					loop(&end, func() { close(stopped) })
 					return nil
 				}
 				return controller.RequeueAfter(0, "poll the vault")
