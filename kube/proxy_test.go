@@ -35,12 +35,13 @@ func TestHTTPSProxy(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		from, _, err := http.NewResponseController(w).Hijack()
+		from, sent, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		go func() { _, _ = io.Copy(to, from); _ = to.Close() }() // ends with the client's connection
+		// The client may have sent its first bytes before the server has given the connection away.
+		go func() { _, _ = io.Copy(to, sent); _ = to.Close() }() // ends with the client's connection
 		_, _ = io.Copy(from, to)
 		_ = from.Close()
 	}))
