@@ -190,7 +190,7 @@ func TestFiveReplicasRotate(t *testing.T) {
 			stop()
 		}
 		w.replicas = w.replicas[:2]
-		lives := testlength.Count(2, 4)
+		lives := testlength.Count(1, 4)
 		w.run(time.Duration(lives) * 7 * time.Hour) // an authority is replaced after 6 hours
 		if len(w.issuers) < lives+1 || len(w.leaves) < 3*lives || len(w.leaves) > 7*lives {
 			t.Errorf("%d authorities, %d certificates", len(w.issuers), len(w.leaves))
@@ -248,10 +248,10 @@ func TestChangesOfOtherClients(t *testing.T) {
 					w.start()
 				}
 				time.Sleep(time.Second)
-				w.run(50 * time.Minute)
+				w.run(minutes(5, 50))
 				before := w.secret(nil)
 				test.change(w)
-				w.run(30 * time.Minute)
+				w.run(minutes(10, 30))
 				after := w.secret(nil)
 				if same := bytes.Equal(before.Data["tls.crt"], after.Data["tls.crt"]) && bytes.Equal(before.Data["signer.key"], after.Data["signer.key"]); same != test.same {
 					t.Errorf("the same certificate: %t, want %t", same, test.same)
@@ -266,10 +266,15 @@ func TestChangesOfOtherClients(t *testing.T) {
 						t.Errorf("replica %d serves another certificate than that of the Secret (%v)", i, err)
 					}
 				}
-				w.run(2 * time.Hour)
+				w.run(minutes(30, 120)) // at full length, the certificate is replaced
 			})
 		})
 	}
+}
+
+// minutes returns a number of minutes as testlength.Count does.
+func minutes(bounded, full int) time.Duration {
+	return time.Duration(testlength.Count(bounded, full)) * time.Minute
 }
 
 // A Secret of another program keeps its data, and the server is not ready. It uses the Secret when that is empty.

@@ -154,7 +154,7 @@ func canonical(t *testing.T, text string) string {
 // A list with many changed items must not take quadratic time.
 func TestPatchOfLongLists(t *testing.T) {
 	t.Parallel()
-	const items = 100_000
+	items := testlength.Count(20_000, 100_000)
 	for name, count := range map[string]int{"as many items": items, "more items": items + 1, "fewer items": items - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -410,7 +410,7 @@ func TestPatchKeepsNumbers(t *testing.T) {
 // Items of long lists keep the fields that the Go type lacks, and do not get those of others.
 func TestPatchOfLongListsOfNamedItems(t *testing.T) {
 	t.Parallel()
-	const count = 10_000
+	count := testlength.Count(2_000, 10_000)
 	var text strings.Builder
 	for i := range count {
 		fmt.Fprintf(&text, `,{"name":"n%d","later":%d}`, i, i)
