@@ -46,7 +46,7 @@ func contracts() []contract {
 		{number: 27, scenario: tracesHaveRuns, tests: "a trace has the run, its causes and its calls, and the record has the trace"},
 		{number: 28, scenario: labelsAreFew, tests: "failures and requeues of 30 objects: no label of a metric has an object's name as its value"},
 		{number: 29, scenario: resyncsAreSpread, tests: "the resyncs of 40 objects are spread over the interval; a failing object is left to its retries"},
-		{number: 30, scenario: recordsAreBounded, tests: "300 objects: at most 256 runs are kept, four of each key, and the idle queue is empty"},
+		{number: 30, scenario: recordsAreBounded, tests: "260 objects: at most 256 runs are kept, four of each key, and the idle queue is empty"},
 		{
 			number: 31, scenario: toolkitAtRest, tests: "a handler reads through a client with the controller's informers, and ensures a finalizer and a label, after faults of every kind: a run makes no request",
 			except: map[string]string{"transform": "a client reads from the API server instead of an informer with a Transform"},

@@ -54,12 +54,12 @@ const (
 	operator = "operator"
 )
 
-// The times of leases are ten times the defaults: scenarios take hours of virtual time, and requests that renew leases
-// took two thirds of the matrix's CPU time.
+// The times of leases are ten times the defaults, and more: scenarios take hours of virtual time, and requests that renew
+// leases took two thirds of the matrix's CPU time.
 const (
 	leaseDuration = 150 * time.Second
 	renewDeadline = 100 * time.Second
-	retryPeriod   = 20 * time.Second
+	retryPeriod   = 40 * time.Second
 )
 
 // cell is one test: an API server, and the processes that run a controller in a configuration.

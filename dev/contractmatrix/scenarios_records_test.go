@@ -388,7 +388,7 @@ func labelsAreFew(x *cell) {
 }
 
 func recordsAreBounded(x *cell) {
-	all := names(300)
+	all := names(260)
 	for _, name := range all {
 		x.put(name, "1")
 	}

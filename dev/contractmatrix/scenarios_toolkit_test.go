@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -139,7 +140,8 @@ func foreignEntriesStay(x *cell) {
 	x.start()
 	x.sleep(time.Minute)
 	value := "0"
-	for range 8 {
+	rounds := testlength.Count(4, 8)
+	for range rounds {
 		mu.Lock()
 		upsets = 3
 		mu.Unlock()
@@ -149,7 +151,7 @@ func foreignEntriesStay(x *cell) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if round < 8 {
+	if round < rounds {
 		x.t.Errorf("%d rounds", round)
 	}
 }
