@@ -2,7 +2,7 @@ package manager
 
 import (
 	"cmp"
-	"flag"
+	"flag" //nolint:depguard // Options has the flags of a program
 	"fmt"
 	"io"
 	"log/slog"

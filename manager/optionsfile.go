@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"flag"
+	"flag" //nolint:depguard // Options has the flags of a program
 	"fmt"
 	"io"
 	"maps"

@@ -10,8 +10,7 @@ import (
 )
 
 // The queue of a channel without a receiver has at most one entry per existing object.
-//
-//nolint:paralleltest // measures the heap
+// The test is not parallel, because it measures the heap.
 func TestAbandonedChannelsDoNotGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -170,15 +170,18 @@ func TestPageReachesLimit(t *testing.T) {
 		want    []string
 	}{
 		"a try hangs": {
-			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n", Options{Until: 500 * time.Millisecond},
+			"<!-- run: until \"one\" -->\n~~~sh\nsleep 1000\n~~~\n",
+			Options{Until: 500 * time.Millisecond},
 			[]string{`"one" was not in its output within 500ms`},
 		},
 		"the background is never ready": {
-			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n", Options{Until: 500 * time.Millisecond},
+			"<!-- run: background, until \"ready\" -->\n~~~sh\nsleep 1000\n~~~\n",
+			Options{Until: 500 * time.Millisecond},
 			[]string{`waiting for "ready"`, "within 500ms"},
 		},
 		"the background ignores SIGTERM": {
-			"<!-- run: background, until \"on\" -->\n~~~sh\ntrap '' TERM\necho on\nsleep 1000\n~~~\n", Options{Grace: 500 * time.Millisecond},
+			"<!-- run: background, until \"on\" -->\n~~~sh\ntrap '' TERM\necho on\nsleep 1000\n~~~\n",
+			Options{Grace: 500 * time.Millisecond},
 			[]string{"did not end within 500ms of SIGTERM and was killed"},
 		},
 	} {
