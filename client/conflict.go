@@ -41,12 +41,12 @@ func (e *ConflictError) Error() string {
 		fields[c.Manager] = append(fields[c.Manager], c.Field)
 	}
 	slices.Sort(managers)
-	var has []string
+	var held []string
 	for _, manager := range managers {
-		has = append(has, fmt.Sprintf("%q has %s", manager, strings.Join(fields[manager], ", ")))
+		held = append(held, fmt.Sprintf("%q has %s", manager, strings.Join(fields[manager], ", ")))
 	}
 	return fmt.Sprintf("conflict of field owner %q with others that have set other values: %s: option Force takes the fields; "+
-		"or leave them to the others, by not applying them", e.FieldOwner, strings.Join(has, "; "))
+		"or leave them to the others, by not applying them", e.FieldOwner, strings.Join(held, "; "))
 }
 
 // Unwrap returns the API server's response.

@@ -108,16 +108,16 @@ type change[T kube.Object] struct {
 var errPartial = errors.New("the informer shows a part of it only")
 
 func createOr[T kube.Object](
-	ctx context.Context, c *Client, doing string, obj T, mutate func(T) error,
+	ctx context.Context, c *Client, action string, obj T, mutate func(T) error,
 	write func(context.Context, change[T]) (WriteResult[T], error), options []WriteOption,
 ) (WriteResult[T], error) {
 	s, err := newSettings(options)
 	if err != nil {
-		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
+		return WriteResult[T]{}, fmt.Errorf("%s: %w", action, err)
 	}
 	t, err := c.targetOf(ctx, obj)
 	if err != nil {
-		return WriteResult[T]{}, fmt.Errorf("%s: %w", doing, err)
+		return WriteResult[T]{}, fmt.Errorf("%s: %w", action, err)
 	}
 	var done WriteResult[T] // result of attempts that wrote the object but not its status
 	for try := 1; ; try++ {
@@ -125,7 +125,7 @@ func createOr[T kube.Object](
 		if try > 1 {
 			find = readState[T] // the informer was stale
 		}
-		written, again, err := tryOnce(ctx, t, s, obj, mutate, find, write)
+		written, retryable, err := tryOnce(ctx, t, s, obj, mutate, find, write)
 		if written.Outcome == "" {
 			written.Object = done.Object
 		}
@@ -133,8 +133,8 @@ func createOr[T kube.Object](
 		if err == nil {
 			return written, nil
 		}
-		if !again || try == writeTries {
-			return written, fmt.Errorf("%s %s: %w", doing, t, err)
+		if !retryable || try == writeTries {
+			return written, fmt.Errorf("%s %s: %w", action, t, err)
 		}
 		done = written
 	}
@@ -153,12 +153,12 @@ func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 	return w
 }
 
-// tryOnce reads, mutates and writes. again reports whether the write failed because the object has changed
+// tryOnce reads, mutates and writes. retryable reports whether the write failed because the object has changed
 // since it was read.
 func tryOnce[T kube.Object](
 	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
 	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (WriteResult[T], error),
-) (written WriteResult[T], again bool, err error) {
+) (written WriteResult[T], retryable bool, err error) {
 	seen, err := find(ctx, t, obj)
 	if err != nil {
 		return written, false, err
@@ -189,8 +189,8 @@ func tryOnce[T kube.Object](
 		wanted.SetUID("")
 	}
 	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, partial: seen.partial, wanted: wanted})
-	again = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
-	return written, again, err
+	retryable = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
+	return written, retryable, err
 }
 
 // copyOf returns a copy of obj. DeepCopy of unstructured objects panics for ints, which hand-written objects contain.

@@ -230,7 +230,7 @@ func sameKeys(fields map[string]any, keys, element any) bool {
 	given, _ := element.(map[string]any)
 	for name := range wanted {
 		_, applied := fields["f:"+name]
-		if _, has := given[name]; has != applied {
+		if _, isGiven := given[name]; isGiven != applied {
 			return false
 		}
 	}
@@ -261,8 +261,8 @@ func commonKeys(keys, element any) int {
 	fields, _ := element.(map[string]any)
 	common := 0
 	for name, value := range wanted {
-		given, has := fields[name]
-		if !has {
+		given, exists := fields[name]
+		if !exists {
 			continue
 		}
 		if !reflect.DeepEqual(given, value) {

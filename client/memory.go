@@ -17,14 +17,14 @@ import (
 // appliedMemory stores digests of what a client last applied to each object. With them, a later Apply
 // detects from an informer's object that no request is necessary.
 //
-// It has two generations of up to generationSize objects each, about 310 bytes per object. When the young
+// It has two generations of up to generationSize objects each, about 310 bytes per object. When the recent
 // generation is full, it becomes the old one, and the previous old generation is dropped. Objects that are
-// used move to the young generation. A client that applies to more objects makes some unnecessary requests,
+// used move to the recent generation. A client that applies to more objects makes some unnecessary requests,
 // which change nothing.
 type appliedMemory struct {
-	mu         sync.Mutex
-	young, old map[digest]appliedObject // by appliedID.object, each in one of them; guarded by mu
-	writes     recentWrites             // guarded by mu
+	mu          sync.Mutex
+	recent, old map[digest]appliedObject // by appliedID.object, each in one of them; guarded by mu
+	writes      recentWrites             // guarded by mu
 }
 
 const (
@@ -50,7 +50,7 @@ type collection struct {
 // applier identifies a field owner, with the version of the kind and the subresource that it applies.
 type applier struct{ version, fieldOwner, subresource string }
 
-func newAppliedMemory() *appliedMemory { return &appliedMemory{young: map[digest]appliedObject{}} }
+func newAppliedMemory() *appliedMemory { return &appliedMemory{recent: map[digest]appliedObject{}} }
 
 // appliedObject is the stored information about one object.
 type appliedObject struct {
@@ -79,9 +79,9 @@ func objectID(kind schema.GroupKind, key kube.Key) digest {
 	return digestOf([]string{kind.Group, kind.Kind, key.Namespace, key.Name})
 }
 
-// of returns the stored information about an object, and moves it to the young generation. m.mu must be held.
+// of returns the stored information about an object, and moves it to the recent generation. m.mu must be held.
 func (m *appliedMemory) of(object digest) appliedObject {
-	known, ok := m.young[object]
+	known, ok := m.recent[object]
 	if !ok {
 		if known, ok = m.old[object]; ok {
 			m.put(object, known)
@@ -94,13 +94,13 @@ func (m *appliedMemory) of(object digest) appliedObject {
 func (m *appliedMemory) put(object digest, known appliedObject) {
 	delete(m.old, object)
 	if len(known.states) == 0 {
-		delete(m.young, object)
+		delete(m.recent, object)
 		return
 	}
-	if _, exists := m.young[object]; !exists && len(m.young) >= generationSize {
-		m.old, m.young = m.young, map[digest]appliedObject{}
+	if _, exists := m.recent[object]; !exists && len(m.recent) >= generationSize {
+		m.old, m.recent = m.recent, map[digest]appliedObject{}
 	}
-	m.young[object] = known
+	m.recent[object] = known
 }
 
 // index returns the index of an applier's state, or -1.
@@ -219,7 +219,7 @@ func (m *appliedMemory) forgetCollection(all collection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes.current().collections[handle] = true
-	for _, generation := range []map[digest]appliedObject{m.young, m.old} {
+	for _, generation := range []map[digest]appliedObject{m.recent, m.old} {
 		maps.DeleteFunc(generation, func(_ digest, known appliedObject) bool { return known.collection == handle })
 	}
 }

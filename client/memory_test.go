@@ -88,17 +88,17 @@ func TestAppliedMemory(t *testing.T) {
 	if _, twice := m.old[id(5).object]; twice {
 		t.Error("what is young is remembered among the old ones, too")
 	}
-	if n := len(m.young) + len(m.old); n > 2*generationSize {
+	if n := len(m.recent) + len(m.old); n > 2*generationSize {
 		t.Errorf("it has %d entries, of at most %d", n, 2*generationSize)
 	}
-	full := len(m.young) + len(m.old)
+	full := len(m.recent) + len(m.old)
 	m.forgetAll(id(5).object)
 	m.forgetAll(id(-1).object)
 	m.forgetAll(id(generationSize).object) // was never stored
 	if known(5) || known(-1) {
 		t.Error("not forgotten")
 	}
-	if n := len(m.young) + len(m.old); n != full-2 {
+	if n := len(m.recent) + len(m.old); n != full-2 {
 		t.Errorf("%d entries remain of %d: an object without states needs no entry", n, full)
 	}
 }
@@ -163,7 +163,7 @@ func TestAppliedMemoryForgetsWrittenObjects(t *testing.T) {
 	m.forgetCollection(pods)
 	want("", "", all)
 	m.forgetCollection(jobs)
-	if n := len(m.young) + len(m.old); n > 0 {
+	if n := len(m.recent) + len(m.old); n > 0 {
 		t.Errorf("%d objects are still known", n)
 	}
 }

@@ -58,24 +58,24 @@ func plainFields(obj any) (map[string]any, error) {
 // mergeDifference returns the content of a merge patch, in which null means that the field must not exist.
 func mergeDifference(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
-	for name, was := range before {
-		if is := after[name]; was != nil && is == nil {
+	for name, old := range before {
+		if current := after[name]; old != nil && current == nil {
 			patch[name] = nil
 		}
 	}
-	for name, is := range after {
-		was := before[name]
-		if is == nil || reflect.DeepEqual(was, is) {
+	for name, current := range after {
+		old := before[name]
+		if current == nil || reflect.DeepEqual(old, current) {
 			continue
 		}
-		deeper, both := was.(map[string]any)
-		if inner, ok := is.(map[string]any); ok && both {
+		deeper, both := old.(map[string]any)
+		if inner, ok := current.(map[string]any); ok && both {
 			if difference := mergeDifference(deeper, inner); len(difference) > 0 {
 				patch[name] = difference
 			}
 			continue
 		}
-		patch[name] = is
+		patch[name] = current
 	}
 	return patch
 }

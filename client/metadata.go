@@ -66,10 +66,10 @@ func removed(keys []string) map[string]*string {
 
 // setMetadata patches labels or annotations to the wanted values; nil removes a key.
 func setMetadata[T kube.Object](
-	ctx context.Context, c *Client, obj T, doing, name string, wanted map[string]*string, invalid error, options []WriteOption,
+	ctx context.Context, c *Client, obj T, action, name string, wanted map[string]*string, invalid error, options []WriteOption,
 ) (T, bool, error) {
 	var none T
-	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", doing, err) }
+	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", action, err) }
 	s, err := newSettings(options)
 	if err != nil {
 		return fail(err)
@@ -86,7 +86,7 @@ func setMetadata[T kube.Object](
 		present = obj.GetAnnotations()
 	}
 	for key, value := range wanted {
-		if now, there := present[key]; there == (value != nil) && (!there || now == *value) {
+		if now, exists := present[key]; exists == (value != nil) && (!exists || now == *value) {
 			delete(wanted, key)
 		}
 	}

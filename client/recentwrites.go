@@ -12,8 +12,8 @@ const recentWriteAge = time.Minute
 // recentWrites contains the objects that this client has written recently. Informers may still show their state before
 // the write.
 type recentWrites struct {
-	young, old writeSet
-	since      time.Time // of young
+	recent, old writeSet
+	since       time.Time // of recent
 }
 
 // writeSet contains written objects, each with the applier that made the write (zero: another write), and
@@ -25,20 +25,20 @@ type writeSet struct {
 
 // current returns the set to which new writes are added, and drops expired ones.
 func (w *recentWrites) current() writeSet {
-	if elapsed := time.Since(w.since); w.young.objects == nil || elapsed > recentWriteAge {
-		if w.old = w.young; elapsed > 2*recentWriteAge {
+	if elapsed := time.Since(w.since); w.recent.objects == nil || elapsed > recentWriteAge {
+		if w.old = w.recent; elapsed > 2*recentWriteAge {
 			w.old = writeSet{}
 		}
-		w.young = writeSet{objects: map[digest]unique.Handle[applier]{}, collections: map[unique.Handle[collection]]bool{}}
+		w.recent = writeSet{objects: map[digest]unique.Handle[applier]{}, collections: map[unique.Handle[collection]]bool{}}
 		w.since = time.Now()
 	}
-	return w.young
+	return w.recent
 }
 
 // has reports whether the object of id has a recent write other than by its applier.
 func (w *recentWrites) has(id appliedID) bool {
 	w.current()
-	return w.young.has(id) || w.old.has(id)
+	return w.recent.has(id) || w.old.has(id)
 }
 
 func (s writeSet) has(id appliedID) bool {

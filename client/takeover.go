@@ -37,7 +37,7 @@ import (
 //
 // Errors: those of GetLive; ErrChanged if another client has written the object since it was read: call TakeOver
 // again.
-func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (took bool, err error) {
+func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (changed bool, err error) {
 	s, err := newSettings(options)
 	if err != nil {
 		return false, fmt.Errorf("take over: %w", err)
@@ -46,11 +46,11 @@ func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []s
 	if err != nil {
 		return false, fmt.Errorf("take over: %w", err)
 	}
-	took, err = takeOver(ctx, t, obj, managers, s)
+	changed, err = takeOver(ctx, t, obj, managers, s)
 	if err != nil {
 		return false, fmt.Errorf("take over %s: %w", t, err)
 	}
-	return took, nil
+	return changed, nil
 }
 
 func takeOver(ctx context.Context, t target, obj kube.Object, managers []string, s settings) (bool, error) {
@@ -131,14 +131,14 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	if err != nil {
 		return nil, err
 	}
-	former, others, err := writtenFields(after, managers)
+	former, otherFields, err := writtenFields(after, managers)
 	if err != nil {
 		return nil, err
 	}
 	d := differ{hides: hides(t.client.Cluster(), after)}
 	stripped := any(content)
 	for _, fields := range former {
-		stripped = d.strip("", fields, others, stripped)
+		stripped = d.strip("", fields, otherFields, stripped)
 	}
 	if len(d.changes) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 
 // writtenFields returns the fields that managers have written by Update to the object, and those of all other
 // managers.
-func writtenFields(obj metav1.Object, managers []string) (former, others []map[string]any, err error) {
+func writtenFields(obj metav1.Object, managers []string) (former, otherFields []map[string]any, err error) {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.FieldsV1 == nil {
 			continue
@@ -183,10 +183,10 @@ func writtenFields(obj metav1.Object, managers []string) (former, others []map[s
 		if isUpdateBy(entry, managers) {
 			former = append(former, fields)
 		} else {
-			others = append(others, fields)
+			otherFields = append(otherFields, fields)
 		}
 	}
-	return former, others, nil
+	return former, otherFields, nil
 }
 
 func isUpdateBy(entry metav1.ManagedFieldsEntry, managers []string) bool {
@@ -207,15 +207,15 @@ func formerManagersOf(obj metav1.Object, fieldOwner string) []string {
 }
 
 // strip returns content without the fields that no other manager owns, and adds them to d.
-func (d *differ) strip(path string, fields map[string]any, others []map[string]any, content any) any {
+func (d *differ) strip(path string, fields map[string]any, otherFields []map[string]any, content any) any {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		at, value, index, found := step(path, name, content)
 		if !found {
 			continue
 		}
 		var shared []map[string]any
-		for _, other := range others {
-			if below, has := other[name].(map[string]any); has {
+		for _, other := range otherFields {
+			if below, isMap := other[name].(map[string]any); isMap {
 				shared = append(shared, below)
 			}
 		}

@@ -77,13 +77,13 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 	}
 	cluster, model := c.config.Cluster, gotype.New[T]()
 	kind, err := cluster.KindOf(model)
-	tells := err == nil
+	isKnown := err == nil
 	switch {
-	case named.Empty() && !tells:
+	case named.Empty() && !isKnown:
 		return kind, fmt.Errorf("%w (option OfKind names it)", err)
 	case named.Empty():
 		return kind, nil
-	case !tells || kind == named:
+	case !isKnown || kind == named:
 		return named, nil
 	}
 	// A type may be registered for several kinds.

@@ -132,17 +132,17 @@ func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err er
 
 // markStalled records that a key has no retries left. The next failure starts a new retry budget. It returns false if
 // the key was given up before, without a success since then.
-func (f *failures) markStalled(key kube.Key) (news bool) {
+func (f *failures) markStalled(key kube.Key) (isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.keys[key]
 	if known == nil {
 		return false
 	}
-	news = !known.stalled
+	isNew = !known.stalled
 	known.stalled, known.consecutive, known.ofClass = true, 0, 0
 	clear(known.counts)
-	return news
+	return isNew
 }
 
 // markTerminal records that key is given up until its object, now at generation, changes.

@@ -211,8 +211,8 @@ func (f *feeder) feedBacklog(ctx context.Context, limit int) bool {
 			break
 		}
 		f.willRun(key, causes)
-		first, others := causes.list.First()
-		if !f.feedKey(ctx, key, &queueOptions{Cause: first, Causes: others}) {
+		first, rest := causes.list.First()
+		if !f.feedKey(ctx, key, &queueOptions{Cause: first, Causes: rest}) {
 			return false
 		}
 	}

@@ -17,9 +17,9 @@ import (
 
 // heldBack returns a key that must not run yet to the queue.
 func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
-	held, late := l.ownWrites.Hold(key)
-	if len(late) > 0 {
-		l.writes.reportUnseen(ctx, key, late, held)
+	held, unseen := l.ownWrites.Hold(key)
+	if len(unseen) > 0 {
+		l.writes.reportUnseen(ctx, key, unseen, held)
 	}
 	if held || l.interrupted.hold(key) {
 		return true

@@ -155,13 +155,13 @@ func readyAll(informers []informer.Any) error { return errors.Join(notReady(info
 
 // notReady calls Ready of each informer once, even if several sources share it, and returns the errors.
 func notReady(informers []informer.Any) (errs []error) {
-	asked := map[informer.Any]bool{}
+	checked := map[informer.Any]bool{}
 	for _, inf := range informers {
 		if reflect.TypeOf(inf).Comparable() {
-			if asked[inf] {
+			if checked[inf] {
 				continue
 			}
-			asked[inf] = true
+			checked[inf] = true
 		}
 		if err := inf.Ready(); err != nil {
 			errs = append(errs, err)

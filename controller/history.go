@@ -76,46 +76,46 @@ func (h *history) begin(r *record) {
 	h.ids++
 	r.run.ID = h.ids // no lock is needed: the run is not shared yet
 	h.runs.add(r)
-	of := h.keys[r.run.Key]
+	entry := h.keys[r.run.Key]
 	switch {
-	case of != nil:
-		h.unlink(of)
+	case entry != nil:
+		h.unlink(entry)
 	case len(h.keys) < recentKeys:
-		of = &keyHistory{key: r.run.Key, runs: ring[*record]{limit: keyRuns}}
-		h.keys[of.key] = of
+		entry = &keyHistory{key: r.run.Key, runs: ring[*record]{limit: keyRuns}}
+		h.keys[entry.key] = entry
 	default: // evict the key that has not run for longest, and reuse its memory
-		of = h.last
-		h.unlink(of)
-		delete(h.keys, of.key)
-		of.key = r.run.Key
-		of.runs.clear()
-		h.keys[of.key] = of
+		entry = h.last
+		h.unlink(entry)
+		delete(h.keys, entry.key)
+		entry.key = r.run.Key
+		entry.runs.clear()
+		h.keys[entry.key] = entry
 	}
-	h.putFirst(of)
-	of.runs.add(r)
+	h.putFirst(entry)
+	entry.runs.add(r)
 }
 
-func (h *history) unlink(of *keyHistory) {
-	if of.prev != nil {
-		of.prev.next = of.next
+func (h *history) unlink(entry *keyHistory) {
+	if entry.prev != nil {
+		entry.prev.next = entry.next
 	} else {
-		h.first = of.next
+		h.first = entry.next
 	}
-	if of.next != nil {
-		of.next.prev = of.prev
+	if entry.next != nil {
+		entry.next.prev = entry.prev
 	} else {
-		h.last = of.prev
+		h.last = entry.prev
 	}
 }
 
-func (h *history) putFirst(of *keyHistory) {
-	of.prev, of.next = nil, h.first
+func (h *history) putFirst(entry *keyHistory) {
+	entry.prev, entry.next = nil, h.first
 	if h.first != nil {
-		h.first.prev = of
+		h.first.prev = entry
 	} else {
-		h.last = of
+		h.last = entry
 	}
-	h.first = of
+	h.first = entry
 }
 
 func (h *history) skip(s Skip) {

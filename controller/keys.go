@@ -70,9 +70,9 @@ func DecodeKey[K comparable](encoded kube.Key) (key K, err error) {
 	}
 	err = decodeKey(encoded.String(), reflect.ValueOf(&key).Elem())
 	if err == nil {
-		again, _, errAgain := encodeKey(reflect.ValueOf(&key).Elem())
-		if err = errAgain; err == nil && again != encoded {
-			err = fmt.Errorf("that key is %q", again)
+		reencoded, _, errAgain := encodeKey(reflect.ValueOf(&key).Elem())
+		if err = errAgain; err == nil && reencoded != encoded {
+			err = fmt.Errorf("that key is %q", reencoded)
 		}
 	}
 	if err != nil {

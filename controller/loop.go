@@ -156,7 +156,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	defer l.sources.leave()
 	defer l.ownWrites.Stop()
 	defer l.timers.end()
-	var others sync.WaitGroup
+	var tasks sync.WaitGroup
 	watch, stopWatch := context.WithCancel(background)
 	defer stopWatch()
 	synced := l.sync(intake, background, stopIntake, informers)
@@ -166,17 +166,17 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		l.intake.begin()
 		l.interrupted.begin(ctx)
 		l.pool.start(workCtx, intake)
-		others.Go(func() { // waited for below
+		tasks.Go(func() { // waited for below
 			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
 				l.interrupted.allAdded()
-				others.Go(func() { l.resync(intake) }) // waited for below
+				tasks.Go(func() { l.resync(intake) }) // waited for below
 				l.feeder.feed(intake)
 			}
 		})
 		if l.keys != nil {
-			others.Go(func() { l.collectKeys(intake) }) // waited for below
+			tasks.Go(func() { l.collectKeys(intake) }) // waited for below
 		}
-		others.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for below
+		tasks.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for below
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -191,7 +191,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// handlers.
 	l.drain(ctx, cancelWork)
 	stopWatch()
-	others.Wait()
+	tasks.Wait()
 	return errors.Join(synced, l.sources.wait())
 }
 
@@ -203,21 +203,21 @@ func (l *loop[T]) sync(intake, background context.Context, stopIntake func(), in
 		l.logger.InfoContext(intake, "controller waits for its first list", "state", l.notSynced(informers))
 	})
 	defer slow.Stop()
-	inTime, late := func() bool { return true }, make(chan error, 1)
+	inTime, overdue := func() bool { return true }, make(chan error, 1)
 	if l.config.SyncTimeout > 0 {
 		inTime = time.AfterFunc(l.config.SyncTimeout, func() {
 			if intake.Err() != nil {
-				late <- nil
+				overdue <- nil
 				return
 			}
-			late <- fmt.Errorf("not within SyncTimeout (%s): %w", l.config.SyncTimeout, cmp.Or(l.notSynced(informers), context.DeadlineExceeded))
+			overdue <- fmt.Errorf("not within SyncTimeout (%s): %w", l.config.SyncTimeout, cmp.Or(l.notSynced(informers), context.DeadlineExceeded))
 			stopIntake() // it ends sources that wait in Start
 		}).Stop
 	}
 	l.sources.begin(intake, background, stopIntake)
 	err := l.waitSynced(intake, informers)
 	if !inTime() {
-		err = <-late
+		err = <-overdue
 	} else if intake.Err() != nil {
 		return nil
 	}

@@ -84,12 +84,12 @@ func endsBackoffWithoutObject(cause Cause) bool {
 }
 
 // withOwn returns the controller's own informer, if it has one, and others.
-func withOwn[T kube.Object](own *informer.Informer[T], others []informer.Any) []informer.Any {
+func withOwn[T kube.Object](own *informer.Informer[T], reads []informer.Any) []informer.Any {
 	var all []informer.Any
 	if own != nil {
 		all = append(all, own)
 	}
-	return append(all, others...)
+	return append(all, reads...)
 }
 
 // keyShares is the number of shares of listedKeys. It is the number of shares of a pass, and at least that of a resync.

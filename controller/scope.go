@@ -8,12 +8,12 @@ import (
 // name, it enqueues that object and returns true. The scope was not known yet when the source enqueued the key: owner
 // references do not contain the owner's namespace, so sources use the child's namespace.
 func (i *intake) redirect(key kube.Key, causes Causes) bool {
-	meant := kube.Key{Name: key.Name}
-	if i.keys != nil || key.Namespace == "" || !i.objects.Has(meant) {
+	unscoped := kube.Key{Name: key.Name}
+	if i.keys != nil || key.Namespace == "" || !i.objects.Has(unscoped) {
 		return false
 	}
 	for _, cause := range causes.List() {
-		i.offer(meant, &cause, Trigger{FromList: cause.Type == CauseListed})
+		i.offer(unscoped, &cause, Trigger{FromList: cause.Type == CauseListed})
 	}
 	return true
 }

@@ -87,15 +87,15 @@ func (c *Cause) event() ownwrites.Event {
 }
 
 // reportUnseen reports that informers did not show in time what a run of key wrote.
-func (s *writes) reportUnseen(ctx context.Context, key kube.Key, late []string, waits bool) {
-	slices.Sort(late)
+func (s *writes) reportUnseen(ctx context.Context, key kube.Key, unseen []string, waits bool) {
+	slices.Sort(unseen)
 	follows := "the handler runs without it"
 	if waits {
 		follows = "the key waits until the informer can watch again"
 	}
 	s.problems.begin(ctx, Problem{
 		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),
-		Message: fmt.Sprintf("after %s an informer does not contain a write of the last run: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(late, ", "), follows),
+		Message: fmt.Sprintf("after %s an informer does not contain a write of the last run: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(unseen, ", "), follows),
 	}, false)
 }
 

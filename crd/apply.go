@@ -67,13 +67,13 @@ func sameContent(a, b any) bool {
 
 // sameEntries reports whether has contains every entry of want, and no other entry that owner applied
 // earlier. Entries of other field owners are ignored.
-func sameEntries(live *apiextensionsv1.CustomResourceDefinition, want, has map[string]string, owner, field string) bool {
+func sameEntries(live *apiextensionsv1.CustomResourceDefinition, want, current map[string]string, owner, field string) bool {
 	for name, value := range want {
-		if got, ok := has[name]; !ok || got != value {
+		if got, ok := current[name]; !ok || got != value {
 			return false
 		}
 	}
-	for name := range has {
+	for name := range current {
 		if _, wanted := want[name]; !wanted && ownsField(live, owner, "metadata", field, name) {
 			return false
 		}

@@ -82,7 +82,7 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 	d.Plural = cmp.Or(d.Plural, pluralOf(d.Kind))
 	d.Singular = cmp.Or(d.Singular, strings.ToLower(d.Kind))
 	d.Scope = cmp.Or(d.Scope, apiextensionsv1.NamespaceScoped)
-	made := &apiextensionsv1.CustomResourceDefinition{
+	built := &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: kindName},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: d.Plural + "." + d.Group, Labels: maps.Clone(d.Labels), Annotations: maps.Clone(d.Annotations),
@@ -102,15 +102,15 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 	for _, version := range d.Versions {
 		version.Storage = version.Storage || len(d.Versions) == 1
 		version.check(&mistakes)
-		made.Spec.Versions = append(made.Spec.Versions, version.build())
+		built.Spec.Versions = append(built.Spec.Versions, version.build())
 	}
 	if mistakes.Err() == nil { // otherwise checkDefinition would repeat some of them
-		mistakes.Join(checkDefinition(made))
+		mistakes.Join(checkDefinition(built))
 	}
 	if err := mistakes.Err(); err != nil {
 		return nil, fmt.Errorf("define %s: %w", cmp.Or(d.Kind, "a kind"), err)
 	}
-	return made, nil
+	return built, nil
 }
 
 // check adds what the API server would reject, in terms of Definition's fields.

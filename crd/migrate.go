@@ -274,8 +274,8 @@ func (m *migrator) follow(ctx context.Context) error {
 			return fmt.Errorf("%w: generation %d with storage version %s became generation %d with %s", errRestart,
 				m.mark.Generation, m.mark.Version, m.definition.Generation, storageVersion(m.definition))
 		}
-		if theirs, ok := markOf(m.definition); ok {
-			m.mark = theirs // of another call of Migrate: both are valid, and two calls must not replace each other's
+		if other, ok := markOf(m.definition); ok {
+			m.mark = other // of another call of Migrate: both are valid, and two calls must not replace each other's
 		}
 		m.mark.Generation = m.definition.Generation
 		encoded, err := json.Marshal(m.mark)

@@ -199,8 +199,8 @@ func (w *awaits) callShown(objects *store.Store, of []*awaited) {
 
 // all returns all awaited writes.
 func (w *awaits) all() (all []*awaited) {
-	for _, of := range w.byKey {
-		all = append(all, of...)
+	for _, waits := range w.byKey {
+		all = append(all, waits...)
 	}
 	return all
 }
@@ -238,11 +238,11 @@ func (w *awaits) settle(a *awaited) (last bool) {
 
 // remove removes a without a call of its waiter.
 func (w *awaits) remove(a *awaited) {
-	of := slices.DeleteFunc(w.byKey[a.Key], func(other *awaited) bool { return other == a })
-	if len(of) == 0 {
+	waits := slices.DeleteFunc(w.byKey[a.Key], func(other *awaited) bool { return other == a })
+	if len(waits) == 0 {
 		delete(w.byKey, a.Key)
 	} else {
-		w.byKey[a.Key] = of
+		w.byKey[a.Key] = waits
 	}
 	if a.place >= 0 {
 		heap.Remove(&w.byVersion, a.place)

@@ -24,19 +24,19 @@ import (
 // core is an informer without its type parameter. All views of an informer share it.
 type core struct {
 	// Immutable after New.
-	made     time.Time
-	name     string
-	kind     schema.GroupVersionKind // empty if the Retriever does not specify it
-	keeps    reflect.Type            // the type of the retrieved objects: the T of New
-	optional bool
-	whole    bool // objects are kept unchanged, except for managedFields
-	metrics  Recorder
-	onError  func(error) // nil: no such function
-	logger   *slog.Logger
-	guard    *usercode.Guard
-	indexes  atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
-	adding   sync.Mutex                    // held by AddIndex; acquired before mu
-	counters counters
+	createdAt  time.Time
+	name       string
+	kind       schema.GroupVersionKind // empty if the Retriever does not specify it
+	objectType reflect.Type            // the type of the retrieved objects: the T of New
+	optional   bool
+	whole      bool // objects are kept unchanged, except for managedFields
+	metrics    Recorder
+	onError    func(error) // nil: no such function
+	logger     *slog.Logger
+	guard      *usercode.Guard
+	indexes    atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
+	adding     sync.Mutex                    // held by AddIndex; acquired before mu
+	counters   counters
 	// transform changes objects that arrive. Nil: they are not changed.
 	transform func(*wire.Object) *wire.Object
 
@@ -47,13 +47,13 @@ type core struct {
 	states      states        // guarded by events
 	calling     calling       // the current call of the subscribers
 
-	mu        sync.Mutex
-	retrieves string        // guarded by mu; what is listed and watched, for messages
-	parts     []*part       // guarded by mu; replaced, never changed
-	switching chan struct{} // capacity 1; held by SetRetriever
-	session   *session      // guarded by mu; nil if the informer does not run
-	ending    *session      // guarded by mu; a session whose watches are ending
-	synced    chan struct{} // guarded by mu; closed when the current session is synced
+	mu            sync.Mutex
+	selectionText string        // guarded by mu; what is listed and watched, for messages
+	parts         []*part       // guarded by mu; replaced, never changed
+	switching     chan struct{} // capacity 1; held by SetRetriever
+	session       *session      // guarded by mu; nil if the informer does not run
+	ending        *session      // guarded by mu; a session whose watches are ending
+	synced        chan struct{} // guarded by mu; closed when the current session is synced
 }
 
 // counters are measurements since the informer was made.
@@ -85,7 +85,7 @@ func (c *core) readable() ([]*part, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil {
-		return nil, fmt.Errorf("informer %q of %s: %w", c.name, c.retrieves, ErrNotRunning)
+		return nil, fmt.Errorf("informer %q of %s: %w", c.name, c.selectionText, ErrNotRunning)
 	}
 	return c.parts, nil
 }
@@ -215,7 +215,7 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	// The objects of an ended session are not announced, because the next session lists them again.
 	if running {
 		for change := range c.walk(&c.states, parts, 0, 1) {
-			c.calling.begin(time.Since(c.made))
+			c.calling.begin(time.Since(c.createdAt))
 			notify(change)
 		}
 		c.calling.end()
@@ -261,7 +261,7 @@ func (c *core) announce(objects *contents, t ChangeType, key kube.Key) {
 			t = Updated
 		}
 	}
-	c.calling.begin(time.Since(c.made))
+	c.calling.begin(time.Since(c.createdAt))
 	for _, s := range c.subscribers {
 		s.notify(Change{Type: t, Key: key, states: &c.states})
 	}

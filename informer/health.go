@@ -77,7 +77,7 @@ func (c *core) healthWithSizes() Health {
 func (c *core) health() Health {
 	c.mu.Lock()
 	h := Health{
-		Informer: c.name, Retrieves: c.retrieves, Optional: c.optional,
+		Informer: c.name, Retrieves: c.selectionText, Optional: c.optional,
 		Running: c.session != nil, Synced: true, Degraded: c.optional,
 		Received: c.counters.received.Load(), Decoded: c.counters.decoded.Load(),
 		DecodeTime: time.Duration(c.counters.decodeTime.Load()),
@@ -112,7 +112,7 @@ func (c *core) health() Health {
 			}
 		}
 	}
-	if blocked := c.calling.blockedFor(time.Since(c.made)); blocked > 0 && h.Running {
+	if blocked := c.calling.blockedFor(time.Since(c.createdAt)); blocked > 0 && h.Running {
 		errs = append(errs, fmt.Errorf("it takes no changes: a function that is called for each change (a predicate, a mapper) has not returned for %s", blocked.Round(time.Second)))
 		if since := time.Now().Add(-blocked); h.ErrSince.IsZero() || since.Before(h.ErrSince) {
 			h.ErrSince = since

@@ -138,20 +138,20 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	c := &core{
-		made:      time.Now(),
-		name:      cmp.Or(config.Name, description.kind()),
-		kind:      description.GroupVersionKind,
-		keeps:     reflect.TypeFor[T](),
-		retrieves: description.String(),
-		optional:  config.Optional,
-		whole:     len(config.Cut) == 0 && config.Transform == nil,
-		metrics:   config.Metrics,
-		onError:   config.OnError,
-		logger:    cmp.Or(config.Logger, slog.Default()),
-		synced:    make(chan struct{}),
-		switching: make(chan struct{}, 1),
+		createdAt:     time.Now(),
+		name:          cmp.Or(config.Name, description.kind()),
+		kind:          description.GroupVersionKind,
+		objectType:    reflect.TypeFor[T](),
+		selectionText: description.String(),
+		optional:      config.Optional,
+		whole:         len(config.Cut) == 0 && config.Transform == nil,
+		metrics:       config.Metrics,
+		onError:       config.OnError,
+		logger:        cmp.Or(config.Logger, slog.Default()),
+		synced:        make(chan struct{}),
+		switching:     make(chan struct{}, 1),
 	}
-	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.keeps)
+	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.objectType)
 	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
 	indexes := make([]store.Index, 0, len(config.Indexes))
 	for _, index := range config.Indexes {

@@ -51,7 +51,7 @@ type part struct {
 func (p *part) connect() {
 	c := p.core
 	p.logger = c.logger.With("informer", c.name, "retrieves", p.describes)
-	p.progress.made = c.made
+	p.progress.createdAt = c.createdAt
 	p.status.logger, p.status.optional = p.logger, c.optional
 	p.contents.core, p.contents.progress = c, &p.progress
 	p.contents.awaits = awaits{progress: &p.progress, lag: &c.counters.lag}

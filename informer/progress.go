@@ -13,7 +13,7 @@ import (
 // Invariants: reached.newest moves back only at the end of a list, and is never newer than what has arrived. After two
 // events of a watch with decreasing versions, the versions of different objects are never compared again in the session.
 type progress struct {
-	made time.Time // the time base of current; immutable
+	createdAt time.Time // the time base of current; immutable
 
 	// current is the latest time at which the cache was known to be current, in nanoseconds since made plus one. Zero:
 	// the part has not listed.
@@ -95,7 +95,7 @@ func (p *progress) forgetVersion() {
 }
 
 // currentAt records that the cache was current at a time.
-func (p *progress) currentAt(at time.Time) { p.current.Store(int64(at.Sub(p.made)) + 1) }
+func (p *progress) currentAt(at time.Time) { p.current.Store(int64(at.Sub(p.createdAt)) + 1) }
 
 // staleness returns the maximum age of the cached state. Zero: the part has not listed.
 func (p *progress) staleness() time.Duration {
@@ -103,7 +103,7 @@ func (p *progress) staleness() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return time.Since(p.made) - time.Duration(since-1)
+	return time.Since(p.createdAt) - time.Duration(since-1)
 }
 
 // newestSent returns the newest resource version that the API server has sent: the one up to which everything has

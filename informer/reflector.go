@@ -52,8 +52,8 @@ func (p *part) run(ctx context.Context) {
 	// Reflector.RunWithContext is not used, because it passes every error to apimachinery's global error handlers,
 	// which sleep. The part records the error of an attempt when it occurs. So no error is passed to Until, which
 	// continues until ctx ends.
-	again := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
-	_ = again.Until(klog.NewContext(ctx, logger), true, true, func(ctx context.Context) (bool, error) {
+	retries := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	_ = retries.Until(klog.NewContext(ctx, logger), true, true, func(ctx context.Context) (bool, error) {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 			logger.Error(err, "list and watch ended")
 		}

@@ -24,14 +24,14 @@ type selection struct {
 func (r *clusterRetriever[T]) selects() selection {
 	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
-		others := false
+		hasOtherFields := false
 		for _, requirement := range selector.Requirements() {
 			if requirement.Field == fieldName || requirement.Field == fieldNamespace {
 				s.names = append(s.names, requirement)
 			}
-			others = others || requirement.Field != fieldNamespace
+			hasOtherFields = hasOtherFields || requirement.Field != fieldNamespace
 		}
-		s.fields = others
+		s.fields = hasOtherFields
 	}
 	if selector, err := labels.Parse(r.labels); err == nil && !selector.Empty() {
 		s.labels = selector

@@ -28,8 +28,8 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	if retriever == nil {
 		return fail(errors.New("it is nil"))
 	}
-	if keeps := i.core.keeps; keeps != reflect.TypeFor[T]() {
-		return fail(fmt.Errorf("this is a view of an informer of %s: set it there", keeps))
+	if objectType := i.core.objectType; objectType != reflect.TypeFor[T]() {
+		return fail(fmt.Errorf("this is a view of an informer of %s: set it there", objectType))
 	}
 	description := retriever.Describe()
 	if description.Problem != nil {
@@ -46,7 +46,7 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		return fail(fmt.Errorf("wait for another call: %w", ctx.Err()))
 	}
 	c.mu.Lock()
-	old, before := c.parts, c.retrieves
+	old, before := c.parts, c.selectionText
 	c.mu.Unlock()
 	var wanted, added []*part
 	for _, r := range partsOf(retriever) {
@@ -90,10 +90,10 @@ func sameRetriever[T kube.Object](a any, b Retriever[T]) bool {
 }
 
 // setParts replaces the parts. If a session runs, it starts the parts in start.
-func (c *core) setParts(parts []*part, retrieves string, start []*part) {
+func (c *core) setParts(parts []*part, selectionText string, start []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parts, c.retrieves = parts, retrieves
+	c.parts, c.selectionText = parts, selectionText
 	if c.session != nil {
 		for _, p := range start {
 			c.session.start(p, Added)

@@ -50,7 +50,7 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 			return changed
 		}
 		log := i.core.logger.Debug
-		now, last := int64(time.Since(i.core.made))+1, warnedAt.Load()
+		now, last := int64(time.Since(i.core.createdAt))+1, warnedAt.Load()
 		if (last == 0 || now-last >= int64(manyReasonsEvery)) && warnedAt.CompareAndSwap(last, now) {
 			log = i.core.logger.Warn
 		}

@@ -115,7 +115,7 @@ func (g *watchGuard) end(err error) {
 // reportBlocked logs, once per call, that the subscribers have not returned.
 func (g *watchGuard) reportBlocked(ctx context.Context) {
 	c := g.part.core
-	if blocked := c.calling.newlyBlockedFor(time.Since(c.made)); blocked > 0 {
+	if blocked := c.calling.newlyBlockedFor(time.Since(c.createdAt)); blocked > 0 {
 		g.part.logger.WarnContext(ctx, "informer takes no changes: a predicate or a function of a source has not returned",
 			"for", blocked.Round(time.Second))
 	}

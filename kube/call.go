@@ -235,11 +235,11 @@ func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term
 	t.tokens.sent(bearerToken(req))
 	base := t.roots.current()
 	resp, err = t.sendOnce(req, call, term)
-	if again := t.renewed(req, base, resp, err); again != nil {
+	if renewed := t.renewed(req, base, resp, err); renewed != nil {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		resp, err = t.sendOnce(again, call, term)
+		resp, err = t.sendOnce(renewed, call, term)
 	}
 	if err == nil {
 		t.cluster.hideInError(req, resp)

@@ -33,16 +33,16 @@ func (c ChangedParts) String() string {
 	names := [...]string{
 		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences", "spec", "status",
 	}
-	var has []string
+	var parts []string
 	for i, name := range names {
 		if c&(1<<i) != 0 {
-			has = append(has, name)
+			parts = append(parts, name)
 		}
 	}
-	if len(has) == 0 {
+	if len(parts) == 0 {
 		return "nothing"
 	}
-	return strings.Join(has, ",")
+	return strings.Join(parts, ",")
 }
 
 // MarshalText returns the text of String.

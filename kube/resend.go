@@ -28,19 +28,19 @@ func (t *callTransport) renewed(req *http.Request, base http.RoundTripper, resp 
 	default:
 		return nil
 	}
-	again := req.Clone(req.Context())
+	clone := req.Clone(req.Context())
 	if req.Body != nil && req.Body != http.NoBody {
 		if req.GetBody == nil {
 			return nil
 		}
-		if again.Body, err = req.GetBody(); err != nil {
+		if clone.Body, err = req.GetBody(); err != nil {
 			return nil
 		}
 	}
 	if authorization != "" {
-		again.Header.Set("Authorization", authorization)
+		clone.Header.Set("Authorization", authorization)
 	}
-	return again
+	return clone
 }
 
 // bearerToken returns the token of a request, or "".

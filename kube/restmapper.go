@@ -34,8 +34,8 @@ const allGroups = "*"
 // find calls do with the mapper of a group or of all groups. If it finds no match, it requests the kinds and calls do again.
 func find[T any](m *restMapper, group string, do func(meta.RESTMapper) (T, error)) (result T, err error) {
 	ctx := context.Background() //nolint:forbidigo // the methods of meta.RESTMapper have no context
-	for _, again := range []bool{false, true} {
-		mapper, requested, requestErr := m.mapper(ctx, group, again)
+	for _, refresh := range []bool{false, true} {
+		mapper, requested, requestErr := m.mapper(ctx, group, refresh)
 		result, err = do(mapper)
 		if !meta.IsNoMatchError(err) {
 			break

@@ -127,8 +127,8 @@ func makesRequests(function string) bool {
 			return true
 		}
 	}
-	rest, ours := strings.CutPrefix(function, modulePath+"/")
-	if !ours {
+	rest, isOurs := strings.CutPrefix(function, modulePath+"/")
+	if !isOurs {
 		return false
 	}
 	name, _, _ := strings.Cut(rest, ".")
@@ -154,14 +154,14 @@ func (s *strays) controllerOfGoroutine(from stack) string {
 	if pprof.Lookup("goroutine").WriteTo(&text, 1) != nil {
 		return ""
 	}
-	const this = "kube.(*strays).controllerOfGoroutine+" // as in a profile: function+offset
+	const ownFunction = "kube.(*strays).controllerOfGoroutine+" // as in a profile: function+offset
 	callers := from.inProfile()
 	controller := ""
 	_, records, _ := strings.Cut(text.String(), "\n") // the first line is the number of goroutines
 	for record := range strings.SplitSeq(records, "\n\n") {
 		// A record is "2 @ 0x4711 0x4712", a line with labels, and one line per function.
 		counters, _, _ := strings.Cut(record, "\n")
-		if !strings.Contains(counters+" ", callers) || !strings.Contains(record, this) {
+		if !strings.Contains(counters+" ", callers) || !strings.Contains(record, ownFunction) {
 			continue
 		}
 		name := controllerIn(record)

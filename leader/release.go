@@ -52,9 +52,9 @@ func (e *Elector) tryRelease(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("get lease %s: %w", e.lease, err)
 		}
 		e.mu.Lock()
-		owns := e.owns(&lease.Spec)
+		isOwner := e.owns(&lease.Spec)
 		e.unlock()
-		if !owns {
+		if !isOwner {
 			return false, nil
 		}
 		// The API rejects a duration of zero; client-go's elector writes 1 s too.

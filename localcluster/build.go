@@ -117,11 +117,11 @@ func (b builder) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the cache: %w", err)
 	}
-	told := false
+	announced := false
 	err = wait.PollUntilContextCancel(ctx, lockPoll, true, func(context.Context) (bool, error) {
 		locked, err := tryLock(file)
-		if err == nil && !locked && !told {
-			told = true
+		if err == nil && !locked && !announced {
+			announced = true
 			fmt.Fprintln(b.progress, "localcluster: waiting for another process that is building")
 		}
 		return locked, err
@@ -149,8 +149,8 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 		return fmt.Errorf("listing the packages of %s: %w", source, err)
 	}
 	p.total = strings.Count(output, "\n")
-	made := filepath.Join(temp, "localcluster")
-	build := b.command(ctx, source, "build", "-v", "-o", made, "-ldflags", linkerFlags(source), ".")
+	built := filepath.Join(temp, "localcluster")
+	build := b.command(ctx, source, "build", "-v", "-o", built, "-ldflags", linkerFlags(source), ".")
 	if _, err := p.run(ctx, build, "compiled", "packages"); err != nil {
 		return fmt.Errorf("building %s: %w", source, err)
 	}
@@ -158,7 +158,7 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 		return fmt.Errorf("creating the cache for the binary: %w", err)
 	}
-	if err := os.Rename(made, binary); err != nil {
+	if err := os.Rename(built, binary); err != nil {
 		return fmt.Errorf("moving the binary to the cache: %w", err)
 	}
 	return nil
@@ -188,17 +188,17 @@ func (b builder) removeUnused(before time.Time) error {
 	if err != nil {
 		return fmt.Errorf("finding unused binaries: %w", err)
 	}
-	remains, err := filepath.Glob(filepath.Join(b.cache, "building-*"))
+	leftovers, err := filepath.Glob(filepath.Join(b.cache, "building-*"))
 	if err != nil {
 		return fmt.Errorf("finding remains of builds: %w", err)
 	}
 	for _, binary := range binaries {
 		if info, err := os.Stat(binary); err == nil && info.ModTime().Before(before) {
-			remains = append(remains, filepath.Dir(binary))
+			leftovers = append(leftovers, filepath.Dir(binary))
 		}
 	}
 	var errs []error
-	for _, dir := range remains {
+	for _, dir := range leftovers {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -48,7 +48,7 @@ func isTerminal(out io.Writer) bool {
 
 // run runs a go command, shows its steps, and returns its stdout. The error of a failed command contains its last lines
 // that are not steps.
-func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, things string) (string, error) {
+func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, unit string) (string, error) {
 	var stdout strings.Builder
 	cmd.Stdout = &stdout
 	stderr, err := cmd.StderrPipe()
@@ -64,7 +64,7 @@ func (p *progress) run(ctx context.Context, cmd *exec.Cmd, verb, things string) 
 		line := lines.Text()
 		if isStep(line) {
 			steps++
-			p.show(steps, verb, things)
+			p.show(steps, verb, unit)
 			continue
 		}
 		complaints = append(complaints, line)
@@ -87,7 +87,7 @@ func isStep(line string) bool {
 	return strings.HasPrefix(line, "go: downloading ") || (line != "" && !strings.ContainsAny(line, " \t:#"))
 }
 
-func (p *progress) show(steps int, verb, things string) {
+func (p *progress) show(steps int, verb, unit string) {
 	every := progressEvery
 	if p.terminal {
 		every = progressEveryTerminal
@@ -101,7 +101,7 @@ func (p *progress) show(steps int, verb, things string) {
 	if p.total > 0 {
 		total = fmt.Sprintf(" of %d", p.total) // the maximum: packages in the build cache are not compiled
 	}
-	p.line(fmt.Sprintf("localcluster: %s %d%s %s, %v", verb, steps, total, things, now.Sub(p.started).Round(time.Second)))
+	p.line(fmt.Sprintf("localcluster: %s %d%s %s, %v", verb, steps, total, unit, now.Sub(p.started).Round(time.Second)))
 }
 
 func (p *progress) line(text string) {

@@ -132,12 +132,12 @@ func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
 	<-ctx.Done()
 	// The members may not see the end of ctx before this call.
 	m.stopGroup(LeaderOnly, context.Cause(ctx))
-	late, _ := m.await(context.WithoutCancel(ctx), LeaderOnly)
+	overdue, _ := m.await(context.WithoutCancel(ctx), LeaderOnly)
 	if m.isStopping() {
-		late = nil // shutdown reports them
+		overdue = nil // shutdown reports them
 	}
-	if len(late) > 0 {
-		m.stop("leadership lost", fmt.Errorf("leadership was lost, and runnables did not end in time: %s", names(late)))
+	if len(overdue) > 0 {
+		m.stop("leadership lost", fmt.Errorf("leadership was lost, and runnables did not end in time: %s", names(overdue)))
 	}
 	// The election continues, or releases the lease, only after the end of all of them.
 	for _, r := range m.membersOf(LeaderOnly) {
@@ -226,7 +226,7 @@ func (m *Manager) endOf(r *member) <-chan struct{} {
 
 // await waits until the members of a stopped group have ended. late are those that have not ended within their
 // DrainTime. cut are the others that have not ended when ctx ended.
-func (m *Manager) await(ctx context.Context, g Group) (late, cut []*member) {
+func (m *Manager) await(ctx context.Context, g Group) (overdue, cut []*member) {
 	begun := time.Now()
 	for _, r := range m.membersOf(g) {
 		ended := m.endOf(r)
@@ -239,11 +239,11 @@ func (m *Manager) await(ctx context.Context, g Group) (late, cut []*member) {
 		case ctx.Err() != nil:
 			cut = append(cut, r)
 		default:
-			late = append(late, r)
+			overdue = append(overdue, r)
 		}
 		cancel()
 	}
-	return late, cut
+	return overdue, cut
 }
 
 // endsBefore waits until ended is closed or ctx ends, and reports whether ended is closed.
@@ -268,21 +268,21 @@ func (m *Manager) shutdown(ctx context.Context, othersEnded chan<- struct{}, sta
 	defer cancelTotal()
 	draining, cancelDraining := context.WithTimeout(ctx, timeout-timeout/10)
 	defer cancelDraining()
-	var late, cut []*member
+	var overdue, cut []*member
 	for g := LeaderOnly; g <= Servers; g++ {
 		m.stopGroup(g, nil)
 		groupLate, groupCut := m.await(draining, g)
-		late, cut = append(late, groupLate...), append(cut, groupCut...)
+		overdue, cut = append(overdue, groupLate...), append(cut, groupCut...)
 	}
 	close(othersEnded) // also if some have not: the lease is released in the last tenth
 	for _, r := range cut {
 		if !endsBefore(total, m.endOf(r)) {
-			late = append(late, r)
+			overdue = append(overdue, r)
 		}
 	}
 	var errs []error
-	if len(late) > 0 {
-		errs = append(errs, fmt.Errorf("runnables did not end in time: %s", names(late)))
+	if len(overdue) > 0 {
+		errs = append(errs, fmt.Errorf("runnables did not end in time: %s", names(overdue)))
 	}
 	released := make(chan struct{})
 	go func() { // ends with the last LeaderOnly member
@@ -290,7 +290,7 @@ func (m *Manager) shutdown(ctx context.Context, othersEnded chan<- struct{}, sta
 		close(released)
 	}()
 	isLeaderOnly := func(r *member) bool { return r.Group == LeaderOnly }
-	if !slices.ContainsFunc(late, isLeaderOnly) && !endsBefore(total, released) {
+	if !slices.ContainsFunc(overdue, isLeaderOnly) && !endsBefore(total, released) {
 		errs = append(errs, errors.New("the start or the release of the lease did not end in time"))
 	}
 	m.mu.Lock()

@@ -121,19 +121,19 @@ func stacks() string {
 // first: virtual time does not advance while they exist.
 func stacksOf(bubble string) string {
 	buffer := make([]byte, 1<<22)
-	var culprits, others strings.Builder
+	var culprits, bystanders strings.Builder
 	for stack := range bytes.SplitSeq(buffer[:runtime.Stack(buffer, true)], []byte("\n\n")) {
 		if bubble != "" && bubbleOf(stack) != bubble {
 			continue
 		}
 		b := &culprits
 		if line, _, _ := bytes.Cut(stack, []byte("\n")); bytes.Contains(line, []byte("(durable)")) {
-			b = &others
+			b = &bystanders
 		}
 		b.Write(stack)
 		b.WriteString("\n\n")
 	}
-	return culprits.String() + others.String()
+	return culprits.String() + bystanders.String()
 }
 
 // bubbleOf returns the identity of the bubble in the first line of a stack, or "".

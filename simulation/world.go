@@ -93,7 +93,7 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 		obj    *unstructured.Unstructured
 		source string
 	}
-	var definitions, others []placed
+	var definitions, instances []placed
 	for _, d := range documents {
 		objects, err := d.decode()
 		if err != nil {
@@ -104,7 +104,7 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 			if obj.GetKind() == "CustomResourceDefinition" {
 				definitions = append(definitions, placed{obj, d.source})
 			} else {
-				others = append(others, placed{obj, d.source})
+				instances = append(instances, placed{obj, d.source})
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 			errs = append(errs, err)
 		}
 	}
-	for _, o := range slices.Concat(definitions, others) {
+	for _, o := range slices.Concat(definitions, instances) {
 		if err := apply(context.Background(), c, o.obj); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", o.source, err))
 		}

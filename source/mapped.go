@@ -198,13 +198,13 @@ func missingFrom(after, before []kube.Key) []kube.Key {
 	if slices.Equal(before, after) {
 		return nil
 	}
-	there := make(map[kube.Key]bool, len(after))
+	present := make(map[kube.Key]bool, len(after))
 	for _, key := range after {
-		there[key] = true
+		present[key] = true
 	}
 	var missing []kube.Key
 	for _, key := range before {
-		if !there[key] {
+		if !present[key] {
 			missing = append(missing, key)
 		}
 	}

@@ -158,10 +158,10 @@ func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 func (r *pollRun) succeeded(ctx context.Context) {
 	r.source.count(false)
 	r.mu.Lock()
-	was, since := r.state.err, r.state.since
+	failure, since := r.state.err, r.state.since
 	r.state = pollState{synced: true, items: len(r.known), success: time.Now()}
 	r.mu.Unlock()
-	if was != nil {
+	if failure != nil {
 		r.logger.InfoContext(ctx, "a source polls again",
 			"source", r.source.config.Name, "after", time.Since(since).Round(time.Millisecond))
 	}

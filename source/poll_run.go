@@ -128,22 +128,22 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 	r.mu.Lock()
 	first := !r.state.synced
 	r.mu.Unlock()
-	there := make(map[string]bool, len(items))
+	present := make(map[string]bool, len(items))
 	for _, item := range items {
-		there[item.ID] = true
-		before, was := r.known[item.ID]
+		present[item.ID] = true
+		before, isKnown := r.known[item.ID]
 		now := knownItem{digest: digestOf(item), keys: before.keys}
 		if !slices.Equal(item.Keys, before.keys) {
 			now.keys = sorted(cloned(item.Keys))
 		}
-		if was && now.digest == before.digest && slices.Equal(now.keys, before.keys) {
+		if isKnown && now.digest == before.digest && slices.Equal(now.keys, before.keys) {
 			continue
 		}
 		what := controller.CauseUpdated
 		switch {
-		case first && !was:
+		case first && !isKnown:
 			what = controller.CauseListed
-		case !was:
+		case !isKnown:
 			what = controller.CauseAdded
 		}
 		id := strings.Clone(item.ID)
@@ -151,7 +151,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 		if err := r.announce(ctx, what, item, slices.Concat(before.keys, now.keys)); err != nil {
 			r.change(func() {
 				delete(r.known, id)
-				if was {
+				if isKnown {
 					r.known[id] = before
 				}
 			})
@@ -160,7 +160,7 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 	}
 	r.maxKnown = max(r.maxKnown, len(r.known))
 	for id, gone := range r.known {
-		if there[id] {
+		if present[id] {
 			continue
 		}
 		if err := r.announce(ctx, controller.CauseDeleted, Item{ID: id, Keys: gone.keys}, gone.keys); err != nil {
@@ -203,12 +203,12 @@ func (r *pollRun) announce(ctx context.Context, what controller.CauseType, item 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	also, err := r.alsoConcerned(item)
+	concerned, err := r.alsoConcerned(item)
 	if err != nil {
 		return fmt.Errorf("item %q, %s: %w", shown(item.ID), what, err)
 	}
 	why := controller.Trigger{Type: what, Detail: shown(item.ID), FromList: true}
-	for _, key := range sorted(slices.Concat(keys, also)) {
+	for _, key := range sorted(slices.Concat(keys, concerned)) {
 		r.enqueue(key, why)
 	}
 	return nil
@@ -282,19 +282,19 @@ func shown(id string) string {
 
 // panicError is the error of a poll in which a user's function panicked.
 type panicError struct {
-	who   string
-	value any
-	stack []byte
+	caller string
+	value  any
+	stack  []byte
 }
 
-func (e *panicError) Error() string { return e.who + " panicked: " + usercode.ValueText(e.value) }
+func (e *panicError) Error() string { return e.caller + " panicked: " + usercode.ValueText(e.value) }
 
 // Unwrap returns the value of the panic if it is an error that errors.Is and errors.As can walk.
 func (e *panicError) Unwrap() error { return usercode.ValueError(e.value) }
 
 // recovered turns a panic into a *panicError in err. It must be deferred directly.
-func recovered(who string, err *error) {
+func recovered(caller string, err *error) {
 	if value := recover(); value != nil {
-		*err = &panicError{who: who, value: value, stack: debug.Stack()}
+		*err = &panicError{caller: caller, value: value, stack: debug.Stack()}
 	}
 }

@@ -133,8 +133,8 @@ type run struct {
 	version  string
 	// generation is the generation of before; 0 for kinds without one.
 	generation int64
-	// made is the JSON patch for the state seen; nil: not computed.
-	made *jsonPatch
+	// computed is the JSON patch for the state seen; nil: not computed.
+	computed *jsonPatch
 	// locked is true if only the last known state may be changed.
 	locked bool
 }
@@ -262,7 +262,7 @@ func (r *run) rebase(content map[string]any, version string) error {
 		}
 		left = append(left, change)
 	}
-	r.changes.conditions, r.seen, r.exact, r.made = left, content, true, nil
+	r.changes.conditions, r.seen, r.exact, r.computed = left, content, true, nil
 	return nil
 }
 

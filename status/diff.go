@@ -184,7 +184,7 @@ func (c conditionChange) removed() []string {
 	from, _ := c.from.(map[string]any)
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(from)) {
-		if _, stays := to[name]; !stays {
+		if _, remains := to[name]; !remains {
 			names = append(names, name)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 
 // patch returns the patch that applies the changes of the run to base.
 func (r *run) patch(base kube.Object) (client.PatchBody, error) {
-	if made := r.jsonPatch(); made.ok {
+	if built := r.jsonPatch(); built.ok {
 		testUID := client.Operation{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}
-		patch := client.JSONPatch(append([]client.Operation{testUID}, made.operations...)...)
-		if made.locked || r.locked || r.tookOver {
+		patch := client.JSONPatch(append([]client.Operation{testUID}, built.operations...)...)
+		if built.locked || r.locked || r.tookOver {
 			patch = patch.Locked(base)
 		}
 		return patch, nil
@@ -66,11 +66,11 @@ type jsonPatch struct {
 
 // jsonPatch returns the result of operations, computed once for each state seen.
 func (r *run) jsonPatch() *jsonPatch {
-	if r.made == nil {
-		r.made = &jsonPatch{}
-		r.made.operations, r.made.locked, r.made.ok = r.operations()
+	if r.computed == nil {
+		r.computed = &jsonPatch{}
+		r.computed.operations, r.computed.locked, r.computed.ok = r.operations()
 	}
-	return r.made
+	return r.computed
 }
 
 // operations returns the JSON patch of the changes, and whether it requires the resourceVersion. ok is false if a

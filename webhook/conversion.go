@@ -54,17 +54,17 @@ func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub 
 }
 
 // Converting returns a hook that converts the custom resources of a CustomResourceDefinition with the name crd, for
-// example "webapps.example.com", between the hub version with the Go type H and the others. Two others are converted by
+// example "webapps.example.com", between the hub version with the Go type H and the spokes. Two spokes are converted by
 // way of the hub version.
 //
 // The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field that
 // the Go type of the version lacks is not converted; the server logs it once.
-func Converting[H kube.Object](crd string, others ...Version[H]) Hook {
+func Converting[H kube.Object](crd string, spokes ...Version[H]) Hook {
 	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return newObject[H]() }}}}
-	if len(others) == 0 {
+	if len(spokes) == 0 {
 		c.errs = append(c.errs, errors.New("only one version: pass a Spoke for each other version"))
 	}
-	for i, other := range others {
+	for i, other := range spokes {
 		if other.empty == nil || other.isNil {
 			c.errs = append(c.errs, fmt.Errorf("version %d lacks a function: use Spoke with two functions", i))
 			continue

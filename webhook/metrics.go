@@ -16,7 +16,7 @@ type Recorder interface {
 	//   - rejected: a decision against the request, the token or the access
 	//   - failed, panic or timeout: no decision
 	//   - invalid: the HTTP request was not a review, or its client has no valid certificate (Config.ClientCAFile)
-	WebhookReviewed(name, result string, took time.Duration)
+	WebhookReviewed(name, result string, duration time.Duration)
 	// ObserveCertificate is called when the server starts. expiry returns the end of its current certificate, or the zero
 	// time without one, until stop is called at the end of the server.
 	ObserveCertificate(server string, expiry func() time.Time) (stop func())

@@ -141,13 +141,13 @@ func (r *roundTrip) compare(path string, before, after any) {
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
 			below := strings.TrimPrefix(path+"."+name, ".")
-			old, had := oldFields[name]
-			current, has := newFields[name]
+			old, existed := oldFields[name]
+			current, exists := newFields[name]
 			switch {
-			case had && has:
+			case existed && exists:
 				r.compare(below, old, current)
 			case slices.Contains(r.lossy, below):
-			case had:
+			case existed:
 				r.record(below, fmt.Sprintf("%s is lost: it was %s", below, shortJSON(old)))
 			default:
 				r.record(below, fmt.Sprintf("%s is added: it is %s", below, shortJSON(current)))
@@ -345,7 +345,7 @@ func (f *filler) encoded(v reflect.Value) bool {
 		if json.Unmarshal([]byte(example), v.Addr().Interface()) != nil {
 			continue
 		}
-		if again, err := json.Marshal(v.Interface()); err == nil && string(again) == example {
+		if encoded, err := json.Marshal(v.Interface()); err == nil && string(encoded) == example {
 			return true
 		}
 	}

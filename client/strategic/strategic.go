@@ -83,8 +83,8 @@ func builtIn(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer {
 		return false
 	}
-	for _, of := range []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/kube-aggregator/pkg/apis/"} {
-		if strings.HasPrefix(t.Elem().PkgPath(), of) {
+	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/kube-aggregator/pkg/apis/"} {
+		if strings.HasPrefix(t.Elem().PkgPath(), prefix) {
 			return true
 		}
 	}

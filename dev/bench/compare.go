@@ -68,11 +68,11 @@ func (r *runner) all(ctx context.Context) error {
 		}
 	}
 	for _, n := range o.ChartSizes {
-		who, rounds := contestants(o.Only), o.Rounds
+		selected, rounds := contestants(o.Only), o.Rounds
 		if n > slices.Max(o.Sizes) {
-			who, rounds = contestants([]string{evenKeel}), 1
+			selected, rounds = contestants([]string{evenKeel}), 1
 		}
-		if err := r.size(ctx, probe.Pods, n, rounds, false, who); err != nil {
+		if err := r.size(ctx, probe.Pods, n, rounds, false, selected); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (r *runner) progress(format string, args ...any) {
 }
 
 // size measures every controller with n objects, in turns.
-func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bool, who []contestant) error {
+func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bool, selected []contestant) error {
 	r.progress("make %d %s", n, kind)
 	formats := "json"
 	if kind == probe.Pods {
@@ -111,8 +111,8 @@ func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bo
 		r.results.ObjectBytes[kind+" in "+format] = size
 	}
 	for round := range rounds {
-		for i := range who {
-			c := who[(i+round)%len(who)] // no program is always the first
+		for i := range selected {
+			c := selected[(i+round)%len(selected)] // no program is always the first
 			r.progress("%d %s, round %d of %d: %s", n, kind, round+1, rounds, c.title)
 			err := r.visit(ctx, ready.URL, c, kind, n, events)
 			if ctx.Err() != nil {

@@ -195,8 +195,8 @@ func charts(r *Results) map[string]chart {
 	}
 	for name, c := range result {
 		c.xTitle = "Pods (both axes are logarithmic)"
-		for _, who := range contestants(r.Options.Only) {
-			l := line{name: who.title}
+		for _, contestant := range contestants(r.Options.Only) {
+			l := line{name: contestant.title}
 			for _, n := range allSizes(r) {
 				key, factor := "heap_per_pod", float64(n)
 				switch name {
@@ -205,7 +205,7 @@ func charts(r *Results) map[string]chart {
 				case "cpu":
 					key, factor = "sync_cpu_pod", 1
 				}
-				if value, ok := r.figure(sized(key, n), who.name); ok && value > 0 {
+				if value, ok := r.figure(sized(key, n), contestant.name); ok && value > 0 {
 					l.points = append(l.points, point{float64(n), value * factor})
 				}
 			}

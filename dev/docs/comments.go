@@ -62,18 +62,18 @@ func CommentBlocks(root string) ([]CommentBlock, error) {
 
 // CheckComments returns the problems of the code blocks in all comments below root, one sentence each. Each block must
 // be Go code of a test file in the same folder, or be listed in others by "FILE: FIRST LINE", with a description.
-func CheckComments(root string, others map[string]string) ([]string, error) {
+func CheckComments(root string, listed map[string]string) ([]string, error) {
 	blocks, err := CommentBlocks(root)
 	if err != nil {
 		return nil, err
 	}
 	var problems []string
 	tests := map[string][][]string{} // by folder
-	unused := maps.Clone(others)
+	unused := maps.Clone(listed)
 	for _, b := range blocks {
 		name := b.File + ": " + b.First()
 		delete(unused, name)
-		if what, other := others[name]; other {
+		if what, other := listed[name]; other {
 			if isGo(b.Text) {
 				problems = append(problems, fmt.Sprintf("%s:%d: the block that begins with %q is said to be %s, and is Go code",
 					b.File, b.Line, b.First(), what))

@@ -138,8 +138,8 @@ func CheckNames(names Names, page Page) []string {
 	for i, line := range page.prose {
 		for _, span := range code.FindAllString(line, -1) {
 			for _, match := range qualified.FindAllStringSubmatch(span, -1) {
-				known, ours := names[match[1]]
-				if ours && !known[match[2]] {
+				known, isOurs := names[match[1]]
+				if isOurs && !known[match[2]] {
 					problems = append(problems, fmt.Sprintf("line %d: package %s has no %s", i+1, match[1], match[2]))
 				}
 			}

@@ -47,8 +47,8 @@ func (q *queue) remove(key kube.Key) {
 	}
 	kept := make(map[kube.Key]struct{}, len(q.in))
 	q.keys = slices.DeleteFunc(slices.Clone(q.keys), func(other kube.Key) bool {
-		_, again := kept[other]
-		if _, waiting := q.in[other]; !waiting || again {
+		_, isKept := kept[other]
+		if _, waiting := q.in[other]; !waiting || isKept {
 			return true
 		}
 		kept[other] = struct{}{}

@@ -64,7 +64,7 @@ func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOption
 		return nil, false, err
 	}
 	dryRun := len(options.DryRun) > 0
-	if stays, err := r.beginTermination(existing, options); stays || err != nil {
+	if remains, err := r.beginTermination(existing, options); remains || err != nil {
 		return stored, false, err
 	}
 	if rec, err := r.terminate(stored, existing.obj, options, dryRun); rec != nil || err != nil {
@@ -186,7 +186,7 @@ func markAsDeleting(obj Object) {
 
 // beginTermination checks a deletion of a kind that is not deleted at once, before it is reviewed, and adds the uid of the
 // object to the preconditions. stays is true if the deletion changes nothing.
-func (r *request) beginTermination(existing *record, options *metav1.DeleteOptions) (stays bool, err error) {
+func (r *request) beginTermination(existing *record, options *metav1.DeleteOptions) (remains bool, err error) {
 	n, isNamespace := existing.obj.(*corev1.Namespace)
 	if !isNamespace && r.kind.Rules.Terminate == nil {
 		return false, nil

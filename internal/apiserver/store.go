@@ -232,19 +232,19 @@ func (t *table) at(version uint64) []*record {
 	if len(later) == 0 {
 		return t.snapshot()
 	}
-	then := map[string]*record{} // the first state after version is the state at version
+	states := map[string]*record{} // the first state after version is the state at version
 	for _, e := range later {
-		if _, seen := then[e.record.key]; !seen {
-			then[e.record.key] = e.old
+		if _, seen := states[e.record.key]; !seen {
+			states[e.record.key] = e.old
 		}
 	}
-	past := make([]*record, 0, len(t.records)+len(then))
+	past := make([]*record, 0, len(t.records)+len(states))
 	for _, r := range t.records {
-		if _, changed := then[r.key]; !changed {
+		if _, changed := states[r.key]; !changed {
 			past = append(past, r)
 		}
 	}
-	for _, r := range then {
+	for _, r := range states {
 		if r != nil {
 			past = append(past, r)
 		}

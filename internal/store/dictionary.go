@@ -190,7 +190,7 @@ func (v *view) samples(scratch *scratch, random *rand.Rand, n int) [][]byte {
 	for range 64 * n {
 		slot := random.Uint32N(v.slots)
 		record := v.record(slot)
-		if _, again := seen[slot]; again || record == "" {
+		if _, isDuplicate := seen[slot]; isDuplicate || record == "" {
 			continue
 		}
 		seen[slot] = struct{}{}

@@ -93,9 +93,9 @@ func (b *build) change(v *view, slot uint32, change func(index *inverted, term u
 	if !ok {
 		return
 	}
-	has := b.store.mustFacts(r).labels
+	labels := b.store.mustFacts(r).labels
 	for key, index := range b.fresh {
-		if value, found := has[key]; found {
+		if value, found := labels[key]; found {
 			change(index, b.store.hashes.term(value), slot)
 		}
 	}

@@ -23,7 +23,7 @@ type filter struct {
 	byLabels bool // labels must be checked
 	indexed  labels.Requirements
 	exact    bool // indexes for all requirements cover the labels completely
-	nothing  bool // no object can match
+	isEmpty  bool // no object can match
 }
 
 // compile validates and compiles q for a state of the store that has the indexes.
@@ -42,7 +42,7 @@ func (s *Store) compile(q Query, indexes *indexSet) (filter, error) {
 		return f, fmt.Errorf("query: value %q is given without an index", q.Value)
 	}
 	f.byLabels = q.Labels != nil && !q.Labels.Empty()
-	f.indexed, f.exact, f.nothing = indexable(q.Labels)
+	f.indexed, f.exact, f.isEmpty = indexable(q.Labels)
 	return f, nil
 }
 
@@ -152,7 +152,7 @@ func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 			yield(nil, err)
 			return
 		}
-		if f.nothing {
+		if f.isEmpty {
 			return
 		}
 		s.ensureLabelIndexes(f.indexed)
@@ -166,7 +166,7 @@ func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
 // Count returns the number of objects that q selects. It reads objects only for label conditions that no index covers.
 func (s *Store) Count(q Query) (int, error) {
 	f, err := s.compile(q, s.indexes.Load())
-	if err != nil || f.nothing {
+	if err != nil || f.isEmpty {
 		return 0, err
 	}
 	s.ensureLabelIndexes(f.indexed)

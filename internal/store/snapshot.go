@@ -52,7 +52,7 @@ func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
 			yield(nil, err)
 			return
 		}
-		if !f.nothing {
+		if !f.isEmpty {
 			found := v.candidates(&f)
 			found.list(&f, v.store.pool, yield)
 		}
@@ -62,7 +62,7 @@ func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
 // Count is like Store.Count, for the state at the time of the snapshot.
 func (v *Snapshot) Count(q Query) (int, error) {
 	f, err := v.store.compile(q, v.indexes)
-	if err != nil || f.nothing {
+	if err != nil || f.isEmpty {
 		return 0, err
 	}
 	if !f.byLabels && q.Namespace == "" && q.OwnerUID == "" && q.Index == "" {

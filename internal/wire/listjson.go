@@ -195,16 +195,16 @@ func (l *listReader) scan(read func(*scanner) error) error {
 		if !errors.Is(err, errTruncated) {
 			return err
 		}
-		had := len(s.data)
-		if had > MaxObjectBytes {
+		length := len(s.data)
+		if length > MaxObjectBytes {
 			return fmt.Errorf("a value is larger than the limit of %d bytes", MaxObjectBytes)
 		}
-		for len(l.win.data()) < 2*had {
+		for len(l.win.data()) < 2*length {
 			if err := l.win.fill(); err != nil {
-				if len(l.win.data()) > had {
+				if len(l.win.data()) > length {
 					break
 				}
-				return fmt.Errorf("a value, of which %d bytes have arrived: %w", had, unexpected(err))
+				return fmt.Errorf("a value, of which %d bytes have arrived: %w", length, unexpected(err))
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (c *Causes[C]) AddAll(other Causes[C], merge Merge[C]) {
 func (c Causes[C]) Clone() Causes[C] { return Causes[C]{slices.Clone(c.list), c.dropped} }
 
 // First returns the first cause and the others. There must be one.
-func (c Causes[C]) First() (first C, others Causes[C]) {
+func (c Causes[C]) First() (first C, rest Causes[C]) {
 	return c.list[0], Causes[C]{c.list[1:], c.dropped}
 }
 

@@ -23,7 +23,7 @@ func (g *group[K, C]) clearReady() {
 // shrink frees the memory of removed keys.
 func (g *group[K, C]) shrink() {
 	for band := range g.bands {
-		g.bands[band].others = slices.Clone(g.bands[band].others)
+		g.bands[band].outOfOrder = slices.Clone(g.bands[band].outOfOrder)
 	}
 }
 

@@ -48,15 +48,15 @@ func (l *list[K, C]) remove(entry *item[K, C], via linkKind) {
 // line contains the ready keys of one group and band, the earliest first. Almost all keys become ready in the order in
 // which they are added. These are in a list. Others, such as keys with a raised priority, are in a heap.
 type line[K comparable, C any] struct {
-	inOrder list[K, C]
-	others  byTime[K, C]
+	inOrder    list[K, C]
+	outOfOrder byTime[K, C]
 }
 
-func (l *line[K, C]) empty() bool { return l.inOrder.first == nil && len(l.others) == 0 }
+func (l *line[K, C]) empty() bool { return l.inOrder.first == nil && len(l.outOfOrder) == 0 }
 
 func (l *line[K, C]) push(entry *item[K, C]) {
 	if last := l.inOrder.last; last != nil && entry.before(last) {
-		l.others.push(entry)
+		l.outOfOrder.push(entry)
 		return
 	}
 	entry.index = notInHeap
@@ -65,8 +65,8 @@ func (l *line[K, C]) push(entry *item[K, C]) {
 
 func (l *line[K, C]) pop() *item[K, C] {
 	first := l.inOrder.first
-	if first == nil || len(l.others) > 0 && l.others[0].before(first) {
-		first = l.others[0]
+	if first == nil || len(l.outOfOrder) > 0 && l.outOfOrder[0].before(first) {
+		first = l.outOfOrder[0]
 	}
 	l.remove(first)
 	return first
@@ -76,6 +76,6 @@ func (l *line[K, C]) remove(entry *item[K, C]) {
 	if entry.index == notInHeap {
 		l.inOrder.remove(entry, byGroup)
 	} else {
-		l.others.remove(entry)
+		l.outOfOrder.remove(entry)
 	}
 }

@@ -17,13 +17,13 @@ func (q *Queue[K, C]) Hold(key K, atMost time.Duration) {
 		return
 	}
 	if q.phase != down {
-		meanwhile := entry.next
+		added := entry.next
 		entry.next = run[C]{taken: entry.current}
 		now := q.now()
 		entry.next.hold(after(now, atMost))
 		entry.next.heldFrom = max(now, 1)
 		if entry.state == processingAgain {
-			entry.next.unite(&meanwhile, q.merge)
+			entry.next.unite(&added, q.merge)
 		}
 		q.move(entry, processingAgain)
 	}

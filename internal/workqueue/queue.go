@@ -186,9 +186,9 @@ func (q *Queue[K, C]) giveBack(entry *item[K, C]) {
 		q.available.Signal()
 	}
 	entry.exempt = false
-	again := entry.state == processingAgain
+	isRequeued := entry.state == processingAgain
 	q.move(entry, nowhere)
-	if again {
+	if isRequeued {
 		now := q.now()
 		if q.phase == open || q.phase == draining && (entry.next.due <= now || entry.next.reason == held) {
 			entry.current = taken[C]{}

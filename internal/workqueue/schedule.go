@@ -70,16 +70,16 @@ func (r *run[C]) begin(o *Options[C], now time.Duration) {
 // merge applies a further Add to a run that is not ready yet. It returns false if the Add has changed nothing, because
 // an earlier run is planned and will decide.
 func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
-	asked, latest := o.times(now)
+	earliest, latest := o.times(now)
 	switch {
 	case o.startsBackoff() && r.reason != held:
 		return r.backOff(o, now)
-	case o.After > 0 && asked > r.due:
-		r.latest = min(r.latest, asked) // other Adds must not delay the run beyond it either
+	case o.After > 0 && earliest > r.due:
+		r.latest = min(r.latest, earliest) // other Adds must not delay the run beyond it either
 		r.decides = true
 		r.priority = max(r.priority, urgent(o.Priority))
 		return false
-	case r.reason == planned && asked < r.due:
+	case r.reason == planned && earliest < r.due:
 		r.supersede(o, now)
 		return true
 	case r.reason == held, r.reason == backoff && !o.endsBackoffNow():
@@ -88,10 +88,10 @@ func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 		if r.reason != delayed {
 			r.reason, r.latest = delayed, r.due
 		}
-		if asked <= r.due {
-			r.due, r.latest = asked, min(r.latest, latest)
+		if earliest <= r.due {
+			r.due, r.latest = earliest, min(r.latest, latest)
 		} else if r.due > now && o.Delay <= 0 {
-			r.due = min(asked, r.latest) // it was debounced: only Debounce delays a run that is planned already
+			r.due = min(earliest, r.latest) // it was debounced: only Debounce delays a run that is planned already
 		}
 	}
 	r.absorb(o)
@@ -100,16 +100,16 @@ func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 
 // backOff applies an Add with Backoff to the earlier Adds, which mostly arrived during the failed run.
 func (r *run[C]) backOff(o *Options[C], now time.Duration) bool {
-	asked, latest := o.times(now)
+	earliest, latest := o.times(now)
 	switch {
-	case (r.endsBackoff || r.causes.accepted(o.EndBackoffIf)) && r.due <= asked:
+	case (r.endsBackoff || r.causes.accepted(o.EndBackoffIf)) && r.due <= earliest:
 		r.decides = true
 		return false
-	case r.reason == planned && asked < r.due:
+	case r.reason == planned && earliest < r.due:
 		r.supersede(o, now)
 		return true
 	}
-	r.schedule = schedule{reason: backoff, due: asked, latest: latest, decides: r.decides}
+	r.schedule = schedule{reason: backoff, due: earliest, latest: latest, decides: r.decides}
 	r.absorb(o)
 	return true
 }
@@ -145,12 +145,12 @@ func (r *run[C]) hold(due time.Duration) {
 }
 
 // unite merges the run that was planned after a held one, unless that is superseded.
-func (r *run[C]) unite(meanwhile *run[C], merge Merge[C]) {
-	if meanwhile.reason == planned && meanwhile.due > r.due {
+func (r *run[C]) unite(added *run[C], merge Merge[C]) {
+	if added.reason == planned && added.due > r.due {
 		return
 	}
-	r.causes.AddAll(meanwhile.causes, merge)
-	r.priority = max(r.priority, meanwhile.priority)
+	r.causes.AddAll(added.causes, merge)
+	r.priority = max(r.priority, added.priority)
 }
 
 // times returns the due time that an Add requests, and the latest time to which further Adds of its kind can delay it.

@@ -147,8 +147,8 @@ func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) 
 }
 
 // WebhookReviewed implements webhook.Recorder.
-func (r *Recorder) WebhookReviewed(name, result string, took time.Duration) {
-	r.vectors.reviews.WithLabelValues(label(name), label(result)).Observe(took.Seconds())
+func (r *Recorder) WebhookReviewed(name, result string, duration time.Duration) {
+	r.vectors.reviews.WithLabelValues(label(name), label(result)).Observe(duration.Seconds())
 }
 
 // ObserveCertificate implements webhook.Recorder. stop waits for a scrape that is reading expiry.

@@ -300,11 +300,11 @@ func indexOf(refs []metav1.OwnerReference, owner metav1.Object) int {
 
 // without returns the references in refs to other owners, or nil if there are none. It does not change refs.
 func without(refs []metav1.OwnerReference, owner metav1.Object) []metav1.OwnerReference {
-	var others []metav1.OwnerReference
+	var remaining []metav1.OwnerReference
 	for _, ref := range refs {
 		if ref.UID != owner.GetUID() {
-			others = append(others, ref)
+			remaining = append(remaining, ref)
 		}
 	}
-	return others
+	return remaining
 }

@@ -211,13 +211,13 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 		return fmt.Sprintf("%s: %d times %s the handler has written %s, and each time %s had changed it in between: "+
 			"let only one of them write it", object, e.Writes, within, e.fields(), opponents(k))
 	case PatternReturning:
-		nothing := "bring nothing new"
+		effect := "bring nothing new"
 		if onlyTimes {
-			nothing = "change nothing but times"
+			effect = "change nothing but times"
 		}
 		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused, and they %s (%s): "+
 			"write only what differs, and leave Config.OwnWrites.Handle off",
-			object, e.Writes, within, nothing, e.fields())
+			object, e.Writes, within, effect, e.fields())
 	case PatternEndless:
 		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused (%s): "+
 			"write only what differs, and leave Config.OwnWrites.Handle off", object, e.Writes, within, e.fields())

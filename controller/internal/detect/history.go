@@ -65,17 +65,19 @@ type field struct {
 	to uint64 // hash of the value that the key wrote last
 	// mixed: the value may be another client's, or the key itself has changed a parent or a child of the field. A
 	// different value in the field then proves nothing.
-	mixed   bool
-	time    bool        // all its values were times
-	changes int         // by the key
-	undone  tally       // how often the key has restored the value
-	others  int         // how often, since undone.since, another client's change was found
-	last    FieldChange // shortened
+	mixed       bool
+	time        bool        // all its values were times
+	changes     int         // by the key
+	undone      tally       // how often the key has restored the value
+	otherWrites int         // how often, since undone.since, another client's change was found
+	last        FieldChange // shortened
 }
 
 // fought reports whether the key restores values that other clients change. A key that mostly keeps their values does
 // not: a value that looks restored is then one that they wrote during the key's write.
-func (f *field) fought() bool { return f.undone.count >= undoneLimit && f.others <= 2*f.undone.count }
+func (f *field) fought() bool {
+	return f.undone.count >= undoneLimit && f.otherWrites <= 2*f.undone.count
+}
 
 // signs are the signs of a loop in one write.
 type signs struct {
@@ -101,18 +103,18 @@ func (k *history) note(seed maphash.Seed, d difference, l *look, run uint64, now
 	if len(k.fields)+len(d.own) > 2*maxFields {
 		k.forget()
 	}
-	for _, c := range d.others {
+	for _, c := range d.otherChanges {
 		if f := k.fields[c.Path]; f != nil && hashValue(seed, c.To) != f.to {
-			f.others++
+			f.otherWrites++
 		}
 	}
 	for _, c := range d.own {
-		f, undone := k.write(seed, c, d.sure)
+		f, undone := k.write(seed, c, d.isCertain)
 		if !undone {
 			continue
 		}
 		if f.undone.add(now, window) == 1 {
-			f.others = 0
+			f.otherWrites = 0
 		}
 		if s.undone == nil || f.undone.count > s.undone.undone.count {
 			s.undone = f
@@ -125,11 +127,11 @@ func (k *history) note(seed maphash.Seed, d difference, l *look, run uint64, now
 }
 
 // write records that the key changed a field. undone is true if the key only restored its own last value.
-func (k *history) write(seed maphash.Seed, c FieldChange, sure bool) (f *field, undone bool) {
+func (k *history) write(seed maphash.Seed, c FieldChange, isCertain bool) (f *field, undone bool) {
 	to := hashValue(seed, c.To)
 	f, known := k.fields[c.Path]
 	if known {
-		undone = sure && f.to == to && !f.mixed && !c.isTime()
+		undone = isCertain && f.to == to && !f.mixed && !c.isTime()
 		k.state ^= hashField(seed, c.Path, f.to)
 		if !undone {
 			f.undone = tally{}
@@ -143,7 +145,7 @@ func (k *history) write(seed maphash.Seed, c FieldChange, sure bool) (f *field, 
 			other.mixed = true
 		}
 	}
-	f.to, f.mixed, f.time = to, !sure, f.time && c.isTime()
+	f.to, f.mixed, f.time = to, !isCertain, f.time && c.isTime()
 	f.changes++
 	f.last = shorten(c)
 	k.state ^= hashField(seed, c.Path, to)

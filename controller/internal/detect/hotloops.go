@@ -206,21 +206,21 @@ type difference struct {
 	// own are the changes by the write. known is false if they cannot be determined.
 	own   []FieldChange
 	known bool
-	// sure is false if own may include changes by other clients, because the cache did not show the key's last write
+	// isCertain is false if own may include changes by other clients, because the cache did not show the key's last write
 	// yet.
-	sure bool
-	// others are the changes by other clients since the key's last write, if they are known.
-	others []FieldChange
-	after  *wire.Object // a copy of the state after the write
+	isCertain bool
+	// otherChanges are the changes by other clients since the key's last write, if they are known.
+	otherChanges []FieldChange
+	after        *wire.Object // a copy of the state after the write
 }
 
 func (h *HotLoops) difference(l *look, w *Step) (d difference) {
-	d.after, d.sure = w.After.Clone(), l.base == w.Before
+	d.after, d.isCertain = w.After.Clone(), l.base == w.Before
 	if d.own, d.known = h.compare(w, l.base, w.After); !d.known {
 		return d
 	}
-	if d.sure && l.last != nil && l.last.ResourceVersion != w.Before.ResourceVersion {
-		d.others, _ = h.compare(w, l.last, w.Before)
+	if d.isCertain && l.last != nil && l.last.ResourceVersion != w.Before.ResourceVersion {
+		d.otherChanges, _ = h.compare(w, l.last, w.Before)
 	}
 	return d
 }

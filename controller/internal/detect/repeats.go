@@ -31,7 +31,7 @@ type line struct {
 }
 
 type repeat struct {
-	said       time.Time
+	reportedAt time.Time
 	suppressed int
 }
 
@@ -48,14 +48,14 @@ func (r *Repeats) Allow(key kube.Key, text string, now time.Time) (ok bool, supp
 	defer r.mu.Unlock()
 	known, ok := r.lines.get(l)
 	if !ok {
-		r.lines.add(l, &repeat{said: now}, false)
+		r.lines.add(l, &repeat{reportedAt: now}, false)
 		return true, 0
 	}
-	if now.Sub(known.said) < RepeatInterval {
+	if now.Sub(known.reportedAt) < RepeatInterval {
 		known.suppressed++
 		return false, 0
 	}
 	suppressed = known.suppressed
-	*known = repeat{said: now}
+	*known = repeat{reportedAt: now}
 	return true, suppressed
 }

@@ -14,9 +14,9 @@ import (
 // value in the request. A removed field is never explained, because the patch may have omitted it for any reason.
 func explains(request map[string]any, call kube.Call, from, to map[string]any) bool {
 	for name := range union(from, to) {
-		e, asked := explanation{wholeLists: call.RequestType == string(types.MergePatchType)}, request[name]
+		e, requested := explanation{wholeLists: call.RequestType == string(types.MergePatchType)}, request[name]
 		if call.Subresource != "" && name != call.Subresource {
-			e, asked = explanation{}, nil // the patch cannot change this field, whatever the request contains
+			e, requested = explanation{}, nil // the patch cannot change this field, whatever the request contains
 		}
 		explained := e.value
 		switch name {
@@ -25,7 +25,7 @@ func explains(request map[string]any, call kube.Call, from, to map[string]any) b
 		case "metadata":
 			explained = e.metadata
 		}
-		if !explained(asked, from[name], to[name]) {
+		if !explained(requested, from[name], to[name]) {
 			return false
 		}
 	}
@@ -39,7 +39,7 @@ type explanation struct {
 
 // metadata is value for an object's metadata, and ignores the fields that every write changes.
 func (e explanation) metadata(request, from, to any) bool {
-	asked, _ := request.(map[string]any)
+	requested, _ := request.(map[string]any)
 	before, _ := from.(map[string]any)
 	after, _ := to.(map[string]any)
 	for name := range union(before, after) {
@@ -47,7 +47,7 @@ func (e explanation) metadata(request, from, to any) bool {
 		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink":
 			continue
 		}
-		if !e.value(asked[name], before[name], after[name]) {
+		if !e.value(requested[name], before[name], after[name]) {
 			return false
 		}
 	}
@@ -64,12 +64,12 @@ func (e explanation) value(request, from, to any) bool {
 	case same(request, to) && e.replaces(from, to):
 		return true
 	}
-	asked, before, after, ok := asFields(request, from, to)
+	requested, before, after, ok := asFields(request, from, to)
 	if !ok {
 		return false
 	}
 	for name := range union(before, after) {
-		if !e.value(asked[name], before[name], after[name]) {
+		if !e.value(requested[name], before[name], after[name]) {
 			return false
 		}
 	}
@@ -94,16 +94,16 @@ func (e explanation) replaces(from, to any) bool {
 
 // asFields returns three values by the names of their parts. They are maps, or lists with elements that all have a
 // name in the same field. Elements that are in both from and to must have the same order there.
-func asFields(request, from, to any) (asked, before, after map[string]any, ok bool) {
+func asFields(request, from, to any) (requested, before, after map[string]any, ok bool) {
 	if after, ok = to.(map[string]any); ok {
-		asked, ok = request.(map[string]any)
+		requested, ok = request.(map[string]any)
 		before, _ = from.(map[string]any)
-		return asked, before, after, ok && (from == nil || before != nil)
+		return requested, before, after, ok && (from == nil || before != nil)
 	}
 	for _, field := range []string{"name", "type", "key"} {
 		var order, orderBefore []string
 		var okAsked, okBefore, okAfter bool
-		asked, _, okAsked = byName(request, field)
+		requested, _, okAsked = byName(request, field)
 		before, orderBefore, okBefore = byName(from, field)
 		after, order, okAfter = byName(to, field)
 		if request != nil && okAsked && okBefore && okAfter {
@@ -111,7 +111,7 @@ func asFields(request, from, to any) (asked, before, after map[string]any, ok bo
 				return func(name string) bool { return elements[name] == nil }
 			}
 			order, orderBefore = slices.DeleteFunc(order, notIn(before)), slices.DeleteFunc(orderBefore, notIn(after))
-			return asked, before, after, slices.Equal(order, orderBefore)
+			return requested, before, after, slices.Equal(order, orderBefore)
 		}
 	}
 	return nil, nil, nil, false

@@ -17,8 +17,8 @@ import (
 // to. The result of a JSON patch can be computed exactly, including what it removes: the request need not explain any
 // difference.
 func isJSONPatchResult(call kube.Call, from []byte, to map[string]any) bool {
-	made, ok := applyJSONPatch(from, call.Request)
-	return ok && explains(nil, call, made, to)
+	patched, ok := applyJSONPatch(from, call.Request)
+	return ok && explains(nil, call, patched, to)
 }
 
 // applyJSONPatch returns the result of a JSON patch of a state, and whether the patch can be applied.
@@ -27,9 +27,9 @@ func applyJSONPatch(state, patch []byte) (map[string]any, bool) {
 	if err != nil {
 		return nil, false
 	}
-	made, err := operations.Apply(state)
+	patched, err := operations.Apply(state)
 	var content map[string]any
-	if err != nil || utiljson.Unmarshal(made, &content) != nil {
+	if err != nil || utiljson.Unmarshal(patched, &content) != nil {
 		return nil, false
 	}
 	// The API server removes empty lists and maps from the metadata: an object whose last finalizer was removed has no
@@ -71,6 +71,6 @@ func isStatusPatchResult(call kube.Call, from, to *wire.Object) bool {
 	if errBefore != nil || errAfter != nil {
 		return false
 	}
-	made, err := operations.Apply(encodedBefore)
-	return err == nil && jsonpatch.Equal(made, encodedAfter)
+	patched, err := operations.Apply(encodedBefore)
+	return err == nil && jsonpatch.Equal(patched, encodedAfter)
 }

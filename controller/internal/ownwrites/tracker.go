@@ -54,11 +54,11 @@ func New(config Config) *Tracker {
 
 // unseen contains the writes of a key's last run that informers do not show yet.
 type unseen struct {
-	writes   []*unseenWrite
-	running  bool      // the run that writes has not ended
-	deadline time.Time // end of the key's wait; set when the run has ended
-	held     bool      // the queue holds the key
-	late     bool      // the deadline has passed once
+	writes    []*unseenWrite
+	running   bool      // the run that writes has not ended
+	deadline  time.Time // end of the key's wait; set when the run has ended
+	held      bool      // the queue holds the key
+	isOverdue bool      // the deadline has passed once
 }
 
 type unseenWrite struct {
@@ -201,7 +201,7 @@ func (t *Tracker) forget(key kube.Key) {
 
 // Hold gives key, which was just taken, back to the queue if informers do not show the writes of its last run yet and
 // the deadline has not passed. late describes the writes whose deadline has just passed.
-func (t *Tracker) Hold(key kube.Key) (held bool, late []string) {
+func (t *Tracker) Hold(key kube.Key) (held bool, overdue []string) {
 	if t.tracked.Load() == 0 {
 		return false, nil
 	}
@@ -213,8 +213,8 @@ func (t *Tracker) Hold(key kube.Key) (held bool, late []string) {
 	}
 	left := time.Until(u.deadline)
 	if left <= 0 {
-		if !u.late {
-			u.late, late = true, u.texts()
+		if !u.isOverdue {
+			u.isOverdue, overdue = true, u.texts()
 		}
 		writes := slices.Clone(u.writes)
 		t.mu.Unlock()
@@ -234,7 +234,7 @@ func (t *Tracker) Hold(key kube.Key) (held bool, late []string) {
 		u.held = true
 		t.config.Queue.Hold(key, left)
 		t.mu.Unlock()
-		return true, late
+		return true, overdue
 	}
 	t.forget(key)
 	cancels := u.cancels()
@@ -242,7 +242,7 @@ func (t *Tracker) Hold(key kube.Key) (held bool, late []string) {
 	for _, cancel := range cancels {
 		cancel()
 	}
-	return false, late
+	return false, overdue
 }
 
 // isDelayed reports whether an informer that must show w reports that it cannot.

@@ -77,7 +77,7 @@ func (s *session) change(ctx context.Context, duration time.Duration) error {
 	defer tick.Stop()
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	begin, told := time.Now(), time.Now()
+	begin, reported := time.Now(), time.Now()
 	for n := range int(duration.Seconds() * s.o.Rate) {
 		select {
 		case <-ctx.Done():
@@ -87,8 +87,8 @@ func (s *session) change(ctx context.Context, duration time.Duration) error {
 		s.revision++
 		revision := s.revision
 		sending.Go(func() { s.changeOne(ctx, revision) })
-		if time.Since(told) > 2*time.Second {
-			told = time.Now()
+		if time.Since(reported) > 2*time.Second {
+			reported = time.Now()
 			s.say("%d changes in %.0f s, %s", n+1, time.Since(begin).Seconds(), func() string { _, state := s.allShown(); return state }())
 		}
 	}

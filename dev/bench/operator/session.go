@@ -287,8 +287,8 @@ func (s *session) createWebApp(ctx context.Context, i int) error {
 // await polls a condition until it holds, and returns when it was seen to hold. It prints the state each two seconds,
 // and gives up after the time limit of a phase.
 func (s *session) await(ctx context.Context, condition func() (done bool, state string)) (time.Time, error) {
-	const poll, tell = 20 * time.Millisecond, 2 * time.Second
-	deadline, told := time.Now().Add(s.o.Timeout), time.Now()
+	const poll, reportInterval = 20 * time.Millisecond, 2 * time.Second
+	deadline, reported := time.Now().Add(s.o.Timeout), time.Now()
 	for {
 		done, state := condition()
 		now := time.Now()
@@ -303,8 +303,8 @@ func (s *session) await(ctx context.Context, condition func() (done bool, state 
 		if now.After(deadline) {
 			return now, fmt.Errorf("%w after %v: %s", errTimeout, s.o.Timeout, state)
 		}
-		if now.Sub(told) >= tell {
-			told = now
+		if now.Sub(reported) >= reportInterval {
+			reported = now
 			s.say("%s", state)
 		}
 		select {

@@ -81,11 +81,11 @@ type shell struct {
 }
 
 func startShell(dir string, env []string) (_ *shell, err error) {
-	var ours, theirs []*os.File
+	var ownEnds, passedEnds []*os.File
 	defer func() {
-		closeAll(theirs)
+		closeAll(passedEnds)
 		if err != nil {
-			closeAll(ours)
+			closeAll(ownEnds)
 		}
 	}()
 	pipe := func() (read, write *os.File) {
@@ -97,7 +97,7 @@ func startShell(dir string, env []string) (_ *shell, err error) {
 	jobsTheirs, jobs := pipe()
 	reports, reportsTheirs := pipe()
 	held, heldTheirs := pipe()
-	ours, theirs = []*os.File{jobs, reports, held}, []*os.File{jobsTheirs, reportsTheirs, heldTheirs}
+	ownEnds, passedEnds = []*os.File{jobs, reports, held}, []*os.File{jobsTheirs, reportsTheirs, heldTheirs}
 	if err != nil {
 		return nil, fmt.Errorf("making pipes for the shell: %w", err)
 	}
@@ -108,12 +108,12 @@ func startShell(dir string, env []string) (_ *shell, err error) {
 	cmd := exec.Command("sh", "-c", driver) // without a context: shell.end ends it, with all of its group and in time
 	cmd.Dir = dir
 	cmd.Env = append(environment(), env...)
-	cmd.ExtraFiles = theirs
+	cmd.ExtraFiles = passedEnds
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting sh in %s: %w", dir, err), os.RemoveAll(folder))
 	}
-	s := &shell{folder: folder, pid: cmd.Process.Pid, jobs: jobs, files: ours}
+	s := &shell{folder: folder, pid: cmd.Process.Pid, jobs: jobs, files: ownEnds}
 	s.watch(cmd, reports, held)
 	return s, nil
 }

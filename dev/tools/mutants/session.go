@@ -141,7 +141,7 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("-skip: %w", err)
 	}
-	others, err := dependents(ctx, s.config.dir, s.packages, skip.MatchString)
+	dependentPackages, err := dependents(ctx, s.config.dir, s.packages, skip.MatchString)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,7 +154,7 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 		return nil, nil, err
 	}
 	b := &bench{
-		dir: s.config.dir, work: work, slack: s.config.slack, others: others, dirs: map[string]string{},
+		dir: s.config.dir, work: work, slack: s.config.slack, dependents: dependentPackages, dirs: map[string]string{},
 		mostOthers: s.config.mostOthers, memory: s.config.memory, parallel: s.config.parallel, baselines: map[string]*baseline{},
 		last: map[string][]string{}, wholes: map[string]*whole{},
 		measuring: func(importPath string) { fmt.Fprintf(s.stdout, "measuring what the tests of %s reach\n", importPath) },
@@ -168,8 +168,8 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 	}
 	b.coverage = strings.Join(covered, ",")
 	for _, pair := range split(s.config.last) {
-		of, tests, ok := strings.Cut(pair, "=")
-		both, err := goList(ctx, s.config.dir, "-json=ImportPath,Dir", of)
+		pattern, tests, ok := strings.Cut(pair, "=")
+		both, err := goList(ctx, s.config.dir, "-json=ImportPath,Dir", pattern)
 		if err == nil {
 			var tested []goPackage // maybe of another module
 			tested, err = goList(ctx, filepath.Join(s.config.dir, tests), "-json=ImportPath,Dir", ".")

@@ -47,7 +47,7 @@ type bench struct {
 	work       string              // temporary folder
 	coverage   string              // -coverpkg
 	slack      time.Duration       // added to each timeout
-	others     map[string][]string // packages with tests that link the package
+	dependents map[string][]string // packages with tests that link the package
 	dirs       map[string]string   // folders of packages
 	mostOthers int                 // of other packages' tests per mutant
 	memory     int                 // MiB of address space for a test
@@ -227,7 +227,7 @@ func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
 		return nil, err
 	}
 	tried := 0
-	for i, importPath := range append([]string{m.Package}, b.others[m.Package]...) {
+	for i, importPath := range append([]string{m.Package}, b.dependents[m.Package]...) {
 		if tried > b.mostOthers {
 			break
 		}

@@ -42,7 +42,7 @@ func (p *problems) generatedSelector(job *batchv1.Job, prefixed bool) {
 	if *job.Spec.ManualSelector || job.Spec.Selector == nil {
 		return
 	}
-	path, have := field.NewPath("spec", "template", "metadata", "labels"), job.Spec.Template.Labels
+	path, actual := field.NewPath("spec", "template", "metadata", "labels"), job.Spec.Template.Labels
 	expected := labels.Set{}
 	for i, label := range [][2]string{
 		{oldControllerUIDLabel, string(job.UID)},
@@ -54,10 +54,10 @@ func (p *problems) generatedSelector(job *batchv1.Job, prefixed bool) {
 			break
 		}
 		expected[label[0]] = label[1]
-		if value, exists := have[label[0]]; !exists {
+		if value, exists := actual[label[0]]; !exists {
 			p.required(path.Key(label[0]), fmt.Sprintf("must be '%s'", label[1]))
 		} else if value != label[1] {
-			p.invalid(path.Key(label[0]), have, fmt.Sprintf("must be '%s'", label[1]))
+			p.invalid(path.Key(label[0]), actual, fmt.Sprintf("must be '%s'", label[1]))
 		}
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector); err == nil && !selector.Matches(expected) {

@@ -187,7 +187,7 @@ func (p *problems) statefulTemplate(s, old *appsv1.StatefulSet, spec *field.Path
 	// The real server checks these twice.
 	p.add(metavalidation.ValidateLabels(template.Labels, path.Child("labels"))...)
 	p.add(validation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
-	again := podProblems{spec: &template.Spec}
-	again.podAnnotations(template.Annotations, path.Child("annotations"))
-	p.add(again.list...)
+	annotations := podProblems{spec: &template.Spec}
+	annotations.podAnnotations(template.Annotations, path.Child("annotations"))
+	p.add(annotations.list...)
 }

@@ -134,14 +134,14 @@ func (r *statefulSync) ownClaims(ctx context.Context, pod *corev1.Pod) error {
 		if r.hasStaleOwner(volume, pod) {
 			continue // the garbage collector deletes it
 		}
-		var others, own []metav1.OwnerReference
+		var foreign, own []metav1.OwnerReference
 		otherController := false
 		for _, ref := range volume.OwnerReferences {
 			if r.ours(ref, pod) {
 				own = append(own, ref)
 				continue
 			}
-			others = append(others, ref)
+			foreign = append(foreign, ref)
 			otherController = otherController || isTrue(ref.Controller)
 		}
 		owners := want
@@ -152,7 +152,7 @@ func (r *statefulSync) ownClaims(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		volume = volume.DeepCopy()
-		volume.OwnerReferences = append(others, owners...)
+		volume.OwnerReferences = append(foreign, owners...)
 		if err := r.requests.update(ctx, r.Manager.kind(claimResource()), volume); err != nil {
 			return fmt.Errorf("set the owners of claim %s: %w", objectKey(volume), err)
 		}

@@ -63,9 +63,9 @@ type rollout struct {
 	kind       *apiserver.Kind
 	deployment *appsv1.Deployment // a copy, which changes
 	// current is the ReplicaSet with the Deployment's template, or nil. old are the others, by their creation.
-	current *appsv1.ReplicaSet
-	old     []*appsv1.ReplicaSet
-	again   time.Time
+	current  *appsv1.ReplicaSet
+	old      []*appsv1.ReplicaSet
+	nextSync time.Time
 }
 
 func (d *deployments) sync(ctx context.Context, key string) (time.Time, error) {
@@ -96,7 +96,7 @@ func (d *deployments) sync(ctx context.Context, key string) (time.Time, error) {
 		}
 	}
 	err = r.run(ctx)
-	return r.again, ignoreNotFound(err)
+	return r.nextSync, ignoreNotFound(err)
 }
 
 func byCreation(a, b *appsv1.ReplicaSet) int {

@@ -163,7 +163,7 @@ func (r *rollout) writeProgress(ctx context.Context) error {
 	// After an update, unavailable Pods do not time out: the time of the next pass would be in the past.
 	waits := condition != nil && condition.Reason != reasonTimedOut && condition.Reason != reasonAvailable
 	if equality.Semantic.DeepEqual(*status, d.Status) && hasDeadline(d) && waits && !complete(d, status) {
-		r.again = deadline().Add(time.Second)
+		r.nextSync = deadline().Add(time.Second)
 	}
 	return r.writeStatus(ctx, status)
 }

@@ -75,7 +75,7 @@ func (b *budgets) sync(ctx context.Context, key string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	changed := budget.DeepCopy()
-	again, problem := b.calculate(ctx, changed)
+	nextSync, problem := b.calculate(ctx, changed)
 	switch {
 	case ctx.Err() != nil:
 		return time.Time{}, ctx.Err()
@@ -85,13 +85,13 @@ func (b *budgets) sync(ctx context.Context, key string) (time.Time, error) {
 		setBudgetCondition(changed, policyv1.SyncFailedReason, problem.Error())
 	}
 	if equality.Semantic.DeepEqual(changed.Status, budget.Status) {
-		return again, nil
+		return nextSync, nil
 	}
-	return again, ignoreNotFound(b.requests.update(ctx, k, changed, "status"))
+	return nextSync, ignoreNotFound(b.requests.update(ctx, k, changed, "status"))
 }
 
 // calculate sets the status of a budget. It returns when an eviction times out, and an error that the status has to contain.
-func (b *budgets) calculate(ctx context.Context, budget *policyv1.PodDisruptionBudget) (again time.Time, err error) {
+func (b *budgets) calculate(ctx context.Context, budget *policyv1.PodDisruptionBudget) (nextSync time.Time, err error) {
 	selector := budgetSelector(budget)
 	var pods []*corev1.Pod
 	for _, obj := range b.list(podResource(), budget.Namespace) {
@@ -104,7 +104,7 @@ func (b *budgets) calculate(ctx context.Context, budget *policyv1.PodDisruptionB
 		return time.Time{}, err
 	}
 	status := &budget.Status
-	disrupted, again := stillDisrupted(status.DisruptedPods, pods, time.Now())
+	disrupted, nextSync := stillDisrupted(status.DisruptedPods, pods, time.Now())
 	healthy := int32(0)
 	for _, pod := range pods {
 		if _, evicted := disrupted[pod.Name]; !evicted && pod.DeletionTimestamp == nil && ready(pod) {
@@ -121,7 +121,7 @@ func (b *budgets) calculate(ctx context.Context, budget *policyv1.PodDisruptionB
 		reason = policyv1.SufficientPodsReason
 	}
 	setBudgetCondition(budget, reason, "")
-	return again, nil
+	return nextSync, nil
 }
 
 func setBudgetCondition(budget *policyv1.PodDisruptionBudget, reason, message string) {
@@ -136,24 +136,24 @@ func setBudgetCondition(budget *policyv1.PodDisruptionBudget, reason, message st
 }
 
 // stillDisrupted returns the evicted Pods that are not being deleted yet, and when the first of them times out.
-func stillDisrupted(evicted map[string]metav1.Time, pods []*corev1.Pod, now time.Time) (still map[string]metav1.Time, again time.Time) {
+func stillDisrupted(evicted map[string]metav1.Time, pods []*corev1.Pod, now time.Time) (remaining map[string]metav1.Time, nextSync time.Time) {
 	for _, pod := range pods {
 		at, found := evicted[pod.Name]
 		end := at.Add(disruptionTimeout)
 		if !found || pod.DeletionTimestamp != nil || end.Before(now) {
 			continue
 		}
-		if still == nil {
-			still = map[string]metav1.Time{}
+		if remaining == nil {
+			remaining = map[string]metav1.Time{}
 		}
-		if still[pod.Name] = at; again.IsZero() || end.Before(again) {
-			again = end
+		if remaining[pod.Name] = at; nextSync.IsZero() || end.Before(nextSync) {
+			nextSync = end
 		}
 	}
-	if !again.IsZero() {
-		again = again.Add(time.Nanosecond) // when it has timed out
+	if !nextSync.IsZero() {
+		nextSync = nextSync.Add(time.Nanosecond) // when it has timed out
 	}
-	return still, again
+	return remaining, nextSync
 }
 
 // counts returns how many Pods there should be, and how many of them have to be healthy.
@@ -227,11 +227,11 @@ func (b *budgets) controllerScale(ctx context.Context, namespace string, owner *
 	if e != nil {
 		switch obj := e.obj.(type) {
 		case *appsv1.ReplicaSet:
-			of := metav1.GetControllerOf(obj)
-			if of == nil || of.Kind != "Deployment" {
+			owner := metav1.GetControllerOf(obj)
+			if owner == nil || owner.Kind != "Deployment" {
 				return obj.UID, *obj.Spec.Replicas, nil
 			}
-			if d, _ := get[*appsv1.Deployment](b.Manager, deploymentResource(), namespace, of.Name); d != nil && d.UID == of.UID {
+			if d, _ := get[*appsv1.Deployment](b.Manager, deploymentResource(), namespace, owner.Name); d != nil && d.UID == owner.UID {
 				return d.UID, *d.Spec.Replicas, nil
 			}
 			// The scale subresource of the ReplicaSet is what the real controller tries last.

@@ -230,7 +230,7 @@ func (p *jobPass) missingIndexes(activePods []*corev1.Pod, n int) (missing []int
 		missing = append(missing, i)
 	}
 	if len(missing) == 0 && !wait.IsZero() {
-		p.again = earliest(p.again, wait)
+		p.nextSync = earliest(p.nextSync, wait)
 	}
 	return missing
 }

@@ -104,7 +104,7 @@ func (p *jobPass) outcome() *batchv1.JobCondition {
 		if !deadline.After(time.Now()) {
 			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 		}
-		p.again = deadline
+		p.nextSync = deadline
 	}
 	if p.indexed() {
 		return p.indexedOutcome()

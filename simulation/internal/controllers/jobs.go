@@ -86,7 +86,7 @@ type jobPass struct {
 	active, ready, terminating int32
 	backoff                    podBackoff
 	finished                   *batchv1.JobCondition
-	again                      time.Time
+	nextSync                   time.Time
 }
 
 func (j *jobs) sync(ctx context.Context, key string) (time.Time, error) {
@@ -111,7 +111,7 @@ func (j *jobs) sync(ctx context.Context, key string) (time.Time, error) {
 	}
 	p := &jobPass{jobs: j, kind: k, job: job.DeepCopy(), stored: job.Status, pods: pods}
 	err = p.run(ctx)
-	return p.again, ignoreNotFound(err)
+	return p.nextSync, ignoreNotFound(err)
 }
 
 // expire deletes a finished Job ttlSecondsAfterFinished after its end.
@@ -252,7 +252,7 @@ func (p *jobPass) scale(ctx context.Context, activePods []*corev1.Pod) error {
 	}
 	if p.backoff.failures > 0 && !p.limitsIndexes() {
 		if due := p.backoff.last.Add(podDelay(p.backoff.failures)); due.After(time.Now()) {
-			p.again = earliest(p.again, due)
+			p.nextSync = earliest(p.nextSync, due)
 			return nil
 		}
 	}

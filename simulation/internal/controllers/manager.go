@@ -59,7 +59,7 @@ type controller interface {
 	// observe adds tasks after a change. Manager.mu is held.
 	observe(add func(key string, due time.Time), now time.Time, c apiserver.Change)
 	// sync works on an object. It returns the time at which it has to do so again; zero: after the next change.
-	sync(ctx context.Context, key string) (again time.Time, err error)
+	sync(ctx context.Context, key string) (nextSync time.Time, err error)
 }
 
 // collectorIndex is the index of the garbage collector in Manager.controllers.
@@ -127,7 +127,7 @@ func (m *Manager) Step(ctx context.Context) (next time.Time, worked bool, err er
 	m.queue.remove(first.task)
 	m.mu.Unlock()
 
-	again, err := m.controllers[first.controller].sync(ctx, first.key)
+	nextSync, err := m.controllers[first.controller].sync(ctx, first.key)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,8 +136,8 @@ func (m *Manager) Step(ctx context.Context) (next time.Time, worked bool, err er
 		return now, false, ctx.Err()
 	}
 	m.queue.done(first.task, now, err)
-	if err == nil && !again.IsZero() {
-		m.queue.add(first.task, again)
+	if err == nil && !nextSync.IsZero() {
+		m.queue.add(first.task, nextSync)
 	}
 	return now, true, nil
 }

@@ -30,14 +30,14 @@ func definitionSchema() *structuralschema.Structural {
 // versionSchema is the schema of an element of spec.versions.
 func versionSchema() structuralschema.Structural {
 	text, boolean := scalarSchema("string"), scalarSchema("boolean")
-	anything := structuralschema.Structural{
+	untyped := structuralschema.Structural{
 		Generic: structuralschema.Generic{Type: "object"}, Extensions: structuralschema.Extensions{XPreserveUnknownFields: true},
 	}
 	return objectSchema(properties{
 		"name": text, "served": boolean, "storage": boolean, "deprecated": boolean, "deprecationWarning": text,
-		"schema": objectSchema(properties{"openAPIV3Schema": anything}),
+		"schema": objectSchema(properties{"openAPIV3Schema": untyped}),
 		"subresources": objectSchema(properties{
-			"status": anything,
+			"status": untyped,
 			"scale":  objectSchema(properties{"specReplicasPath": text, "statusReplicasPath": text, "labelSelectorPath": text}),
 		}),
 		"additionalPrinterColumns": listSchema(objectSchema(properties{

@@ -33,8 +33,8 @@ import (
 // metadata, status and generation only.
 func All() ([]*apiserver.Kind, error) {
 	known := builtin.Kinds()
-	others, err := otherKinds(known)
-	return append(known, others...), err
+	further, err := otherKinds(known)
+	return append(known, further...), err
 }
 
 // otherKinds returns the built-in kinds that known lacks.

@@ -70,8 +70,8 @@ func (a *Admission) Mutate(ctx context.Context, r *apiserver.Review) error {
 	for round := range 2 {
 		for i := range hooks {
 			h := &hooks[i]
-			again := called[i] && *h.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy && changes > changedBy[i]
-			if round > 0 && !again {
+			reinvoked := called[i] && *h.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy && changes > changedBy[i]
+			if round > 0 && !reinvoked {
 				continue
 			}
 			call, err := a.invocation(ctx, h, r)
@@ -177,7 +177,7 @@ func (a *Admission) invocation(ctx context.Context, h *hook, r *apiserver.Review
 		}
 		*part = converted
 	}
-	if met, err := call.meetsConditions(ctx); err != nil || !met {
+	if matches, err := call.meetsConditions(ctx); err != nil || !matches {
 		return nil, err
 	}
 	return call, nil

@@ -167,20 +167,20 @@ func (s *Server) negotiate(accept string) (Format, bool) {
 
 // note remembers how clients list and watch: it is part of the results.
 func (s *Server) note(watch bool, f Format, query url.Values) {
-	how := "list"
+	verb := "list"
 	switch {
 	case watch && isTrue(query, "sendInitialEvents"):
-		how = "streamed list"
+		verb = "streamed list"
 	case watch:
-		how = "watch"
+		verb = "watch"
 	case query.Get("limit") != "" && query.Get("resourceVersion") != "0":
-		how = "list in pages of " + query.Get("limit")
+		verb = "list in pages of " + query.Get("limit")
 	}
-	how += " (" + string(f) + ")"
+	verb += " (" + string(f) + ")"
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.requests, how) {
-		s.requests = append(s.requests, how)
+	if !slices.Contains(s.requests, verb) {
+		s.requests = append(s.requests, verb)
 	}
 }
 
