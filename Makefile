@@ -139,11 +139,21 @@ cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by al
 	done
 	@echo "line by line: go tool cover -html=$(BIN)/cover.out"
 
+# The commit after which make lint checks the lengths of subjects.
+SUBJECTS_SINCE := cfc6233
+
 # golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. The local cluster
 # is linted with the settings of its build: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Check formatting, vet, linters and go.mod files of the library, its examples and its test clusters
+lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit subjects; make lint-all checks all modules
 	@status=0; \
+	if git cat-file -e $(SUBJECTS_SINCE) 2>/dev/null; then \
+		git log --format='%h %s' $(SUBJECTS_SINCE)..HEAD | awk '{ subject = substr($$0, index($$0, " ") + 1) } \
+			length(subject) > 72 { print "lint: the subject of this commit has more than 72 characters: " $$0; long = 1 } \
+			END { exit long }' || status=1; \
+	else \
+		echo "lint: the lengths of commit subjects are not checked: commit $(SUBJECTS_SINCE) is missing (in a shallow clone)"; \
+	fi; \
 	for m in $(LINTED); do \
 		echo "lint: golangci-lint in $$m"; \
 		cgo=$$(go env CGO_ENABLED); flags="$$GOFLAGS"; test $$m != localcluster/server || { cgo=0; flags="$$flags -trimpath"; }; \
