@@ -329,7 +329,7 @@ func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
 // Responses get lost or are late, and watches lag, break and restart, all at random. In the end the handler must have
 // seen the last state of each object.
 func TestContract13_NoWakeUpIsLost(t *testing.T) {
-	for seed := range testlength.Count(20, 150) {
+	for seed := range testlength.Count(12, 150) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 4))
 			var mu sync.Mutex // for random

@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -69,7 +70,7 @@ func TestContract01_OneKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
 // TestContract02_NoLostWakeUp checks that the handler runs with an object's last state, whatever happens before: slow
 // and failing handlers, panics, requeues, broken connections, compacted history, refused requests.
 func TestContract02_NoLostWakeUp(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(testlength.Count(25, 50)) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { noLostWakeUp(t, rand.New(rand.NewPCG(seed, 0))) })
 		})

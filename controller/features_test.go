@@ -268,7 +268,7 @@ func (m *mixed) expect(seed int) {
 // handled concurrently with itself, and no group exceeds its limit. During the test, objects are created, changed and
 // deleted, watches break, sources are added and removed, and leadership moves.
 func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
-	for seed := range testlength.Count(3, 15) {
+	for seed := range testlength.Count(2, 15) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMixed(t, seed)
 			elects := m.feature("hand-over")

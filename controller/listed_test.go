@@ -201,7 +201,7 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 				}
 				for range 2 {
 					stop := f.start()
-					time.Sleep(10 * time.Minute)
+					time.Sleep(time.Duration(testlength.Count(5, 10)) * time.Minute)
 					runs, _ := f.take()
 					f.expectEachOnce(runs, owners)
 					if err := stop(); err != nil {
@@ -271,6 +271,7 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 // watch.
 func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 	owners := testlength.Count(1200, 3000)
+	long := time.Duration(testlength.Count(11, 60)) * time.Minute // the informers check their watches every 10 minutes
 	cut := func(server *kindserver.Server[configMap], meanwhile func()) {
 		server.Fail("list", errors.New("away"))
 		server.Fail("watch", errors.New("away"))
@@ -360,7 +361,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 					f.children.Fail("watch", kube.ErrNotServed)
 				}
 				f.start()
-				time.Sleep(time.Hour)
+				time.Sleep(long)
 				runs, _ := f.take()
 				f.expectEachOnce(runs, owners+1)
 
@@ -372,7 +373,7 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 					t.Fatalf("%d of %d keys have been handled: this is not the middle", len(before), want)
 				}
 				f.owners.Put(object("changes", "2"))
-				time.Sleep(time.Hour)
+				time.Sleep(long)
 				after, order := f.take()
 				if !slices.Contains(order[:2], "changes") {
 					t.Errorf("an object changed; the next runs were of %v", order[:2])
