@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // these tests create much garbage: a quarter of their CPU time was the garbage collector's
+	goleak.VerifyTestMain(m)
+}
 
 type configMap = *corev1.ConfigMap
 

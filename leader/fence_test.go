@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -197,9 +198,10 @@ func TestLeaderThatTheFenceRejectsGivesUp(t *testing.T) {
 		if err := second.stop(); err != nil {
 			t.Error(err)
 		}
-		pass(time.Hour)
-		if n := log.count("leadership given up"); n < 50 || wrong.Ready() == nil {
-			t.Errorf("without another candidate it led %d times in an hour, and is ready: %v", n, wrong.Ready() == nil)
+		minutes := testlength.Count(10, 60)
+		pass(time.Duration(minutes) * time.Minute)
+		if n := log.count("leadership given up"); n < minutes*5/6 || wrong.Ready() == nil {
+			t.Errorf("without another candidate it led %d times in %d minutes, and is ready: %v", n, minutes, wrong.Ready() == nil)
 		}
 		if err := first.stop(); err != nil {
 			t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -141,7 +142,7 @@ func TestFailurePolicies(t *testing.T) {
 								expectError(t, m.Ready(), "failing: restart at", texts[kind])
 								m.stopWithoutError()
 							case Continue:
-								pass(time.Hour)
+								pass(time.Duration(testlength.Count(10, 60)) * time.Minute)
 								if starts() != 1 {
 									t.Errorf("%d starts, want 1", starts())
 								}

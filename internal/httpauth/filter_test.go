@@ -21,6 +21,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -360,7 +361,7 @@ func TestDistinctTokens(t *testing.T) {
 			}
 			f.get(t, good, "/metrics", "valid-allowed", http.StatusOK)
 			begun := time.Now()
-			for i := range 100_000 {
+			for i := range testlength.Count(20_000, 100_000) {
 				w := f.send(t.Context(), hostile, http.MethodGet, "/metrics", fmt.Sprint("Bearer invalid-", i))
 				if w.Code != http.StatusUnauthorized && (w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "10") {
 					t.Fatalf("an invalid token: status %d", w.Code)
@@ -409,10 +410,11 @@ func TestDistinctTokensFromManyAddresses(t *testing.T) {
 		f := newFixture(t)
 		f.get(t, "10.0.0.1", "/metrics", "valid-allowed", http.StatusOK)
 		f.expect(t, 1, 1)
-		for i := range 10_000 {
+		n := testlength.Count(2_000, 10_000) // more than maxEntries
+		for i := range n {
 			f.get(t, fmt.Sprintf("10.1.%d.%d", i/250, i%250), "/metrics", fmt.Sprint("invalid-", i), http.StatusUnauthorized)
 		}
-		f.expect(t, 10_000, 0)
+		f.expect(t, n, 0)
 		f.get(t, "10.0.0.1", "/metrics", "valid-allowed", http.StatusOK)
 		f.expect(t, 0, 0)
 		for name, n := range map[string]int{

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -83,7 +84,7 @@ func weakHashes(weakTerms bool) hashes {
 func TestStoreMatchesModel(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]hashes{"strong": newHashes(), "weak keys": weakHashes(false), "weak": weakHashes(true)} {
-		for seed := range uint64(2) {
+		for seed := range uint64(testlength.Count(1, 2)) {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				t.Parallel()
 				w := &walk{
