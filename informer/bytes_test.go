@@ -108,7 +108,7 @@ func serve(t *testing.T, answerWith func(a *answer)) *apiServer {
 // connect returns a Cluster that uses the server.
 func (s *apiServer) connect(t *testing.T, config rest.Config) *kube.Cluster {
 	t.Helper()
-	config.Host, config.Dial = "http://server", s.listener.Dial
+	config.Host, config.Dial = "http://127.0.0.1", s.listener.Dial
 	cluster, err := kube.Connect(&config)
 	if err != nil {
 		t.Fatal(err)

@@ -153,12 +153,12 @@ func TestContract06_EndDoesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := apitest.NewListener()
-		cluster := clusterOf(t, &rest.Config{Host: "http://server", Dial: listener.Dial})
+		cluster := clusterOf(t, &rest.Config{Host: "http://127.0.0.1", Dial: listener.Dial})
 		leadership, leading := lead(t)
 		result := make(chan error, 1)
 		go func() { // waited for below
 			body := strings.NewReader(strings.Repeat("x", 1<<20))
-			req, err := http.NewRequestWithContext(context.WithoutCancel(leading), http.MethodPost, "http://server/api/v1/namespaces/ns/configmaps", body)
+			req, err := http.NewRequestWithContext(context.WithoutCancel(leading), http.MethodPost, "http://127.0.0.1/api/v1/namespaces/ns/configmaps", body)
 			if err == nil {
 				_, err = send(cluster.HTTPClient(), req)
 			}

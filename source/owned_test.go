@@ -315,7 +315,7 @@ func TestOwnedNeedsAKnownKind(t *testing.T) {
 func TestOwnedUsesLoggerAndMetricsOfController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := kube.Connect(&rest.Config{Host: "http://server", Dial: func(context.Context, string, string) (net.Conn, error) {
+		cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) {
 			return nil, syscall.ECONNREFUSED
 		}})
 		if err != nil {
