@@ -251,7 +251,7 @@ func TestChangesOfOtherClients(t *testing.T) {
 				w.run(minutes(5, 50))
 				before := w.secret(nil)
 				test.change(w)
-				w.run(30 * time.Minute) // the replicas check the Secret at random times
+				w.run(minutes(20, 30)) // a new certificate is served after the overlap of 15 minutes
 				after := w.secret(nil)
 				if same := bytes.Equal(before.Data["tls.crt"], after.Data["tls.crt"]) && bytes.Equal(before.Data["signer.key"], after.Data["signer.key"]); same != test.same {
 					t.Errorf("the same certificate: %t, want %t", same, test.same)
