@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -120,7 +120,7 @@ func newLike[T kube.Object](like T) T {
 	if value := reflect.ValueOf(like); value.IsValid() {
 		return reflect.New(value.Type().Elem()).Interface().(T)
 	}
-	return gotype.New[T]()
+	return apiobject.New[T]()
 }
 
 // isMetadata reports whether the type of like is metadata only.

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -31,7 +31,7 @@ type FieldChange struct {
 
 // Hidden replaces the values of Secrets and of the fields of kube.Cluster.HideFields, which must not get into logs, plans
 // and Events.
-const Hidden = hiddenfields.Text
+const Hidden = apiobject.HiddenText
 
 // maxShown is the maximum number of bytes of a value in String.
 const maxShown = 120
@@ -139,7 +139,7 @@ func hides(cluster *kube.Cluster, objects ...kube.Object) func(path string) bool
 		}
 		kinds = append(kinds, kind.GroupKind())
 	}
-	hides := (&hiddenfields.Set{}).Hides
+	hides := (&apiobject.HiddenFields{}).Hides
 	if cluster != nil {
 		hides = cluster.Hides
 	}

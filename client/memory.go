@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -128,7 +128,7 @@ func (m *appliedMemory) store(id appliedID, state appliedState) {
 	overtaken := false
 	if at := known.index(id.applier); at >= 0 {
 		last := known.states[at]
-		overtaken = last.uid == state.uid && versionorder.Older(state.version, last.version)
+		overtaken = last.uid == state.uid && apiobject.OlderVersion(state.version, last.version)
 		known.states = slices.Delete(known.states, at, at+1)
 	}
 	if !overtaken {
@@ -146,7 +146,7 @@ func (m *appliedMemory) confirm(id appliedID, state appliedState, version string
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(id.object)
-	if at := known.index(id.applier); at >= 0 && known.states[at] == state && (version == state.version || versionorder.Older(state.version, version)) {
+	if at := known.index(id.applier); at >= 0 && known.states[at] == state && (version == state.version || apiobject.OlderVersion(state.version, version)) {
 		known.states[at].version, known.states[at].shownAs, known.states[at].input = version, shownAs, input
 	}
 }

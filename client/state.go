@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -124,7 +124,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 			return true, nil // the same state
 		}
 	}
-	isOlder := known && versionorder.Older(shown.GetResourceVersion(), last.version)
+	isOlder := known && apiobject.OlderVersion(shown.GetResourceVersion(), last.version)
 	if entry != nil && a.settings.subresource == "" && !isOlder && !a.client.applied.hasRecentWrite(a.id) {
 		match, err := a.matches(shown, entry)
 		if match && !a.request.DryRun {
@@ -230,7 +230,7 @@ func (a application) isUnchanged(
 	if !entry.same(after.entry) {
 		return false, nil
 	}
-	if remembered && (before == nil || versionorder.Older(before.GetResourceVersion(), last.version)) {
+	if remembered && (before == nil || apiobject.OlderVersion(before.GetResourceVersion(), last.version)) {
 		return last.configured == a.configured && last.shown.same(after.shown), nil
 	}
 	shown, err := a.shownIn(before)

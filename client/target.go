@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -75,7 +75,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 		}
 		return named, nil
 	}
-	cluster, model := c.config.Cluster, gotype.New[T]()
+	cluster, model := c.config.Cluster, apiobject.New[T]()
 	kind, err := cluster.KindOf(model)
 	isKnown := err == nil
 	switch {
@@ -99,7 +99,7 @@ func notAType[T any]() error {
 
 // resolve reads how the cluster serves the kind, and validates the namespace.
 func (t *target) resolve(ctx context.Context) error {
-	if namespaced, declared := gotype.DeclaredScopeOf(t.model, t.kind, t.client.config.Cluster.Scheme()); declared {
+	if namespaced, declared := apiobject.DeclaredScopeOf(t.model, t.kind, t.client.config.Cluster.Scheme()); declared {
 		if err := t.place(namespaced); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -233,7 +232,7 @@ func (c Config[T]) withDefaults() Config[T] {
 
 // validate reports every mistake in a config. The defaults must be set.
 func (c Config[T]) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.Name == "" {
 		mistakes.Addf("Name is required: it identifies the controller in logs, metrics and readiness")
 	}
@@ -265,7 +264,7 @@ func (c Config[T]) validate() error {
 }
 
 // validateObjects reports the mistakes in the fields that determine the controller's objects and its function.
-func (c Config[T]) validateObjects(mistakes *errtree.Mistakes) {
+func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 	if c.withoutObject() {
 		c.validateWithoutObject(mistakes)
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
-	"github.com/evenkeel-go/evenkeel/internal/runobserver"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -80,7 +80,7 @@ type loop[T kube.Object] struct {
 	// interrupted is nil without Config.StateDir.
 	interrupted *interrupted
 
-	observeRun runobserver.Func // set before the first run; nil outside of a simulation
+	observeRun observers.RunFunc // set before the first run; nil outside of a simulation
 }
 
 func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
@@ -136,7 +136,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
 	// cancels the handlers.
 	background := context.WithoutCancel(ctx)
-	l.observeRun = runobserver.From(ctx)
+	l.observeRun = observers.RunFrom(ctx)
 	leading, stopLeading := kube.UntilLeadershipLost(ctx)
 	defer stopLeading()
 	workCtx, cancelWork := context.WithCancelCause(leading)

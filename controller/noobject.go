@@ -16,7 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -47,7 +47,7 @@ type NoObject interface {
 func (c Config[T]) withoutObject() bool { return reflect.TypeFor[T]() == reflect.TypeFor[NoObject]() }
 
 // validateWithoutObject reports the mistakes in the config of a controller without a primary kind.
-func (c Config[T]) validateWithoutObject(mistakes *errtree.Mistakes) {
+func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
 	var set []string
 	for _, field := range []struct {
 		name string

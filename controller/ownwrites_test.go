@@ -21,7 +21,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/observed"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -183,7 +183,7 @@ func TestUnobservedIsTheWorkersContext(t *testing.T) {
 		type name struct{}
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			ctx = context.WithValue(kube.ObserveCalls(ctx, nil), name{}, 1)
-			outside := observed.Outside(ctx)
+			outside := observers.Outside(ctx)
 			if _, inside := controller.RunFrom(outside); inside || outside.Value(name{}) != nil {
 				return errors.New("it has values of the run")
 			}

@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 const kindName = "CustomResourceDefinition"
@@ -26,7 +26,7 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 	if d == nil {
 		return errors.New("the definition is nil")
 	}
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if d.Spec.Group == "" {
 		mistakes.Addf("spec.group is required")
 	}

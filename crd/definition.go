@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // Definition describes a CustomResourceDefinition for New. New copies it: the result shares no memory with
@@ -97,7 +97,7 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 			Conversion: d.Conversion.DeepCopy(),
 		},
 	}
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	d.check(&mistakes)
 	for _, version := range d.Versions {
 		version.Storage = version.Storage || len(d.Versions) == 1
@@ -114,7 +114,7 @@ func New(definition Definition) (*apiextensionsv1.CustomResourceDefinition, erro
 }
 
 // check adds what the API server would reject, in terms of Definition's fields.
-func (d Definition) check(mistakes *errtree.Mistakes) {
+func (d Definition) check(mistakes *usercode.Mistakes) {
 	label := func(field, value string) {
 		if problems := validation.IsDNS1035Label(value); problems != nil {
 			mistakes.Addf("%s %q is not valid in a path: %s", field, value, strings.Join(problems, ", "))
@@ -147,7 +147,7 @@ func (d Definition) check(mistakes *errtree.Mistakes) {
 	}
 }
 
-func (v Version) check(mistakes *errtree.Mistakes) {
+func (v Version) check(mistakes *usercode.Mistakes) {
 	if problems := validation.IsDNS1035Label(v.Name); problems != nil {
 		mistakes.Addf("Versions: Name %q: %s", v.Name, strings.Join(problems, ", "))
 	}

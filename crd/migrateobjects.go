@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -185,7 +185,7 @@ func (m *migrator) rewrite(ctx context.Context, obj *metav1.PartialObjectMetadat
 
 // isCurrent reports whether the object was written since the mark.
 func (m *migrator) isCurrent(obj *metav1.PartialObjectMetadata) bool {
-	return m.mark.After != "" && versionorder.Older(m.mark.After, obj.ResourceVersion)
+	return m.mark.After != "" && apiobject.OlderVersion(m.mark.After, obj.ResourceVersion)
 }
 
 // patch sends a patch that changes nothing, with the object's uid and resourceVersion as preconditions.

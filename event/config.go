@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -81,7 +81,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // validate returns all mistakes in a Config with defaults set.
 func (c Config) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.Cluster == nil {
 		mistakes.Addf("Cluster is required: kube.Connect makes one")
 	}

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/store"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -142,12 +142,12 @@ func (w *awaits) shows(objects *store.Store, a *awaited) bool {
 			return gone && !w.awaitsBefore(a)
 		}
 		// An event that created the object may precede the deletion, and may not have arrived yet.
-		later := found && versionorder.NotAfter(a.ResourceVersion, kept.ResourceVersion())
+		later := found && apiobject.VersionNotAfter(a.ResourceVersion, kept.ResourceVersion())
 		return gone && (!a.comparable || passed || later || a.notSelected && !w.awaitsBefore(a))
 	}
 	if found {
 		version := kept.ResourceVersion()
-		if version == a.ResourceVersion || versionorder.NotAfter(a.ResourceVersion, version) {
+		if version == a.ResourceVersion || apiobject.VersionNotAfter(a.ResourceVersion, version) {
 			return true
 		}
 		// The watch has passed the write's version without delivering the write. So the server counts the writes of
@@ -225,7 +225,7 @@ func (w *awaits) releaseLater(version string, at time.Time) {
 		return
 	}
 	w.release(slices.DeleteFunc(slices.Clone(w.byVersion), func(a *awaited) bool {
-		return !a.began.Before(at) || !versionorder.Older(version, a.ResourceVersion)
+		return !a.began.Before(at) || !apiobject.OlderVersion(version, a.ResourceVersion)
 	}))
 }
 

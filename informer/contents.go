@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -45,7 +45,7 @@ func (c *contents) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	objects, listed, newest := c.objects(), from == fromList, c.progress.advance(o.ResourceVersion, from)
 	c.list.supersede(o.Key)
 	c.store(o, typeForNew, from, func(kept store.Ref) bool {
-		isOlder := kept.Exists() && versionorder.Older(o.ResourceVersion, kept.ResourceVersion())
+		isOlder := kept.Exists() && apiobject.OlderVersion(o.ResourceVersion, kept.ResourceVersion())
 		isSame := kept.Same(o) && (!listed || !c.core.states.hasOtherContent(kept, o))
 		switch {
 		case isSame, isOlder && (!listed || !c.list.consistent):
@@ -100,7 +100,7 @@ func (c *contents) deleted(o *wire.Object, from origin) {
 	if !found {
 		return
 	}
-	if kept.UID() != o.UID && (versionorder.Older(o.ResourceVersion, kept.ResourceVersion()) || c.progress.now().perObject) {
+	if kept.UID() != o.UID && (apiobject.OlderVersion(o.ResourceVersion, kept.ResourceVersion()) || c.progress.now().perObject) {
 		return // the event deleted an earlier object of this name
 	}
 	c.remove(o.Key, from == unbroken && kept.UID() == o.UID, from)
@@ -164,7 +164,7 @@ func (c *contents) endList(resourceVersion string, typeForNew ChangeType) (end l
 		return listEnd{}, false
 	}
 	list.open = false
-	if newest := c.progress.advance("", fromList); list.consistent || !versionorder.Older(resourceVersion, newest) {
+	if newest := c.progress.advance("", fromList); list.consistent || !apiobject.OlderVersion(resourceVersion, newest) {
 		c.progress.listed(resourceVersion, list.currentAt())
 		for _, o := range list.unconfirmed {
 			c.store(o, typeForNew, fromList, func(kept store.Ref) bool { return list.confirms(o, &kept) })

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/observed"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -150,7 +150,7 @@ func (c *core) join(ctx context.Context) *session {
 func (c *core) begin(ctx context.Context) *session {
 	// The session may outlive the Run that started it, if others have joined, and the handler that called that Run. So
 	// it must not end with ctx, nor keep the handler's call observer.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(observed.Outside(ctx)))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(observers.Outside(ctx)))
 	s := &session{cancel: cancel, ended: make(chan struct{})}
 	// running counts the parts, and the session itself until it is cancelled, so that parts may be added until then.
 	var running sync.WaitGroup

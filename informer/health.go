@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // Health is the state of an informer at one time.
@@ -95,7 +95,7 @@ func (c *core) health() Health {
 	var errs []error
 	for n, p := range parts {
 		now, reached := p.status.condition(), p.progress.now()
-		if n == 0 || versionorder.Older(reached.newest, h.ResourceVersion) || reached.newest == "" {
+		if n == 0 || apiobject.OlderVersion(reached.newest, h.ResourceVersion) || reached.newest == "" {
 			h.ResourceVersion = reached.newest
 		}
 		h.Synced = h.Synced && now.synced

@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -121,7 +120,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	description := config.Retriever.Describe()
 	cut, cutErr := config.cut()
 	decoder, decoderErr := wire.NewDecoder[T](description.GroupVersionKind)
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	mistakes.Join(description.Problem, cutErr, decoderErr)
 	if config.Transform != nil && config.KeepAppliedBy != "" {
 		mistakes.Addf("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a changed object")
@@ -225,7 +224,7 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	if from != to && from != dynamic && to != metadataOnly && to != dynamic {
 		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve unstructured objects")
 	}
-	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return gotype.New[T]() })
+	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return apiobject.New[T]() })
 	if err != nil {
 		return fail(err.Error())
 	}

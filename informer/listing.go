@@ -3,8 +3,8 @@ package informer
 import (
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/store"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -42,14 +42,14 @@ func (l *listing) supersede(key kube.Key) { delete(l.unconfirmed, key) }
 
 // deleted discards an unconfirmed object that o, the state of a delete event, is not older than.
 func (l *listing) deleted(o *wire.Object) {
-	if item, found := l.unconfirmed[o.Key]; found && !versionorder.Older(o.ResourceVersion, item.ResourceVersion) {
+	if item, found := l.unconfirmed[o.Key]; found && !apiobject.OlderVersion(o.ResourceVersion, item.ResourceVersion) {
 		delete(l.unconfirmed, o.Key)
 	}
 }
 
 // lacks records that the cache has an object in a newer version than the list.
 func (l *listing) lacks(version string) {
-	if l.ahead == "" || versionorder.Older(l.ahead, version) {
+	if l.ahead == "" || apiobject.OlderVersion(l.ahead, version) {
 		l.ahead = version
 	}
 }
@@ -57,7 +57,7 @@ func (l *listing) lacks(version string) {
 // postpones reports whether an item is unconfirmed, and keeps it until the list has ended. cached is true if the cache
 // has the object, isOlder if it has a newer state. Everything up to newest has arrived.
 func (l *listing) postpones(o *wire.Object, cached, isOlder bool, newest string) bool {
-	maybeDeleted := !cached && (l.streamed || !l.consistent) && versionorder.NotAfter(o.ResourceVersion, newest)
+	maybeDeleted := !cached && (l.streamed || !l.consistent) && apiobject.VersionNotAfter(o.ResourceVersion, newest)
 	if !maybeDeleted && (!isOlder || !l.streamed) {
 		return false
 	}
@@ -78,13 +78,13 @@ func (l *listing) currentAt() time.Time {
 
 // confirms reports whether an unconfirmed object replaces the cached state when the list has ended.
 func (l *listing) confirms(o *wire.Object, kept *store.Ref) bool {
-	return !kept.Exists() || l.consistent || versionorder.Older(kept.ResourceVersion(), o.ResourceVersion)
+	return !kept.Exists() || l.consistent || apiobject.OlderVersion(kept.ResourceVersion(), o.ResourceVersion)
 }
 
 // showsDeletion reports whether a cached object that the list does not contain was deleted. A list that is older than
 // the object does not show whether the object exists.
 func (l *listing) showsDeletion(resourceVersion string, kept *store.Ref) bool {
-	if l.consistent || !versionorder.Older(resourceVersion, kept.ResourceVersion()) {
+	if l.consistent || !apiobject.OlderVersion(resourceVersion, kept.ResourceVersion()) {
 		return true
 	}
 	l.lacks(kept.ResourceVersion())
@@ -93,7 +93,7 @@ func (l *listing) showsDeletion(resourceVersion string, kept *store.Ref) bool {
 
 // newestAhead returns ahead if it is newer than the list, which has ended at resourceVersion.
 func (l *listing) newestAhead(resourceVersion string) string {
-	if versionorder.Older(resourceVersion, l.ahead) {
+	if apiobject.OlderVersion(resourceVersion, l.ahead) {
 		return l.ahead
 	}
 	return ""

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // progress records up to which resource version, and at which times, the objects of a part are current.
@@ -35,7 +35,7 @@ type reached struct {
 
 // includes reports whether everything up to version has certainly arrived.
 func (r *reached) includes(version string) bool {
-	return !r.perObject && versionorder.NotAfter(version, r.newest)
+	return !r.perObject && apiobject.VersionNotAfter(version, r.newest)
 }
 
 // begin resets p for a session.
@@ -64,7 +64,7 @@ func (p *progress) advance(resourceVersion string, from origin) (newest string) 
 	p.reached.lastArrival = now
 	switch {
 	case !from.inOrder():
-	case versionorder.Older(resourceVersion, p.reached.newest):
+	case apiobject.OlderVersion(resourceVersion, p.reached.newest):
 		p.reached.perObject = true // otherwise events arrive in the order of versions
 	default:
 		p.reached.newest = resourceVersion
@@ -111,7 +111,7 @@ func (p *progress) staleness() time.Duration {
 func (p *progress) newestSent() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if versionorder.Older(p.reached.newest, p.ahead) {
+	if apiobject.OlderVersion(p.reached.newest, p.ahead) {
 		return p.ahead
 	}
 	return p.reached.newest

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -66,7 +66,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return &base
 	}
 	var zero T
-	if namespaced, declared := gotype.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
+	if namespaced, declared := apiobject.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
 		base.problem = errors.Join(base.problem, fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
 			base.kind.Kind, base.kind.GroupVersion()))
 	}
@@ -128,7 +128,7 @@ func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionK
 		}
 		return kind, nil
 	}
-	registered, err := cluster.KindOf(gotype.New[T]())
+	registered, err := cluster.KindOf(apiobject.New[T]())
 	if err != nil {
 		return kind, err
 	}

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -89,7 +89,7 @@ func (s *status) typeForNew() ChangeType {
 // failed records why the part cannot list or watch, and logs it once per reason. broken is true if the watch had been
 // opened. failed reports whether the part is degraded now.
 func (s *status) failed(err error, broken bool) (degraded bool) {
-	reason := errtree.SteadyText(err)
+	reason := usercode.SteadyText(err)
 	s.mu.Lock()
 	now := time.Now()
 	if s.now.err == nil {

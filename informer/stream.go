@@ -15,7 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -79,7 +79,7 @@ func newStream(ctx context.Context, p *part, e events, opts metav1.ListOptions, 
 		out:     make(chan watch.Event), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.ordered = !s.listing && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
-	s.unbroken = s.ordered && versionorder.NotAfter(opts.ResourceVersion, p.progress.now().newest)
+	s.unbroken = s.ordered && apiobject.VersionNotAfter(opts.ResourceVersion, p.progress.now().newest)
 	go func() { // waited for by Stop, which the Reflector calls for every watch
 		defer close(s.ended)
 		defer release()
@@ -204,7 +204,7 @@ func (s *stream) take(event wire.Event) bool {
 		if s.listing && event.Object.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.listing, s.ordered = false, true
 			s.part.listed(s.reached) // the Reflector may call listed too late: events may follow at once
-			s.unbroken = versionorder.NotAfter(s.reached, s.part.progress.now().newest)
+			s.unbroken = apiobject.VersionNotAfter(s.reached, s.part.progress.now().newest)
 			return s.send(bookmark(s.reached, true))
 		}
 		if s.listing {

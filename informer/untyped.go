@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	operators "k8s.io/apimachinery/pkg/selection"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -54,7 +54,7 @@ func (u untyped[T]) Kind() schema.GroupVersionKind { return u.informer.Kind() }
 func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.staleness() }
 
 func (u untyped[T]) NewObject() (obj kube.Object, whole bool) {
-	obj = gotype.New[T]()
+	obj = apiobject.New[T]()
 	_, metadataOnly := obj.(*metav1.PartialObjectMetadata)
 	return obj, u.informer.core.whole && !metadataOnly
 }

@@ -3,7 +3,7 @@ package informer
 import (
 	"strconv"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // versionCheck compares the versions of a list's items with the version of the list. An API server that counts all
@@ -18,7 +18,7 @@ type versionCheck struct {
 func (v *versionCheck) item(version string) {
 	v.repeated = v.repeated || version == v.last && isComparable(version)
 	v.last = version
-	if v.newest == "" || versionorder.Older(v.newest, version) {
+	if v.newest == "" || apiobject.OlderVersion(v.newest, version) {
 		v.newest = version
 	}
 }
@@ -26,7 +26,7 @@ func (v *versionCheck) item(version string) {
 // perObject reports whether the items and the version of their list show that the API server counts the writes of each
 // object.
 func (v *versionCheck) perObject(list string) bool {
-	return v.repeated || versionorder.Older(list, v.newest)
+	return v.repeated || apiobject.OlderVersion(list, v.newest)
 }
 
 // isComparable reports whether a resource version can be compared.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -227,7 +227,7 @@ func (g *watchGuard) has(d difference) bool {
 		return reached.includes(d.version)
 	}
 	version := kept.ResourceVersion()
-	return version == d.version && kept.UID() == d.uid || versionorder.Older(d.version, version)
+	return version == d.version && kept.UID() == d.uid || apiobject.OlderVersion(d.version, version)
 }
 
 // silentError returns the error that describes d, which is one of several differences.
@@ -276,7 +276,7 @@ func (g *watchGuard) checkVersion(ctx context.Context) (reset error) {
 // wentBack returns an error if a list is older than a version that was sent before. The list must be consistent, and
 // must have started after everything up to that version had arrived.
 func (g *watchGuard) wentBack(sent, list string) error {
-	if g.part.progress.now().perObject || !versionorder.Older(list, sent) {
+	if g.part.progress.now().perObject || !apiobject.OlderVersion(list, sent) {
 		return nil
 	}
 	return fmt.Errorf("watch %s: %w: a list is at resource version %s, but version %s was seen before: listing anew",

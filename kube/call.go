@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
-	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
-	"github.com/evenkeel-go/evenkeel/internal/observed"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 )
 
 // Call is one request to the API server by any client that uses a Cluster's HTTPClient or RESTConfig.
@@ -59,14 +59,14 @@ type Call struct {
 	Response    []byte
 	ContentType string
 
-	hidden *hiddenfields.Set // of the Cluster
+	hidden *apiobject.HiddenFields // of the Cluster
 }
 
 // Hides is Cluster.Hides for the call's object. It returns true for all fields while the Kind is not known.
 func (c Call) Hides(path string) bool {
 	hidden := c.hidden
 	if hidden == nil {
-		hidden = &hiddenfields.Set{}
+		hidden = &apiobject.HiddenFields{}
 	}
 	return c.Kind.Kind == "" || hidden.Hides(c.Kind.GroupKind(), path)
 }
@@ -111,7 +111,7 @@ type callObserverKey struct{}
 // ObserveCalls returns a context with which every request through a Cluster is reported to observer, and then to the
 // observers of ctx. Controllers use it for handlers' contexts.
 func ObserveCalls(ctx context.Context, observer CallObserver) context.Context {
-	ctx = observed.Mark(ctx)
+	ctx = observers.Mark(ctx)
 	if outer, ok := ctx.Value(callObserverKey{}).(CallObserver); ok {
 		observer = callObservers{observer, outer}
 	}

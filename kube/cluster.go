@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
-	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
@@ -42,7 +41,7 @@ type Cluster struct {
 	codecs   serializer.CodecFactory
 
 	limits   *writeLimits
-	hidden   *hiddenfields.Set
+	hidden   *apiobject.HiddenFields
 	strays   *strays
 	panicked sync.Once                       // a panic of a transport was logged
 	term     atomic.Pointer[leadership.Term] // of the last request
@@ -99,7 +98,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		scheme:    scheme,
 		scopes:    declaredScopes(scheme),
 		limits:    newWriteLimits(),
-		hidden:    &hiddenfields.Set{},
+		hidden:    &apiobject.HiddenFields{},
 		strays:    newStrays(),
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
@@ -156,7 +155,7 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if err == nil {
 		return kinds[0], nil
 	}
-	if kind, ok := gotype.BuiltinKind(obj); ok {
+	if kind, ok := apiobject.BuiltinKind(obj); ok {
 		return kind, nil
 	}
 	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: pass its AddToScheme to kube.Connect", obj, err)

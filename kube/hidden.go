@@ -14,8 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
-	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // HideFields hides the values of fields of a kind, in addition to those of Secrets: in logs, Events, problems,
@@ -43,7 +42,7 @@ func (c *Cluster) HideFields(kind schema.GroupKind, paths ...string) error {
 
 // checkField returns an error if the Go types of a kind lack a field.
 func (c *Cluster) checkField(kind schema.GroupKind, path string) error {
-	steps, err := fieldpath.Parse(path)
+	steps, err := apiobject.ParsePath(path)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func (c *Cluster) checkField(kind schema.GroupKind, path string) error {
 
 func checkSteps(t reflect.Type, steps []string) (err error) {
 	for i, step := range steps {
-		if t, _, err = fieldpath.Step(t, step); err != nil {
+		if t, _, err = apiobject.StepField(t, step); err != nil {
 			return fmt.Errorf("%q: %w", strings.Join(steps[:i+1], "."), err)
 		}
 	}
@@ -110,13 +109,13 @@ func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
 			hides = c.hidesAny(call) // a patch whose result cannot be read: the error quotes the whole object
 		}
 		if cause.Message != "" && hides {
-			status.Message = strings.ReplaceAll(status.Message, cause.Message, hiddenfields.Text)
-			cause.Message, changed = hiddenfields.Text, true
+			status.Message = strings.ReplaceAll(status.Message, cause.Message, apiobject.HiddenText)
+			cause.Message, changed = apiobject.HiddenText, true
 		}
 	}
 	// Server-side apply quotes values of another type than the schema's: ".spec.password: expected string, got ...".
 	if message, _, quotes := strings.Cut(status.Message, quoted); quotes && c.hidesAny(call) {
-		status.Message, changed = message+quoted+hiddenfields.Text, true
+		status.Message, changed = message+quoted+apiobject.HiddenText, true
 	}
 	if !changed {
 		return

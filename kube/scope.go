@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // Scoped is an Object whose Go type declares whether objects of its kind have a namespace. Types of custom resources may
@@ -31,7 +31,7 @@ func declaredScopes(scheme *runtime.Scheme) map[schema.GroupVersionKind]bool {
 		if err != nil {
 			continue // not possible for a known type
 		}
-		if namespaced, declared := gotype.DeclaredScope(obj); declared {
+		if namespaced, declared := apiobject.DeclaredScope(obj); declared {
 			scopes[kind] = namespaced
 		}
 	}

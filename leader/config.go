@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -119,7 +119,7 @@ func podNamespace(file string) (string, error) {
 
 // validate returns all mistakes in a config with its defaults.
 func (c Config) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.Cluster == nil {
 		mistakes.Addf("Cluster is required: kube.Connect returns one")
 	}
@@ -155,7 +155,7 @@ func (c Config) validate() error {
 }
 
 func (c Config) validateTimes() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.LeaseDuration%time.Second != 0 {
 		mistakes.Addf("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -165,7 +164,7 @@ func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
 func reserved() []string { return []string{checkServer, checkLease, checkShutdown} }
 
 func (r Runnable) validate(shutdownTimeout time.Duration) error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if r.Name == "" {
 		mistakes.Addf("Name is required")
 	} else if slices.Contains(reserved(), r.Name) {
@@ -220,7 +219,7 @@ func isLoopback(address string) bool {
 }
 
 func (c Config) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.ShutdownTimeout < 0 {
 		mistakes.Addf("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout, DefaultShutdownTimeout)
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -127,7 +127,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 func (o *Options) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if o.As == "" && len(o.AsGroups) > 0 {
 		mistakes.Addf("as-group needs as: the API server does not impersonate groups without a user")
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -64,10 +64,10 @@ func kindOf(obj kube.Object) schema.GroupKind {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "" {
 		return kind.GroupKind()
 	}
-	if kind, ok := gotype.BuiltinKind(obj); ok {
+	if kind, ok := apiobject.BuiltinKind(obj); ok {
 		return kind.GroupKind()
 	}
-	// gotype.BuiltinKind does not cover these two API packages, because each is a separate module.
+	// apiobject.BuiltinKind does not cover these two API packages, because each is a separate module.
 	t := reflect.TypeOf(obj)
 	if t.Kind() != reflect.Pointer {
 		return schema.GroupKind{}

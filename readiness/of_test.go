@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -394,7 +394,7 @@ func check(t *testing.T, tests map[string]test) {
 			if diff := cmp.Diff(test.want, readiness.Of(test.obj)); diff != "" {
 				t.Errorf("the state (-want +got):\n%s", diff)
 			}
-			kind, ok := gotype.BuiltinKind(test.obj)
+			kind, ok := apiobject.BuiltinKind(test.obj)
 			if !ok || test.obj == kube.Object((*corev1.Pod)(nil)) {
 				return
 			}

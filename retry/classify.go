@@ -6,7 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // Classify returns the class of err, or "" for nil. err may wrap or join other errors.
@@ -27,7 +27,7 @@ func Classify(err error) (class Class) {
 			class = Default
 		}
 	}()
-	w := walker{remaining: errtree.MaxErrors}
+	w := walker{remaining: usercode.MaxVisited}
 	if class, _ = w.class(err); class == "" {
 		return Default
 	}
@@ -37,8 +37,8 @@ func Classify(err error) (class Class) {
 // RetryAfter returns the longest Retry-After in err: of the API server's responses, and of errors with a
 // method RetryAfter() time.Duration. ok is false if err has none.
 func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // named after the HTTP header
-	errtree.Visit(err, func(err error) {
-		if status, isStatus := errtree.Status(err); isStatus && status.Details != nil {
+	usercode.VisitErrors(err, func(err error) {
+		if status, isStatus := usercode.StatusOf(err); isStatus && status.Details != nil {
 			after = max(after, time.Duration(status.Details.RetryAfterSeconds)*time.Second)
 		} else if delayed, hasDelay := err.(interface{ RetryAfter() time.Duration }); hasDelay {
 			after = max(after, delayed.RetryAfter())
@@ -58,10 +58,10 @@ func (w *walker) class(err error) (class Class, known bool) {
 	if classed, ok := err.(Classed); ok { //nolint:errorlint // the walker unwraps
 		return classed.RetryClass(), true
 	}
-	if status, ok := errtree.Status(err); ok {
+	if status, ok := usercode.StatusOf(err); ok {
 		return classOfStatus(status), true
 	}
-	inner, separate := errtree.Unwrap(err)
+	inner, separate := usercode.Unwrap(err)
 	for _, e := range inner {
 		c, ok := w.class(e)
 		if !ok && separate {
@@ -117,7 +117,7 @@ func classOfConflict(status metav1.Status) Class {
 // classOfNetworkError returns the class of an error of a request that got no response, or "" for other
 // errors.
 func classOfNetworkError(err error) Class {
-	switch known, temporary := errtree.NetworkError(err); {
+	switch known, temporary := usercode.NetworkError(err); {
 	case !known:
 		return ""
 	case temporary:

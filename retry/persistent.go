@@ -1,6 +1,6 @@
 package retry
 
-import "github.com/evenkeel-go/evenkeel/internal/errtree"
+import "github.com/evenkeel-go/evenkeel/internal/usercode"
 
 // Persistent reports whether err lasts until the object, another object or the program changes. It is true
 // for errors of the classes Invalid and Terminal, and for an error that has a method Persistent() bool which
@@ -13,7 +13,7 @@ func Persistent(err error) bool {
 		return true
 	}
 	persistent := false
-	errtree.Visit(err, func(err error) {
+	usercode.VisitErrors(err, func(err error) {
 		if e, ok := err.(interface{ Persistent() bool }); ok {
 			persistent = persistent || e.Persistent()
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/runobserver"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 )
 
 const (
@@ -92,7 +92,7 @@ func (c *Cluster) register(p *program, run func(ctx context.Context) error) (sto
 
 func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx())
-	ctx = runobserver.With(ctx, func(name string, key, causes fmt.Stringer) {
+	ctx = observers.WithRun(ctx, func(name string, key, causes fmt.Stringer) {
 		if name = name + ": " + key.String(); c.runs.atLimit(name) {
 			c.tb.Errorf("simulation: stopped %s, which is never idle: %s ran %d times within a second, now because of %s", p.name, name, runLimit, causes)
 			c.stopped.Store(true)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -166,7 +165,7 @@ func defaultMaxBackoff(interval time.Duration) time.Duration {
 
 // validate returns every mistake in a config that has its defaults set.
 func (c PollConfig) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	switch c.Name {
 	case "":
 		mistakes.Addf("Name is required: causes, logs and readiness name the source by it")

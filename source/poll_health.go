@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // maxReasons is how many different failure reasons are logged until a poll succeeds. More reasons mean that the error
@@ -131,7 +131,7 @@ func (r *pollRun) health() pollState {
 // failed stores why a poll failed, and logs it once per reason.
 func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 	r.source.count(true)
-	reason := errtree.SteadyText(err)
+	reason := usercode.SteadyText(err)
 	r.mu.Lock()
 	if r.state.err == nil {
 		r.state.since, r.state.logged = r.state.began, map[string]bool{}

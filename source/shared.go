@@ -13,8 +13,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -241,7 +241,7 @@ func newSharedChange[T kube.Object](as informer.ChangeType, before, after *T, un
 			return nil, nil
 		}
 		if kind = (*of).GetObjectKind().GroupVersionKind(); kind.Empty() {
-			kind, _ = gotype.BuiltinKind(*of) // client-go removes the kind from typed objects
+			kind, _ = apiobject.BuiltinKind(*of) // client-go removes the kind from typed objects
 		}
 		encoded, err := wire.FromObject(*of, nil)
 		if err != nil {

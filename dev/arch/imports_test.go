@@ -55,26 +55,20 @@ func layers() map[string]place {
 		"metrics/prometheus":    {layer: 6, may: []string{"leader"}},          // reads the state of elections
 		"owned/watched":         {layer: 7, may: []string{"client", "owned"}}, // joins toolkit and engine
 
-		// How functions, values and errors of the library's users are treated.
+		// How functions, values, errors and Configs of the library's users are treated.
 		"internal/usercode": {foundation: true},
-		// Errors that wrap or join others, the mistakes in a Config, and the rules of retries.
-		"internal/errtree":    {foundation: true},
+		// The rules of retries.
 		"internal/retryrules": {foundation: true, may: []string{"retry"}},
-		// Maps that shrink, and the order of resource versions.
-		"internal/shrink":       {foundation: true},
-		"internal/versionorder": {foundation: true},
+		// Maps that shrink.
+		"internal/shrink": {foundation: true},
 		// The names of field managers.
 		"internal/fieldmanager": {foundation: true},
 		// The context outside of the observers of requests, and the observers of runs.
-		"internal/observed":    {foundation: true},
-		"internal/runobserver": {foundation: true},
+		"internal/observers": {foundation: true},
 		// The cluster of a program.
 		"internal/kubeconfig": {foundation: true},
-		// The Go types of objects.
-		"internal/gotype": {foundation: true},
-		// Paths of fields, and the fields whose values are not shown.
-		"internal/fieldpath":    {foundation: true},
-		"internal/hiddenfields": {foundation: true, may: []string{"internal/fieldpath"}},
+		// The Go types of objects, their fields, and the order of resource versions.
+		"internal/apiobject": {foundation: true},
 		// HTTP servers with limits, and their authorization.
 		"internal/httpauth": {may: []string{"kube"}},
 		// Certificate authorities and the certificates of servers.

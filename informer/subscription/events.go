@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -221,7 +221,7 @@ func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
 	}
 	e.subscription.logger.WarnContext(ctx, "failed to decode the last state of an object; only its name is delivered",
 		"subscription", e.subscription.name, "key", last.Key.String(), "error", err)
-	obj = gotype.New[T]()
+	obj = apiobject.New[T]()
 	obj.SetNamespace(last.Key.Namespace)
 	obj.SetName(last.Key.Name)
 	obj.SetUID(last.UID)

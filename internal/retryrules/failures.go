@@ -3,7 +3,7 @@ package retryrules
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -26,7 +26,7 @@ func Failures[M comparable](err error, read func(err error, class retry.Class) M
 			results = make([]M, 1)
 		}
 	}()
-	r := reader[M]{read: read, remaining: errtree.MaxErrors}
+	r := reader[M]{read: read, remaining: usercode.MaxVisited}
 	return r.readAll(err)
 }
 
@@ -53,7 +53,7 @@ func (r *reader[M]) readKnown(err error) (results []M) {
 	if result := r.read(err, ownClass(err)); result != zero {
 		return []M{result}
 	}
-	inner, separate := errtree.Unwrap(err)
+	inner, separate := usercode.Unwrap(err)
 	for _, e := range inner {
 		switch {
 		case separate && e != nil:
@@ -69,10 +69,10 @@ func (r *reader[M]) readKnown(err error) (results []M) {
 
 // ownClass returns the class of a status or a network error, or "" for other errors.
 func ownClass(err error) retry.Class {
-	if status, ok := errtree.Status(err); ok {
+	if status, ok := usercode.StatusOf(err); ok {
 		return retry.Classify(&apierrors.StatusError{ErrStatus: status})
 	}
-	if known, _ := errtree.NetworkError(err); !known {
+	if known, _ := usercode.NetworkError(err); !known {
 		return ""
 	}
 	return retry.Classify(err)
@@ -84,8 +84,8 @@ func ownClass(err error) retry.Class {
 func Fields(err error) []string {
 	var fields []string
 	known := map[string]bool{}
-	errtree.Visit(err, func(err error) {
-		status, ok := errtree.Status(err)
+	usercode.VisitErrors(err, func(err error) {
+		status, ok := usercode.StatusOf(err)
 		if !ok || status.Details == nil || ownClass(err) != retry.Invalid {
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -63,7 +63,7 @@ func withDefaults(p, base retry.Policy) retry.Policy {
 
 // validatePolicy returns the mistakes in a policy before defaults are set. where is the name of its field.
 func validatePolicy(p retry.Policy, where string) error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if p.Base < 0 {
 		mistakes.Addf("%s.Base is %s, must not be negative", where, p.Base)
 	}

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -21,12 +21,12 @@ type Comparer struct {
 
 // NewComparer returns a Comparer for objects of the Go type t.
 func NewComparer(t reflect.Type) Comparer {
-	t = fieldpath.ElementType(t)
+	t = apiobject.ElementType(t)
 	if t.Kind() != reflect.Struct || !isMessage(reflect.PointerTo(t)) || t == reflect.TypeFor[metav1.PartialObjectMetadata]() {
 		return Comparer{}
 	}
 	c := Comparer{typed: true}
-	if fields := fieldpath.Find(t, "status"); len(fields) == 1 {
+	if fields := apiobject.FindField(t, "status"); len(fields) == 1 {
 		c.status = protoNumber(fields[0])
 	}
 	return c

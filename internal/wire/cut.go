@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // ManagedFields is the path of the field owners that server-side apply needs. They are often half of an object. Updates
@@ -90,7 +90,7 @@ func identifies(steps []string) bool {
 }
 
 func (c *Cut) add(t reflect.Type, path string) error {
-	steps, err := fieldpath.Parse(path)
+	steps, err := apiobject.ParsePath(path)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // place is the end of a partial path: the Go type (nil if unknown), and the nodes of both formats (proto is nil for
@@ -22,13 +22,13 @@ func (p place) step(name string) (place, error) {
 	if p.t == nil {
 		return next, nil
 	}
-	t, fields, err := fieldpath.Step(p.t, name)
+	t, fields, err := apiobject.StepField(p.t, name)
 	if err != nil {
 		return next, err
 	}
 	next.t = t
 	if p.proto != nil && fields == nil {
-		next.proto = p.proto.entry(name, fieldpath.ElementType(t))
+		next.proto = p.proto.entry(name, apiobject.ElementType(t))
 		return next, nil
 	}
 	// An embedded struct is one more step in protobuf, because it is a message there.
@@ -40,7 +40,7 @@ func (p place) step(name string) (place, error) {
 			break
 		}
 		node = node.add(number)
-		node.maps = mapFields(fieldpath.ElementType(field.Type))
+		node.maps = mapFields(apiobject.ElementType(field.Type))
 	}
 	next.proto = node
 	return next, nil

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -59,7 +59,7 @@ func guarded(name string, f func() error) (err error) {
 
 // Decode returns a new T that shares no memory with o. A panic in T's methods is returned as an error.
 func (d Decoder[T]) Decode(o *Object) (T, error) {
-	obj := gotype.New[T]()
+	obj := apiobject.New[T]()
 	if err := guarded("the decoding of an object", func() error { return d.decode(o, obj) }); err != nil {
 		var none T
 		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -70,7 +70,7 @@ func isMessage(t reflect.Type) bool {
 // embedsPointer reports whether a struct embeds a pointer. Generators do not create such structs, and their methods may
 // be called on a nil pointer.
 func embedsPointer(t reflect.Type) bool {
-	for f := range fieldpath.StructFields(t) {
+	for f := range apiobject.StructFields(t) {
 		if f.Anonymous && (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface) {
 			return true
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/errtree"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -199,7 +199,7 @@ func (c Config) histogram(name, help string, buckets []float64) prometheus.Histo
 // validate returns all mistakes in a Config with defaults set. It must find every value at which the client library
 // would panic.
 func (c Config) validate() error {
-	var mistakes errtree.Mistakes
+	var mistakes usercode.Mistakes
 	if c.Registerer == nil {
 		mistakes.Addf("Registerer is required: prometheus.DefaultRegisterer or a prometheus.NewRegistry()")
 	}

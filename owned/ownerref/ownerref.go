@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -76,12 +76,12 @@ func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option
 	if err := p.validate(owner, child); err != nil {
 		return nil, err
 	}
-	if ownerNamespaced, declared := gotype.DeclaredScopeOf(owner, ownerKind, scheme); declared && ownerNamespaced != (owner.GetNamespace() != "") {
+	if ownerNamespaced, declared := apiobject.DeclaredScopeOf(owner, ownerKind, scheme); declared && ownerNamespaced != (owner.GetNamespace() != "") {
 		return nil, fmt.Errorf("the namespace of %s is %q, and its Go type declares NamespaceScoped: %t",
 			describe(ownerKind, owner), owner.GetNamespace(), ownerNamespaced)
 	}
 	if owner.GetNamespace() != "" {
-		childNamespaced, declared := gotype.DeclaredScopeOf(child, childKind, scheme)
+		childNamespaced, declared := apiobject.DeclaredScopeOf(child, childKind, scheme)
 		if !declared {
 			childNamespaced = child.GetNamespace() != ""
 		}
@@ -102,7 +102,7 @@ func kindIn(scheme *runtime.Scheme, obj kube.Object) (schema.GroupVersionKind, e
 			return kinds[0], nil
 		}
 	}
-	if kind, ok := gotype.BuiltinKind(obj); ok {
+	if kind, ok := apiobject.BuiltinKind(obj); ok {
 		return kind, nil
 	}
 	return schema.GroupVersionKind{}, fmt.Errorf("the kind of a %T is unknown: register its type in the scheme, or set its apiVersion and kind", obj)

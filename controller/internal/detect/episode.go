@@ -10,8 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/hiddenfields"
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -122,7 +121,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 // note adds a write to the history of its object.
 func (h *HotLoops) note(l *look, w *Step, d difference, now time.Time) (s signs) {
 	k := l.history
-	if versionorder.Older(w.After.ResourceVersion, k.version) {
+	if apiobject.OlderVersion(w.After.ResourceVersion, k.version) {
 		d.known = false // two concurrent writes: their order is unknown
 	} else {
 		k.version = w.After.ResourceVersion
@@ -182,7 +181,7 @@ func (e *Episode) describe(k *history, hides func(path string) bool, now time.Ti
 // addFields adds the fields of the pattern. It reports whether all of them are times.
 func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes bool) {
 	if hides == nil {
-		hides = func(path string) bool { return (&hiddenfields.Set{}).Hides(e.Kind, path) }
+		hides = func(path string) bool { return (&apiobject.HiddenFields{}).Hides(e.Kind, path) }
 	}
 	onlyTimes = true
 	for path, f := range k.fields {
@@ -191,7 +190,7 @@ func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes
 		}
 		values := [2]string{f.last.From, f.last.To}
 		if hides(path) {
-			values = [2]string{hiddenfields.Text, hiddenfields.Text}
+			values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
 		}
 		e.Fields = append(e.Fields, FieldValues{Path: path, Values: values})
 		onlyTimes = onlyTimes && f.time

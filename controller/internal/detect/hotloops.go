@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -198,7 +198,7 @@ func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
 		h.unfollow(tr)
 		return false
 	}
-	return versionorder.Older(tr.version, version)
+	return apiobject.OlderVersion(tr.version, version)
 }
 
 // difference contains the changes made by a suspect's write.

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/versionorder"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -157,10 +157,10 @@ func (h *HotLoops) keep(known *history, last *wire.Object) {
 // (version) yet, the state after that write.
 func base(w *Step, last *wire.Object, version string) *wire.Object {
 	b := w.Before
-	if b == nil || versionorder.Older(b.ResourceVersion, version) {
+	if b == nil || apiobject.OlderVersion(b.ResourceVersion, version) {
 		b = last
 	}
-	if b != nil && !versionorder.Older(b.ResourceVersion, w.After.ResourceVersion) {
+	if b != nil && !apiobject.OlderVersion(b.ResourceVersion, w.After.ResourceVersion) {
 		return nil // the cache was newer than the write, or the versions cannot be compared
 	}
 	return b

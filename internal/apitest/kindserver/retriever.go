@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -177,7 +177,7 @@ func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 		status := &metav1.Status{}
 		return eventType, status, apitest.Decode(event.Object.Raw, status)
 	}
-	obj := gotype.New[T]()
+	obj := apiobject.New[T]()
 	if err := apitest.Decode(event.Object.Raw, obj); err != nil {
 		return "", nil, err
 	}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -41,14 +41,14 @@ type Server[T kube.Object] struct {
 // it rejects streamed lists, as servers before Kubernetes 1.32 do.
 func New[T kube.Object](kind *apiserver.Kind, watchList bool) *Server[T] {
 	r := &Server[T]{Server: apitest.New(kind), kind: kind, watchList: watchList, media: runtime.ContentTypeJSON, failures: map[string]error{}}
-	switch any(gotype.New[T]()).(type) {
+	switch any(apiobject.New[T]()).(type) {
 	case *unstructured.Unstructured:
 		r.newList = func() runtime.Object { return &unstructured.UnstructuredList{} }
 	case *metav1.PartialObjectMetadata:
 		r.newList = func() runtime.Object { return &metav1.PartialObjectMetadataList{} }
 		r.metadataOnly = true
 	default:
-		if _, hasProtobuf := any(gotype.New[T]()).(message); hasProtobuf {
+		if _, hasProtobuf := any(apiobject.New[T]()).(message); hasProtobuf {
 			r.media = runtime.ContentTypeProtobuf
 		}
 		scheme := runtime.NewScheme()
@@ -133,7 +133,7 @@ func (r *Server[T]) encode(obj T) ([]byte, error) {
 
 // send makes a request, and returns the object of the response.
 func (r *Server[T]) send(method, path string, body []byte) (obj T, err error) {
-	obj = gotype.New[T]()
+	obj = apiobject.New[T]()
 	text, err := r.SendWith(http.Header{"Accept": {r.media}, "Content-Type": {r.media}}, method, path, body)
 	if err != nil {
 		return obj, err

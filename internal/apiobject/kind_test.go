@@ -1,4 +1,4 @@
-package gotype_test
+package apiobject_test
 
 import (
 	"reflect"
@@ -14,7 +14,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -74,12 +74,12 @@ func TestBuiltinKind(t *testing.T) {
 		{Version: "v1", Kind: "Pod"}:                                 &corev1.Pod{},
 		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}: (*networkingv1.Ingress)(nil),
 	} {
-		if got, ok := gotype.BuiltinKind(obj); !ok || got != want {
+		if got, ok := apiobject.BuiltinKind(obj); !ok || got != want {
 			t.Errorf("the kind of a %T is %s, %v", obj, got, ok)
 		}
 	}
 	for _, obj := range []runtime.Object{nil, &unstructured.Unstructured{}} {
-		if got, ok := gotype.BuiltinKind(obj); ok {
+		if got, ok := apiobject.BuiltinKind(obj); ok {
 			t.Errorf("the kind of a %T is %s", obj, got)
 		}
 	}

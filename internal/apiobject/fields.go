@@ -1,5 +1,4 @@
-// Package fieldpath reads paths of fields, and finds fields of Go types by the names that they have in JSON.
-package fieldpath
+package apiobject
 
 import (
 	"encoding/json"
@@ -10,8 +9,8 @@ import (
 	"strings"
 )
 
-// Parse splits a path such as `a.b["c.d"].e`.
-func Parse(path string) (steps []string, err error) {
+// ParsePath splits a path such as `a.b["c.d"].e`.
+func ParsePath(path string) (steps []string, err error) {
 	rest := path
 	for first := true; first || rest != ""; first = false {
 		if quoted, found := strings.CutPrefix(rest, "["); found && !first {
@@ -48,9 +47,9 @@ func Parse(path string) (steps []string, err error) {
 	return steps, nil
 }
 
-// Step returns the type of the field or map entry with this name. fields are the fields on the way, embedded structs
+// StepField returns the type of the field or map entry with this name. fields are the fields on the way, embedded structs
 // included; they are nil for the entry of a map.
-func Step(t reflect.Type, name string) (next reflect.Type, fields []reflect.StructField, err error) {
+func StepField(t reflect.Type, name string) (next reflect.Type, fields []reflect.StructField, err error) {
 	t = ElementType(t)
 	switch {
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
@@ -58,7 +57,7 @@ func Step(t reflect.Type, name string) (next reflect.Type, fields []reflect.Stru
 	case t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return nil, nil, fmt.Errorf("%s has no fields", t)
 	}
-	if fields = Find(t, name); fields == nil {
+	if fields = FindField(t, name); fields == nil {
 		return nil, nil, fmt.Errorf("%s has no such field%s", t, suggestion(t, name))
 	}
 	return fields[len(fields)-1].Type, fields, nil
@@ -73,9 +72,9 @@ func ElementType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Find finds the field with the JSON name, also in embedded structs: fields are the embedded structs and the field, or
+// FindField finds the field with the JSON name, also in embedded structs: fields are the embedded structs and the field, or
 // nil if there is no such field.
-func Find(t reflect.Type, name string) (fields []reflect.StructField) {
+func FindField(t reflect.Type, name string) (fields []reflect.StructField) {
 	for f := range StructFields(t) {
 		if jsonName(f) == name {
 			return []reflect.StructField{f}
@@ -83,7 +82,7 @@ func Find(t reflect.Type, name string) (fields []reflect.StructField) {
 	}
 	for f := range StructFields(t) {
 		if inner := ElementType(f.Type); isInline(f) && inner.Kind() == reflect.Struct {
-			if fields = Find(inner, name); fields != nil {
+			if fields = FindField(inner, name); fields != nil {
 				return append([]reflect.StructField{f}, fields...)
 			}
 		}

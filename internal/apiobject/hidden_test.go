@@ -1,4 +1,4 @@
-package hiddenfields
+package apiobject
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 func TestHides(t *testing.T) {
 	t.Parallel()
 	account := schema.GroupKind{Group: "example.com", Kind: "Account"}
-	var s Set
+	var s HiddenFields
 	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session", `spec.stores["a.b/key"].value`, `spec.odd["a]b"]`} {
 		if err := s.Add(account, path); err != nil {
 			t.Fatal(err)

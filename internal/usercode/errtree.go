@@ -1,6 +1,4 @@
-// Package errtree reads errors that wrap or join other errors, and joins the mistakes in a Config. Packages retry and
-// internal/retryrules classify them.
-package errtree
+package usercode
 
 import (
 	"fmt"
@@ -11,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxErrors bounds the number of errors that the readers of one error visit. An error may wrap itself, and
+// MaxVisited bounds the number of errors that the readers of one error visit. An error may wrap itself, and
 // nested joins grow exponentially.
-const MaxErrors = 1000
+const MaxVisited = 1000
 
-// Visit calls f for err and for all errors that it wraps. It stops if one of their methods panics.
-func Visit(err error, f func(error)) {
+// VisitErrors calls f for err and for all errors that it wraps. It stops if one of their methods panics.
+func VisitErrors(err error, f func(error)) {
 	defer func() { _ = recover() }() // the caller keeps the results so far
-	remaining := MaxErrors
+	remaining := MaxVisited
 	var visitAll func(error)
 	visitAll = func(err error) {
 		if remaining--; remaining < 0 || err == nil {
@@ -48,8 +46,8 @@ func Unwrap(err error) (inner []error, separate bool) {
 	return nil, false
 }
 
-// Status returns the status of err itself if it is a response of the API server.
-func Status(err error) (metav1.Status, bool) {
+// StatusOf returns the status of err itself if it is a response of the API server.
+func StatusOf(err error) (metav1.Status, bool) {
 	if status, ok := err.(apierrors.APIStatus); ok {
 		return status.Status(), true
 	}

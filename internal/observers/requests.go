@@ -1,5 +1,6 @@
-// Package observed finds the context outside of the observers of requests (kube.ObserveCalls).
-package observed
+// Package observers keeps observers in contexts: it finds the context outside of the observers of requests
+// (kube.ObserveCalls), and passes the observer of a test environment to the runs of controllers.
+package observers
 
 import "context"
 

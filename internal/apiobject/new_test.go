@@ -1,4 +1,4 @@
-package gotype_test
+package apiobject_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/evenkeel-go/evenkeel/internal/gotype"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -21,7 +21,7 @@ func TestNewReturnsDistinctEmptyObjects(t *testing.T) {
 
 func testNew[T kube.Object](t *testing.T, want T) {
 	t.Helper()
-	one, another := gotype.New[T](), gotype.New[T]()
+	one, another := apiobject.New[T](), apiobject.New[T]()
 	if diff := cmp.Diff(want, one); diff != "" {
 		t.Errorf("New (-want +got):\n%s", diff)
 	}
@@ -38,5 +38,5 @@ func TestNewPanicsForInterfaces(t *testing.T) {
 			t.Errorf("it panicked with %v, want %q", got, want)
 		}
 	}()
-	gotype.New[kube.Object]()
+	apiobject.New[kube.Object]()
 }

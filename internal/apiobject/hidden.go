@@ -1,5 +1,4 @@
-// Package hiddenfields knows the fields whose values must not be shown.
-package hiddenfields
+package apiobject
 
 import (
 	"fmt"
@@ -9,22 +8,20 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/evenkeel-go/evenkeel/internal/fieldpath"
 )
 
-// Text replaces a hidden value.
-const Text = "(hidden)"
+// HiddenText replaces a hidden value.
+const HiddenText = "(hidden)"
 
-// Set contains the fields of kinds. The zero Set contains those of Secrets. It is safe for concurrent use.
-type Set struct {
+// HiddenFields are the fields of kinds whose values are not shown. The zero value has those of Secrets. It is safe for concurrent use.
+type HiddenFields struct {
 	mu    sync.RWMutex
 	paths map[schema.GroupKind][][]string // guarded by mu; elements are immutable
 }
 
 // Add adds a path such as `spec.users.token` or `data["tls.key"]`.
-func (s *Set) Add(kind schema.GroupKind, path string) error {
-	steps, err := fieldpath.Parse(path)
+func (s *HiddenFields) Add(kind schema.GroupKind, path string) error {
+	steps, err := ParsePath(path)
 	if err != nil {
 		return fmt.Errorf("field %q of %s: %w", path, kind, err)
 	}
@@ -38,14 +35,14 @@ func (s *Set) Add(kind schema.GroupKind, path string) error {
 }
 
 // Empty reports whether no field was added.
-func (s *Set) Empty() bool {
+func (s *HiddenFields) Empty() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.paths) == 0
 }
 
 // InGroup reports whether a field of a kind in a group was added.
-func (s *Set) InGroup(group string) bool {
+func (s *HiddenFields) InGroup(group string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for kind := range s.paths {
@@ -58,7 +55,7 @@ func (s *Set) InGroup(group string) bool {
 
 // Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of lists
 // and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
-func (s *Set) Hides(kind schema.GroupKind, path string) bool {
+func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 	s.mu.RLock()
 	paths := s.paths[kind]
 	s.mu.RUnlock()
@@ -66,24 +63,24 @@ func (s *Set) Hides(kind schema.GroupKind, path string) bool {
 	if len(paths) == 0 && !secret {
 		return false
 	}
-	parts := split(path)
+	parts := splitPath(path)
 	hides := func(steps []string) bool { return overlap(steps, parts) }
 	return secret && (hides([]string{"data"}) || hides([]string{"stringData"})) ||
 		hides([]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) || // a copy of the object
 		slices.ContainsFunc(paths, hides)
 }
 
-// part is a name, or the text in a pair of brackets.
-type part struct {
+// pathPart is a name, or the text in a pair of brackets.
+type pathPart struct {
 	text    string
 	bracket bool
 }
 
-func split(path string) (parts []part) {
+func splitPath(path string) (parts []pathPart) {
 	for path != "" {
 		if inner, found := strings.CutPrefix(path, "["); found {
 			text, rest := cutBracket(inner)
-			parts, path = append(parts, part{text, true}), rest
+			parts, path = append(parts, pathPart{text, true}), rest
 			continue
 		}
 		path = strings.TrimPrefix(path, ".")
@@ -92,7 +89,7 @@ func split(path string) (parts []part) {
 			end = len(path)
 		}
 		if end > 0 {
-			parts = append(parts, part{text: path[:end]})
+			parts = append(parts, pathPart{text: path[:end]})
 		}
 		path = path[end:]
 	}
@@ -118,7 +115,7 @@ func cutBracket(inner string) (text, rest string) {
 // overlap reports whether one of the two paths leads to the other. Steps do not contain elements of lists. A pair of
 // brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element, and otherwise it
 // can be an element of a list. The API server's errors have keys with dots without brackets: "spec.options.tls.key".
-func overlap(steps []string, parts []part) bool {
+func overlap(steps []string, parts []pathPart) bool {
 	step := "" // the rest of the first of steps
 	for _, p := range parts {
 		if step == "" {

@@ -1,5 +1,6 @@
-// Package gotype handles the Go types of Kubernetes objects: it creates objects, and returns their kinds.
-package gotype
+// Package apiobject has what the library's packages must know of Kubernetes objects without a request: the kind and the
+// scope of a Go type, paths of fields, the fields whose values are not shown, and the order of resource versions.
+package apiobject
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package errtree
+package usercode
 
 import (
 	"context"
