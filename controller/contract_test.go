@@ -25,7 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // The tests of this file list the contracts of a controller. Contract 7 (a handler sees its own writes) is not part of
@@ -763,37 +763,37 @@ func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
-		var found atomic.Pointer[[]source.Item]
+		var found atomic.Pointer[[]poll.Item]
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
 			return nil
 		})
-		c.Sources = []controller.Source{source.Poll(source.PollConfig{
+		c.Sources = []controller.Source{poll.New(poll.Config{
 			Name: "registry", Interval: time.Minute, Jitter: -1, Logger: slog.New(slog.DiscardHandler),
-			Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+			Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 				if items := found.Load(); items != nil {
 					return *items, nil
 				}
 				return nil, errors.New("the registry is down")
 			}),
 		})}
-		poll := func(items ...source.Item) []string {
+		runsAfter := func(items ...poll.Item) []string {
 			found.Store(&items)
 			time.Sleep(5 * time.Minute)
 			return runs.sorted()
 		}
-		image := func(name, version string) source.Item {
-			return source.Item{ID: name, Version: version, Keys: []kube.Key{key(name)}}
+		image := func(name, version string) poll.Item {
+			return poll.Item{ID: name, Version: version, Keys: []kube.Key{key(name)}}
 		}
 		w.put("widgets", "a", 1)
 		w.put("widgets", "b", 1)
 		w.run(c)
 		time.Sleep(time.Second)
 		runs.take()
-		got := [][]string{poll(image("a", "1")), poll(image("a", "1"), image("b", "1")), poll(image("a", "2"), image("b", "1"))}
+		got := [][]string{runsAfter(image("a", "1")), runsAfter(image("a", "1"), image("b", "1")), runsAfter(image("a", "2"), image("b", "1"))}
 		found.Store(nil) // the poll fails, which must not cause runs
 		time.Sleep(5 * time.Minute)
-		got = append(got, runs.take(), poll(image("a", "2")))
+		got = append(got, runs.take(), runsAfter(image("a", "2")))
 		want := [][]string{
 			{"a: registry: listed (a)", "b: registry: triggered (the first poll has succeeded)"}, {"b: registry: added (b)"}, {"a: registry: updated (a)"}, nil, {"b: registry: deleted (b)"},
 		}

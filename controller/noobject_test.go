@@ -23,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // team is the key of a controller without a primary kind: the value of ConfigMaps.
@@ -162,9 +163,9 @@ func TestContract24_PolledKeysOfNoObjectAreHandledAndResynced(t *testing.T) {
 		down := errors.New("down")
 		failure.Store(&down)
 		teams, _ := teamsOf(t, newServer())
-		polled := source.Poll(source.PollConfig{Name: "poll", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1, Poller: source.ListFunc(func(context.Context) (items []source.Item, err error) {
+		polled := poll.New(poll.Config{Name: "poll", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1, Poller: poll.List(func(context.Context) (items []poll.Item, err error) {
 			for _, id := range *ids.Load() {
-				items = append(items, source.Item{ID: id, Keys: []kube.Key{controller.EncodeKey(team{"eu", id})}})
+				items = append(items, poll.Item{ID: id, Keys: []kube.Key{controller.EncodeKey(team{"eu", id})}})
 			}
 			return items, *failure.Load()
 		})})

@@ -13,7 +13,7 @@ import (
 )
 
 // Source enqueues keys of objects for other reasons than their own changes: changes of another kind (source.Owned,
-// source.Mapped), an external service (source.Poll), a channel (source.Channel). SourceFunc makes a function a
+// source.Mapped), an external service (poll.New), a channel (source.Channel). SourceFunc makes a function a
 // Source.
 //
 // A Source may be used by several controllers.

@@ -6,8 +6,9 @@
 //   - OwnerLabel: the object that is named in a label of the objects of an informer.
 //   - Mapped: the keys that a function returns for each changed object of an informer, decoded.
 //   - Shared: the same for a SharedInformer of client-go, which the program runs.
-//   - Poll: items outside the cluster, which are polled repeatedly. HTTP polls a document.
 //   - Channel: keys from a channel. controller.SourceFunc is for sources with a loop of their own.
+//
+// Package poll has the source for items outside the cluster, which it polls repeatedly.
 //
 // Put a source into controller.Config.Sources, or add it to a running controller with AddSource. The controller runs
 // the informer that a source reads, waits for its first list, and includes it in its readiness. controller.New and

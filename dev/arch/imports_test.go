@@ -50,6 +50,7 @@ func layers() map[string]place {
 		"controller":            {layer: 5},
 		"predicate":             {layer: 5},
 		"source":                {layer: 6},
+		"source/poll":           {layer: 6},
 		"middleware":            {layer: 6, may: []string{"client", "finalizer", "status"}},
 		"informer/subscription": {layer: 6},
 		"metrics/prometheus":    {layer: 6, may: []string{"leader"}},          // reads the state of elections

@@ -30,7 +30,7 @@ type configuration struct {
 	metadata   bool          // the controller's informer retrieves metadata only
 	combined   bool          // the controller's informer combines the Retrievers of two namespaces
 	debounce   time.Duration // Config.Queue.Debounce
-	poll       bool          // the user's value is outside of the cluster: source.Poll finds it
+	poll       bool          // the user's value is outside of the cluster: poll.New finds it
 	replaced   bool          // each object was there before under its name, and had failed
 	handOver   bool          // two processes; the second one has taken over
 	errors     bool          // errors misbehave, and other objects fail with them all the time
@@ -81,7 +81,7 @@ func configurations() []configuration {
 			},
 		},
 		{name: "added", about: "a source of owned objects that was added by `AddSource`", parts: true, added: true, source: ownedParts},
-		{name: "poll", about: "the changed object is outside of the cluster: `source.Poll`", poll: true},
+		{name: "poll", about: "the changed object is outside of the cluster: `poll.New`", poll: true},
 		{name: "combined", about: "the controller's informer combines the Retrievers of two namespaces", combined: true},
 		{
 			name: "optional", about: "the changed object is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,

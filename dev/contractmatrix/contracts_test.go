@@ -37,7 +37,7 @@ func contracts() []contract {
 		{number: 21, scenario: endlessFailuresAreReported, tests: "a key that fails for hours is reported once, until it succeeds"},
 		{number: 22, scenario: silentWatchIsNamed, tests: "a watch is open and delivers nothing: readiness names it, and a list finds the change"},
 		{number: 23, scenario: timersBelongToObjects, tests: "timers fire although other runs happen; those of objects that are deleted or replaced do not"},
-		{number: 24, scenario: pollsFindChanges, tests: "a `source.Poll` beside the configuration's own sources: items that are added, updated, removed; polls that fail"},
+		{number: 24, scenario: pollsFindChanges, tests: "a `poll.New` beside the configuration's own sources: items that are added, updated, removed; polls that fail"},
 		{
 			number: 25, scenario: deletedGetsTheLastState, tests: "`Config.Deleted` gets the last state, from watches and lists, again after an error, and before another object of the name is handled",
 			except: map[string]string{"noobject": noObject},

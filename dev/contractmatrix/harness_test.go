@@ -31,6 +31,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // The kinds of a cell's API server. A controller handles Widgets. A Part belongs to the Widget with the same name.
@@ -81,7 +82,7 @@ type cell struct {
 	mu      sync.Mutex
 	former  bool              // guarded by mu; the handler is that of the time before the scenario
 	runs    []*run            // guarded by mu
-	outside map[string]string // guarded by mu; the values that source.Poll finds
+	outside map[string]string // guarded by mu; the values that poll.New finds
 	polls   error             // guarded by mu; why polls fail
 	wicked  int               // guarded by mu; counts the errors of failure
 
@@ -430,7 +431,7 @@ func (p *process) carrierHealth() informer.Health {
 	return p.own.health()
 }
 
-// setCarrier changes the value of the object that stores it in the cluster; for source.Poll, which stores it elsewhere,
+// setCarrier changes the value of the object that stores it in the cluster; for poll.New, which stores it elsewhere,
 // the value of the Widget.
 func (x *cell) setCarrier(name, value string) { x.edit(x.carrier(), name, user, value) }
 
@@ -725,17 +726,17 @@ func (p *process) source() (controller.Source, error) {
 // pollSource polls the values outside of the cluster.
 func (p *process) pollSource() controller.Source {
 	x := p.cell
-	return source.Poll(source.PollConfig{
+	return poll.New(poll.Config{
 		Name: "registry", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1, Logger: x.logger(),
-		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			if x.polls != nil {
 				return nil, x.polls
 			}
-			var items []source.Item
+			var items []poll.Item
 			for name, value := range x.outside {
-				items = append(items, source.Item{ID: name, Version: value, Keys: []kube.Key{x.key(name)}})
+				items = append(items, poll.Item{ID: name, Version: value, Keys: []kube.Key{x.key(name)}})
 			}
 			return items, nil
 		}),

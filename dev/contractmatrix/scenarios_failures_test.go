@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func deletionsMeanOneObject(x *cell) {
@@ -375,11 +375,11 @@ func pollsFindChanges(x *cell) {
 	x.put("a", "1")
 	x.put("b", "1")
 	var mu sync.Mutex
-	var found []source.Item
+	var found []poll.Item
 	var fails error
-	x.settings.sources = []controller.Source{source.Poll(source.PollConfig{
+	x.settings.sources = []controller.Source{poll.New(poll.Config{
 		Name: "images", Interval: time.Minute, Jitter: -1, Logger: slog.New(slog.DiscardHandler),
-		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(found), fails
@@ -387,10 +387,10 @@ func pollsFindChanges(x *cell) {
 	})}
 	x.start()
 	x.settle()
-	image := func(name, version string) source.Item {
-		return source.Item{ID: name, Version: version, Keys: []kube.Key{x.key(name)}}
+	image := func(name, version string) poll.Item {
+		return poll.Item{ID: name, Version: version, Keys: []kube.Key{x.key(name)}}
 	}
-	poll := func(what string, err error, items []source.Item, want ...string) {
+	checkPoll := func(what string, err error, items []poll.Item, want ...string) {
 		x.t.Helper()
 		x.take()
 		mu.Lock()
@@ -408,11 +408,11 @@ func pollsFindChanges(x *cell) {
 			x.t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	poll("added", nil, []source.Item{image("a", "1")}, "a: images: added (a)")
-	poll("another", nil, []source.Item{image("a", "1"), image("b", "1")}, "b: images: added (b)")
-	poll("updated", nil, []source.Item{image("a", "2"), image("b", "1")}, "a: images: updated (a)")
-	poll("fails", errors.New("the registry is down"), nil)
-	poll("removed", nil, []source.Item{image("a", "2")}, "b: images: deleted (b)")
+	checkPoll("added", nil, []poll.Item{image("a", "1")}, "a: images: added (a)")
+	checkPoll("another", nil, []poll.Item{image("a", "1"), image("b", "1")}, "b: images: added (b)")
+	checkPoll("updated", nil, []poll.Item{image("a", "2"), image("b", "1")}, "a: images: updated (a)")
+	checkPoll("fails", errors.New("the registry is down"), nil)
+	checkPoll("removed", nil, []poll.Item{image("a", "2")}, "b: images: deleted (b)")
 }
 
 func deletedGetsTheLastState(x *cell) {

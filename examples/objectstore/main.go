@@ -21,7 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func main() {
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	objects := poll(*bucket, *prefix, *interval)
+	objects := pollBucket(*bucket, *prefix, *interval)
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name:      "objectstore",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{LabelSelector: "example=objectstore"}),
@@ -84,12 +84,12 @@ func run(ctx context.Context, args []string) error {
 	return m.Run(ctx)
 }
 
-// poll returns a source that lists the bucket every interval.
-func poll(bucket, prefix string, interval time.Duration) *source.PollSource {
+// pollBucket returns a source that lists the bucket every interval.
+func pollBucket(bucket, prefix string, interval time.Duration) *poll.Source {
 	// region poll
-	objects := source.Poll(source.PollConfig{
+	objects := poll.New(poll.Config{
 		Name: "bucket",
-		Poller: source.FromObjectStore(s3.Bucket{
+		Poller: poll.FromObjectStore(s3.Bucket{
 			URL: bucket, Prefix: prefix, Client: http.DefaultClient,
 			KeysOf: func(name string) []kube.Key { // configs/shop/web belongs to ConfigMap shop/web
 				key, err := kube.ParseKey(strings.TrimPrefix(name, prefix))

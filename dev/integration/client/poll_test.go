@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // settings is an object store with one object.
@@ -29,21 +29,21 @@ func (s *settings) set(content string) {
 	s.content = content
 }
 
-// List implements source.ObjectStore.
-func (s *settings) List(context.Context) ([]source.Item, error) {
+// List implements poll.ObjectStore.
+func (s *settings) List(context.Context) ([]poll.Item, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.content == "" {
 		return nil, nil
 	}
-	return []source.Item{{ID: s.key.Name, Version: s.content, Keys: []kube.Key{s.key}}}, nil
+	return []poll.Item{{ID: s.key.Name, Version: s.content, Keys: []kube.Key{s.key}}}, nil
 }
 
-// Read implements source.ObjectStore.
-func (s *settings) Read(context.Context, source.Item) (source.Item, bool, error) {
+// Read implements poll.ObjectStore.
+func (s *settings) Read(context.Context, poll.Item) (poll.Item, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return source.Item{Content: []byte("content " + s.content)}, s.content != "", nil
+	return poll.Item{Content: []byte("content " + s.content)}, s.content != "", nil
 }
 
 // TestHandlerReadsObjectStore: a ConfigMap follows the content of an object outside the cluster.
@@ -54,8 +54,8 @@ func TestHandlerReadsObjectStore(t *testing.T) {
 	key := kube.Key{Namespace: namespace, Name: "web"}
 	must(client.Create(t.Context(), c, configMap(namespace, "web", nil)))(t)
 	store := &settings{key: key, content: "v1"}
-	objects := source.Poll(source.PollConfig{
-		Name: "settings", Poller: source.FromObjectStore(store), KeepItems: true, Interval: 20 * time.Millisecond,
+	objects := poll.New(poll.Config{
+		Name: "settings", Poller: poll.FromObjectStore(store), KeepItems: true, Interval: 20 * time.Millisecond,
 	})
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "settings",

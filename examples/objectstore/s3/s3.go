@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // maxList and maxObject limit the bodies of responses. A page of a list has at most 1,000 objects.
@@ -22,7 +22,7 @@ const (
 	maxObject = 1 << 20 // the limit of a ConfigMap; a larger object fails each poll until it is removed
 )
 
-// Bucket is a source.ObjectStore of the objects with a prefix.
+// Bucket is a poll.ObjectStore of the objects with a prefix.
 type Bucket struct {
 	// URL is the bucket's address, such as https://s3.example.com/settings.
 	URL string
@@ -42,8 +42,8 @@ type listResult struct {
 	Contents              []struct{ Key, ETag string }
 }
 
-// List implements source.ObjectStore.
-func (b Bucket) List(ctx context.Context) (items []source.Item, err error) {
+// List implements poll.ObjectStore.
+func (b Bucket) List(ctx context.Context) (items []poll.Item, err error) {
 	query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {b.Prefix}}
 	for {
 		var page listResult
@@ -62,7 +62,7 @@ func (b Bucket) List(ctx context.Context) (items []source.Item, err error) {
 				}
 			}
 			if keys := b.KeysOf(name); len(keys) > 0 { // otherwise nothing depends on the object
-				items = append(items, source.Item{ID: name, Version: object.ETag, Keys: keys})
+				items = append(items, poll.Item{ID: name, Version: object.ETag, Keys: keys})
 			}
 		}
 		switch {
@@ -75,20 +75,20 @@ func (b Bucket) List(ctx context.Context) (items []source.Item, err error) {
 	}
 }
 
-// Read implements source.ObjectStore.
-func (b Bucket) Read(ctx context.Context, listed source.Item) (read source.Item, found bool, err error) {
+// Read implements poll.ObjectStore.
+func (b Bucket) Read(ctx context.Context, listed poll.Item) (read poll.Item, found bool, err error) {
 	segments := strings.Split(listed.ID, "/")
 	for i, segment := range segments {
 		segments[i] = url.PathEscape(segment)
 	}
 	content, header, err := b.get(ctx, b.URL+"/"+strings.Join(segments, "/"), maxObject)
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Code == "NoSuchKey" {
-		return source.Item{}, false, nil
+		return poll.Item{}, false, nil
 	}
 	if err != nil {
-		return source.Item{}, false, err
+		return poll.Item{}, false, err
 	}
-	return source.Item{Content: content, Version: header.Get("ETag")}, true, nil
+	return poll.Item{Content: content, Version: header.Get("ETag")}, true, nil
 }
 
 // Error is an error response of the store.

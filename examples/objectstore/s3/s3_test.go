@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/objectstore/s3"
 	"github.com/evenkeel-go/evenkeel/examples/objectstore/s3/s3test"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +34,7 @@ func TestBucketListsAllPages(t *testing.T) {
 	}
 	store.Put("other", "")
 	b := bucketAt(store.URL())
-	result, err := source.FromObjectStore(b).Poll(t.Context(), nil)
+	result, err := poll.FromObjectStore(b).Poll(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestBucketListsAllPages(t *testing.T) {
 	if diff := cmp.Diff(expected, found); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	again, err := source.FromObjectStore(b).Poll(t.Context(), result.Token)
+	again, err := poll.FromObjectStore(b).Poll(t.Context(), result.Token)
 	if err != nil || !again.Unchanged {
 		t.Errorf("the second poll: %+v, %v", again, err)
 	}
@@ -63,7 +63,7 @@ func TestBucketObjectIsRemovedAfterList(t *testing.T) {
 	store.Put("configs/a", "1")
 	store.Put("configs/b", "1")
 	store.Between = func() { store.Remove("configs/a") }
-	result, err := source.FromObjectStore(bucketAt(store.URL())).Poll(t.Context(), nil)
+	result, err := poll.FromObjectStore(bucketAt(store.URL())).Poll(t.Context(), nil)
 	if err != nil || len(result.Items) != 1 || result.Items[0].ID != "configs/b" {
 		t.Errorf("the result is %+v, %v", result, err)
 	}
@@ -76,7 +76,7 @@ func TestBucketErrors(t *testing.T) {
 	if failed, ok := errors.AsType[*s3.Error](err); !ok || failed.Code != "NoSuchBucket" {
 		t.Errorf("a missing bucket: %v", err)
 	}
-	if _, found, err := bucketAt(store.URL()+"-gone").Read(t.Context(), source.Item{ID: "a"}); err == nil || found {
+	if _, found, err := bucketAt(store.URL()+"-gone").Read(t.Context(), poll.Item{ID: "a"}); err == nil || found {
 		t.Errorf("an object of a missing bucket: %t, %v", found, err)
 	}
 	for body, want := range map[string]string{

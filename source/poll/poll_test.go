@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func TestPollTellsWhatDiffers(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPollTellsWhatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1", key("a")), item("y", "1", key("b"), key("c")), item("nobody's", "1"))
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		q.expect(t, "ns/a: listed x (low)", "ns/b: listed y (low)", "ns/c: listed y (low)")
 		time.Sleep(time.Hour) // nothing changes
@@ -51,7 +51,7 @@ func TestPollTellsTheKeysBeforeAndAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1", key("a"), key("b")))
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		q.expect(t, "ns/a: listed x (low)", "ns/b: listed x (low)")
 		o.set(item("x", "1", key("b"), key("a"), key("b"))) // the same set
@@ -74,10 +74,10 @@ func TestPollComparesContentWhereThereIsNoVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		set := func(version, content string) {
-			o.set(source.Item{ID: "x", Version: version, Content: []byte(content), Keys: []kube.Key{key("a")}})
+			o.set(poll.Item{ID: "x", Version: version, Content: []byte(content), Keys: []kube.Key{key("a")}})
 			time.Sleep(time.Minute)
 		}
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		set("", "red")
 		q.expect(t, "ns/a: listed x (low)")
@@ -101,7 +101,7 @@ func TestPollChangesNothingOnAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1", key("a")), item("y", "1", key("b")))
-		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		s, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		q.expect(t, "ns/a: listed x (low)", "ns/b: listed y (low)")
 		for name, broken := range map[string]func(){
@@ -128,7 +128,7 @@ func TestPollNamesWhatIsWrongWithAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1"), item("", "1"))
-		s, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		s, _, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		ready(t, s, `source "outside" cannot poll: item 1 of 2 has no ID`)
 		o.set(item("x", "1"), item("x", "2"))
@@ -143,7 +143,7 @@ func TestPollListsAtItsFirstSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.fail(errors.New("down"))
-		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		s, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		ready(t, s, "down")
 		o.set(item("x", "1", key("a")))
@@ -158,7 +158,7 @@ func TestPollIsReadyWithoutItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{hold: time.Second}
-		s := source.Poll(source.PollConfig{Name: "outside", Poller: o})
+		s := poll.New(poll.Config{Name: "outside", Poller: o})
 		ready(t, s, "not running")
 		q, stop := rerun(t, s)
 		ready(t, s, "the first poll is under way")
@@ -175,12 +175,12 @@ func TestPollListsAgainInEachRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tokens := []any{}
-		s, q, stop := runPoll(t, source.PollConfig{Poller: pollerFunc(func(_ context.Context, token any) (source.PollResult, error) {
+		s, q, stop := runPoll(t, poll.Config{Poller: pollerFunc(func(_ context.Context, token any) (poll.Result, error) {
 			tokens = append(tokens, token)
 			if token != nil {
-				return source.PollResult{Unchanged: true, Token: token}, nil
+				return poll.Result{Unchanged: true, Token: token}, nil
 			}
-			return source.PollResult{Items: []source.Item{item("x", "1", key("a"))}, Token: "as it was"}, nil
+			return poll.Result{Items: []poll.Item{item("x", "1", key("a"))}, Token: "as it was"}, nil
 		})})
 		q.expect(t, "ns/a: listed x (low)")
 		time.Sleep(90 * time.Second)
@@ -203,8 +203,8 @@ func TestPollListsAgainInEachRun(t *testing.T) {
 func TestPollBelievesUnchangedOnlyWithAToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, q, stop := runPoll(t, source.PollConfig{Poller: pollerFunc(func(context.Context, any) (source.PollResult, error) {
-			return source.PollResult{Unchanged: true}, nil
+		s, q, stop := runPoll(t, poll.Config{Poller: pollerFunc(func(context.Context, any) (poll.Result, error) {
+			return poll.Result{Unchanged: true}, nil
 		})})
 		defer stop()
 		ready(t, s, "but was called without a token")
@@ -217,11 +217,11 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1", key("a")), item("y", "1"))
-		var asked []source.Item
+		var asked []poll.Item
 		var everybody atomic.Pointer[[]kube.Key]
 		everybody.Store(&[]kube.Key{key("a"), key("b")})
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o, KeysOf: func(item source.Item) []kube.Key {
-			asked = append(asked, source.Item{ID: item.ID, Keys: slices.Clone(item.Keys)})
+		_, q, stop := runPoll(t, poll.Config{Poller: o, KeysOf: func(item poll.Item) []kube.Key {
+			asked = append(asked, poll.Item{ID: item.ID, Keys: slices.Clone(item.Keys)})
 			clear(item.Keys) // KeysOf may modify the keys
 			if item.ID == "y" {
 				return nil
@@ -239,7 +239,7 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 		o.set(item("y", "1"))
 		time.Sleep(time.Minute)
 		q.expect(t, "ns/c: deleted x", "ns/d: deleted x", "ns/e: deleted x")
-		want := []source.Item{
+		want := []poll.Item{
 			item("x", "", key("a")), item("y", ""), item("x", "", key("d"), key("e")), item("x", "", key("d"), key("e")),
 		}
 		if diff := cmp.Diff(want, asked); diff != "" {
@@ -255,15 +255,15 @@ func TestPollAnnouncesLaterWhatAPanicHasStopped(t *testing.T) {
 		logs := &logBuffer{}
 		var broken atomic.Bool
 		broken.Store(true)
-		s, q, stop := runPoll(t, source.PollConfig{
+		s, q, stop := runPoll(t, poll.Config{
 			Logger: logs.logger(),
-			Poller: pollerFunc(func(_ context.Context, token any) (source.PollResult, error) {
+			Poller: pollerFunc(func(_ context.Context, token any) (poll.Result, error) {
 				if token != nil {
-					return source.PollResult{Unchanged: true, Token: token}, nil
+					return poll.Result{Unchanged: true, Token: token}, nil
 				}
-				return source.PollResult{Items: []source.Item{item("x", "1", key("a")), item("y", "1", key("b"))}, Token: 1}, nil
+				return poll.Result{Items: []poll.Item{item("x", "1", key("a")), item("y", "1", key("b"))}, Token: 1}, nil
 			}),
-			KeysOf: func(item source.Item) []kube.Key {
+			KeysOf: func(item poll.Item) []kube.Key {
 				if broken.Load() && item.ID == "y" {
 					panic("on y")
 				}
@@ -288,7 +288,7 @@ func TestPollTakesAPanicForAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		cause := errors.New("index out of range")
-		s, _, stop := runPoll(t, source.PollConfig{Logger: logs.logger(), Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		s, _, stop := runPoll(t, poll.Config{Logger: logs.logger(), Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			panic(cause)
 		})})
 		defer stop()
@@ -308,7 +308,7 @@ func TestPollShowsIDsOnOneShortLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("a\nb\x1b[1m\xff", "", key("a")), item(strings.Repeat("x", 124)+"ééé", "", key("b")))
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		q.expect(t, "ns/a: listed a?b?[1m\uFFFD (low)", "ns/b: listed "+strings.Repeat("x", 124)+"… (low)")
 	})
@@ -320,10 +320,10 @@ func TestPollKeepsNoContent(t *testing.T) {
 	t.Parallel()
 	const items, size = 64, 1 << 20
 	synctest.Test(t, func(t *testing.T) {
-		s := source.Poll(source.PollConfig{Name: "outside", Poller: source.ListFunc(func(context.Context) (all []source.Item, err error) {
+		s := poll.New(poll.Config{Name: "outside", Poller: poll.List(func(context.Context) (all []poll.Item, err error) {
 			for i := range items {
 				text := fmt.Sprintf("%04d", i) + strings.Repeat(" ", size)
-				all = append(all, source.Item{ID: text[:4], Content: []byte(text), Keys: []kube.Key{{Namespace: text[:2], Name: text[2:4]}}})
+				all = append(all, poll.Item{ID: text[:4], Content: []byte(text), Keys: []kube.Key{{Namespace: text[:2], Name: text[2:4]}}})
 			}
 			return all, nil
 		})})
@@ -361,10 +361,10 @@ func TestMemoryOfAPollGoesBack(t *testing.T) {
 		const storm = 100_000
 		o := &outside{}
 		o.set(item("x", "1"))
-		_, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, q, stop := runPoll(t, poll.Config{Poller: o})
 		synctest.Wait()
 		before := heapOf()
-		items := make([]source.Item, storm)
+		items := make([]poll.Item, storm)
 		for n := range items {
 			items[n] = item(fmt.Sprint("item-", n), "1", key("a"))
 		}
@@ -405,7 +405,7 @@ func TestPollListsTheKeysThatItEnqueues(t *testing.T) {
 		o.set(item("x", "1", key("a")), item("y", "1", key("b")), item("z", "1", key("c")))
 		var broken atomic.Bool
 		broken.Store(true)
-		s := source.Poll(source.PollConfig{Name: "poll", Poller: o, Logger: slog.New(slog.DiscardHandler), KeysOf: func(item source.Item) []kube.Key {
+		s := poll.New(poll.Config{Name: "poll", Poller: o, Logger: slog.New(slog.DiscardHandler), KeysOf: func(item poll.Item) []kube.Key {
 			if broken.Load() && item.ID == "y" {
 				panic("on y")
 			}

@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -16,39 +16,39 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func TestPollTimes(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
 	for name, test := range map[string]struct {
-		config source.PollConfig
+		config poll.Config
 		hold   time.Duration
 		err    error
 		lasts  time.Duration
 		want   []float64 // minutes
 	}{
 		"by default":           {lasts: 3*time.Minute + time.Second, want: []float64{0, 1, 2, 3}},
-		"slower than interval": {config: source.PollConfig{Interval: 30 * time.Second, Timeout: time.Hour}, hold: time.Minute, lasts: 4 * time.Minute, want: []float64{0, 1.5, 3}},
+		"slower than interval": {config: poll.Config{Interval: 30 * time.Second, Timeout: time.Hour}, hold: time.Minute, lasts: 4 * time.Minute, want: []float64{0, 1.5, 3}},
 		"failing": {
 			err: down, lasts: 200 * time.Minute, // 32 times a minute at most
 			want: []float64{0, 1, 3, 7, 15, 31, 63, 95, 127, 159, 191},
 		},
 		"failing every half hour": {
-			config: source.PollConfig{Interval: 30 * time.Minute}, err: down, lasts: 4 * time.Hour, // an hour at most
+			config: poll.Config{Interval: 30 * time.Minute}, err: down, lasts: 4 * time.Hour, // an hour at most
 			want: []float64{0, 30, 90, 150, 210},
 		},
 		"failing every two hours": {
-			config: source.PollConfig{Interval: 2 * time.Hour}, err: down, lasts: 5 * time.Hour,
+			config: poll.Config{Interval: 2 * time.Hour}, err: down, lasts: 5 * time.Hour,
 			want: []float64{0, 120, 240},
 		},
 		"failing, capped": {
-			config: source.PollConfig{MaxBackoff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
+			config: poll.Config{MaxBackoff: 3 * time.Minute}, err: down, lasts: 13 * time.Minute,
 			want: []float64{0, 1, 3, 6, 9, 12},
 		},
 		"once": {
-			config: source.PollConfig{Interval: math.MaxInt64, Jitter: 1}, lasts: 24 * time.Hour, want: []float64{0},
+			config: poll.Config{Interval: math.MaxInt64, Jitter: 1}, lasts: 24 * time.Hour, want: []float64{0},
 		},
 		"told to wait":         {err: retryLater(10*time.Minute, down), lasts: 25 * time.Minute, want: []float64{0, 10, 20}},
 		"told to wait, deeper": {err: fmt.Errorf("fetch: %w", retryLater(10*time.Minute, down)), lasts: 15 * time.Minute, want: []float64{0, 10}},
@@ -88,7 +88,7 @@ func TestPollForgetsFailuresAfterASuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{err: errors.New("down")}
-		_, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		_, _, stop := runPoll(t, poll.Config{Poller: o})
 		time.Sleep(150 * time.Second)
 		o.set()
 		time.Sleep(time.Minute) // the poll at minute 3
@@ -105,7 +105,7 @@ func TestPollJitterLengthensWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
-		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Jitter: 0.1})
+		_, _, stop := runPoll(t, poll.Config{Poller: o, Jitter: 0.1})
 		time.Sleep(5 * time.Hour)
 		stop()
 		minutes := o.polled()
@@ -126,7 +126,7 @@ func TestPollTimeoutIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(item("x", "1", key("a")))
-		s, q, stop := runPoll(t, source.PollConfig{Poller: o})
+		s, q, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		q.expect(t, "ns/a: listed x (low)")
 		o.mu.Lock()
@@ -136,7 +136,7 @@ func TestPollTimeoutIsAFailure(t *testing.T) {
 		ready(t, s, "no answer within Timeout, 30s: context deadline exceeded")
 		q.expect(t)
 		h := s.Health()
-		want := source.PollHealth{
+		want := poll.Health{
 			Source: "outside", Running: true, Synced: true, Items: 1, Polls: 2, Failures: 1,
 			LastSuccess: h.LastSuccess, Err: h.Err, ErrSince: h.LastSuccess.Add(time.Minute),
 		}
@@ -150,7 +150,7 @@ func TestPollWithoutTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{hold: 24 * time.Hour}
-		s, _, stop := runPoll(t, source.PollConfig{Poller: o, Timeout: -1})
+		s, _, stop := runPoll(t, poll.Config{Poller: o, Timeout: -1})
 		defer stop()
 		time.Sleep(25 * time.Hour)
 		ready(t, s, "")
@@ -163,10 +163,10 @@ func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		polls := 0
-		s, q, stop := runPoll(t, source.PollConfig{Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		s, q, stop := runPoll(t, poll.Config{Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			polls++
 			<-answer
-			return []source.Item{item("x", "1", key("a"))}, nil
+			return []poll.Item{item("x", "1", key("a"))}, nil
 		})})
 		time.Sleep(50 * time.Second)
 		ready(t, s, "the first poll is under way")
@@ -195,7 +195,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				logs := &logBuffer{}
-				s, _, stop := runPoll(t, source.PollConfig{Poller: o, Logger: logs.logger()})
+				s, _, stop := runPoll(t, poll.Config{Poller: o, Logger: logs.logger()})
 				time.Sleep(10 * time.Second)
 				logged := logs.String()
 				began := time.Now()
@@ -218,9 +218,9 @@ func TestPollEndsWithItsContext(t *testing.T) {
 func TestPollEnqueuesNothingAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, q, stop := runPoll(t, source.PollConfig{Poller: source.ListFunc(func(ctx context.Context) ([]source.Item, error) {
+		_, q, stop := runPoll(t, poll.Config{Poller: poll.List(func(ctx context.Context) ([]poll.Item, error) {
 			<-ctx.Done()
-			return []source.Item{item("x", "1", key("a"))}, nil
+			return []poll.Item{item("x", "1", key("a"))}, nil
 		})})
 		synctest.Wait()
 		stop()
@@ -233,7 +233,7 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		o := &outside{}
-		_, _, stop := runPoll(t, source.PollConfig{Poller: o, Logger: logs.logger()})
+		_, _, stop := runPoll(t, poll.Config{Poller: o, Logger: logs.logger()})
 		defer stop()
 		expect := func(want ...string) {
 			t.Helper()
@@ -279,7 +279,7 @@ func TestPollLogsABoundedNumberOfReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		reason := ""
-		_, _, stop := runPoll(t, source.PollConfig{Logger: logs.logger(), Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		_, _, stop := runPoll(t, poll.Config{Logger: logs.logger(), Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			reason += "x"
 			return nil, errors.New(reason)
 		})})
@@ -295,31 +295,31 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	poller := &outside{}
 	for name, test := range map[string]struct {
-		config source.PollConfig
+		config poll.Config
 		want   []string // empty: the config is valid
 	}{
-		"valid":                   {source.PollConfig{Name: "x", Poller: poller}, nil},
-		"nothing":                 {source.PollConfig{}, []string{"Name is required", "Poller is required"}},
-		"a nil function":          {source.PollConfig{Name: "x", Poller: source.ListFunc(nil)}, []string{`source.Poll "x": Poller is required`}},
-		"the name of the objects": {source.PollConfig{Name: "self", Poller: poller}, []string{`Name is "self"`}},
-		"the name of the loop":    {source.PollConfig{Name: "loop", Poller: poller}, []string{`Name is "loop"`}},
-		"a nil Poller":            {source.PollConfig{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
-		"a negative interval":     {source.PollConfig{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
-		"a short backoff":         {source.PollConfig{Name: "x", Poller: poller, MaxBackoff: time.Second}, []string{"MaxBackoff is 1s, below Interval, 1m0s"}},
-		"jitter of no number":     {source.PollConfig{Name: "x", Poller: poller, Jitter: math.NaN()}, []string{"Jitter is NaN"}},
-		"too much jitter":         {source.PollConfig{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
-		"the Poller's mistake":    {source.PollConfig{Name: "x", Poller: source.HTTP(source.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would enqueue no key"}},
-		"a document for some":     {source.PollConfig{Name: "x", Poller: document(source.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
-		"a document for those that it names": {source.PollConfig{
-			Name: "x", Poller: document(source.HTTPConfig{Split: func([]byte) ([]source.Item, error) { return nil, nil }}),
+		"valid":                   {poll.Config{Name: "x", Poller: poller}, nil},
+		"nothing":                 {poll.Config{}, []string{"Name is required", "Poller is required"}},
+		"a nil function":          {poll.Config{Name: "x", Poller: poll.List(nil)}, []string{`poll.New "x": Poller is required`}},
+		"the name of the objects": {poll.Config{Name: "self", Poller: poller}, []string{`Name is "self"`}},
+		"the name of the loop":    {poll.Config{Name: "loop", Poller: poller}, []string{`Name is "loop"`}},
+		"a nil Poller":            {poll.Config{Name: "x", Poller: (*outside)(nil)}, []string{"Poller is required"}},
+		"a negative interval":     {poll.Config{Name: "x", Poller: poller, Interval: -1}, []string{"Interval is -1ns"}},
+		"a short backoff":         {poll.Config{Name: "x", Poller: poller, MaxBackoff: time.Second}, []string{"MaxBackoff is 1s, below Interval, 1m0s"}},
+		"jitter of no number":     {poll.Config{Name: "x", Poller: poller, Jitter: math.NaN()}, []string{"Jitter is NaN"}},
+		"too much jitter":         {poll.Config{Name: "x", Poller: poller, Jitter: 1.5}, []string{"Jitter is 1.5"}},
+		"the Poller's mistake":    {poll.Config{Name: "x", Poller: poll.HTTP(poll.HTTPConfig{})}, []string{"HTTPConfig.URL is required", "would enqueue no key"}},
+		"a document for some":     {poll.Config{Name: "x", Poller: document(poll.HTTPConfig{Keys: []kube.Key{key("a")}})}, nil},
+		"a document for those that it names": {poll.Config{
+			Name: "x", Poller: document(poll.HTTPConfig{Split: func([]byte) ([]poll.Item, error) { return nil, nil }}),
 		}, nil},
-		"a document for those who ask": {source.PollConfig{
-			Name: "x", Poller: document(source.HTTPConfig{}), KeysOf: func(source.Item) []kube.Key { return nil },
+		"a document for those who ask": {poll.Config{
+			Name: "x", Poller: document(poll.HTTPConfig{}), KeysOf: func(poll.Item) []kube.Key { return nil },
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := source.Poll(test.config)
+			s := poll.New(test.config)
 			err := validate(s)
 			if len(test.want) == 0 {
 				if err != nil {
@@ -339,9 +339,9 @@ func TestPollValidateNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func document(c source.HTTPConfig) source.Poller {
+func document(c poll.HTTPConfig) poll.Poller {
 	c.URL = "https://example.com/document"
-	return source.HTTP(c)
+	return poll.HTTP(c)
 }
 
 func TestControllerRefusesAPollWithAMistake(t *testing.T) {
@@ -349,9 +349,9 @@ func TestControllerRefusesAPollWithAMistake(t *testing.T) {
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(), Logger: slog.New(slog.DiscardHandler),
 		Handler: func(context.Context, configMap) error { return nil },
-		Sources: []controller.Source{source.Poll(source.PollConfig{Name: "x"})},
+		Sources: []controller.Source{poll.New(poll.Config{Name: "x"})},
 	})
-	if err == nil || !strings.Contains(err.Error(), `source.Poll "x": Poller is required`) {
+	if err == nil || !strings.Contains(err.Error(), `poll.New "x": Poller is required`) {
 		t.Errorf("New: %v", err)
 	}
 }

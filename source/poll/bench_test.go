@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // BenchmarkPollUnchanged measures a poll of many unchanged items with one key each, and the memory that is used for an
 // item.
 func BenchmarkPollUnchanged(b *testing.B) {
 	const items = 100_000
-	list := func() (all []source.Item) {
+	list := func() (all []poll.Item) {
 		for i := range items {
 			all = append(all, item(fmt.Sprintf("machine-%06d.example.com", i), "1", kube.Key{Namespace: "machines", Name: fmt.Sprintf("m%06d", i)}))
 		}
@@ -33,9 +33,9 @@ func BenchmarkPollUnchanged(b *testing.B) {
 	defer cancel()
 	all, polls := list(), 0
 	var before, kept uint64
-	s := source.Poll(source.PollConfig{
+	s := poll.New(poll.Config{
 		Name: "machines", Interval: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
-		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			switch polls++; {
 			case polls == 1:
 				before = heap()

@@ -1,4 +1,4 @@
-package source
+package poll
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // texts never repeat, for example because they contain a request ID.
 const maxReasons = 16
 
-// PollHealth is the state of a PollSource at one moment.
-type PollHealth struct {
+// Health is the state of a Source at one moment.
+type Health struct {
 	// Source is the source's name.
 	Source string
 	// Running is true while a controller runs the source.
@@ -38,7 +38,7 @@ type PollHealth struct {
 
 // Ready returns nil if the last poll succeeded, however few items it found; otherwise an error with the reason. It
 // makes no request.
-func (h PollHealth) Ready() error {
+func (h Health) Ready() error {
 	switch {
 	case !h.Running:
 		return fmt.Errorf("source %q: not running", h.Source)
@@ -51,14 +51,14 @@ func (h PollHealth) Ready() error {
 }
 
 // Ready is Health().Ready(). Controller.Ready calls it.
-func (s *PollSource) Ready() error { return s.Health().Ready() }
+func (s *Source) Ready() error { return s.Health().Ready() }
 
 // Health returns the source's state. If several controllers run the source, it merges the states of their runs: Synced
 // is true if all are, Items is the largest, LastSuccess and ErrSince are the earliest, and Err joins the errors.
-func (s *PollSource) Health() PollHealth {
+func (s *Source) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := PollHealth{
+	h := Health{
 		Source: s.config.Name, Polls: s.polls, Failures: s.failures,
 		Running: len(s.runs) > 0, Synced: len(s.runs) > 0,
 	}
@@ -83,8 +83,8 @@ func (s *PollSource) Health() PollHealth {
 
 // begin registers a run. From then on, Item returns ErrNotPolled until a poll has succeeded, unless another controller
 // runs the source: no handler may read what a poll of an earlier term has found.
-func (s *PollSource) begin(enqueue controller.Enqueue, logger *slog.Logger) *pollRun {
-	r := &pollRun{source: s, enqueue: enqueue, logger: logger, known: map[string]knownItem{}}
+func (s *Source) begin(enqueue controller.Enqueue, logger *slog.Logger) *sourceRun {
+	r := &sourceRun{source: s, enqueue: enqueue, logger: logger, known: map[string]knownItem{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.runs) == 0 {
@@ -94,14 +94,14 @@ func (s *PollSource) begin(enqueue controller.Enqueue, logger *slog.Logger) *pol
 	return r
 }
 
-func (s *PollSource) end(r *pollRun) {
+func (s *Source) end(r *sourceRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs = slices.DeleteFunc(s.runs, func(other *pollRun) bool { return other == r })
+	s.runs = slices.DeleteFunc(s.runs, func(other *sourceRun) bool { return other == r })
 }
 
 // count counts a poll.
-func (s *PollSource) count(failed bool) {
+func (s *Source) count(failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.polls++
@@ -112,7 +112,7 @@ func (s *PollSource) count(failed bool) {
 
 // health returns the state. A poll that takes more than twice Timeout is an error: its Poller ignores the context, and
 // would otherwise never be reported.
-func (r *pollRun) health() pollState {
+func (r *sourceRun) health() runState {
 	r.mu.Lock()
 	state := r.state
 	r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *pollRun) health() pollState {
 }
 
 // failed stores why a poll failed, and logs it once per reason.
-func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
+func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
 	r.source.count(true)
 	reason := usercode.SteadyText(err)
 	r.mu.Lock()
@@ -155,11 +155,11 @@ func (r *pollRun) failed(ctx context.Context, err error, wait time.Duration) {
 }
 
 // succeeded stores that a poll succeeded, and logs the recovery after failures.
-func (r *pollRun) succeeded(ctx context.Context) {
+func (r *sourceRun) succeeded(ctx context.Context) {
 	r.source.count(false)
 	r.mu.Lock()
 	failure, since := r.state.err, r.state.since
-	r.state = pollState{synced: true, items: len(r.known), success: time.Now()}
+	r.state = runState{synced: true, items: len(r.known), success: time.Now()}
 	r.mu.Unlock()
 	if failure != nil {
 		r.logger.InfoContext(ctx, "a source polls again",

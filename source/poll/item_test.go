@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -17,19 +17,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // content returns an item with Content.
-func content(id, text string, keys ...kube.Key) source.Item {
-	return source.Item{ID: id, Content: []byte(text), Keys: keys}
+func content(id, text string, keys ...kube.Key) poll.Item {
+	return poll.Item{ID: id, Content: []byte(text), Keys: keys}
 }
 
 // readItem returns the result of Item as text.
-func readItem(s *source.PollSource, id string) string {
+func readItem(s *poll.Source, id string) string {
 	item, found, err := s.Item(id)
 	switch {
-	case errors.Is(err, source.ErrNotPolled):
+	case errors.Is(err, poll.ErrNotPolled):
 		return "not polled"
 	case err != nil:
 		return err.Error()
@@ -43,7 +43,7 @@ func TestPollItem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
-		expect := func(s *source.PollSource, id, want string) {
+		expect := func(s *poll.Source, id, want string) {
 			t.Helper()
 			synctest.Wait()
 			if got := readItem(s, id); got != want {
@@ -52,7 +52,7 @@ func TestPollItem(t *testing.T) {
 		}
 		o.set(content("x", "red"))
 		o.fail(errors.New("away"))
-		s, _, stop := runPoll(t, source.PollConfig{Poller: o, KeepItems: true})
+		s, _, stop := runPoll(t, poll.Config{Poller: o, KeepItems: true})
 		expect(s, "x", "not polled")
 		o.set(content("x", "red"), content("y", "blue"))
 		time.Sleep(time.Hour)
@@ -81,7 +81,7 @@ func TestPollItemNeedsKeepItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
 		o.set(content("x", "red"))
-		s, _, stop := runPoll(t, source.PollConfig{Poller: o})
+		s, _, stop := runPoll(t, poll.Config{Poller: o})
 		defer stop()
 		synctest.Wait()
 		if got := readItem(s, "x"); !strings.Contains(got, "KeepItems") {
@@ -95,8 +95,8 @@ func TestPollItemIsACopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		buffer, keys := []byte("red"), []kube.Key{key("a")}
-		s, _, stop := runPoll(t, source.PollConfig{KeepItems: true, Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
-			return []source.Item{{ID: "x", Content: buffer, Keys: keys}}, nil
+		s, _, stop := runPoll(t, poll.Config{KeepItems: true, Poller: poll.List(func(context.Context) ([]poll.Item, error) {
+			return []poll.Item{{ID: "x", Content: buffer, Keys: keys}}, nil
 		})})
 		defer stop()
 		synctest.Wait()
@@ -114,10 +114,10 @@ func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var polls atomic.Int32
-		s := source.Poll(source.PollConfig{Name: "outside", Jitter: -1, KeepItems: true, Interval: time.Hour, Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
-			poll := polls.Add(1)
-			items := []source.Item{content("x", fmt.Sprint(poll))}
-			if poll == 1 {
+		s := poll.New(poll.Config{Name: "outside", Jitter: -1, KeepItems: true, Interval: time.Hour, Poller: poll.List(func(context.Context) ([]poll.Item, error) {
+			n := polls.Add(1)
+			items := []poll.Item{content("x", fmt.Sprint(n))}
+			if n == 1 {
 				time.Sleep(10 * time.Second)
 			}
 			return items, nil
@@ -146,7 +146,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 				const objects = 1500
 				server := newServer()
 				o := &outside{}
-				var items []source.Item
+				var items []poll.Item
 				for n := range objects {
 					name := fmt.Sprint("o", n)
 					server.Put(child(name))
@@ -156,18 +156,18 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 				}
 				o.set(items...)
 				o.fail(errors.New("away"))
-				poll := source.Poll(source.PollConfig{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
+				polled := poll.New(poll.Config{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
 				saw, runs := map[string]string{}, map[string]int{}
 				var mostReady int
 				var ctrl *controller.Controller[configMap]
 				ctrl, err := controller.New(controller.Config[configMap]{
-					Name: "test", Retriever: server, Workers: 1, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
+					Name: "test", Retriever: server, Workers: 1, ResyncInterval: -1, Sources: []controller.Source{polled}, Logger: slog.New(slog.DiscardHandler),
 					Retry: retry.Config{Every: retry.Policy{Base: time.Hour, Max: time.Hour, Jitter: -1}},
 					Handler: func(_ context.Context, obj configMap) error {
 						runs[obj.Name]++
 						mostReady = max(mostReady, ctrl.Stats().Ready)
-						saw[obj.Name] = readItem(poll, obj.Name)
-						if _, _, err := poll.Item(obj.Name); failing && err != nil {
+						saw[obj.Name] = readItem(polled, obj.Name)
+						if _, _, err := polled.Item(obj.Name); failing && err != nil {
 							return err
 						}
 						if saw[obj.Name] == "wrong" {
@@ -243,20 +243,20 @@ func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fails, stale atomic.Bool
-	poll := source.Poll(source.PollConfig{
+	polled := poll.New(poll.Config{
 		Name: "outside", KeepItems: true, Logger: slog.New(slog.DiscardHandler),
-		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
+		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			if fails.Load() {
 				return nil, errors.New("away")
 			}
-			return []source.Item{content("x", "red")}, nil
+			return []poll.Item{content("x", "red")}, nil
 		}),
 	})
 	handled := make(chan struct{}, 1000)
 	ctrl, err := controller.New(controller.Config[configMap]{
-		Name: "test", Informer: inf, ResyncInterval: -1, Sources: []controller.Source{poll}, Logger: slog.New(slog.DiscardHandler),
+		Name: "test", Informer: inf, ResyncInterval: -1, Sources: []controller.Source{polled}, Logger: slog.New(slog.DiscardHandler),
 		Handler: func(context.Context, configMap) error {
-			if _, _, err := poll.Item("x"); err == nil && fails.Load() {
+			if _, _, err := polled.Item("x"); err == nil && fails.Load() {
 				stale.Store(true)
 			}
 			handled <- struct{}{}
@@ -276,7 +276,7 @@ func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
 			for range 50 {
 				<-handled
 			}
-			for !failing && !poll.Health().Synced {
+			for !failing && !polled.Health().Synced {
 				runtime.Gosched()
 			}
 			cancel()
@@ -306,16 +306,16 @@ func (vicious) As(any) bool   { panic("As must not be called") }
 // error and the process continues. The controller does not continue without polls.
 func TestMisbehavingPollerEndsTheController(t *testing.T) {
 	t.Parallel()
-	for want, poll := range map[string]source.ListFunc{
-		"runtime.Goexit":        func(context.Context) ([]source.Item, error) { runtime.Goexit(); return nil, nil },
-		"As must not be called": func(context.Context) ([]source.Item, error) { return nil, vicious{} },
+	for want, list := range map[string]func(context.Context) ([]poll.Item, error){
+		"runtime.Goexit":        func(context.Context) ([]poll.Item, error) { runtime.Goexit(); return nil, nil },
+		"As must not be called": func(context.Context) ([]poll.Item, error) { return nil, vicious{} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			inf := newInformer(t, newServer())
 			ctrl, err := controller.New(controller.Config[configMap]{
 				Name: "test", Informer: inf, Logger: slog.New(slog.DiscardHandler),
-				Sources: []controller.Source{source.Poll(source.PollConfig{Name: "outside", Poller: poll, Logger: slog.New(slog.DiscardHandler)})},
+				Sources: []controller.Source{poll.New(poll.Config{Name: "outside", Poller: poll.List(list), Logger: slog.New(slog.DiscardHandler)})},
 				Handler: func(context.Context, configMap) error { return nil },
 			})
 			if err != nil {

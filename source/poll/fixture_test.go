@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -15,23 +15,102 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type configMap = *corev1.ConfigMap
+
+func newServer() *kindserver.Server[configMap] {
+	return kindserver.New[configMap](apiserver.ConfigMaps(), true)
+}
+
+func child(name string) configMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+}
+
+func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
+
+// logBuffer collects what a source logs.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// newInformer returns an informer of a server's objects.
+func newInformer(t *testing.T, server informer.Retriever[configMap]) *informer.Informer[configMap] {
+	t.Helper()
+	objects, err := informer.New(informer.Config[configMap]{Name: "children", Retriever: server, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// target is the controller that sources are prepared for.
+func target() controller.Target {
+	return controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)}
+}
+
+func prepare(t *testing.T, s *poll.Source) controller.PreparedSource {
+	t.Helper()
+	prepared, err := s.Prepare(target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared
+}
+
+// run prepares a source and runs it until ctx ends, as a controller does.
+func run(ctx context.Context, s *poll.Source, enqueue controller.Enqueue) error {
+	prepared, err := s.Prepare(target())
+	if err != nil {
+		return err
+	}
+	return prepared.Start(ctx, enqueue)()
+}
+
+// validate returns the mistakes in a source.
+func validate(s *poll.Source) error {
+	_, err := s.Prepare(target())
+	return err
+}
 
 // outside is a Poller of items outside the cluster.
 type outside struct {
 	mu    sync.Mutex
-	items []source.Item
+	items []poll.Item
 	err   error
 	hold  time.Duration // duration of a poll
 	times []time.Duration
 	since time.Time
 }
 
-func (o *outside) set(items ...source.Item) {
+func (o *outside) set(items ...poll.Item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.items, o.err = items, nil
@@ -43,8 +122,8 @@ func (o *outside) fail(err error) {
 	o.err = err
 }
 
-// Poll implements source.Poller. It returns the items with the error too: the source must ignore them then.
-func (o *outside) Poll(ctx context.Context, _ any) (source.PollResult, error) {
+// Poll implements poll.Poller. It returns the items with the error too: the source must ignore them then.
+func (o *outside) Poll(ctx context.Context, _ any) (poll.Result, error) {
 	o.mu.Lock()
 	o.times = append(o.times, time.Since(o.since))
 	hold := o.hold
@@ -52,11 +131,11 @@ func (o *outside) Poll(ctx context.Context, _ any) (source.PollResult, error) {
 	select {
 	case <-time.After(hold):
 	case <-ctx.Done():
-		return source.PollResult{}, ctx.Err()
+		return poll.Result{}, ctx.Err()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return source.PollResult{Items: slices.Clone(o.items)}, o.err
+	return poll.Result{Items: slices.Clone(o.items)}, o.err
 }
 
 // polled returns when each poll began, in minutes since the start.
@@ -69,8 +148,8 @@ func (o *outside) polled() (minutes []float64) {
 	return minutes
 }
 
-func item(id, version string, keys ...kube.Key) source.Item {
-	return source.Item{ID: id, Version: version, Keys: keys}
+func item(id, version string, keys ...kube.Key) poll.Item {
+	return poll.Item{ID: id, Version: version, Keys: keys}
 }
 
 // triggers collects what a poll has enqueued.
@@ -112,7 +191,7 @@ func (q *triggers) expect(t *testing.T, want ...string) {
 }
 
 // runPoll creates a source and runs it until stop. Unless the config sets them, it has no jitter and no log.
-func runPoll(t *testing.T, c source.PollConfig) (s *source.PollSource, q *triggers, stop func()) {
+func runPoll(t *testing.T, c poll.Config) (s *poll.Source, q *triggers, stop func()) {
 	t.Helper()
 	if c.Name == "" {
 		c.Name = "outside"
@@ -126,12 +205,12 @@ func runPoll(t *testing.T, c source.PollConfig) (s *source.PollSource, q *trigge
 	if o, ok := c.Poller.(*outside); ok {
 		o.since = time.Now()
 	}
-	s = source.Poll(c)
+	s = poll.New(c)
 	q, stop = rerun(t, s)
 	return s, q, stop
 }
 
-func rerun(t *testing.T, s *source.PollSource) (q *triggers, stop func()) {
+func rerun(t *testing.T, s *poll.Source) (q *triggers, stop func()) {
 	t.Helper()
 	q = &triggers{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -146,7 +225,7 @@ func rerun(t *testing.T, s *source.PollSource) (q *triggers, stop func()) {
 }
 
 // ready compares the error of Ready; "" means nil.
-func ready(t *testing.T, s *source.PollSource, want string) {
+func ready(t *testing.T, s *poll.Source, want string) {
 	t.Helper()
 	synctest.Wait()
 	if err := s.Ready(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -154,10 +233,10 @@ func ready(t *testing.T, s *source.PollSource, want string) {
 	}
 }
 
-// pollerFunc is a function that implements source.Poller.
-type pollerFunc func(ctx context.Context, token any) (source.PollResult, error)
+// pollerFunc is a function that implements poll.Poller.
+type pollerFunc func(ctx context.Context, token any) (poll.Result, error)
 
-func (f pollerFunc) Poll(ctx context.Context, token any) (source.PollResult, error) {
+func (f pollerFunc) Poll(ctx context.Context, token any) (poll.Result, error) {
 	return f(ctx, token)
 }
 
@@ -224,12 +303,12 @@ const (
 )
 
 // runHTTP polls a site every minute.
-func runHTTP(t *testing.T, web *site, c source.HTTPConfig) (s *source.PollSource, q *triggers, stop func()) {
+func runHTTP(t *testing.T, web *site, c poll.HTTPConfig) (s *poll.Source, q *triggers, stop func()) {
 	t.Helper()
 	c.URL = secretURL
 	c.Client = &http.Client{Transport: web}
 	if c.Keys == nil {
 		c.Keys = []kube.Key{key("a")}
 	}
-	return runPoll(t, source.PollConfig{Poller: source.HTTP(c)})
+	return runPoll(t, poll.Config{Poller: poll.HTTP(c)})
 }

@@ -1,4 +1,4 @@
-package source
+package poll
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type HTTPConfig struct {
 	// set a Client with a Transport that adds them.
 	Header http.Header
 	// Client makes the requests and decides whether redirects are followed. Default: a client on http.DefaultTransport,
-	// which uses the proxy variables of the environment. Requests have the poll's context, so PollConfig.Timeout limits
+	// which uses the proxy variables of the environment. Requests have the poll's context, so Config.Timeout limits
 	// them.
 	Client *http.Client
 	// MaxBytes limits the size of the body after decompression: a longer body is an error. Default 16 MiB.
@@ -99,43 +99,43 @@ func (p *httpPoller) Validate() error { return p.problem }
 func (p *httpPoller) enqueuesNothing() bool { return p.config.Split == nil && len(p.config.Keys) == 0 }
 
 // Poll implements Poller.
-func (p *httpPoller) Poll(ctx context.Context, token any) (PollResult, error) {
+func (p *httpPoller) Poll(ctx context.Context, token any) (Result, error) {
 	if p.problem != nil {
-		return PollResult{}, p.problem
+		return Result{}, p.problem
 	}
 	result, err := p.fetch(ctx, token)
 	if err != nil {
-		return PollResult{}, fmt.Errorf("GET %s: %w", p.shown, err)
+		return Result{}, fmt.Errorf("GET %s: %w", p.shown, err)
 	}
 	return result, nil
 }
 
-func (p *httpPoller) fetch(ctx context.Context, token any) (PollResult, error) {
+func (p *httpPoller) fetch(ctx context.Context, token any) (Result, error) {
 	last, known := token.(httpToken)
 	request, err := p.request(ctx, last)
 	if err != nil {
-		return PollResult{}, withoutURL(err)
+		return Result{}, withoutURL(err)
 	}
 	response, err := p.config.Client.Do(request)
 	if err != nil {
-		return PollResult{}, withoutURL(err)
+		return Result{}, withoutURL(err)
 	}
 	defer response.Body.Close()
 	switch status := response.StatusCode; {
 	case status == http.StatusOK:
 		return p.read(response, last, known)
 	case status == http.StatusNotModified && (last.etag != "" || last.modified != ""):
-		return PollResult{Unchanged: true, Token: last}, nil
+		return Result{Unchanged: true, Token: last}, nil
 	}
 	_, _ = io.CopyN(io.Discard, response.Body, maxDrained) // the body is ignored
 	switch status := response.StatusCode; status {
 	case http.StatusNotFound, http.StatusGone:
 		// No token: a document that exists again may have the same ETag as before.
-		return PollResult{}, nil
+		return Result{}, nil
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return PollResult{}, &retryAfterError{error: statusError(status), after: retryAfterOf(response)}
+		return Result{}, &retryAfterError{error: statusError(status), after: retryAfterOf(response)}
 	default:
-		return PollResult{}, statusError(status)
+		return Result{}, statusError(status)
 	}
 }
 
@@ -158,22 +158,22 @@ func (p *httpPoller) request(ctx context.Context, last httpToken) (*http.Request
 }
 
 // read reads the body of a response with status 200.
-func (p *httpPoller) read(response *http.Response, last httpToken, known bool) (PollResult, error) {
+func (p *httpPoller) read(response *http.Response, last httpToken, known bool) (Result, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, min(p.config.MaxBytes, math.MaxInt64-1)+1))
 	if err != nil {
-		return PollResult{}, fmt.Errorf("read the body: %w", err)
+		return Result{}, fmt.Errorf("read the body: %w", err)
 	}
 	if int64(len(body)) > p.config.MaxBytes {
-		return PollResult{}, fmt.Errorf("the body is larger than MaxBytes, %d", p.config.MaxBytes)
+		return Result{}, fmt.Errorf("the body is larger than MaxBytes, %d", p.config.MaxBytes)
 	}
 	token := httpToken{etag: response.Header.Get("ETag"), modified: reliable(response.Header), sum: sha256.Sum256(body)}
 	if known && token.sum == last.sum {
-		return PollResult{Unchanged: true, Token: token}, nil
+		return Result{Unchanged: true, Token: token}, nil
 	}
 	items := []Item{{ID: p.shown, Content: body}}
 	if p.config.Split != nil {
 		if items, err = p.config.Split(body); err != nil {
-			return PollResult{}, fmt.Errorf("split the body into items: %w", err)
+			return Result{}, fmt.Errorf("split the body into items: %w", err)
 		}
 	}
 	for i := range items {
@@ -181,7 +181,7 @@ func (p *httpPoller) read(response *http.Response, last httpToken, known bool) (
 			items[i].Keys = p.config.Keys
 		}
 	}
-	return PollResult{Items: items, Token: token}, nil
+	return Result{Items: items, Token: token}, nil
 }
 
 // reliable returns Last-Modified if it is at least one second before the response, otherwise "". The header has a

@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -16,30 +16,30 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // An inventory lists machines outside the cluster, and the Deployments that each machine serves. The controller runs
 // for these Deployments when their machine is added, changed or removed.
-func ExamplePoll() {
+func ExampleNew() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
 	deployments := kindserver.New[*appsv1.Deployment](apitest.Deployments(), true)
 
 	// The inventory answers after the handler has run, so that the output is always the same.
-	inventory := make(chan []source.Item, 1)
+	inventory := make(chan []poll.Item, 1)
 	web := []kube.Key{{Namespace: "shop", Name: "web"}}
 	then := []func(){
-		func() { inventory <- []source.Item{{ID: "rack-1/m7", Version: "free", Keys: web}} },
-		func() { inventory <- []source.Item{{ID: "rack-1/m7", Version: "in use", Keys: web}} },
+		func() { inventory <- []poll.Item{{ID: "rack-1/m7", Version: "free", Keys: web}} },
+		func() { inventory <- []poll.Item{{ID: "rack-1/m7", Version: "in use", Keys: web}} },
 		func() { inventory <- nil },
 		cancel,
 	}
-	machines := source.Poll(source.PollConfig{
+	machines := poll.New(poll.Config{
 		Name:     "machines",
 		Interval: time.Millisecond, // usually a minute
-		Poller: source.ListFunc(func(ctx context.Context) ([]source.Item, error) {
+		Poller: poll.List(func(ctx context.Context) ([]poll.Item, error) {
 			select {
 			case items := <-inventory:
 				return items, nil
@@ -94,13 +94,13 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 func ExampleHTTP() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	policy := source.Poll(source.PollConfig{
+	policy := poll.New(poll.Config{
 		Name: "policy",
-		Poller: source.HTTP(source.HTTPConfig{
+		Poller: poll.HTTP(poll.HTTPConfig{
 			URL:    "https://example.com/policy?token=0815",
 			Client: &http.Client{Transport: &answers{"allow", "allow", "allow", "deny"}}, // usually not set
 		}),
-		KeysOf:   func(source.Item) []kube.Key { return []kube.Key{{Namespace: "shop", Name: "web"}} },
+		KeysOf:   func(poll.Item) []kube.Key { return []kube.Key{{Namespace: "shop", Name: "web"}} },
 		Interval: time.Millisecond, // usually a minute
 	})
 	// A controller does this with its Sources.
@@ -109,7 +109,7 @@ func ExampleHTTP() {
 		fmt.Println(err)
 		return
 	}
-	poll := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
+	run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
 		if why.All {
 			return // objects that were handled before the first poll
 		}
@@ -118,7 +118,7 @@ func ExampleHTTP() {
 			cancel()
 		}
 	})
-	if err := poll(); err != nil {
+	if err := run(); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -128,17 +128,17 @@ func ExampleHTTP() {
 
 // A handler reads a polled item. It may run before the first poll has succeeded: it then returns ErrNotPolled, and is
 // called again after the first successful poll.
-func ExamplePollSource_Item() {
+func ExampleSource_Item() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.DiscardHandler)
 	deployments := kindserver.New[*appsv1.Deployment](apitest.Deployments(), true)
 	deployments.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
-	prices := source.Poll(source.PollConfig{
+	prices := poll.New(poll.Config{
 		Name:      "prices",
 		KeepItems: true,
-		Poller: source.ListFunc(func(context.Context) ([]source.Item, error) {
-			return []source.Item{{ID: "web", Content: []byte("12 a month"), Keys: []kube.Key{{Namespace: "shop", Name: "web"}}}}, nil
+		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
+			return []poll.Item{{ID: "web", Content: []byte("12 a month"), Keys: []kube.Key{{Namespace: "shop", Name: "web"}}}}, nil
 		}),
 		Logger: logger,
 	})

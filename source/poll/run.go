@@ -1,4 +1,4 @@
-package source
+package poll
 
 import (
 	"cmp"
@@ -21,25 +21,25 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// pollRun is one run of a PollSource: its state of the items outside the cluster.
-type pollRun struct {
+// sourceRun is one run of a Source: its state of the items outside the cluster.
+type sourceRun struct {
 	// Immutable after begin.
-	source  *PollSource
+	source  *Source
 	enqueue controller.Enqueue
 	logger  *slog.Logger
 
 	// Owned by the run loop, which changes known with mu held.
-	known    map[string]knownItem // by ID; shares no memory with a PollResult
+	known    map[string]knownItem // by ID; shares no memory with a Result
 	maxKnown int                  // the largest number of items in known since the map was made
 	token    any                  // of the last successful poll; nil: the Poller must list everything
 	failures int                  // in a row
 
 	mu    sync.Mutex
-	state pollState // guarded by mu
+	state runState // guarded by mu
 }
 
-// pollState is the part of a pollRun that PollHealth reports.
-type pollState struct {
+// runState is the part of a sourceRun that Health reports.
+type runState struct {
 	synced  bool // a poll has succeeded
 	items   int
 	success time.Time // when the last poll succeeded
@@ -56,7 +56,7 @@ type knownItem struct {
 }
 
 // poll polls once, and returns how long to wait for the next poll.
-func (r *pollRun) poll(ctx context.Context) time.Duration {
+func (r *sourceRun) poll(ctx context.Context) time.Duration {
 	began := time.Now()
 	r.mu.Lock()
 	r.state.began = began
@@ -85,7 +85,7 @@ func (r *pollRun) poll(ctx context.Context) time.Duration {
 }
 
 // ask calls the Poller.
-func (r *pollRun) ask(ctx context.Context) (result PollResult, err error) {
+func (r *sourceRun) ask(ctx context.Context) (result Result, err error) {
 	c := r.source.config
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -97,11 +97,11 @@ func (r *pollRun) ask(ctx context.Context) (result PollResult, err error) {
 	err = usercode.Error(err)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return PollResult{}, fmt.Errorf("no answer within Timeout, %s: %w", c.Timeout, err)
+		return Result{}, fmt.Errorf("no answer within Timeout, %s: %w", c.Timeout, err)
 	case err != nil:
-		return PollResult{}, err
+		return Result{}, err
 	case result.Unchanged && r.token == nil:
-		return PollResult{}, errors.New("the Poller returned \"not changed\", but was called without a token")
+		return Result{}, errors.New("the Poller returned \"not changed\", but was called without a token")
 	case result.Unchanged:
 		return result, nil
 	}
@@ -124,7 +124,7 @@ func validateItems(items []Item) error {
 
 // compare announces the differences between items and known. If it fails, known does not change for the items that were
 // not announced, so that the next poll finds them again.
-func (r *pollRun) compare(ctx context.Context, items []Item) error {
+func (r *sourceRun) compare(ctx context.Context, items []Item) error {
 	r.mu.Lock()
 	first := !r.state.synced
 	r.mu.Unlock()
@@ -176,14 +176,14 @@ func (r *pollRun) compare(ctx context.Context, items []Item) error {
 }
 
 // change calls f, which changes known, with mu held.
-func (r *pollRun) change(f func()) {
+func (r *sourceRun) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
 }
 
 // keys iterates over the keys of all items.
-func (r *pollRun) keys(yield func(kube.Key) bool) {
+func (r *sourceRun) keys(yield func(kube.Key) bool) {
 	r.mu.Lock()
 	var all []kube.Key
 	for _, item := range r.known {
@@ -199,7 +199,7 @@ func (r *pollRun) keys(yield func(kube.Key) bool) {
 
 // announce enqueues keys, and the keys that KeysOf returns for the item. It fails if ctx has ended: shutdown must not
 // wait for a long list.
-func (r *pollRun) announce(ctx context.Context, what controller.CauseType, item Item, keys []kube.Key) error {
+func (r *sourceRun) announce(ctx context.Context, what controller.CauseType, item Item, keys []kube.Key) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -214,7 +214,7 @@ func (r *pollRun) announce(ctx context.Context, what controller.CauseType, item 
 	return nil
 }
 
-func (r *pollRun) alsoConcerned(item Item) (keys []kube.Key, err error) {
+func (r *sourceRun) alsoConcerned(item Item) (keys []kube.Key, err error) {
 	if r.source.config.KeysOf == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func TestHTTPSplitsABody(t *testing.T) {
@@ -21,7 +21,7 @@ func TestHTTPSplitsABody(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
 		web.says(200, "x1 y1 z1", `ETag: "1"`)
-		s, q, stop := runHTTP(t, web, source.HTTPConfig{Split: func(body []byte) (items []source.Item, err error) {
+		s, q, stop := runHTTP(t, web, poll.HTTPConfig{Split: func(body []byte) (items []poll.Item, err error) {
 			splits++
 			for word := range strings.FieldsSeq(string(body)) {
 				items = append(items, item(word[:1], word[1:]))
@@ -70,8 +70,8 @@ func TestHTTPFetchesAgainWhatWasNotAnnounced(t *testing.T) {
 		}}
 		var broken atomic.Bool
 		broken.Store(true)
-		poller := source.HTTP(source.HTTPConfig{URL: shownURL, Client: &http.Client{Transport: web}})
-		_, q, stop := runPoll(t, source.PollConfig{Poller: poller, KeysOf: func(source.Item) []kube.Key {
+		poller := poll.HTTP(poll.HTTPConfig{URL: shownURL, Client: &http.Client{Transport: web}})
+		_, q, stop := runPoll(t, poll.Config{Poller: poller, KeysOf: func(poll.Item) []kube.Key {
 			if broken.Load() {
 				panic("not yet")
 			}
@@ -90,16 +90,16 @@ func TestHTTPTellsOfTheWayBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		web := &site{}
-		split := func(body []byte) (items []source.Item, err error) {
+		split := func(body []byte) (items []poll.Item, err error) {
 			for i, version := range strings.Fields(string(body)) {
 				items = append(items, item([]string{"x", "y"}[i], version, key([]string{"a", "b"}[i])))
 			}
 			return items, nil
 		}
 		var broken atomic.Bool
-		poller := source.HTTP(source.HTTPConfig{URL: shownURL, Split: split, Client: &http.Client{Transport: web}})
+		poller := poll.HTTP(poll.HTTPConfig{URL: shownURL, Split: split, Client: &http.Client{Transport: web}})
 		web.says(200, "1 1")
-		_, q, stop := runPoll(t, source.PollConfig{Poller: poller, KeysOf: func(item source.Item) []kube.Key {
+		_, q, stop := runPoll(t, poll.Config{Poller: poller, KeysOf: func(item poll.Item) []kube.Key {
 			if item.ID == "y" && broken.Load() {
 				panic("on y")
 			}

@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 // bucket is an ObjectStore in memory. The key of an object has its ID as the name.
@@ -49,8 +49,8 @@ func (b *bucket) fail(id string) {
 	b.fails = id
 }
 
-// List implements source.ObjectStore.
-func (b *bucket) List(context.Context) (items []source.Item, err error) {
+// List implements poll.ObjectStore.
+func (b *bucket) List(context.Context) (items []poll.Item, err error) {
 	b.mu.Lock()
 	for id, content := range b.objects {
 		listed := item(id, "", key(id))
@@ -66,16 +66,16 @@ func (b *bucket) List(context.Context) (items []source.Item, err error) {
 	return items, nil
 }
 
-// Read implements source.ObjectStore.
-func (b *bucket) Read(_ context.Context, listed source.Item) (source.Item, bool, error) {
+// Read implements poll.ObjectStore.
+func (b *bucket) Read(_ context.Context, listed poll.Item) (poll.Item, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reads = append(b.reads, listed.ID)
 	if listed.ID == b.fails {
-		return source.Item{}, true, errors.New("access denied")
+		return poll.Item{}, true, errors.New("access denied")
 	}
 	text, found := b.objects[listed.ID]
-	read := source.Item{ID: "ignored", Content: []byte(text)}
+	read := poll.Item{ID: "ignored", Content: []byte(text)}
 	if b.versions {
 		read.Version = "v " + text
 	}
@@ -103,7 +103,7 @@ func TestObjectStoreIsReadOnlyWhereChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		s, q, stop := runPoll(t, source.PollConfig{Poller: source.FromObjectStore(b), KeepItems: true})
+		s, q, stop := runPoll(t, poll.Config{Poller: poll.FromObjectStore(b), KeepItems: true})
 		defer stop()
 		q.expect(t, "ns/a: listed a (low)", "ns/b: listed b (low)")
 		b.expectReads(t, "a", "b")
@@ -137,7 +137,7 @@ func TestObjectStoreChangesDuringPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
 		b.between = func() { b.between = nil; b.set("a", "2"); b.remove("b") }
-		s, q, stop := runPoll(t, source.PollConfig{Poller: source.FromObjectStore(b), KeepItems: true})
+		s, q, stop := runPoll(t, poll.Config{Poller: poll.FromObjectStore(b), KeepItems: true})
 		defer stop()
 		q.expect(t, "ns/a: listed a (low)")
 		b.expectReads(t, "a", "b")
@@ -160,7 +160,7 @@ func TestObjectStoreWithoutVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
 		b.versions = false
-		_, q, stop := runPoll(t, source.PollConfig{Poller: source.FromObjectStore(b)})
+		_, q, stop := runPoll(t, poll.Config{Poller: poll.FromObjectStore(b)})
 		defer stop()
 		q.expect(t, "ns/a: listed a (low)", "ns/b: listed b (low)")
 		b.expectReads(t, "a", "b")
@@ -179,7 +179,7 @@ func TestObjectStoreFailsAsAWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		s, q, stop := runPoll(t, source.PollConfig{Poller: source.FromObjectStore(b), KeepItems: true})
+		s, q, stop := runPoll(t, poll.Config{Poller: poll.FromObjectStore(b), KeepItems: true})
 		defer stop()
 		q.expect(t, "ns/a: listed a (low)", "ns/b: listed b (low)")
 		b.fail("a")
@@ -200,48 +200,48 @@ func TestObjectStoreFailsAsAWhole(t *testing.T) {
 
 func TestObjectStoreRejectsInvalidLists(t *testing.T) {
 	t.Parallel()
-	for want, listed := range map[string][]source.Item{
+	for want, listed := range map[string][]poll.Item{
 		"has no ID":                 {{Version: "1"}},
 		`two items have the ID "x"`: {item("x", "1"), item("x", "2")},
 	} {
-		_, err := source.FromObjectStore(listedStore(listed)).Poll(t.Context(), nil)
+		_, err := poll.FromObjectStore(listedStore(listed)).Poll(t.Context(), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}
-	_, err := source.Poll(source.PollConfig{Name: "none", Poller: source.FromObjectStore(nil)}).Prepare(controller.Target{})
+	_, err := poll.New(poll.Config{Name: "none", Poller: poll.FromObjectStore(nil)}).Prepare(controller.Target{})
 	if err == nil || !strings.Contains(err.Error(), "the ObjectStore is nil") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 // listedStore is a store with an invalid list. It must not be read.
-type listedStore []source.Item
+type listedStore []poll.Item
 
-func (s listedStore) List(context.Context) ([]source.Item, error) { return s, nil }
+func (s listedStore) List(context.Context) ([]poll.Item, error) { return s, nil }
 
-func (listedStore) Read(context.Context, source.Item) (source.Item, bool, error) {
+func (listedStore) Read(context.Context, poll.Item) (poll.Item, bool, error) {
 	panic("read of an object of an invalid list")
 }
 
 // ExampleFromObjectStore polls a bucket. The keys of an object are enqueued when it is added, changed or removed; a
-// handler reads its content from PollSource.Item.
+// handler reads its content from Source.Item.
 func ExampleFromObjectStore() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	templates := newBucket() // in a program: a client of the store
-	poll := source.Poll(source.PollConfig{
-		Name: "templates", Poller: source.FromObjectStore(templates), KeepItems: true,
+	polled := poll.New(poll.Config{
+		Name: "templates", Poller: poll.FromObjectStore(templates), KeepItems: true,
 		Interval: time.Millisecond, // usually a minute
 	})
 	// A controller does this with its Sources.
-	prepared, err := poll.Prepare(controller.Target{Logger: slog.New(slog.DiscardHandler)})
+	prepared, err := polled.Prepare(controller.Target{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
-		object, found, err := poll.Item("a") // in a handler
+		object, found, err := polled.Item("a") // in a handler
 		switch {
 		case key.Name != "a":
 			return

@@ -1,4 +1,4 @@
-package source
+package poll
 
 import (
 	"bytes"
@@ -26,12 +26,12 @@ type ObjectStore interface {
 
 // FromObjectStore returns a Poller of the objects in a store with their contents. It reads only objects that are new, or
 // whose Version in the list differs from that of the last content; an object without a Version is read in each poll. A
-// handler reads the contents from PollSource.Item, if PollConfig.KeepItems is set. Without a need for contents, use
-// ListFunc(store.List), which reads none.
+// handler reads the contents from Source.Item, if Config.KeepItems is set. Without a need for contents, use
+// List(store.List), which reads none.
 //
 // Flow: an object that is replaced between List and Read has the new content and version. An object that is removed in
 // between is missing. If one object cannot be read, the poll fails, and the next one reads all new objects again.
-// PollConfig.Timeout limits a poll, so the first poll must read all objects within it.
+// Config.Timeout limits a poll, so the first poll must read all objects within it.
 //
 // The contents are stored until the objects are removed, and with KeepItems a second time.
 func FromObjectStore(store ObjectStore) Poller { return &storePoller{store} }
@@ -51,17 +51,17 @@ func (p *storePoller) Validate() error {
 }
 
 // Poll implements Poller.
-func (p *storePoller) Poll(ctx context.Context, token any) (PollResult, error) {
+func (p *storePoller) Poll(ctx context.Context, token any) (Result, error) {
 	listed, err := p.store.List(ctx)
 	if err != nil {
-		return PollResult{}, fmt.Errorf("list the objects: %w", usercode.Error(err))
+		return Result{}, fmt.Errorf("list the objects: %w", usercode.Error(err))
 	}
 	if err := validateItems(listed); err != nil { // before any object is read
-		return PollResult{}, err
+		return Result{}, err
 	}
 	last, polled := token.(storeToken)
 	next := storeToken{items: make(map[string]Item, len(listed))}
-	result := PollResult{Items: make([]Item, 0, len(listed)), Unchanged: polled, Token: next}
+	result := Result{Items: make([]Item, 0, len(listed)), Unchanged: polled, Token: next}
 	for _, item := range listed {
 		before, known := last.items[item.ID]
 		if known && item.Version != "" && item.Version == before.Version {
@@ -69,7 +69,7 @@ func (p *storePoller) Poll(ctx context.Context, token any) (PollResult, error) {
 		} else {
 			read, found, err := p.store.Read(ctx, item)
 			if err != nil {
-				return PollResult{}, fmt.Errorf("read object %q: %w", shown(item.ID), usercode.Error(err))
+				return Result{}, fmt.Errorf("read object %q: %w", shown(item.ID), usercode.Error(err))
 			}
 			if !found {
 				continue

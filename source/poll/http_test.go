@@ -1,4 +1,4 @@
-package source_test
+package poll_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/evenkeel-go/evenkeel/source"
+	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
 func TestHTTPComparesBodies(t *testing.T) {
@@ -84,7 +84,7 @@ func TestHTTPComparesBodies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				web := &site{}
 				web.says(steps[0].status, steps[0].body, steps[0].headers...)
-				s, q, stop := runHTTP(t, web, source.HTTPConfig{})
+				s, q, stop := runHTTP(t, web, poll.HTTPConfig{})
 				defer stop()
 				for i, step := range steps {
 					if i > 0 {
@@ -139,7 +139,7 @@ func TestHTTPErrorsChangeNothingAndNameTheURL(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				web := &site{}
 				web.says(200, "green")
-				c := source.HTTPConfig{MaxBytes: 5}
+				c := poll.HTTPConfig{MaxBytes: 5}
 				s, q, stop := runHTTP(t, web, c)
 				defer stop()
 				q.expect(t, "ns/a: listed "+shownURL+" (low)")
@@ -184,7 +184,7 @@ func TestHTTPHonoursRetryAfter(t *testing.T) {
 					polls = append(polls, time.Now())
 					return reply{status: test.status, headers: []string{"Retry-After: " + test.header}}
 				}}
-				_, _, stop := runHTTP(t, web, source.HTTPConfig{})
+				_, _, stop := runHTTP(t, web, poll.HTTPConfig{})
 				time.Sleep(test.want + time.Second)
 				stop()
 				if len(polls) != 2 || polls[1].Sub(polls[0]) != test.want {
@@ -200,7 +200,7 @@ func TestHTTPSendsItsHeader(t *testing.T) {
 	web := &site{}
 	web.says(200, "red")
 	header := http.Header{"Authorization": {"Bearer 1"}, "Host": {"inner.example.com"}}
-	poller := source.HTTP(source.HTTPConfig{URL: shownURL, Header: header, Client: &http.Client{Transport: web}})
+	poller := poll.HTTP(poll.HTTPConfig{URL: shownURL, Header: header, Client: &http.Client{Transport: web}})
 	header.Set("Authorization", "changed since")
 	if _, err := poller.Poll(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestHTTPIsBoundByThePollsTimeout(t *testing.T) {
 		s, _, stop := runHTTP(t, &site{answer: func(request *http.Request) reply {
 			<-request.Context().Done()
 			return reply{err: request.Context().Err()}
-		}}, source.HTTPConfig{})
+		}}, poll.HTTPConfig{})
 		defer stop()
 		time.Sleep(31 * time.Second)
 		ready(t, s, "no answer within Timeout, 30s: GET "+shownURL+": context deadline exceeded")
@@ -239,7 +239,7 @@ func TestHTTPLimitsWhatIsDecompressed(t *testing.T) {
 		1 << 20: "", 0: "", 1<<63 - 1: "",
 		1<<20 - 1: "the body is larger than MaxBytes, 1048575",
 	} {
-		poller := source.HTTP(source.HTTPConfig{URL: server.URL, MaxBytes: limit, Client: server.Client()})
+		poller := poll.HTTP(poll.HTTPConfig{URL: server.URL, MaxBytes: limit, Client: server.Client()})
 		result, err := poller.Poll(t.Context(), nil)
 		switch {
 		case want != "":
@@ -255,20 +255,20 @@ func TestHTTPLimitsWhatIsDecompressed(t *testing.T) {
 func TestHTTPValidateNamesEveryMistake(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		config source.HTTPConfig
+		config poll.HTTPConfig
 		want   []string
 	}{
-		"no URL":           {source.HTTPConfig{MaxBytes: -1}, []string{"URL is required", "MaxBytes is -1"}},
-		"no scheme":        {source.HTTPConfig{URL: "example.com/secret"}, []string{"must begin with http:// or https://"}},
-		"another scheme":   {source.HTTPConfig{URL: "ftp://user:secret@example.com"}, []string{"must begin with http:// or https://"}},
-		"no host":          {source.HTTPConfig{URL: "https:///secret"}, []string{"and a host"}},
-		"no URL at all":    {source.HTTPConfig{URL: "https://user:secret@example.com/\x00"}, []string{"URL cannot be read: net/url: invalid control character in URL"}},
-		"a broken escape":  {source.HTTPConfig{URL: "https://example.com/%zz?token=secret"}, []string{"URL cannot be read: invalid URL escape"}},
-		"nothing is wrong": {source.HTTPConfig{URL: secretURL}, nil},
+		"no URL":           {poll.HTTPConfig{MaxBytes: -1}, []string{"URL is required", "MaxBytes is -1"}},
+		"no scheme":        {poll.HTTPConfig{URL: "example.com/secret"}, []string{"must begin with http:// or https://"}},
+		"another scheme":   {poll.HTTPConfig{URL: "ftp://user:secret@example.com"}, []string{"must begin with http:// or https://"}},
+		"no host":          {poll.HTTPConfig{URL: "https:///secret"}, []string{"and a host"}},
+		"no URL at all":    {poll.HTTPConfig{URL: "https://user:secret@example.com/\x00"}, []string{"URL cannot be read: net/url: invalid control character in URL"}},
+		"a broken escape":  {poll.HTTPConfig{URL: "https://example.com/%zz?token=secret"}, []string{"URL cannot be read: invalid URL escape"}},
+		"nothing is wrong": {poll.HTTPConfig{URL: secretURL}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := source.HTTP(test.config).(interface{ Validate() error }).Validate()
+			err := poll.HTTP(test.config).(interface{ Validate() error }).Validate()
 			if test.want == nil && err != nil {
 				t.Errorf("Validate: %v", err)
 			}
@@ -277,7 +277,7 @@ func TestHTTPValidateNamesEveryMistake(t *testing.T) {
 					t.Errorf("Validate: %v; want %q in it, once, and no secret", err, part)
 				}
 			}
-			if _, pollErr := source.HTTP(test.config).Poll(canceled(t), nil); err != nil && pollErr.Error() != err.Error() {
+			if _, pollErr := poll.HTTP(test.config).Poll(canceled(t), nil); err != nil && pollErr.Error() != err.Error() {
 				t.Errorf("Poll: %v, want %v", pollErr, err)
 			}
 		})
@@ -296,10 +296,10 @@ func TestHTTPRemembersNothing(t *testing.T) {
 	t.Parallel()
 	web := &site{}
 	web.says(200, "red", `ETag: "1"`)
-	poller := source.HTTP(source.HTTPConfig{URL: shownURL, Client: &http.Client{Transport: web}})
+	poller := poll.HTTP(poll.HTTPConfig{URL: shownURL, Client: &http.Client{Transport: web}})
 	for range 2 {
 		result, err := poller.Poll(t.Context(), nil)
-		want := []source.Item{{ID: shownURL, Content: []byte("red")}}
+		want := []poll.Item{{ID: shownURL, Content: []byte("red")}}
 		if diff := cmp.Diff(want, result.Items); err != nil || diff != "" {
 			t.Errorf("Poll: %v (-want +got):\n%s", err, diff)
 		}

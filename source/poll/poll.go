@@ -1,4 +1,6 @@
-package source
+// Package poll has a source of keys for systems that have no watch: New returns a source that calls a Poller repeatedly.
+// List, HTTP and FromObjectStore return Pollers.
+package poll
 
 import (
 	"bytes"
@@ -21,22 +23,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// Defaults of PollConfig.
+// Defaults of Config.
 const (
-	defaultPollInterval = time.Minute
-	defaultPollJitter   = 0.1
-	defaultPollTimeout  = 30 * time.Second
+	defaultInterval = time.Minute
+	defaultJitter   = 0.1
+	defaultTimeout  = 30 * time.Second
 )
 
 // maxRetryAfter is the longest wait that an error can ask for (retry.RetryAfter).
 const maxRetryAfter = time.Hour
 
-// PollConfig configures Poll. Poll copies it and does not change the caller's copy.
-type PollConfig struct {
+// Config configures New. New copies it and does not change the caller's copy.
+type Config struct {
 	// Name names the source in causes, logs and readiness: keep its cardinality low. Required.
 	Name string
-	// Poller returns the current items. ListFunc makes a Poller of a function; HTTP fetches a document; FromObjectStore
-	// reads the objects of a store. Required.
+	// Poller returns the current items. List calls a function; HTTP fetches a document; FromObjectStore reads the objects
+	// of a store. Required.
 	Poller Poller
 
 	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
@@ -48,7 +50,7 @@ type PollConfig struct {
 	KeysOf func(item Item) []kube.Key
 
 	// KeepItems stores the items of the latest poll, with their contents, so that handlers can read them with
-	// PollSource.Item. Default false: between polls, about 200 bytes are stored for each item, and no content.
+	// Source.Item. Default false: between polls, about 200 bytes are stored for each item, and no content.
 	KeepItems bool
 
 	// Interval is the time from the end of a poll to the start of the next. Default 1 min.
@@ -76,7 +78,7 @@ type Item struct {
 	// Version differs whenever the item differs: an ETag, a revision, a hash. It is only compared for equality.
 	// Default: a hash of Content.
 	Version string
-	// Content is compared if Version is empty. It is stored only with PollConfig.KeepItems. An item with neither
+	// Content is compared if Version is empty. It is stored only with Config.KeepItems. An item with neither
 	// Version nor Content never changes: it is only added and removed.
 	Content []byte
 	// Keys are the keys to enqueue when the item changes. An item with other Keys than before (as a set) is updated,
@@ -84,7 +86,7 @@ type Item struct {
 	Keys []kube.Key
 }
 
-// Poller lists items outside the cluster. It stores nothing between polls except in PollResult.Token, so that several
+// Poller lists items outside the cluster. It stores nothing between polls except in Result.Token, so that several
 // controllers may share one. It may also have a method Validate() error, which returns the mistakes in its
 // configuration.
 type Poller interface {
@@ -95,11 +97,11 @@ type Poller interface {
 	//
 	// token is the Token of the previous result. It is nil for the first poll after each start of the source, and if
 	// the previous result could not be announced completely.
-	Poll(ctx context.Context, token any) (PollResult, error)
+	Poll(ctx context.Context, token any) (Result, error)
 }
 
-// PollResult is the result of a poll.
-type PollResult struct {
+// Result is the result of a poll.
+type Result struct {
 	// Items are all current items, in any order, each ID once. Empty: all items are removed.
 	Items []Item
 	// Unchanged means that nothing has changed since the previous poll; Items is then ignored. It is an error if token
@@ -110,17 +112,20 @@ type PollResult struct {
 	Token any
 }
 
-// ListFunc is a Poller that lists all items with a function.
-type ListFunc func(ctx context.Context) ([]Item, error)
+// List returns a Poller that calls list, which returns all current items. If the list is incomplete, list must return an
+// error.
+func List(list func(ctx context.Context) ([]Item, error)) Poller { return listPoller(list) }
+
+type listPoller func(ctx context.Context) ([]Item, error)
 
 // Poll implements Poller.
-func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
-	items, err := f(ctx)
-	return PollResult{Items: items}, err
+func (list listPoller) Poll(ctx context.Context, _ any) (Result, error) {
+	items, err := list(ctx)
+	return Result{Items: items}, err
 }
 
-// Poll is a source for systems that have no watch: it calls a Poller repeatedly, and enqueues the keys of each item
-// that was added, changed or removed. The items need no objects in the cluster, only keys.
+// New returns a source that calls a Poller repeatedly, and enqueues the keys of each item that was added, changed or
+// removed. The items need no objects in the cluster, only keys.
 //
 // Flow:
 //  1. The first poll begins at once. Each item of the first successful poll is listed: its keys are enqueued with a
@@ -142,17 +147,17 @@ func (f ListFunc) Poll(ctx context.Context, _ any) (PollResult, error) {
 // poll has succeeded. A change that is undone between two polls is not detected.
 //
 // controller.New and AddSource return the mistakes in config, as for every source.
-func Poll(config PollConfig) *PollSource {
+func New(config Config) *Source {
 	config = config.withDefaults()
-	return &PollSource{config: config, problem: config.validate()}
+	return &Source{config: config, problem: config.validate()}
 }
 
 // withDefaults returns the config with every zero field set to its default.
-func (c PollConfig) withDefaults() PollConfig {
-	c.Interval = cmp.Or(c.Interval, defaultPollInterval)
+func (c Config) withDefaults() Config {
+	c.Interval = cmp.Or(c.Interval, defaultInterval)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, defaultMaxBackoff(c.Interval))
-	c.Jitter = max(cmp.Or(c.Jitter, defaultPollJitter), 0)
-	c.Timeout = cmp.Or(c.Timeout, defaultPollTimeout)
+	c.Jitter = max(cmp.Or(c.Jitter, defaultJitter), 0)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	return c
 }
 
@@ -164,7 +169,7 @@ func defaultMaxBackoff(interval time.Duration) time.Duration {
 }
 
 // validate returns every mistake in a config that has its defaults set.
-func (c PollConfig) validate() error {
+func (c Config) validate() error {
 	var mistakes usercode.Mistakes
 	switch c.Name {
 	case "":
@@ -173,16 +178,16 @@ func (c PollConfig) validate() error {
 		// Otherwise the default of EndBackoffIf, for one, would treat an item as the object.
 		mistakes.Addf("Name is %q: this name is reserved for the controller's own causes", c.Name)
 	}
-	if list, ok := c.Poller.(ListFunc); usercode.IsNil(c.Poller) || ok && list == nil {
-		mistakes.Addf("Poller is required: source.ListFunc makes one of a function, source.HTTP of a URL, source.FromObjectStore of a store")
+	if usercode.IsNil(c.Poller) {
+		mistakes.Addf("Poller is required: poll.List calls a function, poll.HTTP fetches a document, poll.FromObjectStore reads a store")
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
 		mistakes.Join(checked.Validate())
 	}
 	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.enqueuesNothing() && c.KeysOf == nil {
-		mistakes.Addf("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or PollConfig.KeysOf")
+		mistakes.Addf("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or Config.KeysOf")
 	}
 	if c.Interval < 0 {
-		mistakes.Addf("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultPollInterval)
+		mistakes.Addf("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultInterval)
 	} else if c.MaxBackoff < c.Interval {
 		mistakes.Addf("MaxBackoff is %s, below Interval, %s", c.MaxBackoff, c.Interval)
 	}
@@ -194,7 +199,7 @@ func (c PollConfig) validate() error {
 
 // wait returns how long to wait after a poll. failures is the number of failed polls in a row, and err the error of the
 // last one; after a success, they are 0 and nil.
-func (c PollConfig) wait(failures int, err error) time.Duration {
+func (c Config) wait(failures int, err error) time.Duration {
 	d := c.Interval
 	for i := 1; i < failures && d < c.MaxBackoff; i++ {
 		if d > c.MaxBackoff/2 {
@@ -213,17 +218,17 @@ func (c PollConfig) wait(failures int, err error) time.Duration {
 	return d + time.Duration(jitter)
 }
 
-// PollSource is the source that Poll returns.
-type PollSource struct {
-	// Immutable after Poll.
-	config  PollConfig
+// Source is the source that New returns.
+type Source struct {
+	// Immutable after New.
+	config  Config
 	problem error
 
 	mu       sync.Mutex
-	runs     []*pollRun // guarded by mu; runs in progress
-	polls    int64      // guarded by mu
-	failures int64      // guarded by mu
-	kept     keptItems  // guarded by mu
+	runs     []*sourceRun // guarded by mu; runs in progress
+	polls    int64        // guarded by mu
+	failures int64        // guarded by mu
+	kept     keptItems    // guarded by mu
 }
 
 // keptItems are the items of a poll, for handlers.
@@ -233,17 +238,17 @@ type keptItems struct {
 	items  map[string]Item
 }
 
-// ErrNotPolled is returned by PollSource.Item when no poll has succeeded since the source was started.
+// ErrNotPolled is returned by Source.Item when no poll has succeeded since the source was started.
 var ErrNotPolled = errors.New("no poll has succeeded yet")
 
 // Item returns the item with an ID from the latest successful poll; found is false if that poll did not contain it. It
 // makes no request. The caller must not change the item's Content and Keys.
 //
 // Errors: ErrNotPolled, which does not mean that the item is missing; a handler that returns this error is called again
-// when a poll has succeeded. Item also returns an error if PollConfig.KeepItems is not set.
-func (s *PollSource) Item(id string) (item Item, found bool, err error) {
+// when a poll has succeeded. Item also returns an error if Config.KeepItems is not set.
+func (s *Source) Item(id string) (item Item, found bool, err error) {
 	if !s.config.KeepItems {
-		return Item{}, false, fmt.Errorf("source %q: read item %q: set PollConfig.KeepItems", s.config.Name, shown(id))
+		return Item{}, false, fmt.Errorf("source %q: read item %q: set Config.KeepItems", s.config.Name, shown(id))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +261,7 @@ func (s *PollSource) Item(id string) (item Item, found bool, err error) {
 
 // keep stores the items of the poll that started at began, unless the items of a later poll are stored: several
 // controllers may run the source.
-func (s *PollSource) keep(items []Item, began time.Time) {
+func (s *Source) keep(items []Item, began time.Time) {
 	if !s.config.KeepItems {
 		return
 	}
@@ -275,12 +280,12 @@ func (s *PollSource) keep(items []Item, began time.Time) {
 }
 
 // Prepare implements controller.Source. The runs of several controllers are independent of each other.
-func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSource, error) {
+func (s *Source) Prepare(target controller.Target) (controller.PreparedSource, error) {
 	if s.problem != nil {
-		return controller.PreparedSource{}, fmt.Errorf("source.Poll %q: %w", s.config.Name, s.problem)
+		return controller.PreparedSource{}, fmt.Errorf("poll.New %q: %w", s.config.Name, s.problem)
 	}
 	logger := cmp.Or(s.config.Logger, target.Logger)
-	var latest atomic.Pointer[pollRun] // of this controller
+	var latest atomic.Pointer[sourceRun] // of this controller
 	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
 		r := s.begin(enqueue, logger)
 		latest.Store(r)
@@ -295,7 +300,7 @@ func (s *PollSource) Prepare(target controller.Target) (controller.PreparedSourc
 }
 
 // run polls until ctx ends, and returns after the poll in progress has returned.
-func (s *PollSource) run(ctx context.Context, r *pollRun) error {
+func (s *Source) run(ctx context.Context, r *sourceRun) error {
 	defer s.end(r)
 	for ctx.Err() == nil {
 		retryrules.Wait(ctx, r.poll(ctx))
