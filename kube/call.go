@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
-	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 )
@@ -316,7 +315,7 @@ func callOf(req *http.Request, basePath string) Call {
 		if len(userAgent) == 0 {
 			userAgent = []string{"Go-http-client"} // of net/http
 		}
-		call.Manager = fieldmanager.Name(query.Get("fieldManager"), userAgent[0])
+		call.Manager = fieldManager(query.Get("fieldManager"), userAgent[0])
 	}
 	return call
 }

@@ -338,7 +338,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestCallNamesTheFieldManager compares Call.Manager with managedFields of the response.
+// TestCallNamesTheFieldManager compares Call.Manager with managedFields of the response: the API server in memory has a
+// copy of the rule.
 func TestCallNamesTheFieldManager(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(configMaps())
@@ -346,6 +347,7 @@ func TestCallNamesTheFieldManager(t *testing.T) {
 		{"shop/v1 (linux)", "", "shop"},
 		{"shop/v1 (linux)", "other", "other"},
 		{"a\tb/c", "", "ab"},
+		{strings.Repeat("é", 100), "", strings.Repeat("é", 64)},
 	} {
 		config := server.Config("test")
 		config.UserAgent = test.userAgent

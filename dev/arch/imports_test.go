@@ -15,6 +15,8 @@ type goPackage struct {
 	Name       string
 	Imports    []string // of its non-test files
 	Deps       []string // Imports and their imports, recursively
+	// The imports of its test files, in the package and beside it.
+	TestImports, XTestImports []string
 }
 
 // place defines which packages of this module a package may import.
@@ -24,6 +26,8 @@ type place struct {
 	layer int
 	// foundation is true for a package that every package of the library may import.
 	foundation bool
+	// alone is true for a package that imports only packages in may, also in its tests.
+	alone bool
 	// may contains further packages that it may import. A name that ends in /... allows the tree.
 	may []string
 	// never contains packages that it must not depend on, directly or indirectly; why is part of the error message.
@@ -62,8 +66,6 @@ func layers() map[string]place {
 		"internal/retryrules": {foundation: true, may: []string{"retry"}},
 		// Maps that shrink.
 		"internal/shrink": {foundation: true},
-		// The names of field managers.
-		"internal/fieldmanager": {foundation: true},
 		// The context outside of the observers of requests, and the observers of runs.
 		"internal/observers": {foundation: true},
 		// The cluster of a program.
@@ -105,13 +107,12 @@ func layers() map[string]place {
 		// module, so that a defect in the tested code cannot break it.
 		"localcluster": {},
 
-		"localcluster/cmd/...":               {may: []string{"localcluster"}},
-		"dev/arch":                           {},
-		"internal/clustertest":               {may: []string{"client", "controller", "informer", "kube", "localcluster"}},
-		"internal/apiserver":                 {may: []string{"internal/apiserver/..."}}, // an API server for tests, which any package's tests may use
-		"internal/apiserver/applyschema/...": {},
-		"internal/apiserver/openapi/...":     {may: []string{"internal/apiserver/openapi"}},
-		"internal/apiserver/builtin":         {may: []string{"internal/apiserver/..."}}, // further kinds of the server
+		"localcluster/cmd/...": {may: []string{"localcluster"}},
+		"dev/arch":             {},
+		"internal/clustertest": {may: []string{"client", "controller", "informer", "kube", "localcluster"}},
+		// An API server for tests, which any package's tests may use. It imports nothing of the library, so that a defect in
+		// the tested code cannot break it.
+		"internal/apiserver/...": {alone: true, may: []string{"internal/apiserver/..."}},
 		// The API server of the tests of this module.
 		"internal/apitest": {may: []string{"internal/apiserver/...", "kube"}},
 
@@ -142,6 +143,9 @@ func checkImports(packages []goPackage) []string {
 				problems = append(problems, problem)
 			}
 		}
+		if here.alone {
+			problems = append(problems, checkAlone(name, here, slices.Concat(p.TestImports, p.XTestImports))...)
+		}
 		for _, never := range here.never {
 			if slices.Contains(p.Deps, module+"/"+never) {
 				problems = append(problems, fmt.Sprintf("package %s must not depend on %s, not even through others: %s; "+
@@ -165,11 +169,23 @@ func checkImport(name string, here place, imported string) string {
 		return ""
 	}
 	there, _ := find(target) // a package without a place is reported as such
-	if here.layer > there.layer && there.layer > 0 || there.foundation && (here.layer > 0 || len(here.may) > 0) {
+	foundationAllowed := !here.alone && (here.layer > 0 || len(here.may) > 0)
+	if here.layer > there.layer && there.layer > 0 || there.foundation && foundationAllowed {
 		return ""
 	}
 	return fmt.Sprintf("package %s must not import %s: imports run one way, from higher layers to lower ones; "+
 		"move the shared code down, or let %s take an interface or a function", name, target, name)
+}
+
+// checkAlone returns the problems of the test imports of a package that is alone.
+func checkAlone(name string, here place, imports []string) (problems []string) {
+	for _, imported := range imports {
+		if ours(imported) && !matchAny(here.may, relative(imported)) {
+			problems = append(problems, fmt.Sprintf("the tests of package %s must not import %s: "+
+				"move them to the tests of a package that imports both", name, relative(imported)))
+		}
+	}
+	return problems
 }
 
 // checkName returns problems of package names that do not describe a purpose.

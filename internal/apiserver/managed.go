@@ -17,8 +17,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
-
-	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
 )
 
 // scope is a kind, or one of its subresources.
@@ -168,7 +166,7 @@ func (r *request) manage(live, obj Object, options writeOptions) Object {
 	if live == nil {
 		live = r.kind.blank()
 	}
-	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, fieldmanager.Name(options.manager, r.UserAgent()))
+	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, fieldManager(options.manager, r.UserAgent()))
 	if err != nil { // an object that does not fit the schema: Kubernetes 1.36 removes its managed fields, 1.37 keeps those of live
 		obj.SetManagedFields(nil)
 		return obj

@@ -3,13 +3,10 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,11 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 
-	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 const objects = 100
@@ -35,70 +28,6 @@ func newServer(t *testing.T, kinds ...*apiserver.Kind) *apiserver.Server {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// A controller of this library writes to each of 100 ConfigMaps, and sees its writes, in virtual time.
-func TestControllerInBubble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newServer(t)
-		cluster, err := kube.Connect(server.RESTConfig("tests"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-		c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Logger: logger})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var handled atomic.Int64
-		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
-			Name: "labeller", Logger: logger,
-			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}}),
-			Handler: func(ctx context.Context, cm *corev1.ConfigMap) error {
-				handled.Add(1)
-				if cm.Labels["seen"] == "yes" {
-					return nil
-				}
-				cm.Labels = map[string]string{"seen": "yes"}
-				_, err := client.Update(ctx, c, cm)
-				return err
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
-		for i := range objects {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("cm-%03d", i)}}
-			if _, err := client.Create(t.Context(), c, cm); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		all, err := client.All[*corev1.ConfigMap](t.Context(), c, client.InNamespace("shop"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(all) != objects {
-			t.Errorf("%d objects, want %d", len(all), objects)
-		}
-		for _, cm := range all {
-			if cm.Labels["seen"] != "yes" {
-				t.Errorf("%s was not handled", cm.Name)
-			}
-		}
-		if handled.Load() < objects {
-			t.Errorf("%d runs, want at least %d", handled.Load(), objects)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // client-go's dynamic client and informer see creates, changes of labels, and deletes of a custom kind for a virtual day.

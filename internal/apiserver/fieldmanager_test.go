@@ -1,13 +1,11 @@
-package fieldmanager_test
+package apiserver
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/evenkeel-go/evenkeel/internal/fieldmanager"
 )
 
-func TestName(t *testing.T) {
+func TestFieldManager(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ parameter, userAgent, want string }{
 		{"m", "kubectl/v1", "m"},
@@ -15,8 +13,8 @@ func TestName(t *testing.T) {
 		{"", "a\x07b", "ab"},
 		{"", strings.Repeat("é", 100), strings.Repeat("é", 64)},
 	} {
-		if name := fieldmanager.Name(test.parameter, test.userAgent); name != test.want {
-			t.Errorf("Name(%q, %q) = %q, want %q", test.parameter, test.userAgent, name, test.want)
+		if name := fieldManager(test.parameter, test.userAgent); name != test.want {
+			t.Errorf("fieldManager(%q, %q) = %q, want %q", test.parameter, test.userAgent, name, test.want)
 		}
 	}
 }
