@@ -141,8 +141,8 @@ func TestForcedApplyWithoutChangeKeepsStates(t *testing.T) {
 	}
 }
 
-// TestApplyDuringAnotherOneMakesRequest: the response of the first apply may still be an error.
-func TestApplyDuringAnotherOneMakesRequest(t *testing.T) {
+// TestConcurrentApplyMakesRequest: the response of the first apply may still be an error.
+func TestConcurrentApplyMakesRequest(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	requests := 0

@@ -200,7 +200,7 @@ func TestInvalidConfiguration(t *testing.T) {
 }
 
 // Computing the configuration must not change the caller's object.
-func TestConfigurationIsACopy(t *testing.T) {
+func TestConfigurationIsCopied(t *testing.T) {
 	t.Parallel()
 	u := &unstructured.Unstructured{Object: fromJSON(t, `{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"a":{}},"status":{}}`).(map[string]any)}
 	before := u.DeepCopy()
@@ -249,7 +249,7 @@ type shadowedSpec struct {
 func (s *shadowed) DeepCopyObject() runtime.Object { copied := *s; return &copied }
 
 // An unexported field must not affect the exported field that is encoded with its name.
-func TestContentOfAFieldWithAnUnexportedNamesake(t *testing.T) {
+func TestContentOfFieldWithUnexportedNamesake(t *testing.T) {
 	t.Parallel()
 	obj := &shadowed{Spec: shadowedSpec{Part: gaugePart{Weight: 3}}}
 	obj.spec = shadowedSpec{}

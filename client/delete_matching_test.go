@@ -129,8 +129,8 @@ func TestDeleteMatching(t *testing.T) {
 	}
 }
 
-// TestDeleteMatchingAsksAgainAboutChangedObjects: another client writes each object after it was listed.
-func TestDeleteMatchingAsksAgainAboutChangedObjects(t *testing.T) {
+// TestDeleteMatchingRetriesChangedObjects: another client writes each object after it was listed.
+func TestDeleteMatchingRetriesChangedObjects(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change  func(s copies)

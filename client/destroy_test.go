@@ -131,7 +131,7 @@ func TestContract14_DestructiveRequestsAffectOnlyTheSameObject(t *testing.T) {
 
 func same(*unstructured.Unstructured) {}
 
-func TestNothingIsTriedTwice(t *testing.T) {
+func TestDestructiveRequestsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for act, do := range acts() {
 		server, c := newServer(t)
@@ -145,7 +145,7 @@ func TestNothingIsTriedTwice(t *testing.T) {
 	}
 }
 
-func TestRequestsOfDestructiveActs(t *testing.T) {
+func TestDestructiveRequests(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	for _, err := range []error{
@@ -180,7 +180,7 @@ func TestRequestsOfDestructiveActs(t *testing.T) {
 	}
 }
 
-func TestAKindWithoutScaleIsNamed(t *testing.T) {
+func TestScaleLiveReportsKindWithoutScale(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	err := client.ScaleLive(t.Context(), c, widget(), 0, nil)
@@ -189,7 +189,7 @@ func TestAKindWithoutScaleIsNamed(t *testing.T) {
 	}
 }
 
-func TestDestructiveActsRefuseWhatTheyCannotBeSureOf(t *testing.T) {
+func TestDestructiveFunctionsRejectInvalidArguments(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	unknown := database()

@@ -118,7 +118,7 @@ func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsNotServedIsNotAnObjectThatIsGone(t *testing.T) {
+func TestUnservedKindIsNotReportedAsGone(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	if _, err := client.GetLive(t.Context(), c, widget()); err != nil {

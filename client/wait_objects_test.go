@@ -209,7 +209,7 @@ func TestWaitForNone(t *testing.T) {
 	})
 }
 
-func TestWaitForObjectsFailsAtOnce(t *testing.T) {
+func TestWaitForObjectsRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)

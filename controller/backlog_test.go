@@ -15,9 +15,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestDroppedCausesOfAListEndABackoff checks that a list ends the backoff of a key with many causes, even if the cause
+// TestDroppedCausesOfListEndBackoff checks that a list ends the backoff of a key with many causes, even if the cause
 // that ends it was dropped because the maximum number of causes was reached.
-func TestDroppedCausesOfAListEndABackoff(t *testing.T) {
+func TestDroppedCausesOfListEndBackoff(t *testing.T) {
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },

@@ -8,8 +8,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestCausesThatEndABackoff checks which causes end a backoff by default, and which always do.
-func TestCausesThatEndABackoff(t *testing.T) {
+// TestCausesThatEndBackoff checks which causes end a backoff by default, and which always do.
+func TestCausesThatEndBackoff(t *testing.T) {
 	widget := func(cause Cause) Cause {
 		cause.Kind, cause.Object = schema.GroupKind{Kind: "Widget"}, kube.Key{Namespace: "ns", Name: "a"}
 		return cause

@@ -22,8 +22,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract11_EveryRunKnowsItsCauses makes each kind of change in turn, as several clients.
-func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
+// TestContract11_RunHasItsCauses makes each kind of change in turn, as several clients.
+func TestContract11_RunHasItsCauses(t *testing.T) {
 	edit := func(w *world, manager string, change func(obj map[string]any)) {
 		w.Edit("widgets", key("a"), manager, func(obj map[string]any) bool { change(obj); return true })
 	}
@@ -80,8 +80,8 @@ func TestContract11_EveryRunKnowsItsCauses(t *testing.T) {
 	}
 }
 
-// TestContract11_CausesCarryTheirDetails checks every field that a cause provides to programs.
-func TestContract11_CausesCarryTheirDetails(t *testing.T) {
+// TestContract11_CausesHaveDetails checks every field that a cause provides to programs.
+func TestContract11_CausesHaveDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var last []controller.Cause
@@ -177,9 +177,9 @@ func TestContract11_CausesAreBounded(t *testing.T) {
 	})
 }
 
-// TestContract12_ARunIsARecord checks that a record has the causes, the writes and the result of its run, and the time
+// TestContract12_RunIsRecorded checks that a record has the causes, the writes and the result of its run, and the time
 // and reason of the next run.
-func TestContract12_ARunIsARecord(t *testing.T) {
+func TestContract12_RunIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
@@ -278,9 +278,9 @@ func TestContract30_RecordsAreBounded(t *testing.T) {
 	})
 }
 
-// TestContract12_WhatDidNotRunIsExplained checks that Explain reports a change that a predicate drops, and the states
+// TestContract12_SkippedChangeIsExplained checks that Explain reports a change that a predicate drops, and the states
 // of a key.
-func TestContract12_WhatDidNotRunIsExplained(t *testing.T) {
+func TestContract12_SkippedChangeIsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var answer error

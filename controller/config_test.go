@@ -84,8 +84,8 @@ func TestContract16_GroupsHaveALimit(t *testing.T) {
 	})
 }
 
-// TestContract16_WhatIsUrgentGoesFirst checks that a key with high priority is handled before others.
-func TestContract16_WhatIsUrgentGoesFirst(t *testing.T) {
+// TestContract16_HighPriorityRunsFirst checks that a key with high priority is handled before others.
+func TestContract16_HighPriorityRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var order journal
@@ -149,9 +149,9 @@ func TestContract16_DebounceWaitsForQuiet(t *testing.T) {
 	})
 }
 
-// TestContract16_DrainQueueHandlesWhatIsDue checks that DrainQueue handles the keys that are ready at shutdown, and
+// TestContract16_DrainQueueHandlesReadyKeys checks that DrainQueue handles the keys that are ready at shutdown, and
 // that they are not started without it.
-func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
+func TestContract16_DrainQueueHandlesReadyKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain bool
 		time  time.Duration
@@ -191,8 +191,8 @@ func TestContract16_DrainQueueHandlesWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestContract21_InformersThatCannotWatchAreProblem checks that Problems contains an error that Ready returns.
-func TestContract21_InformersThatCannotWatchAreProblem(t *testing.T) {
+// TestContract21_FailingWatchIsProblem checks that Problems contains an error that Ready returns.
+func TestContract21_FailingWatchIsProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
@@ -221,9 +221,9 @@ func (s problemd) Prepare(controller.Target) (controller.PreparedSource, error) 
 	}, nil
 }
 
-// TestContract21_SourcesThatFailAreProblem checks that a source that is not ready is a problem, and makes the
+// TestContract21_FailingSourceIsProblem checks that a source that is not ready is a problem, and makes the
 // controller unready.
-func TestContract21_SourcesThatFailAreProblem(t *testing.T) {
+func TestContract21_FailingSourceIsProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })

@@ -36,9 +36,9 @@ func (w *world) parts(selection informer.Selection) *informer.Informer[unstructu
 	return parts
 }
 
-// TestContract07_AHandlerSeesItsOwnWrites delays the watch of a handler that creates an object if the cache does not
+// TestContract07_HandlerReadsItsOwnWrites delays the watch of a handler that creates an object if the cache does not
 // have it. Without the wait, the handler would create the object twice.
-func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
+func TestContract07_HandlerReadsItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})
@@ -86,9 +86,9 @@ func TestContract07_AHandlerSeesItsOwnWrites(t *testing.T) {
 	})
 }
 
-// TestContract07_TheWaitIsBounded checks that an informer that never shows a write delays the key once, for
+// TestContract07_WaitIsBounded checks that an informer that never shows a write delays the key once, for
 // Config.OwnWrites.ConsistencyTimeout, and is reported once.
-func TestContract07_TheWaitIsBounded(t *testing.T) {
+func TestContract07_WaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})
@@ -127,9 +127,9 @@ func TestContract07_TheWaitIsBounded(t *testing.T) {
 	})
 }
 
-// TestContract07_AnInformerThatFailsIsWaitedFor checks that a key waits longer while an informer reports that it is
+// TestContract07_RunWaitsForFailingInformer checks that a key waits longer while an informer reports that it is
 // behind, because every run would read stale objects.
-func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
+func TestContract07_RunWaitsForFailingInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})
@@ -168,9 +168,9 @@ func TestContract07_AnInformerThatFailsIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestContract07_WhatNoInformerWillShowIsNotWaitedFor writes objects of a kind without an informer, writes objects
+// TestContract07_RunDoesNotWaitForUncachedWrites writes objects of a kind without an informer, writes objects
 // outside an informer's selection, and deletes one.
-func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
+func TestContract07_RunDoesNotWaitForUncachedWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		selection *informer.Selection
 		write     func(w *world, ctx context.Context) error
@@ -238,9 +238,9 @@ func TestContract07_WhatNoInformerWillShowIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestContract13_OwnWritesDoNotMakeTheHandlerRun checks an informer that is slower than the response, and one that is
+// TestContract13_OwnWritesDoNotEnqueueKeys checks an informer that is slower than the response, and one that is
 // faster.
-func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
+func TestContract13_OwnWritesDoNotEnqueueKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		slow bool // the responses
 		on   bool // OwnWrites.Handle
@@ -296,9 +296,9 @@ func TestContract13_OwnWritesDoNotMakeTheHandlerRun(t *testing.T) {
 	}
 }
 
-// TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed checks a relist that shows the handler's own write and hides
+// TestContract13_ForeignChangeHiddenByOwnWriteRunsHandler checks a relist that shows the handler's own write and hides
 // an earlier change by another client.
-func TestContract13_AForeignChangeBehindAnOwnWriteIsNotMissed(t *testing.T) {
+func TestContract13_ForeignChangeHiddenByOwnWriteRunsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

@@ -31,7 +31,7 @@ import (
 // The tests of this file list the contracts of a controller. Contract 7 (a handler sees its own writes) is not part of
 // them yet.
 
-func TestContract01_OneKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
+func TestContract01_RunsOfOneKeyNeverOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}
 		server := newServer(names...)
@@ -157,7 +157,7 @@ func noLostWakeUp(t *testing.T, random *rand.Rand) {
 	}
 }
 
-func TestContract03_EveryListedObjectOnceThenEveryResyncInterval(t *testing.T) {
+func TestContract03_ListedObjectsRunOnceThenAtEachResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, interval = 200, 10 * time.Minute
 		var names []string
@@ -210,7 +210,7 @@ func TestContract03_EveryListedObjectOnceThenEveryResyncInterval(t *testing.T) {
 	})
 }
 
-func TestContract03_ResyncLetsChangesGoFirst(t *testing.T) {
+func TestContract03_ChangesRunBeforeResyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var names []string
 		for i := range 50 {
@@ -234,7 +234,7 @@ func TestContract03_ResyncLetsChangesGoFirst(t *testing.T) {
 	})
 }
 
-func TestContract03_NegativeResyncIntervalMeansNever(t *testing.T) {
+func TestContract03_NegativeResyncIntervalDisablesResyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		c := config(newServer("a"), func(context.Context, configMap) error { runs.Add(1); return nil })
@@ -247,7 +247,7 @@ func TestContract03_NegativeResyncIntervalMeansNever(t *testing.T) {
 	})
 }
 
-func TestContract03_GoneObjectsAreNotResynced(t *testing.T) {
+func TestContract03_DeletedObjectsAreNotResynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var runs journal
@@ -273,9 +273,9 @@ func TestContract03_GoneObjectsAreNotResynced(t *testing.T) {
 	})
 }
 
-// TestContract04_SuccessResetsTheRetryCount exists because Kooper never resets the count: old failures consume the
+// TestContract04_SuccessResetsRetryCount exists because Kooper never resets the count: old failures consume the
 // retries of later ones.
-func TestContract04_SuccessResetsTheRetryCount(t *testing.T) {
+func TestContract04_SuccessResetsRetryCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var attempts journal
@@ -301,7 +301,7 @@ func TestContract04_SuccessResetsTheRetryCount(t *testing.T) {
 	})
 }
 
-func TestContract04_RequeueResetsTheRetryCount(t *testing.T) {
+func TestContract04_RequeueResetsRetryCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts journal
 		n := 0
@@ -350,7 +350,7 @@ func TestContract04_RetriesAreCountedAsFailures(t *testing.T) {
 	})
 }
 
-func TestContract04_ContextsAreCancelledAfterTheDrainTime(t *testing.T) {
+func TestContract04_ContextsAreCancelledAfterDrainTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, want time.Duration
 	}{
@@ -392,7 +392,7 @@ func TestContract04_ContextsAreCancelledAfterTheDrainTime(t *testing.T) {
 	}
 }
 
-func TestContract04_HandlersFinishWithinTheDrainTime(t *testing.T) {
+func TestContract04_HandlersFinishWithinDrainTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done journal
 		server := newServer("a", "b")
@@ -424,9 +424,9 @@ func TestContract04_HandlersFinishWithinTheDrainTime(t *testing.T) {
 	})
 }
 
-// TestContract05_RunReturnsWhenEveryWorkerAndWatchHasEnded exists because Kooper's Run returns at once and leaves its
+// TestContract05_RunReturnsAfterWorkersAndWatches exists because Kooper's Run returns at once and leaves its
 // workers and its informer running.
-func TestContract05_RunReturnsWhenEveryWorkerAndWatchHasEnded(t *testing.T) {
+func TestContract05_RunReturnsAfterWorkersAndWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		metrics := newRecorder()
@@ -462,7 +462,7 @@ func TestContract05_RunReturnsWhenEveryWorkerAndWatchHasEnded(t *testing.T) {
 	})
 }
 
-func TestContract05_RunStopsWhileTheFirstListIsMissing(t *testing.T) {
+func TestContract05_RunStopsDuringFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		server.Fail("list", errors.New("refused"))
@@ -577,7 +577,7 @@ func TestContract06_LostLeadershipCancelsWorkAtOnce(t *testing.T) {
 	})
 }
 
-func TestContract06_LossEndsADrain(t *testing.T) {
+func TestContract06_LossEndsDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &elector{terms: make(chan chan struct{}, 1)}
 		var cancelled time.Time
@@ -603,7 +603,7 @@ func TestContract06_LossEndsADrain(t *testing.T) {
 	})
 }
 
-func TestContract06_TheCauseIsCertainWithoutADrain(t *testing.T) {
+func TestContract06_LossIsCauseOfCancelledContext(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			e := &elector{terms: make(chan chan struct{}, 1)}
@@ -626,7 +626,7 @@ func TestContract06_TheCauseIsCertainWithoutADrain(t *testing.T) {
 	}
 }
 
-func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
+func TestContract08_PanicIsErrorOfItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal
 		metrics := newRecorder()
@@ -664,7 +664,7 @@ func TestContract08_APanicIsAnErrorOfItsKey(t *testing.T) {
 	})
 }
 
-func TestContract09_MissingPermissionIsNamedWhileOthersGoOn(t *testing.T) {
+func TestContract09_MissingPermissionAffectsOneController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
 			errors.New(`User "system:serviceaccount:ns:op" cannot list resource "configmaps"`))
@@ -701,7 +701,7 @@ func TestContract09_MissingPermissionIsNamedWhileOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestContract10_AReconnectAloneHandlesNothing(t *testing.T) {
+func TestContract10_ReconnectEnqueuesNoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a", "b", "c")
 		var runs atomic.Int32
@@ -756,10 +756,10 @@ func TestContract22_SilentWatchIsReportedAndReplaced(t *testing.T) {
 	})
 }
 
-// TestContract24_WhatAPollFindsIsHandled checks items that are listed, added, updated and removed. It also checks an
+// TestContract24_PolledChangesAreHandled checks items that are listed, added, updated and removed. It also checks an
 // object that was handled before the first successful poll and is in none of its items. Unchanged items and a failed
 // poll must not cause runs.
-func TestContract24_WhatAPollFindsIsHandled(t *testing.T) {
+func TestContract24_PolledChangesAreHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
@@ -821,9 +821,9 @@ func (tr *tracer) CallEnded(_ context.Context, call kube.Call) {
 
 func (tr *tracer) End(_ context.Context, err error) { tr.add("end: %v", err) }
 
-// TestContract27_ATraceHasTheRunItsCausesAndItsCalls checks that a trace has the run, its causes and its calls, and
+// TestContract27_TraceHasRunCausesAndCalls checks that a trace has the run, its causes and its calls, and
 // that the run's record has the trace.
-func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
+func TestContract27_TraceHasRunCausesAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		tr := &tracer{}
@@ -849,9 +849,9 @@ func TestContract27_ATraceHasTheRunItsCausesAndItsCalls(t *testing.T) {
 	})
 }
 
-// TestContract16_ANoisyNamespaceDelaysOthersLittle checks that keys are grouped by namespace by default, and that
+// TestContract16_NoisyNamespaceDelayIsBounded checks that keys are grouped by namespace by default, and that
 // Config.Queue.GroupLimit bounds the number of workers of a group.
-func TestContract16_ANoisyNamespaceDelaysOthersLittle(t *testing.T) {
+func TestContract16_NoisyNamespaceDelayIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit int
 		waits time.Duration

@@ -26,7 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
+func TestNewReportsEveryMistake(t *testing.T) {
 	_, err := controller.New(controller.Config[configMap]{
 		Retriever: informer.FromListerWatcher[configMap](nil),
 		Handler:   handlerFunc(nil),
@@ -68,9 +68,9 @@ func TestNewNamesEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-// TestClusterIsWhereObjectsComeFrom checks that Cluster is equivalent to Retriever with informer.Retrieve, and that it
+// TestClusterReplacesRetriever checks that Cluster is equivalent to Retriever with informer.Retrieve, and that it
 // excludes Retriever and Informer.
-func TestClusterIsWhereObjectsComeFrom(t *testing.T) {
+func TestClusterReplacesRetriever(t *testing.T) {
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ func TestClusterIsWhereObjectsComeFrom(t *testing.T) {
 	}
 }
 
-// TestConfigIsNeitherChangedNorKept exists because Kooper changes its caller's config.
-func TestConfigIsNeitherChangedNorKept(t *testing.T) {
+// TestNewCopiesConfig exists because Kooper changes its caller's config.
+func TestNewCopiesConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, second atomic.Int32
 		count := func(n *atomic.Int32) controller.Source {
@@ -204,7 +204,7 @@ func TestRetriesFollowThePolicy(t *testing.T) {
 	}
 }
 
-func TestRetriesNeverWaitLongerThanTheMaximum(t *testing.T) {
+func TestRetryDelayIsAtMostMaximum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var last time.Time
 		longest, shortest := time.Duration(0), 24*time.Hour
@@ -229,7 +229,7 @@ func TestRetriesNeverWaitLongerThanTheMaximum(t *testing.T) {
 	})
 }
 
-func TestGivenUpKeyGetsTheWholeBudgetAtItsNextChange(t *testing.T) {
+func TestChangeResetsRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var logs journal
@@ -253,7 +253,7 @@ func TestGivenUpKeyGetsTheWholeBudgetAtItsNextChange(t *testing.T) {
 	})
 }
 
-func TestTerminalIsNotRetriedUntilTheObjectChanges(t *testing.T) {
+func TestTerminalIsNotRetriedUntilObjectChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var runs atomic.Int32
@@ -275,7 +275,7 @@ func TestTerminalIsNotRetriedUntilTheObjectChanges(t *testing.T) {
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestOutcomeOfHandlerResults(t *testing.T) {
 	failure := errors.New("failure")
 	requeue := controller.RequeueAfter(time.Hour)
 	for name, test := range map[string]struct {
@@ -320,7 +320,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestSoonestOfSeveralRequeuesCounts(t *testing.T) {
+func TestEarliestRequeueWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var times []time.Time
 		c := config(newServer("a"), func(context.Context, configMap) error {
@@ -362,7 +362,7 @@ func TestTimeoutCancelsAndCountsAsFailure(t *testing.T) {
 	})
 }
 
-func TestHandlerLearnsWhyItRuns(t *testing.T) {
+func TestRunOfContextHasCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var causes, logs journal
@@ -426,7 +426,7 @@ func TestGoneObjectsAreDropped(t *testing.T) {
 	})
 }
 
-func TestObjectBelongsToTheHandler(t *testing.T) {
+func TestHandlerReceivesCopyOfObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen journal
 		c := config(newServer("a"), func(_ context.Context, obj configMap) error {
@@ -457,7 +457,7 @@ func TestFailingSourceEndsTheController(t *testing.T) {
 	})
 }
 
-func TestRunTwiceAtOnceIsRefused(t *testing.T) {
+func TestConcurrentRunIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { runs.Add(1); return nil }))
@@ -481,7 +481,7 @@ func TestRunTwiceAtOnceIsRefused(t *testing.T) {
 	})
 }
 
-func TestSharedInformerFeedsSeveralControllers(t *testing.T) {
+func TestControllersShareInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a", "b")
 		inf, err := informer.New(informer.Config[configMap]{Retriever: server})
@@ -537,7 +537,7 @@ func TestChainCallsTheFirstMiddlewareFirst(t *testing.T) {
 	}
 }
 
-func TestStatsCountWhatIsGoingOn(t *testing.T) {
+func TestStatsCountKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctrl := newController(t, config(newServer("a", "b", "c", "d", "e"), func(context.Context, configMap) error {
 			time.Sleep(time.Second)
@@ -582,9 +582,9 @@ func (r slowRelist) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	return r.Retriever.Watch(ctx, opts)
 }
 
-// TestSharedInformerIsSyncedWheneverAHandlerRuns checks that a Reconciler never runs before the informer has listed,
+// TestHandlersRunAfterSharedInformerSyncs checks that a Reconciler never runs before the informer has listed,
 // because it treats missing objects as deleted. This must also hold while other users join and leave the informer.
-func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
+func TestHandlersRunAfterSharedInformerSyncs(t *testing.T) {
 	// With one processor, the last user leaves between the controller's first steps.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for i := range 10 {
@@ -620,7 +620,7 @@ func TestSharedInformerIsSyncedWheneverAHandlerRuns(t *testing.T) {
 	}
 }
 
-func TestHandlerThatEndsItsGoroutineIsAFailure(t *testing.T) {
+func TestGoexitOfHandlerIsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal
 		metrics := newRecorder()
@@ -646,7 +646,7 @@ func TestHandlerThatEndsItsGoroutineIsAFailure(t *testing.T) {
 	})
 }
 
-func TestStackOfAPanicAfterAnotherFailureIsLogged(t *testing.T) {
+func TestPanicAfterFailureIsLoggedWithStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal
 		c := config(newServer("a"), func(ctx context.Context, _ configMap) error {
@@ -668,7 +668,7 @@ func TestStackOfAPanicAfterAnotherFailureIsLogged(t *testing.T) {
 	})
 }
 
-func TestQueuedCountsWhatIsQueued(t *testing.T) {
+func TestQueuedMetricCountsCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := newRecorder()
 		c := config(newServer("a"), func(context.Context, configMap) error { return controller.RequeueAfter(time.Second) })
@@ -684,7 +684,7 @@ func TestQueuedCountsWhatIsQueued(t *testing.T) {
 	})
 }
 
-func TestFailureDuringTheDrainIsNotSaidToBeRetried(t *testing.T) {
+func TestFailureDuringDrainIsLoggedWithoutRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs journal
 		c := config(newServer("a"), func(context.Context, configMap) error {
@@ -701,7 +701,7 @@ func TestFailureDuringTheDrainIsNotSaidToBeRetried(t *testing.T) {
 	})
 }
 
-func TestReconcilerPanicsAndRetriesAsAHandlerDoes(t *testing.T) {
+func TestReconcilerPanicIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var runs journal
@@ -736,7 +736,7 @@ func (e refusedElector) Run(ctx context.Context, _ func(context.Context) error) 
 
 func (e refusedElector) Ready() error { return e.err }
 
-func TestStandbyThatCannotReachItsLeaseIsNotReady(t *testing.T) {
+func TestStandbyWithUnreachableLeaseIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(newServer("a"), func(context.Context, configMap) error { return nil })
 		forbidden := errors.New("leases are forbidden")
@@ -750,7 +750,7 @@ func TestStandbyThatCannotReachItsLeaseIsNotReady(t *testing.T) {
 	})
 }
 
-func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
+func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		others.Fail("list", errors.New("not yet"))
@@ -798,9 +798,9 @@ func TestReadsAreSyncedBeforeAHandlerRunsAndEndLast(t *testing.T) {
 	})
 }
 
-// TestFailedForGoodIsForgottenWithTheObject checks that a terminal failure is forgotten together with its object.
+// TestTerminalFailureIsRemovedWithObject checks that a terminal failure is forgotten together with its object.
 // Otherwise it would exclude the next object of that name from resyncs, and leak memory.
-func TestFailedForGoodIsForgottenWithTheObject(t *testing.T) {
+func TestTerminalFailureIsRemovedWithObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		var ok atomic.Bool

@@ -403,8 +403,8 @@ func ownWritesOfEveryRun(s *shop) string {
 	return s.explain("web")
 }
 
-// TestExplainWhileEverythingChanges gives the race detector concurrent calls of Explain and writes.
-func TestExplainWhileEverythingChanges(t *testing.T) {
+// TestExplainDuringConcurrentChanges gives the race detector concurrent calls of Explain and writes.
+func TestExplainDuringConcurrentChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})

@@ -29,9 +29,9 @@ func (e *events) Event(regarding corev1.ObjectReference, eventType, reason, _, n
 	e.add("%s %s/%s (%s) %s: %s", eventType, regarding.Kind, regarding.Name, regarding.UID, reason, note)
 }
 
-// TestContract17_ErrorClassesHaveTheirPolicies checks the delay of the second run, the log level of the first failure,
+// TestContract17_ErrorClassesHavePolicies checks the delay of the second run, the log level of the first failure,
 // and the name of its class.
-func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
+func TestContract17_ErrorClassesHavePolicies(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, test := range map[string]struct {
 		err       error
@@ -90,9 +90,9 @@ func TestContract17_ErrorClassesHaveTheirPolicies(t *testing.T) {
 	}
 }
 
-// TestContract17_AfterItsLastRetryAKeyIsStalled checks that the metric, the log line and the Event come once, until the
+// TestContract17_KeyIsStalledAfterLastRetry checks that the metric, the log line and the Event come once, until the
 // key succeeds.
-func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
+func TestContract17_KeyIsStalledAfterLastRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var logs journal
@@ -139,9 +139,9 @@ func TestContract17_AfterItsLastRetryAKeyIsStalled(t *testing.T) {
 	})
 }
 
-// TestContract17_TerminalLastsUntilTheGenerationChanges checks that a key with a terminal error runs again when the
+// TestContract17_GenerationChangeEndsTerminal checks that a key with a terminal error runs again when the
 // generation changes.
-func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
+func TestContract17_GenerationChangeEndsTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
@@ -180,9 +180,9 @@ func TestContract17_TerminalLastsUntilTheGenerationChanges(t *testing.T) {
 	})
 }
 
-// TestContract17_BackoffIsEndedByWhatMayHelp checks that a change of the object itself ends its backoff. A change of
+// TestContract17_ObjectChangeEndsBackoff checks that a change of the object itself ends its backoff. A change of
 // its parts or of its status does not, unless Config.Queue.EndBackoffIf returns true for it.
-func TestContract17_BackoffIsEndedByWhatMayHelp(t *testing.T) {
+func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 	for name, test := range map[string]struct {
 		endsBackoff func(controller.Cause) bool
 		do          func(w *world)
@@ -233,9 +233,9 @@ func setStatus(w *world, resource, name string) {
 	})
 }
 
-// TestContract17_RequeueAfterAndEventsTheEarliestWins checks that a RequeueAfter result, which is not a failure, does
+// TestContract17_EarliestOfRequeueAndEventWins checks that a RequeueAfter result, which is not a failure, does
 // not cause a backoff.
-func TestContract17_RequeueAfterAndEventsTheEarliestWins(t *testing.T) {
+func TestContract17_EarliestOfRequeueAndEventWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

@@ -21,9 +21,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
-// TestContract03_FirstPassQueuesLittleAndHandlesAll checks that the first pass does not queue a large cluster as a
+// TestContract03_FirstPassBoundsQueue checks that the first pass does not queue a large cluster as a
 // whole. The queue would be larger than the cache.
-func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
+func TestContract03_FirstPassBoundsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 5000
 		server := newServer()
@@ -55,9 +55,9 @@ func TestContract03_FirstPassQueuesLittleAndHandlesAll(t *testing.T) {
 	})
 }
 
-// TestContract03_ChangesDuringTheFirstPassComeFirst checks that an object that changes during the first pass is handled
+// TestContract03_ChangesRunBeforeFirstPass checks that an object that changes during the first pass is handled
 // first, and that this counts as its first run.
-func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
+func TestContract03_ChangesRunBeforeFirstPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 3000
 		server := newServer()
@@ -93,9 +93,9 @@ func TestContract03_ChangesDuringTheFirstPassComeFirst(t *testing.T) {
 	})
 }
 
-// TestFirstPassAndResyncsHeedThePredicate checks that existing objects also pass through a predicate that selects
+// TestFirstPassAndResyncsRespectPredicate checks that existing objects also pass through a predicate that selects
 // objects.
-func TestFirstPassAndResyncsHeedThePredicate(t *testing.T) {
+func TestFirstPassAndResyncsRespectPredicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
 		c := config(newServer("mine", "other"), func(_ context.Context, obj configMap) error {
@@ -112,8 +112,8 @@ func TestFirstPassAndResyncsHeedThePredicate(t *testing.T) {
 	})
 }
 
-// TestFirstPassEndsWithTheTerm checks that the first pass ends with its term, even if objects are left.
-func TestFirstPassEndsWithTheTerm(t *testing.T) {
+// TestFirstPassEndsWithTerm checks that the first pass ends with its term, even if objects are left.
+func TestFirstPassEndsWithTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		for n := range 5000 {
@@ -139,9 +139,9 @@ func TestFirstPassEndsWithTheTerm(t *testing.T) {
 	})
 }
 
-// TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled checks that the first pass continues although the
+// TestContract03_FirstPassContinuesUnderOverload checks that the first pass continues although the
 // workers cannot keep up with changes.
-func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.T) {
+func TestContract03_FirstPassContinuesUnderOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hot = 700
 		cold := testlength.Count(200, 1000)
@@ -170,9 +170,9 @@ func TestContract03_FirstPassGoesOnBesideMoreChangesThanCanBeHandled(t *testing.
 	})
 }
 
-// TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit checks that a namespace at its GroupLimit with many slow keys does
+// TestFirstPassContinuesBesideGroupAtLimit checks that a namespace at its GroupLimit with many slow keys does
 // not keep workers idle while other namespaces have objects to handle.
-func TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit(t *testing.T) {
+func TestFirstPassContinuesBesideGroupAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const big, small = 3000, 60
 		server := newServer()
@@ -201,7 +201,7 @@ func TestFirstPassFeedsOtherGroupsBesideOneAtItsLimit(t *testing.T) {
 	})
 }
 
-func TestObjectsOfAnOptionalInformerThatAreListedLateAreHandledOnce(t *testing.T) {
+func TestLateListOfOptionalInformerIsHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := newServer()
 		gone := apierrors.NewNotFound(corev1.Resource("configmaps"), "")

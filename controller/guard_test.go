@@ -36,9 +36,9 @@ func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, s
 	panic("Event")
 }
 
-// TestContract08_PanicsOfAnyUserCodeEndNothing checks a panic of each function of the config. Every object is still
+// TestContract08_PanicOfUserFunctionDoesNotEndController checks a panic of each function of the config. Every object is still
 // handled, including those that are created, changed or failing, and each stack is logged once.
-func TestContract08_PanicsOfAnyUserCodeEndNothing(t *testing.T) {
+func TestContract08_PanicOfUserFunctionDoesNotEndController(t *testing.T) {
 	type config = controller.Config[unstructuredObject]
 	for name, set := range map[string]func(c *config){
 		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { panic("no") } },
@@ -105,9 +105,9 @@ func (panickingReady) Prepare(controller.Target) (controller.PreparedSource, err
 	}, nil
 }
 
-// TestContract08_APanicOfASourceEndsTheControllerInOrder checks that Run returns a source's panic as an error of the
+// TestContract08_PanicOfSourceEndsController checks that Run returns a source's panic as an error of the
 // source.
-func TestContract08_APanicOfASourceEndsTheControllerInOrder(t *testing.T) {
+func TestContract08_PanicOfSourceEndsController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
@@ -160,9 +160,9 @@ type panickingPrepare struct{}
 
 func (panickingPrepare) Prepare(controller.Target) (controller.PreparedSource, error) { panic("no") }
 
-// TestSourceThatCannotBePreparedIsRefused checks that New and AddSource refuse a source that panics in Prepare, and one
+// TestSourceThatFailsToPrepareIsRejected checks that New and AddSource refuse a source that panics in Prepare, and one
 // that sets neither Run nor Start.
-func TestSourceThatCannotBePreparedIsRefused(t *testing.T) {
+func TestSourceThatFailsToPrepareIsRejected(t *testing.T) {
 	for want, source := range map[string]controller.Source{
 		"panicked: no": panickingPrepare{},
 		"must set exactly one of PreparedSource.Run and Start": unprepared{},

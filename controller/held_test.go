@@ -65,9 +65,9 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 	}
 }
 
-// TestReplacementOfAStuckHandlerWorksInItsNamespace checks that the worker that replaces a stuck one works in the same
+// TestReplacementOfStuckHandlerUsesItsGroup checks that the worker that replaces a stuck one works in the same
 // namespace, although the stuck worker has used up the limit of that namespace.
-func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
+func TestReplacementOfStuckHandlerUsesItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		runs := &journal{}
@@ -101,9 +101,9 @@ func TestReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	})
 }
 
-// TestLateReplacementOfAStuckHandlerWorksInItsNamespace checks that a worker that was replaced late, because too many
+// TestLateReplacementOfStuckHandlerUsesItsGroup checks that a worker that was replaced late, because too many
 // handlers were stuck, stops counting against the limit of its group.
-func TestLateReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
+func TestLateReplacementOfStuckHandlerUsesItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
 		release := map[string]chan struct{}{}
@@ -147,9 +147,9 @@ func TestLateReplacementOfAStuckHandlerWorksInItsNamespace(t *testing.T) {
 	})
 }
 
-// TestDrainQueueHandlesAKeyThatWasStuck checks that DrainQueue handles a key that was added again while its handler was
+// TestDrainQueueHandlesKeyOfStuckHandler checks that DrainQueue handles a key that was added again while its handler was
 // stuck.
-func TestDrainQueueHandlesAKeyThatWasStuck(t *testing.T) {
+func TestDrainQueueHandlesKeyOfStuckHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
 		block := make(chan struct{})
@@ -177,9 +177,9 @@ func TestDrainQueueHandlesAKeyThatWasStuck(t *testing.T) {
 	})
 }
 
-// TestReplacedWorkerDoesNotAddToWorkersInADrain checks that a worker that was replaced while its handler was stuck does
+// TestReplacedWorkerEndsDuringDrain checks that a worker that was replaced while its handler was stuck does
 // not work in addition to its replacement during a drain. At most Workers handlers that are not stuck run at once.
-func TestReplacedWorkerDoesNotAddToWorkersInADrain(t *testing.T) {
+func TestReplacedWorkerEndsDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs journal
 		block := make(chan struct{})

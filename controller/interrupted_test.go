@@ -435,7 +435,7 @@ func TestStateDirErrors(t *testing.T) {
 	})
 }
 
-func TestStateDirThatDisappears(t *testing.T) {
+func TestRemovedStateDir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := interruptedDir(t, map[string]int{"a": 1, "b": 1, "c": 1})
 		var runs, logs journal
@@ -487,7 +487,7 @@ func TestInterruptedKeysDoNotWaitForDelayedTriggers(t *testing.T) {
 
 // A held key without an object is not held any longer: the queue would keep it, and a new object of the name would never
 // be handled.
-func TestInterruptedKeyThatIsDeletedWhileItIsHeld(t *testing.T) {
+func TestDeletedKeyIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := interruptedDir(t, map[string]int{"a": 1})
 		server := newServer("a", "slow")
@@ -521,7 +521,7 @@ func TestInterruptedKeyThatIsDeletedWhileItIsHeld(t *testing.T) {
 }
 
 // Keys that no source lists remain interrupted while they run, or wait for another interrupted key.
-func TestInterruptedKeysThatNoSourceListsAreKeptUntilTheyRan(t *testing.T) {
+func TestUnlistedInterruptedKeysAreKeptUntilRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := interruptedDir(t, map[string]int{"a": 1, "b": 2})
 		var runs journal

@@ -156,7 +156,7 @@ func TestDecodeKeyRejectsOtherKeys(t *testing.T) {
 	}
 }
 
-func TestKeyHandlerRejectsTypesThatAreNoKeys(t *testing.T) {
+func TestKeyHandlerRejectsOtherTypes(t *testing.T) {
 	t.Parallel()
 	checkNoKey[float64](t, "a key cannot contain a float64")
 	checkNoKey[*int](t, "a key cannot contain a *int")

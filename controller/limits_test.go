@@ -55,9 +55,9 @@ func TestLimiterLimitsRuns(t *testing.T) {
 	})
 }
 
-// TestHeldKeysTakeNoRunOfALimiter checks that a key that is held, because an informer does not show its writes yet, does not
+// TestHeldKeysUseNoLimiterSlot checks that a key that is held, because an informer does not show its writes yet, does not
 // use the limiter's permission for a run.
-func TestHeldKeysTakeNoRunOfALimiter(t *testing.T) {
+func TestHeldKeysUseNoLimiterSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})

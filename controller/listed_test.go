@@ -213,9 +213,9 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 	}
 }
 
-// TestContract03_ChangesGoBeforeWhatSourcesList checks that changed objects go first, even if all owners are about to
+// TestContract03_ChangesRunBeforeListedKeys checks that changed objects go first, even if all owners are about to
 // be handled because of their children: in the first pass, and when a source is added.
-func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
+func TestContract03_ChangesRunBeforeListedKeys(t *testing.T) {
 	const owners = 1500
 	first := func(f *family) {
 		f.config.Sources = []controller.Source{f.source()}
@@ -265,11 +265,11 @@ func TestContract03_ChangesGoBeforeWhatSourcesList(t *testing.T) {
 	}
 }
 
-// TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges checks that objects of lists that come while the
+// TestContract03_LaterListsAreHandledOnceAfterChanges checks that objects of lists that come while the
 // controller works are handled once, after changes, and that a bounded number of them is queued at a time. The lists
 // come from an added source, added namespaces, an informer that could not list before, and changes during a broken
 // watch.
-func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
+func TestContract03_LaterListsAreHandledOnceAfterChanges(t *testing.T) {
 	owners := testlength.Count(1200, 3000)
 	long := time.Duration(testlength.Count(11, 60)) * time.Minute // the informers check their watches every 10 minutes
 	cut := func(server *kindserver.Server[configMap], meanwhile func()) {
@@ -388,9 +388,9 @@ func TestContract03_ListsWhileWorkingAreHandledOnceAfterChanges(t *testing.T) {
 	}
 }
 
-// TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut checks keys that the first pass skips: keys without an
+// TestContract02_ListedChildrenEnqueueUnselectedOwners checks keys that the first pass skips: keys without an
 // object, and keys that a predicate drops. They are handled when their children are listed.
-func TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut(t *testing.T) {
+func TestContract02_ListedChildrenEnqueueUnselectedOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 3, 1)
 		f.children.Put(child("gone", 0, "1"))
@@ -411,9 +411,9 @@ func TestContract02_ListedChildrenOfKeysThatTheFirstPassLeavesOut(t *testing.T) 
 	})
 }
 
-// TestContract02_WhatIsListedDuringARunIsHandledAfterIt checks that a key that is listed during its run is handled
+// TestContract02_KeyListedDuringRunIsHandledAgain checks that a key that is listed during its run is handled
 // again, because the handler may have read the state before.
-func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
+func TestContract02_KeyListedDuringRunIsHandledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 1, 1)
 		f.handlingTime = time.Minute
@@ -433,8 +433,8 @@ func TestContract02_WhatIsListedDuringARunIsHandledAfterIt(t *testing.T) {
 	})
 }
 
-// TestKeysThatWaitForRoomAreExplained checks that a key that waits for room in the queue is explained and counted.
-func TestKeysThatWaitForRoomAreExplained(t *testing.T) {
+// TestKeysInBacklogAreExplained checks that a key that waits for room in the queue is explained and counted.
+func TestKeysInBacklogAreExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 2000, 2)
 		f.config.Workers, f.handlingTime = 1, time.Second
@@ -538,9 +538,9 @@ func TestTriggerAll(t *testing.T) {
 	}
 }
 
-// TestRunsDuringTheFirstPassCountAsFirstRuns checks that a run that starts before the first pass reaches its object
+// TestRunsDuringFirstPassAreFirstRuns checks that a run that starts before the first pass reaches its object
 // counts as the object's first run, for any cause, including a child that a source lists.
-func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
+func TestRunsDuringFirstPassAreFirstRuns(t *testing.T) {
 	for name, why := range map[string]controller.Trigger{
 		"triggered":               {Priority: controller.PriorityHigh},
 		"listed by a source":      {Type: controller.CauseListed, Priority: controller.PriorityHigh},
@@ -570,9 +570,9 @@ func TestRunsDuringTheFirstPassCountAsFirstRuns(t *testing.T) {
 	}
 }
 
-// TestPassRunsAKeyWhoseOwnWriteWasTakenBack checks a run that enqueues all objects and then writes. The watch shows the
+// TestPassRunsKeyWithRevertedOwnWrite checks a run that enqueues all objects and then writes. The watch shows the
 // write before its response comes, so the cause is removed. The key must still run again for the pass.
-func TestPassRunsAKeyWhoseOwnWriteWasTakenBack(t *testing.T) {
+func TestPassRunsKeyWithRevertedOwnWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
@@ -608,9 +608,9 @@ func TestPassRunsAKeyWhoseOwnWriteWasTakenBack(t *testing.T) {
 	})
 }
 
-// TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses checks that resyncs and passes make progress although a source
+// TestConstantListsDoNotStopResyncsAndPasses checks that resyncs and passes make progress although a source
 // enqueues more keys than can be handled.
-func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
+func TestConstantListsDoNotStopResyncsAndPasses(t *testing.T) {
 	for name, resync := range map[string]time.Duration{"resync": time.Minute, "pass": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -647,9 +647,9 @@ func TestKeysFoundAllTheTimeDoNotStopResyncsAndPasses(t *testing.T) {
 	}
 }
 
-// TestContract11_RunHasTheCausesThatWaitedForRoom checks that a run that another cause starts has the causes for which its
+// TestContract11_RunHasBacklogCauses checks that a run that another cause starts has the causes for which its
 // key waits in the backlog.
-func TestContract11_RunHasTheCausesThatWaitedForRoom(t *testing.T) {
+func TestContract11_RunHasBacklogCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, 1, 0)
 		changed := make(chan struct{})
@@ -672,9 +672,9 @@ func TestContract11_RunHasTheCausesThatWaitedForRoom(t *testing.T) {
 	})
 }
 
-// TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile checks that a pass ends the backoff of a key, even if a cause
+// TestPassEndsBackoffOfEnqueuedKey checks that a pass ends the backoff of a key, even if a cause
 // that does not end it is enqueued for the key at the same time.
-func TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
+func TestPassEndsBackoffOfEnqueuedKey(t *testing.T) {
 	change := informer.Change{Type: informer.Listed, Key: key("child")}
 	for name, meanwhile := range map[string]controller.Trigger{
 		"nothing":                  {All: true, Detail: "why"},
@@ -714,10 +714,10 @@ func TestPassEndsTheBackoffOfAKeyThatIsEnqueuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPassRunsAKeyWhoseListedWriteWasTakenBack checks a list that shows the write of a running handler, and a pass over
+// TestPassRunsKeyWithRevertedListedWrite checks a list that shows the write of a running handler, and a pass over
 // all objects that is enqueued at that time. The cause is removed when the response to the write comes. The key must
 // run again for the pass.
-func TestPassRunsAKeyWhoseListedWriteWasTakenBack(t *testing.T) {
+func TestPassRunsKeyWithRevertedListedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

@@ -23,9 +23,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// TestNothingIsKeptOfObjectsThatAreGone creates objects, handles them in every possible way, deletes them, and inspects
+// TestStateOfDeletedObjectsIsReleased creates objects, handles them in every possible way, deletes them, and inspects
 // the state that the loop keeps.
-func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
+func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 	type config = Config[*corev1.ConfigMap]
 	fail := errors.New("no")
 	for name, set := range map[string]func(c *config){
@@ -97,9 +97,9 @@ func TestNothingIsKeptOfObjectsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestNoPauseIsKeptOfAKeyThatNeverRunsAgain checks that an expired pause of a hot loop is removed even if the key never
+// TestExpiredPauseIsRemovedWithoutRun checks that an expired pause of a hot loop is removed even if the key never
 // runs again. A key's own pause is checked only before a run.
-func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
+func TestExpiredPauseIsRemovedWithoutRun(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
@@ -116,9 +116,9 @@ func TestNoPauseIsKeptOfAKeyThatNeverRunsAgain(t *testing.T) {
 	}
 }
 
-// TestManyProblemsDoNotHideAStuckHandler checks that a stuck handler is always among the problems, although their
+// TestManyProblemsDoNotHideStuckHandler checks that a stuck handler is always among the problems, although their
 // number is limited. Readiness and metrics depend on it.
-func TestManyProblemsDoNotHideAStuckHandler(t *testing.T) {
+func TestManyProblemsDoNotHideStuckHandler(t *testing.T) {
 	t.Parallel()
 	all := problems{open: map[problemID]Problem{}}
 	all.begun(func(context.Context, Problem, bool) {})
@@ -133,9 +133,9 @@ func TestManyProblemsDoNotHideAStuckHandler(t *testing.T) {
 	}
 }
 
-// TestAStuckWorkerIsReplacedWhileTheTermLasts checks that a stuck worker is replaced only during the term and at most
+// TestStuckWorkerIsReplacedDuringTerm checks that a stuck worker is replaced only during the term and at most
 // as often as allowed, because the drain waits for the workers that exist when it starts.
-func TestAStuckWorkerIsReplacedWhileTheTermLasts(t *testing.T) {
+func TestStuckWorkerIsReplacedDuringTerm(t *testing.T) {
 	t.Parallel()
 	ctrl, err := New(Config[*corev1.ConfigMap]{
 		Name: "test", Workers: 2,
@@ -228,8 +228,8 @@ func (e oneTerm) Run(ctx context.Context, work func(context.Context) error) erro
 	return nil
 }
 
-// TestStandbyKeepsNothingOfItsTerm checks that a standby keeps nothing of its last term.
-func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
+// TestStandbyReleasesStateOfTerm checks that a standby keeps nothing of its last term.
+func TestStandbyReleasesStateOfTerm(t *testing.T) {
 	server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 	for n := range 10 {
 		server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", n)}})
@@ -271,8 +271,8 @@ func TestStandbyKeepsNothingOfItsTerm(t *testing.T) {
 	}
 }
 
-// TestMemoryOfFailuresGoesBack checks that the memory of many failures is freed while one key continues to fail.
-func TestMemoryOfFailuresGoesBack(t *testing.T) {
+// TestFailuresReleaseMemory checks that the memory of many failures is freed while one key continues to fail.
+func TestFailuresReleaseMemory(t *testing.T) {
 	const storm = 100_000
 	f := failures{keys: map[kube.Key]*failing{}}
 	fail := func(n int) kube.Key {

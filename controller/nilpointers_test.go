@@ -18,9 +18,9 @@ type unmade struct {
 	controller.EventRecorder
 }
 
-// TestNilPointersAreNoAdapters checks nil pointers of an adapter type, which a program without metrics or Events may
+// TestNilPointersOfAdaptersAreIgnored checks nil pointers of an adapter type, which a program without metrics or Events may
 // leave in the fields. They are not nil interfaces, but they must not end the process at the first problem.
-func TestNilPointersAreNoAdapters(t *testing.T) {
+func TestNilPointersOfAdaptersAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return errors.New("broken") })
@@ -39,9 +39,9 @@ func TestNilPointersAreNoAdapters(t *testing.T) {
 // unmadeElector is an elector type. The test uses a nil pointer to it, as if its constructor had failed.
 type unmadeElector struct{ controller.LeaderElector }
 
-// TestNilElectorIsRefused checks that a nil pointer in LeaderElector is an error and does not turn leader election off:
+// TestNilElectorIsRejected checks that a nil pointer in LeaderElector is an error and does not turn leader election off:
 // the elector's constructor has failed.
-func TestNilElectorIsRefused(t *testing.T) {
+func TestNilElectorIsRejected(t *testing.T) {
 	w := newWorld(t)
 	c := w.config(func(context.Context, unstructuredObject) error { return nil })
 	var unmade *unmadeElector

@@ -78,7 +78,7 @@ func wantLines(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-func TestContract03_EachListedKeyOfNoObjectIsHandledOnce(t *testing.T) {
+func TestContract03_ListedKeysOfNoObjectRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		for n := range 4000 {
@@ -108,9 +108,9 @@ func TestContract03_EachListedKeyOfNoObjectIsHandledOnce(t *testing.T) {
 	})
 }
 
-// TestContract29_KeysOfNoObjectAreResyncedWhileSourcesListThem checks that a key is resynced once in each interval, until
+// TestContract29_ListedKeysOfNoObjectAreResynced checks that a key is resynced once in each interval, until
 // no source lists it, and that keys of a channel are not resynced. Nothing is kept of keys that are gone.
-func TestContract29_KeysOfNoObjectAreResyncedWhileSourcesListThem(t *testing.T) {
+func TestContract29_ListedKeysOfNoObjectAreResynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		put(server, "a", "eu/a")
@@ -217,8 +217,8 @@ func TestTriggerAllRunsKeysThatSourcesList(t *testing.T) {
 	})
 }
 
-// TestContract17_AnyChangeEndsABackoffOfNoObject checks which causes end a backoff without a primary kind.
-func TestContract17_AnyChangeEndsABackoffOfNoObject(t *testing.T) {
+// TestContract17_AnyChangeEndsBackoffOfNoObject checks which causes end a backoff without a primary kind.
+func TestContract17_AnyChangeEndsBackoffOfNoObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		put(server, "a", "eu/a")
@@ -248,9 +248,9 @@ func TestContract17_AnyChangeEndsABackoffOfNoObject(t *testing.T) {
 	})
 }
 
-// TestKeysOfNoObjectAreNotThoseOfObjects checks that a key is neither redirected nor changed: there are no
+// TestKeysOfNoObjectDifferFromObjectKeys checks that a key is neither redirected nor changed: there are no
 // cluster-scoped objects.
-func TestKeysOfNoObjectAreNotThoseOfObjects(t *testing.T) {
+func TestKeysOfNoObjectDifferFromObjectKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := &journal{}
 		keys := make(chan kube.Key, 3)
@@ -283,7 +283,7 @@ func TestKeysOfNoObjectAreNotThoseOfObjects(t *testing.T) {
 	})
 }
 
-func TestKeyOfAnotherTypeIsATerminalError(t *testing.T) {
+func TestKeyOfAnotherTypeIsTerminalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := make(chan kube.Key, 3)
 		c, runs := teamConfig(nil, source.Channel("channel", keys))
@@ -296,8 +296,8 @@ func TestKeyOfAnotherTypeIsATerminalError(t *testing.T) {
 	})
 }
 
-// TestSourceThatPanicsInKeysKeepsKeys checks that keys are not forgotten if a source fails to list them.
-func TestSourceThatPanicsInKeysKeepsKeys(t *testing.T) {
+// TestPanicInKeysRemovesNoKeys checks that keys are not forgotten if a source fails to list them.
+func TestPanicInKeysRemovesNoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &journal{}
 		c, runs := teamConfig(nil, preparedSource{controller.PreparedSource{
@@ -327,9 +327,9 @@ func (s preparedSource) Prepare(controller.Target) (controller.PreparedSource, e
 	return s.PreparedSource, nil
 }
 
-// TestContract30_KeysOfNoObjectAreNotKept checks that keys that no source lists take no memory after their runs, and what a
+// TestContract30_UnlistedKeysOfNoObjectReleaseMemory checks that keys that no source lists take no memory after their runs, and what a
 // listed key takes.
-func TestContract30_KeysOfNoObjectAreNotKept(t *testing.T) {
+func TestContract30_UnlistedKeysOfNoObjectReleaseMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		ask := make(chan string)
@@ -390,7 +390,7 @@ func TestContract30_KeysOfNoObjectAreNotKept(t *testing.T) {
 	})
 }
 
-func TestNewRefusesObjectsOfNoObject(t *testing.T) {
+func TestNewRejectsObjectFieldsOfNoObject(t *testing.T) {
 	t.Parallel()
 	_, err := controller.New(controller.Config[controller.NoObject]{
 		Name: "teams", Cluster: &kube.Cluster{}, Handler: func(context.Context, controller.NoObject) error { return nil },
@@ -537,8 +537,8 @@ func TestInterruptedKeysOfNoObjectRunLast(t *testing.T) {
 	})
 }
 
-// TestDebugOfNoObjectTakesAnyKey checks the text of keys with several slashes.
-func TestDebugOfNoObjectTakesAnyKey(t *testing.T) {
+// TestDebugOfNoObjectAcceptsAnyKey checks the text of keys with several slashes.
+func TestDebugOfNoObjectAcceptsAnyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		put(server, "a", "eu/a/b")

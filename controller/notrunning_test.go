@@ -13,11 +13,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// TestHandlerReadsAnInformerThatNobodyRuns checks a handler that reads an informer that is not running. Its runs fail,
+// TestHandlerReadsStoppedInformer checks a handler that reads an informer that is not running. Its runs fail,
 // and the log and the run's record name the informer at once. After ten minutes, a problem names it. Ready returns nil,
 // because the controller cannot detect which informers a handler reads. When the informer is started, the retries
 // succeed.
-func TestHandlerReadsAnInformerThatNobodyRuns(t *testing.T) {
+func TestHandlerReadsStoppedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: newServer("x"), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

@@ -26,9 +26,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen checks that the next run does not see the child, although the
+// TestContract07_CacheOmitsDeletedChild checks that the next run does not see the child, although the
 // informer shows its creation before its deletion.
-func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
+func TestContract07_CacheOmitsDeletedChild(t *testing.T) {
 	finalized := func(w *world, ctx context.Context) error {
 		_, err := w.objects("parts").Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return err
@@ -93,9 +93,9 @@ func TestContract07_AChildThatWasCreatedAndDeletedIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden checks that only the watch that must show the write
+// TestContract07_ForbiddenNamespaceDoesNotExtendWait checks that only the watch that must show the write
 // can extend the wait.
-func TestContract07_TheWaitIsBoundedWhileAnotherNamespaceIsForbidden(t *testing.T) {
+func TestContract07_ForbiddenNamespaceDoesNotExtendWait(t *testing.T) {
 	for forbidden, want := range map[string]time.Duration{"other": 10 * time.Second, "ns": 5 * time.Minute} {
 		t.Run(forbidden, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,9 +148,9 @@ func answerForbidden() *http.Response {
 	}
 }
 
-// TestASessionThatAHandlerStartsIsNotPartOfItsRun checks that a handler can start an informer with its context. The
+// TestInformerStartedByHandlerOutlivesRun checks that a handler can start an informer with its context. The
 // informer's requests are not part of the run's record, and the informer does not keep the run in memory.
-func TestASessionThatAHandlerStartsIsNotPartOfItsRun(t *testing.T) {
+func TestInformerStartedByHandlerOutlivesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		parts := w.parts(informer.Selection{})
@@ -175,9 +175,9 @@ func TestASessionThatAHandlerStartsIsNotPartOfItsRun(t *testing.T) {
 	})
 }
 
-// TestUnobservedIsTheWorkersContext checks that Unobserved returns the context below the first observer, without the
+// TestUnobservedReturnsContextOfWorker checks that Unobserved returns the context below the first observer, without the
 // values that were added above it.
-func TestUnobservedIsTheWorkersContext(t *testing.T) {
+func TestUnobservedReturnsContextOfWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		type name struct{}

@@ -26,8 +26,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract19_AHotLoopIsNamedAndSlowed checks a hot loop of two clients that write the same field.
-func TestContract19_AHotLoopIsNamedAndSlowed(t *testing.T) {
+// TestContract19_HotLoopIsReportedAndSlowed checks a hot loop of two clients that write the same field.
+func TestContract19_HotLoopIsReportedAndSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var told events
@@ -108,9 +108,9 @@ func TestHotLoopWithinOneSecond(t *testing.T) {
 	})
 }
 
-// TestContract19_AHotLoopOfATypedKind checks hot loops of a built-in kind: the informer gets it as protobuf, and package
+// TestContract19_HotLoopOfTypedKind checks hot loops of a built-in kind: the informer gets it as protobuf, and package
 // client gets JSON.
-func TestContract19_AHotLoopOfATypedKind(t *testing.T) {
+func TestContract19_HotLoopOfTypedKind(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context, c *client.Client, m, after *corev1.ConfigMap) error{
 		"update": func(ctx context.Context, c *client.Client, _, after *corev1.ConfigMap) error {
 			_, err := client.Update(ctx, c, after)
@@ -176,9 +176,9 @@ func TestContract19_AHotLoopOfATypedKind(t *testing.T) {
 	}
 }
 
-// TestContract20_AStuckHandlerIsReportedAndReplaced checks that the stack is logged once, that readiness reports the
+// TestContract20_StuckHandlerIsReportedAndReplaced checks that the stack is logged once, that readiness reports the
 // stuck handler if it is configured to, and that another worker takes over.
-func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
+func TestContract20_StuckHandlerIsReportedAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var logs, handled journal
@@ -230,9 +230,9 @@ func TestContract20_AStuckHandlerIsReportedAndReplaced(t *testing.T) {
 	})
 }
 
-// TestStuckHandlerIsReportedSoonAfterAShortLimit checks that a short Config.Stuck.After is not rounded up to the usual
+// TestShortLimitReportsStuckHandlerEarly checks that a short Config.Stuck.After is not rounded up to the usual
 // interval of the checks.
-func TestStuckHandlerIsReportedSoonAfterAShortLimit(t *testing.T) {
+func TestShortLimitReportsStuckHandlerEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		release := make(chan struct{})
@@ -252,9 +252,9 @@ func TestStuckHandlerIsReportedSoonAfterAShortLimit(t *testing.T) {
 	})
 }
 
-// TestContract20_AStuckHandlerIsReplacedWhenOthersReturn checks that a stuck handler is replaced later if there were
+// TestContract20_StuckHandlerIsReplacedWhenOneReturns checks that a stuck handler is replaced later if there were
 // too many stuck handlers for another worker when it was detected.
-func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
+func TestContract20_StuckHandlerIsReplacedWhenOneReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var handled journal
@@ -301,8 +301,8 @@ func TestContract20_AStuckHandlerIsReplacedWhenOthersReturn(t *testing.T) {
 
 func waitForALongTime(release chan struct{}) { <-release }
 
-// TestContract21_AQueueThatOnlyGrowsIsReported checks that a growing queue is reported once per episode.
-func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
+// TestContract21_GrowingQueueIsReported checks that a growing queue is reported once per episode.
+func TestContract21_GrowingQueueIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var logs journal
@@ -336,8 +336,8 @@ func TestContract21_AQueueThatOnlyGrowsIsReported(t *testing.T) {
 	})
 }
 
-// TestContract23_TimersLiveAsLongAsTheirObjects checks that timers end with their objects, and outlive other runs.
-func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
+// TestContract23_TimersEndWithTheirObjects checks that timers end with their objects, and outlive other runs.
+func TestContract23_TimersEndWithTheirObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
@@ -377,9 +377,9 @@ func TestContract23_TimersLiveAsLongAsTheirObjects(t *testing.T) {
 	}
 }
 
-// TestContract25_DeletedGetsTheLastState checks that Deleted gets the last state, and an argument that reports whether
+// TestContract25_DeletedReceivesLastState checks that Deleted gets the last state, and an argument that reports whether
 // the state may be stale.
-func TestContract25_DeletedGetsTheLastState(t *testing.T) {
+func TestContract25_DeletedReceivesLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var calls journal
@@ -475,9 +475,9 @@ func TestContract26_LogLines(t *testing.T) {
 	})
 }
 
-// TestContract15_AnInformerSaysHowStaleItIs checks that an informer reports the maximum age of the objects that it
+// TestContract15_InformerReportsStaleness checks that an informer reports the maximum age of the objects that it
 // returns.
-func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
+func TestContract15_InformerReportsStaleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
@@ -497,9 +497,9 @@ func TestContract15_AnInformerSaysHowStaleItIs(t *testing.T) {
 	})
 }
 
-// TestFunctionsOfChangesThatDoNotReturnAreReported checks that a predicate or a mapping function of a source that does
+// TestChangeFunctionThatDoesNotReturnIsReported checks that a predicate or a mapping function of a source that does
 // not return is reported. Readiness, Problems and the log name the informer, which is blocked until then.
-func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
+func TestChangeFunctionThatDoesNotReturnIsReported(t *testing.T) {
 	for _, what := range []string{"predicate", "mapper"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -563,9 +563,9 @@ func TestFunctionsOfChangesThatDoNotReturnAreReported(t *testing.T) {
 // Other packages implement the contracts of this file, and their tests cover the details. These tests check that the
 // user of a controller gets them.
 
-// TestContract18_AProblemOfAnObjectIsAnEventOnce checks that an Event is about the key's own object, and is recorded
+// TestContract18_ProblemIsRecordedAsOneEvent checks that an Event is about the key's own object, and is recorded
 // once an episode. A success of the key ends the episode.
-func TestContract18_AProblemOfAnObjectIsAnEventOnce(t *testing.T) {
+func TestContract18_ProblemIsRecordedAsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var told events

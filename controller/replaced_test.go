@@ -18,9 +18,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract02_TerminalDoesNotHideALaterGeneration checks a new generation that the informer stores during a run. The
+// TestContract02_LaterGenerationRunsAfterTerminal checks a new generation that the informer stores during a run. The
 // run returns Terminal before the controller is notified of the change. The new generation must still be handled.
-func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
+func TestContract02_LaterGenerationRunsAfterTerminal(t *testing.T) {
 	for _, kind := range []string{"Handler", "Reconciler"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestContract02_TerminalDoesNotHideALaterGeneration(t *testing.T) {
 	}
 }
 
-// TestContract17_ANewObjectOfTheNameBeginsAnew checks that an object that replaces another one of the same name
+// TestContract17_ReplacedObjectInheritsNoFailures checks that an object that replaces another one of the same name
 // inherits neither its failures, its backoff nor its stalled state.
-func TestContract17_ANewObjectOfTheNameBeginsAnew(t *testing.T) {
+func TestContract17_ReplacedObjectInheritsNoFailures(t *testing.T) {
 	never := func(controller.Cause) bool { return false }
 	type test struct {
 		failure   error
@@ -194,9 +194,9 @@ func (w *world) touch(resource, name string) {
 	})
 }
 
-// TestContract25_DeletedIsCalledForEachObjectOfAName checks that Deleted is called for each object in order. Two
+// TestContract25_DeletedIsCalledForEachReplacedObject checks that Deleted is called for each object in order. Two
 // objects are deleted before the first call, and one is created and deleted during a call.
-func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
+func TestContract25_DeletedIsCalledForEachReplacedObject(t *testing.T) {
 	for name, failure := range map[string]error{
 		"succeeds":          nil,
 		"fails once":        errors.New("not now"),
@@ -257,9 +257,9 @@ func TestContract25_DeletedIsCalledForEachObjectOfAName(t *testing.T) {
 	}
 }
 
-// TestEndsOfOneNameAreBounded checks that the number of kept deletions is bounded while objects are created and deleted
+// TestDeletionsOfOneNameAreBounded checks that the number of kept deletions is bounded while objects are created and deleted
 // and Deleted does not return.
-func TestEndsOfOneNameAreBounded(t *testing.T) {
+func TestDeletionsOfOneNameAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var seen, logs journal
@@ -290,9 +290,9 @@ func TestEndsOfOneNameAreBounded(t *testing.T) {
 	})
 }
 
-// TestFailureOfAReplacedObjectIsNotCountedForTheNext checks that a failed run of an object that is replaced during the
+// TestFailureOfReplacedObjectIsNotInherited checks that a failed run of an object that is replaced during the
 // run is not counted for the next object.
-func TestFailureOfAReplacedObjectIsNotCountedForTheNext(t *testing.T) {
+func TestFailureOfReplacedObjectIsNotInherited(t *testing.T) {
 	for name, seen := range map[string]bool{"the deletion is seen": true, "the deletion is unseen": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

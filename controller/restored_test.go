@@ -33,10 +33,10 @@ func (w *world) restoredWhileAway(restore, first func()) {
 	back.Store(true)
 }
 
-// TestContract07_HandlersGoOnAfterARestore checks a restore of etcd from a backup. Resource versions go back, and the
+// TestContract07_HandlerRunsAfterRestore checks a restore of etcd from a backup. Resource versions go back, and the
 // writes after the backup are lost. The handler must run with the restored state, and each run must still see the
 // writes of the run before.
-func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
+func TestContract07_HandlerRunsAfterRestore(t *testing.T) {
 	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,9 +108,9 @@ func TestContract07_HandlersGoOnAfterARestore(t *testing.T) {
 	}
 }
 
-// TestContract13_AVersionOfALostOwnWriteIsAnotherState checks another client's write after a restore. The write can get
+// TestContract13_ReusedVersionOfLostOwnWriteRunsHandler checks another client's write after a restore. The write can get
 // the resource version of a lost own write, and can start from the same version. It must be handled.
-func TestContract13_AVersionOfALostOwnWriteIsAnotherState(t *testing.T) {
+func TestContract13_ReusedVersionOfLostOwnWriteRunsHandler(t *testing.T) {
 	for name, lags := range map[string]bool{"the informer had shown the lost write": false, "the informer had not shown it": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { versionOfALostWrite(t, lags) }) })
 	}

@@ -45,7 +45,7 @@ func (r *resyncs) take() map[string][]time.Time {
 	return runs
 }
 
-func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
+func TestContract29_ResyncsHaveFixedOffsets(t *testing.T) {
 	for _, interval := range []time.Duration{100 * time.Millisecond, 10 * time.Second, 3 * time.Minute, 10 * time.Hour} {
 		t.Run(interval.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestContract29_EachObjectHasItsMomentInTheInterval(t *testing.T) {
 	}
 }
 
-func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
+func TestResyncIncludesNewAndOmitsDeletedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("goes", "stays")
 		var seen resyncs
@@ -131,7 +131,7 @@ func TestResyncFollowsWhatComesAndGoes(t *testing.T) {
 	})
 }
 
-func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
+func TestResyncOmitsFailingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("well", "fails", "terminal", "given-up")
 		var seen resyncs
@@ -178,9 +178,9 @@ func TestResyncLeavesFailingObjectsToTheirRetries(t *testing.T) {
 	})
 }
 
-// TestContract29_ResyncCountsFromTheLastSuccess checks that an object that ran for another reason is resynced one
+// TestContract29_ResyncIntervalStartsAtLastSuccess checks that an object that ran for another reason is resynced one
 // interval after that run.
-func TestContract29_ResyncCountsFromTheLastSuccess(t *testing.T) {
+func TestContract29_ResyncIntervalStartsAtLastSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Hour
 		server := newServer("a")
@@ -204,8 +204,8 @@ func TestContract29_ResyncCountsFromTheLastSuccess(t *testing.T) {
 	})
 }
 
-// TestResyncMeetsGivenUpObjects checks that a key with exhausted retries is handled again at the next resync.
-func TestResyncMeetsGivenUpObjects(t *testing.T) {
+// TestResyncRunsKeysWithExhaustedRetries checks that a key with exhausted retries is handled again at the next resync.
+func TestResyncRunsKeysWithExhaustedRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen resyncs
 		c := config(newServer("a"), func(ctx context.Context, obj configMap) error {
@@ -222,7 +222,7 @@ func TestResyncMeetsGivenUpObjects(t *testing.T) {
 	})
 }
 
-func TestResyncEndsWithTheTerm(t *testing.T) {
+func TestResyncEndsWithTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen resyncs
 		c := config(newServer("a"), func(ctx context.Context, obj configMap) error { seen.note(ctx, obj.Name); return nil })
@@ -244,9 +244,9 @@ func TestResyncEndsWithTheTerm(t *testing.T) {
 	})
 }
 
-// TestResyncsThatWereMissedAreNotMadeUpFor checks that a process that was stopped for an hour does not make up for
+// TestMissedResyncsAreNotRepeated checks that a process that was stopped for an hour does not make up for
 // twenty missed resyncs.
-func TestResyncsThatWereMissedAreNotMadeUpFor(t *testing.T) {
+func TestMissedResyncsAreNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stall atomic.Bool
 		runs := &journal{}

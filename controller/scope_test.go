@@ -20,9 +20,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// TestContract02_AnOwnerOfAnotherScopeIsFound checks that a source that assumes the namespace of the child loses no
+// TestContract02_ClusterScopedOwnerIsEnqueued checks that a source that assumes the namespace of the child loses no
 // wake-up of a cluster-scoped owner.
-func TestContract02_AnOwnerOfAnotherScopeIsFound(t *testing.T) {
+func TestContract02_ClusterScopedOwnerIsEnqueued(t *testing.T) {
 	for _, reconciler := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			gv := schema.GroupVersion{Group: "example.com", Version: "v1"}

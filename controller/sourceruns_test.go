@@ -10,9 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestSourceRemovedBeforeItsTermBeginsIsNotRun checks that a source that is removed before its term starts does not
+// TestSourceRemovedBeforeTermDoesNotRun checks that a source that is removed before its term starts does not
 // run.
-func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
+func TestSourceRemovedBeforeTermDoesNotRun(t *testing.T) {
 	t.Parallel()
 	runs := make(chan string, 2)
 	source := func(name string) *namedSource {
@@ -40,8 +40,8 @@ func TestSourceRemovedBeforeItsTermBeginsIsNotRun(t *testing.T) {
 	}
 }
 
-// TestSourceIsRemovedWhileAnotherStarts checks that remove does not wait for the Start of an earlier source.
-func TestSourceIsRemovedWhileAnotherStarts(t *testing.T) {
+// TestRemoveDoesNotWaitForStartOfAnotherSource checks that remove does not wait for the Start of an earlier source.
+func TestRemoveDoesNotWaitForStartOfAnotherSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -93,9 +93,9 @@ func (i *usedInformer) Join(context.Context) (leave func()) {
 	}
 }
 
-// TestSourceRemovedAtTheEndOfItsTermLeavesItsInformersOnce checks a source that is removed while the term waits for it.
+// TestSourceRemovedAtEndOfTermLeavesInformersOnce checks a source that is removed while the term waits for it.
 // Leaving twice would stop an informer that has other users.
-func TestSourceRemovedAtTheEndOfItsTermLeavesItsInformersOnce(t *testing.T) {
+func TestSourceRemovedAtEndOfTermLeavesInformersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -131,9 +131,9 @@ func TestSourceRemovedAtTheEndOfItsTermLeavesItsInformersOnce(t *testing.T) {
 	})
 }
 
-// TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers checks that the informers of a source that is being removed end
+// TestTermEndsAfterSourcesLeaveInformers checks that the informers of a source that is being removed end
 // before the term.
-func TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers(t *testing.T) {
+func TestTermEndsAfterSourcesLeaveInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -165,9 +165,9 @@ func TestTermEndsAfterRemovedSourcesHaveLeftTheirInformers(t *testing.T) {
 	})
 }
 
-// TestSourceAddedDuringTheChangeOfTerms checks a source whose Start, called by AddSource, returns when the next term has
+// TestSourceAddedBetweenTerms checks a source whose Start, called by AddSource, returns when the next term has
 // begun: remove must remove it from that term.
-func TestSourceAddedDuringTheChangeOfTerms(t *testing.T) {
+func TestSourceAddedBetweenTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := SourceFunc(func(ctx context.Context, _ Enqueue) error { <-ctx.Done(); return nil })
 		c, err := New(Config[NoObject]{

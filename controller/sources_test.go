@@ -86,7 +86,7 @@ func (j *journal) sorted() []string {
 	return lines
 }
 
-func TestSourcesInformersGateTheFirstHandling(t *testing.T) {
+func TestHandlersWaitForInformersOfSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		others.Fail("list", errors.New("not yet"))
@@ -128,7 +128,7 @@ func TestSourcesInformersGateTheFirstHandling(t *testing.T) {
 	})
 }
 
-func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
+func TestSourcesAreAddedAndRemovedDuringRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, others := newServer("a"), newServer("other")
 		w := newWatching(t, others)
@@ -177,7 +177,7 @@ func TestSourcesAreAddedAndRemovedWhileTheControllerRuns(t *testing.T) {
 	})
 }
 
-func TestSourcesAddedBeforeRunAreThereFromTheStart(t *testing.T) {
+func TestSourcesAddedBeforeRunStartWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others, removed := newServer("other"), newServer("removed")
 		c, runs := reconciled(newServer("a"))
@@ -263,9 +263,9 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 	})
 }
 
-// TestRemoveWaitsForTheEndOfTheSource checks that the source's Run has returned when remove returns, and that its
+// TestRemoveWaitsForSource checks that the source's Run has returned when remove returns, and that its
 // informers ran until then.
-func TestRemoveWaitsForTheEndOfTheSource(t *testing.T) {
+func TestRemoveWaitsForSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		s := &slowToEnd{watching: newWatching(t, others)}
@@ -311,7 +311,7 @@ func (s *slowToEnd) run(ctx context.Context, _ controller.Enqueue) error {
 	return nil
 }
 
-func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
+func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, others, late := newServer("a"), newServer("other"), newServer("late")
 		w, latecomer := newWatching(t, others), newWatching(t, late)
@@ -372,7 +372,7 @@ func TestSourcesComeAndGoDuringTheDrain(t *testing.T) {
 	})
 }
 
-func TestRemovedSourceLeavesAnInformerThatOthersUse(t *testing.T) {
+func TestRemovedSourceKeepsSharedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		w := newWatching(t, others)
@@ -400,7 +400,7 @@ func TestRemovedSourceLeavesAnInformerThatOthersUse(t *testing.T) {
 	})
 }
 
-func TestSourcesThatComeAndGoAllTheTime(t *testing.T) {
+func TestSourcesAddedAndRemovedConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
@@ -434,7 +434,7 @@ func TestSourcesThatComeAndGoAllTheTime(t *testing.T) {
 	})
 }
 
-func TestSourcesAreAskedForMistakes(t *testing.T) {
+func TestNewReportsInvalidSources(t *testing.T) {
 	w := newWatching(t, newServer())
 	w.mistake = errors.New("it has no owner")
 	c := config(newServer(), func(context.Context, configMap) error { return nil })
@@ -455,7 +455,7 @@ func TestSourcesAreAskedForMistakes(t *testing.T) {
 	}
 }
 
-func TestAddedSourceThatFailsEndsTheController(t *testing.T) {
+func TestFailureOfAddedSourceEndsController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
 		ended := make(chan error)
@@ -473,7 +473,7 @@ func TestAddedSourceThatFailsEndsTheController(t *testing.T) {
 	})
 }
 
-func TestPredicateSaysWhatIsHandled(t *testing.T) {
+func TestPredicateSelectsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer("a")
 		c, runs := reconciled(server)
@@ -536,9 +536,9 @@ func (s *starting) start(ctx context.Context, enqueue controller.Enqueue) (run f
 	}
 }
 
-// TestSourcesBeginBeforeTheFirstHandling checks that a source with a Start function has started before the first
+// TestSourcesStartBeforeFirstRun checks that a source with a Start function has started before the first
 // handler call, so that no later change is missed.
-func TestSourcesBeginBeforeTheFirstHandling(t *testing.T) {
+func TestSourcesStartBeforeFirstRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &starting{}
 		var runs journal
@@ -571,7 +571,7 @@ func (s nosy) Prepare(controller.Target) (controller.PreparedSource, error) {
 	}}, nil
 }
 
-func TestSourceMayUseItsControllerWhileItBegins(t *testing.T) {
+func TestSourceUsesItsControllerInStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ctrl *controller.Controller[configMap]
 		others := newServer("other")
@@ -604,9 +604,9 @@ func TestSourceMayUseItsControllerWhileItBegins(t *testing.T) {
 	})
 }
 
-// TestReadyDoesNotWaitForAnInformerThatIsEnding checks that Ready does not wait for a source's informer that its last
+// TestReadyDoesNotWaitForEndingInformer checks that Ready does not wait for a source's informer that its last
 // user leaves. Such an informer cannot be joined until it has ended.
-func TestReadyDoesNotWaitForAnInformerThatIsEnding(t *testing.T) {
+func TestReadyDoesNotWaitForEndingInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		slow := informer.FromListerWatcher[configMap](&cache.ListWatch{
@@ -640,9 +640,9 @@ func TestReadyDoesNotWaitForAnInformerThatIsEnding(t *testing.T) {
 	})
 }
 
-// TestSourceThatIsRemovedWhileTheControllerSyncsHoldsNothingUp checks that removing a source with an informer that
+// TestSourceRemovedDuringSyncEndsWait checks that removing a source with an informer that
 // cannot list ends the wait for the first handling.
-func TestSourceThatIsRemovedWhileTheControllerSyncsHoldsNothingUp(t *testing.T) {
+func TestSourceRemovedDuringSyncEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := newServer("other")
 		others.Fail("list", errors.New("no such kind"))

@@ -34,10 +34,10 @@ func (l *lines) with(text string) (found []string) {
 	return found
 }
 
-// TestWritesPastTheRunsContextAreReported checks that a write with a context other than the run's is reported once for
+// TestWritesWithoutContextOfRunAreReported checks that a write with a context other than the run's is reported once for
 // each call site. Such a write is not in the run's record, is not waited for, and is not stopped when leadership is
 // lost.
-func TestWritesPastTheRunsContextAreReported(t *testing.T) {
+func TestWritesWithoutContextOfRunAreReported(t *testing.T) {
 	var logged lines
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))

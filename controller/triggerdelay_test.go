@@ -155,9 +155,9 @@ func (s earlySource) Prepare(controller.Target) (controller.PreparedSource, erro
 	}}, nil
 }
 
-// TestTriggerAfterDoesNotDelayTheFirstPass checks that a delayed trigger for a listed object does not count as its
+// TestTriggerAfterDoesNotDelayFirstPass checks that a delayed trigger for a listed object does not count as its
 // first run.
-func TestTriggerAfterDoesNotDelayTheFirstPass(t *testing.T) {
+func TestTriggerAfterDoesNotDelayFirstPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

@@ -187,9 +187,9 @@ func TestWaitForOwnWritesIsBounded(t *testing.T) {
 	}
 }
 
-// TestWaitForOwnWritesOfInformersThatShowNothing checks an optional informer that is forbidden, and a restore of etcd
+// TestWaitForOwnWritesEndsForLostWrites checks an optional informer that is forbidden, and a restore of etcd
 // that undoes the write: the wait ends, because the informer will never show the write.
-func TestWaitForOwnWritesOfInformersThatShowNothing(t *testing.T) {
+func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 	t.Run("optional and forbidden", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -252,8 +252,8 @@ func TestWaitForOwnWritesOfInformersThatShowNothing(t *testing.T) {
 	})
 }
 
-// TestWaitForOwnWritesWhenNothingIsTracked checks the errors outside a run, after its end, and without tracking.
-func TestWaitForOwnWritesWhenNothingIsTracked(t *testing.T) {
+// TestWaitForOwnWritesRejectsUntrackedContext checks the errors outside a run, after its end, and without tracking.
+func TestWaitForOwnWritesRejectsUntrackedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if err := controller.WaitForOwnWrites(t.Context()); err == nil || !strings.Contains(err.Error(), "no handler's context") {
 			t.Errorf("outside a handler: %v", err)

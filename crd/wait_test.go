@@ -211,7 +211,7 @@ func TestConditionsOfOldGenerationIgnored(t *testing.T) {
 
 // A refusal of names stays in the status until the API server has checked the new names, and forever if it
 // refuses these too.
-func TestOldRefusalOfNamesIgnoredAfterChange(t *testing.T) {
+func TestOldRejectionOfNamesIgnoredAfterChange(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		acceptedAfter time.Duration // 0: never

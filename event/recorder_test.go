@@ -112,7 +112,7 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-func TestContract18_RepeatsBecomeACount(t *testing.T) {
+func TestContract18_RepeatsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -204,7 +204,7 @@ func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	})
 }
 
-func TestContract18_AnObjectHasABudget(t *testing.T) {
+func TestContract18_EventsOfObjectAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -328,7 +328,7 @@ func TestSimultaneousEventsHaveDifferentNames(t *testing.T) {
 	})
 }
 
-func TestTwoRecordersAtTheSameTime(t *testing.T) {
+func TestEventNamesOfTwoRecordersDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()

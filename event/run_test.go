@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
-func TestContract18_EventsOutliveAnOutage(t *testing.T) {
+func TestContract18_EventsAreSentAfterOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -156,7 +156,7 @@ func TestEventsBeforeRunAreSent(t *testing.T) {
 	})
 }
 
-func TestRunFlushesAtItsEnd(t *testing.T) {
+func TestRunFlushesEventsAtShutdown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
@@ -248,7 +248,7 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentAfterLeadershipIsLost(t *testing.T) {
+func TestEventsAreNotSentAfterLossOfLeadership(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()

@@ -20,7 +20,7 @@ const cleanup = "shop.example.com/cleanup"
 
 // Steps must see the live object: an outdated cache may lack the bucket that was recorded last, and that bucket would
 // never be deleted.
-func TestStepsSeeTheLiveObject(t *testing.T) {
+func TestStepsReceiveLiveObject(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
 	edit(server, func(obj map[string]any) { obj["data"] = map[string]any{"bucket": "a"} })
@@ -44,7 +44,7 @@ func TestStepsSeeTheLiveObject(t *testing.T) {
 }
 
 // Changes of the run to an object that is not outdated stay.
-func TestStepsSeeStatusOfRun(t *testing.T) {
+func TestStepsReceiveStatusOfRun(t *testing.T) {
 	t.Parallel()
 	server, c := newServer()
 	fresh := read[*corev1.ConfigMap](t, c)

@@ -53,7 +53,7 @@ func deleted(obj configMap, version string) cache.Write {
 }
 
 // Contract 7, second half: an informer reports when it shows a write.
-func TestAwaitIsSeenWithTheWrite(t *testing.T) {
+func TestAwaitEndsWithWrite(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		for name, test := range map[string]struct {
 			// write writes to the server, and returns the write to await.
@@ -169,7 +169,7 @@ func TestAwaitIsSeenWithTheWrite(t *testing.T) {
 }
 
 // A write is also seen if no event of its object arrives.
-func TestAwaitIsSeenWithoutTheObject(t *testing.T) {
+func TestAwaitEndsWithoutEventOfObject(t *testing.T) {
 	missing := func(fixture) cache.Write { // the Retriever omits it
 		return cache.Write{Key: key("hidden"), UID: "u", ResourceVersion: "1003"}
 	}
@@ -255,7 +255,7 @@ func TestAwaitOnDegradedInformerReturnsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAwaitIsCalledAfterTheSubscribers(t *testing.T) {
+func TestAwaitIsCalledAfterSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
@@ -275,7 +275,7 @@ func TestAwaitIsCalledAfterTheSubscribers(t *testing.T) {
 	})
 }
 
-func TestAwaitThatIsCancelledIsForgotten(t *testing.T) {
+func TestCancelledAwaitIsNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
@@ -295,7 +295,7 @@ func TestAwaitThatIsCancelledIsForgotten(t *testing.T) {
 }
 
 // If Retrievers overlap, a reader may get the object of any of them.
-func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
+func TestAwaitEndsWhenAllPartsShowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(true)
 		one.Put(object("a", "1"))
@@ -324,7 +324,7 @@ func TestAwaitIsSeenWhenAllPartsShowIt(t *testing.T) {
 }
 
 // A call of seen must not be lost between the check and the registration.
-func TestAwaitWhileEventsCome(t *testing.T) {
+func TestAwaitDuringEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
@@ -386,7 +386,7 @@ func TestAwaitWithCustomRetriever(t *testing.T) {
 }
 
 // Versions that cannot be compared can still be equal.
-func TestAwaitOfVersionsThatCannotBeCompared(t *testing.T) {
+func TestAwaitOfIncomparableVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch.NewFakeWithChanSize(1, false)
 		f := start(t, nil, listsAt{scripted{newServer(false), func(metav1.ListOptions) (watch.Interface, error) { return w, nil }}, "x-1"})
@@ -404,7 +404,7 @@ func TestAwaitOfVersionsThatCannotBeCompared(t *testing.T) {
 }
 
 // The informer shows the objects of a list before the list has ended.
-func TestAwaitIsSeenWithinAList(t *testing.T) {
+func TestAwaitEndsDuringList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		gone := map[string]configMap{}
@@ -439,7 +439,7 @@ func (l limited) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 }
 
 // An awaited write may never arrive, so the informer must not keep the written object.
-func TestAwaitDoesNotKeepTheObject(t *testing.T) {
+func TestAwaitDoesNotRetainObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		f := start(t, server, nil)

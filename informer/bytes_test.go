@@ -168,7 +168,7 @@ func (l live[T]) tells(want ...string) {
 	}
 }
 
-func TestStreamedListWhoseConnectionBreaks(t *testing.T) {
+func TestStreamedListContinuesAfterBrokenConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(a *answer) {
@@ -196,7 +196,7 @@ func TestStreamedListWhoseConnectionBreaks(t *testing.T) {
 	})
 }
 
-func TestListWhoseConnectionBreaks(t *testing.T) {
+func TestListContinuesAfterBrokenConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		item := func(name string) string {
@@ -232,7 +232,7 @@ func TestListWhoseConnectionBreaks(t *testing.T) {
 	})
 }
 
-func TestHistoryGoneAndGarbageOnTheWire(t *testing.T) {
+func TestWatchRecoversFromExpiredHistoryAndInvalidBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(a *answer) {
@@ -263,7 +263,7 @@ func TestHistoryGoneAndGarbageOnTheWire(t *testing.T) {
 	})
 }
 
-func TestRefusalsOnTheWireKeepTheirMeaning(t *testing.T) {
+func TestStatusErrorsOfResponsesAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		resource := corev1.Resource("configmaps")
@@ -307,7 +307,7 @@ func TestRefusalsOnTheWireKeepTheirMeaning(t *testing.T) {
 	})
 }
 
-func TestRequestsAskForTheFormatThatTheTypeReads(t *testing.T) {
+func TestRequestsAcceptFormatOfType(t *testing.T) {
 	t.Parallel()
 	kind := informer.Selection{Kind: configMapKind()}
 	const proto, plain = "application/vnd.kubernetes.protobuf", "application/json"

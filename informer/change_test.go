@@ -63,7 +63,7 @@ func (s *states) take() []string {
 	return lines
 }
 
-func TestSubscribersReadTheStatesOfAChange(t *testing.T) {
+func TestSubscribersReadStatesOfChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -128,7 +128,7 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 }
 
 // A subscriber may read the informer while it receives a change, and gets the new state.
-func TestSubscribersReadTheAnnouncedState(t *testing.T) {
+func TestSubscribersReadAnnouncedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -156,7 +156,7 @@ func TestSubscribersReadTheAnnouncedState(t *testing.T) {
 	})
 }
 
-func TestNewChangeIsForTests(t *testing.T) {
+func TestNewChangeHasStatesAndKey(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	c, err := informer.NewChange(informer.Updated, kind, object("a", "1"), object("a", "2"))
 	if err != nil {
@@ -181,7 +181,7 @@ func TestNewChangeIsForTests(t *testing.T) {
 }
 
 // The result of Later does not depend on later changes of the object.
-func TestLaterReturnsThePartsThatChangedThen(t *testing.T) {
+func TestLaterReturnsDifferenceAtTimeOfChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -267,7 +267,7 @@ func TestChangedAndManager(t *testing.T) {
 	})
 }
 
-func TestNewChangeIsAsFromAWatch(t *testing.T) {
+func TestNewChangeEqualsWatchedChange(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	state := func(value string) configMap {
 		obj := object("a", value)

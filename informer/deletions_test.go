@@ -146,7 +146,7 @@ func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatch
 
 // A watch from version "0" or without a version begins with the present objects, so it may have missed states of a
 // deleted object.
-func TestCertainDeletionNeedsAWatchFromAVersion(t *testing.T) {
+func TestCertainDeletionRequiresWatchFromVersion(t *testing.T) {
 	at := func(value, version string) configMap {
 		obj := object("a", value)
 		obj.UID, obj.ResourceVersion = "uid-1", version
@@ -221,7 +221,7 @@ func TestDeletionInOneOfTwoJoinedRetrievers(t *testing.T) {
 }
 
 // The last states of objects are not known if their kind is removed.
-func TestDeletionWithTheKindIsNotCertain(t *testing.T) {
+func TestDeletionWithKindIsNotCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -242,7 +242,7 @@ func TestDeletionWithTheKindIsNotCertain(t *testing.T) {
 }
 
 // After any failures of watches and lists, a certain deletion has the last state of its object.
-func TestCertainDeletionHasTheLastState(t *testing.T) {
+func TestCertainDeletionHasLastState(t *testing.T) {
 	for seed := range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))

@@ -156,7 +156,7 @@ func (f fixture) value(name string) string {
 	return obj.Data["value"]
 }
 
-func TestInformerFollowsTheServer(t *testing.T) {
+func TestInformerShowsChangesOfServer(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestInformerFollowsTheServer(t *testing.T) {
 	}
 }
 
-func TestReadersOwnTheirObjects(t *testing.T) {
+func TestReadersReceiveCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -211,7 +211,7 @@ func TestReadersOwnTheirObjects(t *testing.T) {
 }
 
 // Contract 10, first half: a reconnect or a relist alone announces nothing.
-func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
+func TestContract10_ReconnectAnnouncesNoChanges(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestContract10_ReconnectsAreNoChanges(t *testing.T) {
 }
 
 // Contract 10, second half: for each object, the cache only moves forward.
-func TestContract10_StaleListsDoNotGoBack(t *testing.T) {
+func TestContract10_StaleListsDoNotRevertCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "old"))
@@ -303,7 +303,7 @@ func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
 }
 
 // Contract 9: a failing list or watch is reported within seconds, and its recovery too.
-func TestContract09_ProblemIsNamed(t *testing.T) {
+func TestContract09_InformerReportsProblem(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
 		errors.New(`User "jane" cannot list resource "configmaps" in API group "" at the cluster scope`))
 	for _, verb := range []string{"list", "watch"} {
@@ -359,7 +359,7 @@ func TestContract09_ProblemIsNamed(t *testing.T) {
 	})
 }
 
-func TestObjectOfAnotherTypeIsNamed(t *testing.T) {
+func TestObjectOfAnotherTypeIsReported(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			pods := kindserver.New[*corev1.Pod](apitest.Pods(), watchList)
@@ -477,7 +477,7 @@ func TestSharedInformerListsOnce(t *testing.T) {
 	})
 }
 
-func TestRunsThatComeAndGoShareOrFollowEachOther(t *testing.T) {
+func TestOverlappingRunsShareInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -638,7 +638,7 @@ func TestNewReportsMistakes(t *testing.T) {
 	}
 }
 
-func TestWrappedJoinIsNamed(t *testing.T) {
+func TestWrappedJoinIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil, embedded{informer.Combine[configMap](newServer(true), newServer(true))})
 		defer f.stop()
@@ -671,7 +671,7 @@ func breaking(events ...watch.Event) watch.Interface {
 	return w
 }
 
-func TestContract09_AWatchThatBreaksAfterItWasOpenedIsNamed(t *testing.T) {
+func TestContract09_BrokenWatchIsReported(t *testing.T) {
 	conversion := apierrors.NewInternalError(errors.New("conversion webhook failed"))
 	broken := watch.Event{Type: watch.Error, Object: &conversion.ErrStatus}
 	for name, test := range map[string]struct {
@@ -741,7 +741,7 @@ func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 
 // A fake that ignores SendInitialEvents costs time but works. client-go's fake clientsets behind a plain
 // cache.ListWatch are such fakes.
-func TestStreamedListThatStaysSilentIsGivenUp(t *testing.T) {
+func TestStreamedListWithoutEventsIsReplacedByList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -801,7 +801,7 @@ func TestOccasional410IsNotAnError(t *testing.T) {
 }
 
 // Streamed lists are requested again after some time. The time grows if they fail again.
-func TestStreamedListsAreTriedAgain(t *testing.T) {
+func TestStreamedListsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -847,7 +847,7 @@ func TestStreamedListsAreTriedAgain(t *testing.T) {
 }
 
 // A server that ignores SendInitialEvents is also detected if it sends events.
-func TestStreamedListThatBringsOnlyTraffic(t *testing.T) {
+func TestStreamedListWithoutInitialEventsEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		event  watch.EventType
 		within time.Duration
@@ -898,7 +898,7 @@ func TestStreamedListThatBringsOnlyTraffic(t *testing.T) {
 }
 
 // A streamed list may be slow while it makes progress.
-func TestSlowStreamedListIsNotGivenUp(t *testing.T) {
+func TestSlowStreamedListContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		lists := 0
@@ -988,7 +988,7 @@ func TestUnclosedWatchChannelDoesNotBlockShutdown(t *testing.T) {
 	})
 }
 
-func TestStaleListDoesNotReviveADeletedObject(t *testing.T) {
+func TestStaleListDoesNotRestoreDeletedObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "1"))
@@ -1011,7 +1011,7 @@ func TestStaleListDoesNotReviveADeletedObject(t *testing.T) {
 }
 
 // The end of one session must not affect the next session.
-func TestEndingSessionDoesNotSyncTheNext(t *testing.T) {
+func TestEndingSessionDoesNotSyncNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -1069,7 +1069,7 @@ type ending struct {
 
 func (e ending) ResultChan() <-chan watch.Event { return e.events }
 
-func TestWatchThatFailsBecauseItWasToEndIsNoTrouble(t *testing.T) {
+func TestErrorOfStoppedWatchIsIgnored(t *testing.T) {
 	for name, events := range map[string][]watch.Event{
 		"error":  {{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: "context canceled"}}},
 		"closed": nil,

@@ -125,7 +125,7 @@ func (h *halves) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 	return breaking(events...), nil
 }
 
-func TestListThatFailsMidwayIsListedAgain(t *testing.T) {
+func TestListThatFailsMidwayIsRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		watchList bool
 		broken    error
@@ -195,7 +195,7 @@ func (f fixture) expectOnce(want ...string) {
 	}
 }
 
-func TestFailedFirstListAnnouncesNothingTwice(t *testing.T) {
+func TestFailedFirstListAnnouncesObjectsOnce(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestFailedFirstListAnnouncesNothingTwice(t *testing.T) {
 }
 
 // Events immediately after a streamed list must not make the list look stale.
-func TestEventsRightBehindAStreamedList(t *testing.T) {
+func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

@@ -98,8 +98,8 @@ func (silentRetriever) List(ctx context.Context, _ metav1.ListOptions) (runtime.
 	return nil, ctx.Err()
 }
 
-// TestSlowOnErrorIsNotASlowResponse: the time of a call of OnError is not a time without a response.
-func TestSlowOnErrorIsNotASlowResponse(t *testing.T) {
+// TestSlowOnErrorIsNotReportedAsSlowResponse: the time of a call of OnError is not a time without a response.
+func TestSlowOnErrorIsNotReportedAsSlowResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		broken := errors.New("broken")
@@ -115,9 +115,9 @@ func TestSlowOnErrorIsNotASlowResponse(t *testing.T) {
 	})
 }
 
-// TestOnErrorIsCalledForOneErrorAtATime: a request fails while the function is called because the request had no response
+// TestOnErrorCallsNeverOverlap: a request fails while the function is called because the request had no response
 // for a long time.
-func TestOnErrorIsCalledForOneErrorAtATime(t *testing.T) {
+func TestOnErrorCallsNeverOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, calling atomic.Int32
 		f := startWith(t, newServer(false), informer.Config[configMap]{

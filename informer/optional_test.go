@@ -123,7 +123,7 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 	}
 }
 
-func TestInformerThatIsNotOptionalWaits(t *testing.T) {
+func TestRequiredInformerWaits(t *testing.T) {
 	for name, problem := range unavailable() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestInformerThatIsNotOptionalWaits(t *testing.T) {
 }
 
 // Optional applies if the cluster does not serve the kind, but not if it is unreachable.
-func TestOptionalInformerWaitsForAServerThatIsDown(t *testing.T) {
+func TestOptionalInformerWaitsForUnreachableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

@@ -214,7 +214,7 @@ func TestSnapshotDoesNotChange(t *testing.T) {
 	})
 }
 
-func TestListMayBeLeftAndReadsMayNest(t *testing.T) {
+func TestListStopsEarlyAndReadsNest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		zoo(server)
@@ -242,7 +242,7 @@ func TestListMayBeLeftAndReadsMayNest(t *testing.T) {
 	})
 }
 
-func TestListedSharesEveryObjectOnce(t *testing.T) {
+func TestListedVisitsEachObjectOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)

@@ -92,7 +92,7 @@ func question(t *testing.T, asked string) (namespace string, selector labels.Sel
 	return namespace, selector
 }
 
-func TestObjectsWithoutTheirType(t *testing.T) {
+func TestObjectsWithoutType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, events := selected(t)
 		i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Retrieve[*corev1.ConfigMap](cluster)})
@@ -161,7 +161,7 @@ func TestStoppedInformerReturnsNoObject(t *testing.T) {
 
 // An informer covers its objects only after it has listed them, even if the API server first forbids reading them and
 // then fails in another way.
-func TestOptionalInformerCoversOnlyWhatItHasListed(t *testing.T) {
+func TestOptionalInformerCoversOnlyListedObjects(t *testing.T) {
 	configMaps := apiserver.ConfigMaps()
 	resource := corev1.Resource("configmaps")
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("jane may not"))

@@ -12,7 +12,7 @@ import (
 
 // A restored API server assigns versions a second time. The same object at the same version may then have another
 // state.
-func TestReusedVersionOfRestoredServerIsAnotherState(t *testing.T) {
+func TestReusedVersionOfRestoredServerIsAnnounced(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -134,7 +134,7 @@ func TestRetrieverThatPanicsIsReported(t *testing.T) {
 }
 
 // An object without a name cannot be found again, and may be damaged.
-func TestObjectWithoutANameIsReported(t *testing.T) {
+func TestObjectWithoutNameIsReported(t *testing.T) {
 	nameless := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1005"}, Items: []corev1.ConfigMap{{}, {}}}
 	brings := func(kind watch.EventType) func() watch.Interface {
 		return func() watch.Interface {

@@ -56,7 +56,7 @@ func send(t *testing.T, events io.Writer, kind, name, version string) {
 }
 
 // Writes of objects that are not selected are not awaited, as far as the selection can be evaluated.
-func TestAwaitKnowsTheSelection(t *testing.T) {
+func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 	labelled := func(name, labels string) *wire.Object {
 		o, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"11","labels":{%s}}}`, name, labels), nil)
 		if err != nil {

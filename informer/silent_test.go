@@ -146,7 +146,7 @@ func TestQuietWatchIsVerified(t *testing.T) {
 }
 
 // A failed list does not show whether the watch is silent.
-func TestSilenceThatCannotBeVerifiedIsNoTrouble(t *testing.T) {
+func TestUnverifiedSilenceIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "1"))
@@ -176,7 +176,7 @@ func TestSilenceThatCannotBeVerifiedIsNoTrouble(t *testing.T) {
 	})
 }
 
-func TestEventsInFlightAreNoSilence(t *testing.T) {
+func TestEventsInFlightAreNotReportedAsSilence(t *testing.T) {
 	for name, arrive := range map[string]func(f fixture){
 		"they come":        func(f fixture) { f.server.Mute(false) },
 		"a bookmark comes": func(f fixture) { f.server.Mute(false); f.server.Bookmark() },
@@ -210,7 +210,7 @@ func TestEventsInFlightAreNoSilence(t *testing.T) {
 }
 
 // Watches end and are opened again every few minutes. A new watch does not end the silence.
-func TestSilenceIsCountedAcrossWatches(t *testing.T) {
+func TestSilenceLastsAcrossWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
@@ -228,7 +228,7 @@ func TestSilenceIsCountedAcrossWatches(t *testing.T) {
 }
 
 // If the watches of a server deliver nothing, its cache may be stale too, so the list must not come from the cache.
-func TestListAfterSilenceIsOfWhatThereIsNow(t *testing.T) {
+func TestListAfterSilenceReadsCurrentState(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestVerificationThatHangs(t *testing.T) {
 }
 
 // A slow subscriber must not look like a silent server.
-func TestSlowSubscriberIsNoSilence(t *testing.T) {
+func TestSlowSubscriberIsNotReportedAsSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
@@ -418,7 +418,7 @@ func TestSlowSubscriberIsNoSilence(t *testing.T) {
 	})
 }
 
-func TestStalenessIsThatOfTheOldestPart(t *testing.T) {
+func TestStalenessIsMaximumOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newServer(true), newServer(false)
 		f := start(t, one, informer.Combine[configMap](one, other))
@@ -447,7 +447,7 @@ func TestStalenessIsThatOfTheOldestPart(t *testing.T) {
 }
 
 // Any event shows that a watch is not silent, even if others are missing.
-func TestWatchThatBringsSomethingIsNotSilent(t *testing.T) {
+func TestWatchWithAnyEventIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "1"))
@@ -475,7 +475,7 @@ func TestWatchThatBringsSomethingIsNotSilent(t *testing.T) {
 
 // A new watch has some time to deliver earlier changes. Watches that repeatedly end at once must not make the informer
 // list.
-func TestWatchThatWasJustOpenedIsNotAskedAbout(t *testing.T) {
+func TestNewWatchIsNotVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
@@ -491,7 +491,7 @@ func TestWatchThatWasJustOpenedIsNotAskedAbout(t *testing.T) {
 }
 
 // Without bookmarks, only a list can show that a silent watch works again.
-func TestSilenceEndsWhereThereAreNoBookmarks(t *testing.T) {
+func TestSilenceEndsWithoutBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))

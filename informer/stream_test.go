@@ -21,7 +21,7 @@ import (
 )
 
 // A streamed list may contain events of objects that it has already listed.
-func TestEventsWithinAStreamedListAreNewerThanItsObjects(t *testing.T) {
+func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
 	notServed := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
 	for name, test := range map[string]struct {
 		optional   bool
@@ -140,7 +140,7 @@ func TestRepeated410IsReported(t *testing.T) {
 }
 
 // The Reflector sleeps when a streamed list ends with "too many requests", and ignores its context.
-func TestStopIsNotHeldUpByTooManyRequests(t *testing.T) {
+func TestTooManyRequestsDoNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Fail("list", errors.New("too busy"))
@@ -164,7 +164,7 @@ func TestStopIsNotHeldUpByTooManyRequests(t *testing.T) {
 }
 
 // client-go retries at once if a streamed list of the present state fails because history is gone.
-func TestStreamedListIsNotAskedForWithoutEnd(t *testing.T) {
+func TestStreamedListRetriesAreBounded(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old")
 	for name, answer := range map[string]func() (watch.Interface, error){
 		"answer": func() (watch.Interface, error) { return nil, expired },
@@ -221,7 +221,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // The listed objects remain valid when a connection breaks. The watch continues from there.
-func TestWatchWhoseHTTP2ConnectionBreaksGoesOn(t *testing.T) {
+func TestWatchContinuesAfterBrokenHTTP2Connection(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"http2: client connection lost", "stream error: stream ID 5; INTERNAL_ERROR; received from peer"} {
 		t.Run(reason, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestWatchWhoseHTTP2ConnectionBreaksGoesOn(t *testing.T) {
 
 // A streamed list of the present state may begin with the stale content of a server's cache, and end when the cache has
 // caught up (KEP-3157). Meanwhile the informer's cache must not go back.
-func TestStreamedListOfAServerThatLagsBehindTellsOfNothing(t *testing.T) {
+func TestStreamedListOfStaleServerAnnouncesNoChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		a, z := server.Put(object("a", "1")), server.Put(object("z", "1"))

@@ -38,7 +38,7 @@ func (f fixture) set(r retriever) {
 	}
 }
 
-func TestRetrieversComeAndGoWhileTheInformerRuns(t *testing.T) {
+func TestRetrieversAddedAndRemovedDuringRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		f := start(t, left, nil)
@@ -100,7 +100,7 @@ func TestObjectInBothSelectionsIsNotDeleted(t *testing.T) {
 	})
 }
 
-func TestObjectOfAnotherStateInTheNewSelectionIsAnUpdate(t *testing.T) {
+func TestNewSelectionWithChangedObjectAnnouncesUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := holding("a", "b")
 		other := newServer(true)
@@ -130,7 +130,7 @@ func TestObjectOfAnotherStateInTheNewSelectionIsAnUpdate(t *testing.T) {
 	})
 }
 
-func TestRetrieverThatCannotBeListedIsNotTaken(t *testing.T) {
+func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right, third := holding("l"), holding("r"), holding("third")
 		forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("jane may not"))
@@ -255,7 +255,7 @@ func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 	})
 }
 
-func TestRetrieverOfClusterAndAnotherOneReplaceEachOther(t *testing.T) {
+func TestSetRetrieverReplacesRetrieverOfCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("own", "1"))
@@ -271,7 +271,7 @@ func TestRetrieverOfClusterAndAnotherOneReplaceEachOther(t *testing.T) {
 	})
 }
 
-func TestSetRetrieverThatIsLeftMeanwhile(t *testing.T) {
+func TestSetRetrieverWhileInformerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		right.Fail("watch", errors.New("down"))
@@ -389,7 +389,7 @@ func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 	})
 }
 
-func TestSetRetrieverOfViewsIsRefused(t *testing.T) {
+func TestSetRetrieverOfViewsIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, holding("a"), nil)
 		defer f.stop()

@@ -69,7 +69,7 @@ func (s stalled) Read(p []byte) (int, error) {
 func (s stalled) Close() error { return nil }
 
 // A request without a response, and a response with a Retry-After of hours, are reported, and the request is repeated.
-func TestInformerReportsRequestsWithoutAnswer(t *testing.T) {
+func TestInformerReportsRequestsWithoutResponse(t *testing.T) {
 	all := func(*http.Request) bool { return true }
 	lists := func(r *http.Request) bool {
 		return r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") == "true"
@@ -164,7 +164,7 @@ func (h hangingLists) List(ctx context.Context, opts metav1.ListOptions) (runtim
 	return h.Server.List(ctx, opts)
 }
 
-func TestFirstListWithoutAnswerIsMadeAgain(t *testing.T) {
+func TestFirstListWithoutResponseIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hang atomic.Bool
 		hang.Store(true)

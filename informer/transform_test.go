@@ -19,9 +19,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestTransformChangesWhatIsCached checks reads, views, indexes, snapshots, changes and new Retrievers, and that each
+// TestTransformChangesCachedObjects checks reads, views, indexes, snapshots, changes and new Retrievers, and that each
 // state is transformed once and a relist announces nothing.
-func TestTransformChangesWhatIsCached(t *testing.T) {
+func TestTransformChangesCachedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, other := holding("a", "b"), holding("c")
 		calls := atomic.Int64{}
@@ -148,9 +148,9 @@ func TestTransformThatFailsHidesOnlyItsObject(t *testing.T) {
 	}
 }
 
-// TestTransformMustNotReplaceTheDeletionTimestamp checks an object that is being deleted: readers of the cache compute
+// TestTransformMustKeepDeletionTimestamp checks an object that is being deleted: readers of the cache compute
 // with the time.
-func TestTransformMustNotReplaceTheDeletionTimestamp(t *testing.T) {
+func TestTransformMustKeepDeletionTimestamp(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*metav1.Time) *metav1.Time
 		hidden bool
@@ -269,7 +269,7 @@ func checkTransform[T kube.Object](t *testing.T) {
 	})
 }
 
-func TestTransformIsRefusedWithKeepAppliedBy(t *testing.T) {
+func TestTransformWithKeepAppliedByIsRejected(t *testing.T) {
 	_, err := informer.New(informer.Config[configMap]{
 		Retriever: newServer(true), KeepAppliedBy: "me", Transform: func(configMap) error { return nil },
 	})

@@ -31,7 +31,7 @@ import (
 
 // An API server whose etcd was restored from a backup accepts a watch from a version that the restore has lost, and
 // sends nothing. The informer detects that by the missing bookmarks.
-func TestRestoredServerIsBelieved(t *testing.T) {
+func TestRestoreIsDetectedByMissingBookmarks(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -342,7 +342,7 @@ func (n *newFormat) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 }
 
 // A resource version that the API server no longer accepts is not requested repeatedly.
-func TestRefusedVersionIsNotAskedForAgain(t *testing.T) {
+func TestRejectedVersionIsNotRequestedAgain(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,7 @@ func startWith(t *testing.T, server *kindserver.Server[configMap], config inform
 	return f
 }
 
-func TestAsShowsOneInformerThroughOtherTypes(t *testing.T) {
+func TestAsConvertsToOtherTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		a := object("a", "1")
@@ -157,7 +157,7 @@ func TestAsOfUnstructuredDecodesGoTypes(t *testing.T) {
 	})
 }
 
-func TestAsRefusesWhatCannotBeRead(t *testing.T) {
+func TestAsRejectsIncompatibleTypes(t *testing.T) {
 	typed, err := informer.New(informer.Config[configMap]{Retriever: newServer(true)})
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestSizesCountDictionariesOfAllParts(t *testing.T) {
 }
 
 // The parts of a combined Retriever are at different resource versions. Health has the lowest one.
-func TestHealthOfJoinedPartsIsThatOfTheOneBehind(t *testing.T) {
+func TestHealthOfJoinedPartsHasLowestVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)

@@ -43,7 +43,7 @@ func (v *versions) take() []string {
 	return from
 }
 
-func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
+func TestNextWatchStartsAtLastVersion(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestNextWatchBeginsWhereTheLastOneEnded(t *testing.T) {
 }
 
 // After a stream that breaks with an error, the informer lists a state that is at least as new as the last event.
-func TestListBeginsWhereABrokenWatchEnded(t *testing.T) {
+func TestListAfterBrokenWatchIsNotOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		server.Put(object("a", "0"))
@@ -124,7 +124,7 @@ func (l listsFrom) List(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	return l.scripted.List(ctx, opts)
 }
 
-func TestListAfter410IsNotAnError(t *testing.T) {
+func TestListAfter410IsNotReportedAsError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

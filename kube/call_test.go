@@ -135,7 +135,7 @@ func TestCallsOfAnyClientAreObserved(t *testing.T) {
 	}
 }
 
-func TestObserversOfNestedContextsHearAll(t *testing.T) {
+func TestObserversOfNestedContextsReceiveAllCalls(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(configMaps())
 	cluster := connectTo(t, server.Config("test"))
@@ -215,7 +215,7 @@ func TestContract06_NoWriteAfterLeadershipIsLost(t *testing.T) {
 }
 
 // The API server's URL may have a path.
-func TestCallBehindAProxy(t *testing.T) {
+func TestCallThroughProxy(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	config := &rest.Config{Host: "http://proxy/k8s/clusters/c-1", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -235,7 +235,7 @@ func TestCallBehindAProxy(t *testing.T) {
 }
 
 // A Cluster may be created from another Cluster's config, for example to impersonate a user.
-func TestACallThroughTwoClustersIsOne(t *testing.T) {
+func TestCallThroughTwoClustersIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(configMaps())
 	first := connectTo(t, server.Config("test"))
@@ -258,7 +258,7 @@ type connection struct{ *io.PipeReader }
 func (connection) Write(p []byte) (int, error) { return len(p), nil }
 
 // The end of an endless response must not be awaited, and the body of a connection must keep its type.
-func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
+func TestUpgradedConnectionsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{
 		"/api/v1/namespaces/ns/pods/p/exec":          http.StatusSwitchingProtocols,
@@ -298,7 +298,7 @@ func TestConnectionsAreHandedOnAsTheyAre(t *testing.T) {
 // stack must be logged once.
 //
 //nolint:paralleltest // it replaces the default logger
-func TestContract08_PanicOfATransportFailsTheRequest(t *testing.T) {
+func TestContract08_PanicOfTransportFailsRequest(t *testing.T) {
 	var logged bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))

@@ -16,7 +16,7 @@ type wrapper struct{ next http.RoundTripper }
 func (w *wrapper) RoundTrip(req *http.Request) (*http.Response, error) { return w.next.RoundTrip(req) }
 
 // Clients for a few writes, for example one per run of a handler, must not be kept until the end of the term.
-func TestLeadershipKeepsNoClient(t *testing.T) {
+func TestLeadershipReleasesClients(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
 	close(server.response)
@@ -53,7 +53,7 @@ func TestLeadershipKeepsNoClient(t *testing.T) {
 
 // A program may have several elections and one Cluster. A wrapper with a state, for example a rate limiter, must be
 // created once per term.
-func TestWrappersAreMadeOncePerTerm(t *testing.T) {
+func TestWrappersAreCreatedOncePerTerm(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
 	close(server.response)

@@ -115,7 +115,7 @@ func TestConnectMakesNoRequestAndCopiesItsConfig(t *testing.T) {
 	}
 }
 
-func TestTheClientSideRateLimitIsOffUnlessItIsSet(t *testing.T) {
+func TestClientSideRateLimitIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[float32]float32{0: -1, 20: 20, -1: -1} {
 		cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1", QPS: given})
@@ -135,7 +135,7 @@ func TestTheClientSideRateLimitIsOffUnlessItIsSet(t *testing.T) {
 	}
 }
 
-func TestConnectNamesEveryMistake(t *testing.T) {
+func TestConnectReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	failing := errors.New("no such types")
 	fails := func(*runtime.Scheme) error { return failing }
@@ -217,7 +217,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-func TestResourceAsksOnceForAllKindsOfAVersion(t *testing.T) {
+func TestResourceDiscoversVersionOnce(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
 	server.set("/apis/apps/v1", resources(
@@ -251,7 +251,7 @@ func TestResourceAsksOnceForAllKindsOfAVersion(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
+func TestResourceFindsKindInstalledLater(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Memo"}
@@ -283,7 +283,7 @@ func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 }
 
 // A failed request must not be reported as a kind that is not served.
-func TestResourceReturnsWhatTheRequestMet(t *testing.T) {
+func TestResourceReturnsRequestError(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		path     string

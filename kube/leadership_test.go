@@ -31,7 +31,7 @@ func isLost(ctx context.Context) bool {
 	}
 }
 
-func TestNoLeadershipIsNeverLost(t *testing.T) {
+func TestContextWithoutLeadershipIsNeverLost(t *testing.T) {
 	t.Parallel()
 	if lost := leadership.Lost(t.Context()); lost != nil {
 		t.Errorf("without a lease, LeadershipLost is %v, want a nil channel", lost)
@@ -40,7 +40,7 @@ func TestNoLeadershipIsNeverLost(t *testing.T) {
 
 // The end of the context is not a loss of leadership: while work drains, its context has ended, and the lease can still
 // be lost.
-func TestLeadershipOutlivesTheContext(t *testing.T) {
+func TestLeadershipOutlivesContext(t *testing.T) {
 	t.Parallel()
 	held, leading := lead(t)
 	ctx, cancel := context.WithCancel(leading)
@@ -61,7 +61,7 @@ func TestLeadershipOutlivesTheContext(t *testing.T) {
 	}
 }
 
-func TestTheInnermostLeaseCounts(t *testing.T) {
+func TestInnermostLeaseWins(t *testing.T) {
 	t.Parallel()
 	_, outer := lead(t)
 	inner := leadership.New(nil, time.Hour)

@@ -213,7 +213,7 @@ func TestContract06_LossAbandonsWritesInFlightAndNoWatch(t *testing.T) {
 
 // The writes of every client of a Cluster must pass the user's wrappers (for example for authentication), and end with
 // the leadership.
-func TestContract06_EveryClientOfAClusterChecks(t *testing.T) {
+func TestContract06_EveryClientOfClusterChecksLeadership(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]func(t *testing.T, c *kube.Cluster) *http.Client{
 		"the cluster's own": func(_ *testing.T, c *kube.Cluster) *http.Client { return c.HTTPClient() },
@@ -305,7 +305,7 @@ func (b observedBody) Read(p []byte) (int, error) {
 
 // Leadership is lost while the response to a write is read. The error must contain that, not only that the connection
 // was closed.
-func TestLossWhileAResponseIsRead(t *testing.T) {
+func TestLossDuringResponse(t *testing.T) {
 	t.Parallel()
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

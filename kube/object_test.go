@@ -32,7 +32,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-func TestParseKeyRefusesWhatNoKeyIs(t *testing.T) {
+func TestParseKeyRejectsInvalidText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "/", "/name", "namespace/", "a/b/c", "a//b", "//"} {
 		key, err := kube.ParseKey(text)

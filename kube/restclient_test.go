@@ -38,7 +38,7 @@ func respondProtobuf(t *testing.T, cluster *kube.Cluster, obj runtime.Object) ht
 	}
 }
 
-func TestRESTClientPrefersProtobufAndTakesJSON(t *testing.T) {
+func TestRESTClientPrefersProtobufAndAcceptsJSON(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
 	client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
@@ -89,7 +89,7 @@ func TestRESTClientWritesJSON(t *testing.T) {
 	}
 }
 
-func TestRESTClientHeedsContentTypesOfTheConfig(t *testing.T) {
+func TestRESTClientRespectsContentTypesOfConfig(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{responses: map[string]http.HandlerFunc{"/api/v1/pods/web": respondJSON(http.StatusOK, web())}}
 	listening := httptest.NewServer(server)
@@ -116,7 +116,7 @@ func TestRESTClientHeedsContentTypesOfTheConfig(t *testing.T) {
 	}
 }
 
-func TestRESTClientIsMadeOncePerVersion(t *testing.T) {
+func TestRESTClientIsCreatedOncePerVersion(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
 	apps := schema.GroupVersion{Group: "apps", Version: "v1"}

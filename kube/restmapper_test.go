@@ -51,7 +51,7 @@ func connectToGroups(t *testing.T) (*apiServer, *kube.Cluster) {
 }
 
 // The mapper has the results of client-go's.
-func TestRESTMapperIsLikeClientGo(t *testing.T) {
+func TestRESTMapperEqualsClientGo(t *testing.T) {
 	t.Parallel()
 	_, cluster := connectToGroups(t)
 	discovered, err := restmapper.GetAPIGroupResources(discovery.NewDiscoveryClientForConfigOrDie(cluster.RESTConfig()))

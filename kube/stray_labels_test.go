@@ -47,7 +47,7 @@ func waitInProfile(n int) {
 // goroutines.
 //
 //nolint:paralleltest // waitInProfile counts the goroutines of the process
-func TestControllerOfGoroutineWhileOthersAsk(t *testing.T) {
+func TestConcurrentControllerOfGoroutine(t *testing.T) {
 	var others sync.WaitGroup
 	waiting := newStrays()
 	waiting.mu.Lock()

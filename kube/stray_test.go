@@ -17,7 +17,7 @@ import (
 // logged once per call site.
 //
 //nolint:paralleltest // it replaces the default logger
-func TestWritesWithoutLeadershipAreReportedAfterALoss(t *testing.T) {
+func TestWritesWithoutLeadershipAreReportedAfterLoss(t *testing.T) {
 	var logged bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))

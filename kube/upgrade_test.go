@@ -149,7 +149,7 @@ func TestContract06_ConnectionsThroughOtherTransportsEnd(t *testing.T) {
 }
 
 // A server that stops reading blocks the writing goroutine. The end of the leadership must not wait for it.
-func TestContract06_EndDoesNotWaitForAServerThatReadsNothing(t *testing.T) {
+func TestContract06_LossDoesNotWaitForBlockedServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := apitest.NewListener()

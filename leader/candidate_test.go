@@ -28,7 +28,7 @@ func alone(t *testing.T, s *server) (work func(ctx context.Context) error, activ
 
 // Renewals within a second differ only in the fraction of renewTime, which client-go's comparison of records ignores. A
 // candidate must wait a LeaseDuration after the last of them, not after the first.
-func TestContract06_CandidateCountsFromTheLastRenewal(t *testing.T) {
+func TestContract06_CandidateWaitStartsAtLastRenewal(t *testing.T) {
 	t.Parallel()
 	for name, renewals := range map[string]time.Duration{
 		"one renewal": 150 * time.Millisecond, "several renewals": 950 * time.Millisecond,
@@ -61,7 +61,7 @@ func TestContract06_CandidateCountsFromTheLastRenewal(t *testing.T) {
 
 // Another client shortens or removes leaseDurationSeconds while the leader cannot reach the API server. The leader
 // continues until its deadline, so candidates must wait for their own LeaseDuration.
-func TestContract06_EditedLeaseDurationDoesNotShortenTheWait(t *testing.T) {
+func TestContract06_EditedLeaseDurationDoesNotShortenWait(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
 	for name, seconds := range map[string]*int32{"one second": &one, "removed": nil} {
@@ -90,7 +90,7 @@ func TestContract06_EditedLeaseDurationDoesNotShortenTheWait(t *testing.T) {
 }
 
 // During a rolling update that shortens LeaseDuration, candidates must wait for the LeaseDuration of the holder.
-func TestContract06_CandidateWaitsForTheHoldersLeaseDuration(t *testing.T) {
+func TestContract06_CandidateWaitsForLeaseDurationOfHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -172,7 +172,7 @@ func TestLargestLeaseTransitions(t *testing.T) {
 
 // A renewal succeeds but its response is lost, and many more renewals fail because RetryPeriod is short. The Elector
 // still recognizes its record.
-func TestManyFailedRenewalsAfterALostResponse(t *testing.T) {
+func TestManyFailedRenewalsAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -213,7 +213,7 @@ func TestManyFailedRenewalsAfterALostResponse(t *testing.T) {
 
 // etcd is restored from a backup with a record of an earlier term. The process that wrote it must not lead at once:
 // another process leads, and detects the change at its next renewal.
-func TestContract06_RestoredLeaseOfAnEarlierTerm(t *testing.T) {
+func TestContract06_RestoredLeaseOfEarlierTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

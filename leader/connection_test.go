@@ -167,7 +167,7 @@ func TestLeaderSurvivesDeadConnection(t *testing.T) {
 }
 
 // A panic of the user's transport must not end the process: no other code recovers in the goroutine of renewals.
-func TestPanicOfTransportIsAFailedRequest(t *testing.T) {
+func TestPanicOfTransportFailsRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pipes := apitest.NewListener()

@@ -10,7 +10,7 @@ import (
 
 // After a suspension of the machine, an expired lease is detected before any request. Go's monotonic clock does not
 // include the suspension.
-func TestContract06_SuspensionCounts(t *testing.T) {
+func TestContract06_SuspensionExpiresLease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		slept, counted time.Duration
@@ -99,7 +99,7 @@ func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 
 // A process is stopped between the acquisition of the lease and the call of work, until the lease has expired. It must
 // not call work in this term.
-func TestContract06_WorkDoesNotStartUnderAnExpiredLease(t *testing.T) {
+func TestContract06_WorkDoesNotStartWithExpiredLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

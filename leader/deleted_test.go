@@ -12,7 +12,7 @@ import (
 
 // A leader detects at its next renewal that its lease was deleted, or stops at its deadline if it cannot reach the API
 // server. No other process leads before that deadline.
-func TestContract06_DeletedLeaseIsALoss(t *testing.T) {
+func TestContract06_DeletedLeaseEndsLeadership(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]func(ctx context.Context, verb string) error{
 		"the leader renews": nil, "the leader cannot reach the API server": hang,

@@ -134,7 +134,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 	}
 }
 
-func TestLossIsFollowedByAnotherTerm(t *testing.T) {
+func TestElectorLeadsAgainAfterLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -349,7 +349,7 @@ func TestOneRunAtATime(t *testing.T) {
 	})
 }
 
-func TestPanicOfWorkDoesNotReleaseTheLease(t *testing.T) {
+func TestPanicOfWorkDoesNotReleaseLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

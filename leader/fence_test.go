@@ -59,7 +59,7 @@ func TestContract06_FencedWorkWaitsForTheAPIServer(t *testing.T) {
 }
 
 // An Elector leads only if a policy rejects its writes before. The reason is logged once, and is in Status and Ready.
-func TestFenceWithoutAPolicy(t *testing.T) {
+func TestFenceWithoutPolicy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		before func(ctx context.Context, verb string) error
@@ -115,7 +115,7 @@ func TestFenceWithoutAPolicy(t *testing.T) {
 }
 
 // A standby that has no fence is not ready, although it could lead only later.
-func TestStandbyWithoutAPolicyIsNotReady(t *testing.T) {
+func TestStandbyWithoutPolicyIsNotReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -137,7 +137,7 @@ func TestStandbyWithoutAPolicyIsNotReady(t *testing.T) {
 
 // A leader that waits for the fence does not work. It ends when it loses the lease, and releases the lease when it is
 // stopped.
-func TestEndsWhileItWaitsForTheFence(t *testing.T) {
+func TestShutdownWhileWaitingForFence(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]bool{"the lease is lost": true, "the process is stopped": false} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestEndsWhileItWaitsForTheFence(t *testing.T) {
 
 // A leader whose writes the policy rejects, because it has a wrong PodUID, gives the lease up, and another candidate leads.
 // It is never ready.
-func TestLeaderThatTheFenceRejectsGivesUp(t *testing.T) {
+func TestLeaderRejectedByFenceReleasesLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -229,7 +229,7 @@ func TestFenceWithUnboundToken(t *testing.T) {
 
 // A process that is started again in the same Pod leads when the lease of the previous one has expired, although the
 // policy accepts its writes before.
-func TestFenceOfARestartedContainer(t *testing.T) {
+func TestFenceOfRestartedContainer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

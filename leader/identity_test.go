@@ -68,7 +68,7 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 
 // A killed process may have left writes in flight. A process that follows it with the same identity must wait, as any
 // other would.
-func TestRestartAfterACrashWithTheSameIdentity(t *testing.T) {
+func TestRestartAfterCrashWithSameIdentity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

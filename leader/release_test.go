@@ -170,9 +170,9 @@ func TestNoReleaseAfterFailedAcquisition(t *testing.T) {
 	})
 }
 
-// TestNoRenewalDuringTheRelease checks that renewals have ended before the lease is released: a renewal would acquire
+// TestNoRenewalDuringRelease checks that renewals have ended before the lease is released: a renewal would acquire
 // the lease again while the response to the release is awaited.
-func TestNoRenewalDuringTheRelease(t *testing.T) {
+func TestNoRenewalDuringRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -206,7 +206,7 @@ func TestNoRenewalDuringTheRelease(t *testing.T) {
 }
 
 // After a release no write of the term is sent: the leadership ends before the lease is released.
-func TestContract06_NoWriteAfterARelease(t *testing.T) {
+func TestContract06_NoWriteAfterRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

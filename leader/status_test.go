@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestStatusOfALeader(t *testing.T) {
+func TestStatusOfLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -132,7 +132,7 @@ func acquireAndDie(t *testing.T, s *server, name string) {
 	}
 }
 
-func TestStandbyIsReadyAfterAnOutage(t *testing.T) {
+func TestStandbyIsReadyAfterOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -286,8 +286,8 @@ func TestLogHandlerMayCallStatus(t *testing.T) {
 	})
 }
 
-// TestStatusHasNoErrorAfterTheEndOfRun checks that the failures of one Run are not shown after it, and in the next one.
-func TestStatusHasNoErrorAfterTheEndOfRun(t *testing.T) {
+// TestStatusHasNoErrorAfterRun checks that the failures of one Run are not shown after it, and in the next one.
+func TestStatusHasNoErrorAfterRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		verb   string

@@ -178,7 +178,7 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	}
 }
 
-func TestMistakesInHTTPServer(t *testing.T) {
+func TestInvalidHTTPServer(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://test.invalid"})
 	if err != nil {

@@ -228,7 +228,7 @@ func TestChecksThatDoNotReturn(t *testing.T) {
 }
 
 // A runnable that Remove is removing between two terms does not start again: it would run without an owner.
-func TestRemovedRunnableDoesNotStartInTheNextTerm(t *testing.T) {
+func TestRemovedRunnableDoesNotStartInNextTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var starts atomic.Int32

@@ -538,7 +538,7 @@ func TestAddAndRemove(t *testing.T) {
 	})
 }
 
-func TestRemovedRunnableThatFailsOrIsStuck(t *testing.T) {
+func TestRemoveReportsFailedAndStuckRunnables(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
@@ -561,9 +561,9 @@ func TestRemovedRunnableThatFailsOrIsStuck(t *testing.T) {
 }
 
 // A runnable adds another one, removes itself, and stops.
-// TestRemovedRunnableThatWaitsForItsRestart checks that the name of a removed runnable can be used again,
+// TestNameOfRemovedRunnableIsReusable checks that the name of a removed runnable can be used again,
 // also if Remove did not wait for its end.
-func TestRemovedRunnableThatWaitsForItsRestart(t *testing.T) {
+func TestNameOfRemovedRunnableIsReusable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
@@ -680,7 +680,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-func TestConfigMistakes(t *testing.T) {
+func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	var nobody *part
 	_, err := New(Config{

@@ -92,7 +92,7 @@ func get(ctx context.Context, t *testing.T) {
 
 const started = `start default/web of "", causes "", object true, since 0s`
 
-func TestTraceTellsOfTheHandlerAndItsCalls(t *testing.T) {
+func TestTraceHasHandlerAndCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, result := range []error{nil, errBroken} {
@@ -112,7 +112,7 @@ func TestTraceTellsOfTheHandlerAndItsCalls(t *testing.T) {
 	})
 }
 
-func TestTraceCostsNothingThatIsOff(t *testing.T) {
+func TestDisabledTraceDoesNotWrapHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handler := controller.Handler[*corev1.Pod](func(context.Context, *corev1.Pod) error { return nil })
@@ -152,7 +152,7 @@ func sameFunction(a, b any) bool { return reflect.ValueOf(a).Pointer() == reflec
 func explode() { panic(errBroken) }
 
 // A panic ends the span and continues, and its stack still shows where it began.
-func TestTraceEndsWithAPanic(t *testing.T) {
+func TestTraceEndsWithPanic(t *testing.T) {
 	t.Parallel()
 	var n notebook
 	err := controller.Chain(func(context.Context, *corev1.Pod) error {
@@ -167,7 +167,7 @@ func TestTraceEndsWithAPanic(t *testing.T) {
 	}
 }
 
-func TestTraceEndsWithTheGoroutine(t *testing.T) {
+func TestTraceEndsWithGoexit(t *testing.T) {
 	t.Parallel()
 	var n notebook
 	ended := make(chan struct{})
@@ -185,7 +185,7 @@ func TestTraceEndsWithTheGoroutine(t *testing.T) {
 }
 
 // In a controller, the tracer receives the run, and the run gets the trace's ID.
-func TestTraceInAController(t *testing.T) {
+func TestTraceInController(t *testing.T) {
 	t.Parallel()
 	for name, reconciles := range map[string]bool{"a handler": false, "a reconciler": true} {
 		t.Run(name, func(t *testing.T) {

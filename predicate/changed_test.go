@@ -122,7 +122,7 @@ func TestStatusChangedWithoutGoTypePassesSpecChanges(t *testing.T) {
 	}
 }
 
-func TestChangedPassesOtherChangesThanUpdates(t *testing.T) {
+func TestChangedPassesChangesWithoutBothStates(t *testing.T) {
 	t.Parallel()
 	all := slices.Sorted(maps.Keys(changedPredicates()))
 	for format, encode := range encodings() {

@@ -227,7 +227,7 @@ type busy time.Duration
 func (busy) Error() string               { return "busy" }
 func (b busy) RetryAfter() time.Duration { return time.Duration(b) }
 
-func TestRetryAfterReturnsTheLongest(t *testing.T) {
+func TestRetryAfterReturnsLongest(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err  error

@@ -88,7 +88,7 @@ func expectOutput(t *testing.T, output string, contains ...string) {
 }
 
 // A key that is requeued at once, or after a time so short that the virtual time hardly advances.
-func TestControllerThatIsNeverIdle(t *testing.T) {
+func TestControllerWithEndlessRequeues(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []time.Duration{0, time.Nanosecond} {
 		for name, await := range map[string]func(*simulation.Cluster){
@@ -163,7 +163,7 @@ func TestProgramError(t *testing.T) {
 	expectOutput(t, output, "broken ended: permission denied")
 }
 
-func TestFatalInTheMiddle(t *testing.T) {
+func TestFatalDuringRun(t *testing.T) {
 	t.Parallel()
 	output := failureOf(t, simulation.Config{}, func(tb testing.TB, c *simulation.Cluster) {
 		c.Run(newCopier(tb, c))
@@ -215,7 +215,7 @@ metadata: {name: web}
 `, `secrets "web" not found`, `secrets "motto" not found; existing: none`)
 }
 
-func TestManifestsWithMistakes(t *testing.T) {
+func TestInvalidManifests(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
@@ -241,7 +241,7 @@ func TestYAMLWithoutObjects(t *testing.T) {
 }
 
 // A controller that cannot list its objects is idle, so only the report shows why it did nothing.
-func TestControllerThatIsNotReady(t *testing.T) {
+func TestUnreadyControllerIsReported(t *testing.T) {
 	t.Parallel()
 	output := failureOf(t, simulation.Config{}, func(tb testing.TB, c *simulation.Cluster) {
 		c.Intercept(func(r simulation.Request, _ func()) error {

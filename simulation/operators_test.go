@@ -208,7 +208,7 @@ func TestManagerIsRestarted(t *testing.T) {
 	})
 }
 
-func TestManifestsWithOtherTypes(t *testing.T) {
+func TestManifestsWithWrongTypes(t *testing.T) {
 	t.Parallel()
 	for manifest, want := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: no}}":    "YAML, document 1: metadata.namespace is false, want a text: quote it",

@@ -18,7 +18,7 @@ import (
 )
 
 // Leader election writes a Lease every two seconds, also while everything is idle.
-func TestLeasesAreNoActivity(t *testing.T) {
+func TestLeaseRenewalsDoNotDelayIdle(t *testing.T) {
 	t.Parallel()
 	simulation.Test(t, simulation.Config{YAML: motto}, func(t *testing.T, c *simulation.Cluster) {
 		elector, err := leader.New(leader.Config{Cluster: c.Connect("elector"), Namespace: "default", Name: "lease"})

@@ -45,7 +45,7 @@ func TestChannelEnqueuesEachKeyUntilItIsClosed(t *testing.T) {
 	}
 }
 
-func TestChannelEndsWithItsContext(t *testing.T) {
+func TestChannelEndsWithContext(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]func() chan kube.Key{
 		"an open channel": func() chan kube.Key { return make(chan kube.Key) },
@@ -75,7 +75,7 @@ func TestChannelEndsWithItsContext(t *testing.T) {
 }
 
 // A source that has stopped receives no more keys: they stay in the channel for the next run.
-func TestChannelLeavesKeysThatComeAfterTheEnd(t *testing.T) {
+func TestChannelLeavesKeysAfterEnd(t *testing.T) {
 	t.Parallel()
 	keys := make(chan kube.Key, 1)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func dynamicConfigMap(name string, data any) *unstructured.Unstructured {
 	}}
 }
 
-func TestAStateThatCannotBeDecodedIsLoggedAndTheOtherCounts(t *testing.T) {
+func TestUndecodableStateIsLoggedAndOtherOneUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := dynamicServer()

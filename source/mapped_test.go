@@ -33,7 +33,7 @@ func targets(obj configMap) []kube.Key {
 	return keys
 }
 
-func TestMappedAsksAboutTheStatesBeforeAndAfter(t *testing.T) {
+func TestMappedMapsOldAndNewState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -55,7 +55,7 @@ func TestMappedAsksAboutTheStatesBeforeAndAfter(t *testing.T) {
 }
 
 // The function gets a copy of the object, so it may modify it.
-func TestMappedGivesObjectsAway(t *testing.T) {
+func TestMappedPassesCopies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -75,7 +75,7 @@ func TestMappedGivesObjectsAway(t *testing.T) {
 	})
 }
 
-func TestSourceThatStartsLateReceivesExistingObjects(t *testing.T) {
+func TestLateSourceReceivesExistingObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -97,7 +97,7 @@ func TestSourceThatStartsLateReceivesExistingObjects(t *testing.T) {
 
 // A source stops in the middle of an announcement, while the informer keeps running for others. (The test does not use
 // a synctest bubble: time does not advance there while a goroutine waits for a lock.)
-func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
+func TestSourceEnqueuesNothingAfterRun(t *testing.T) {
 	t.Parallel()
 	server := newServer()
 	server.Put(pointing("before", ""))
@@ -150,7 +150,7 @@ func TestNothingIsEnqueuedAfterRunHasReturned(t *testing.T) {
 }
 
 // A source must not wait for the announcement of a large list when it stops.
-func TestEndedMappedSourceDoesNotCallTheMapper(t *testing.T) {
+func TestEndedMappedSourceDoesNotCallMapper(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -176,7 +176,7 @@ func TestEndedMappedSourceDoesNotCallTheMapper(t *testing.T) {
 
 // A Mapped function and a predicate are called while the informer announces a change. Reading the same informer must
 // then neither block nor return an older state.
-func TestReadingTheInformerWhileItAnnounces(t *testing.T) {
+func TestMapperReadsItsInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -261,7 +261,7 @@ func readAll(t *testing.T, objects *informer.Informer[configMap]) {
 }
 
 // The functions of two informers read each other's informer.
-func TestReadingAnotherInformerThatReadsThisOne(t *testing.T) {
+func TestMappersReadEachOthersInformers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newServer(), newServer()
@@ -290,7 +290,7 @@ func TestReadingAnotherInformerThatReadsThisOne(t *testing.T) {
 }
 
 // The controller's queue accepts keys while the informer announces a change and a worker reads.
-func TestAMappedSourceInAControllerThatSharesItsInformer(t *testing.T) {
+func TestMappedSharesInformerWithController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

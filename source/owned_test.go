@@ -25,7 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-func TestOwnedEnqueuesTheOwnerOfWhatHappensToAChild(t *testing.T) {
+func TestOwnedEnqueuesOwnerOfChangedChild(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -57,7 +57,7 @@ func annotated(child *metav1.PartialObjectMetadata) []kube.Key {
 	return []kube.Key{owner}
 }
 
-func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
+func TestOwnedByUsesFunctionForOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -91,7 +91,7 @@ func TestOwnedByFindsOwnersElsewhere(t *testing.T) {
 	})
 }
 
-func TestOwnedEnqueuesTheOwnersBeforeAndAfter(t *testing.T) {
+func TestOwnedEnqueuesOldAndNewOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -108,7 +108,7 @@ func TestOwnedEnqueuesTheOwnersBeforeAndAfter(t *testing.T) {
 	})
 }
 
-func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
+func TestOwnedSelectsReferences(t *testing.T) {
 	t.Parallel()
 	reference := func(apiVersion, kind, name string, controller *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "u", Controller: controller}
@@ -155,7 +155,7 @@ func TestOwnedTakesTheReferencesThatItIsTold(t *testing.T) {
 }
 
 // An owner reference with another version of the owner's API group identifies the same owner.
-func TestOwnedKnowsTheOwnerByAnotherVersion(t *testing.T) {
+func TestOwnedIgnoresVersionOfReference(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -168,7 +168,7 @@ func TestOwnedKnowsTheOwnerByAnotherVersion(t *testing.T) {
 	})
 }
 
-func TestOwnedWorksOnMetadata(t *testing.T) {
+func TestOwnedOfMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -183,7 +183,7 @@ func TestOwnedWorksOnMetadata(t *testing.T) {
 	})
 }
 
-func TestOwnerLabelEnqueuesWhomTheLabelNames(t *testing.T) {
+func TestOwnerLabelEnqueuesOwnerOfLabel(t *testing.T) {
 	t.Parallel()
 	const label = "example.com/website"
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestOwnerLabelEnqueuesWhomTheLabelNames(t *testing.T) {
 	})
 }
 
-func TestPredicatesFilterASource(t *testing.T) {
+func TestPredicatesFilterSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -236,7 +236,7 @@ func (n *notRegistered) DeepCopyObject() runtime.Object {
 	return &notRegistered{*n.DeepCopy()}
 }
 
-func TestValidateNamesEveryMistake(t *testing.T) {
+func TestValidateReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
 	if err != nil {
@@ -290,7 +290,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestControllerRefusesASourceWithAMistake(t *testing.T) {
+func TestControllerRejectsInvalidSource(t *testing.T) {
 	t.Parallel()
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(),
@@ -303,7 +303,7 @@ func TestControllerRefusesASourceWithAMistake(t *testing.T) {
 }
 
 // A controller of objects without a known kind must name the owner's kind.
-func TestOwnedNeedsAKnownKind(t *testing.T) {
+func TestOwnedRequiresKindOfOwner(t *testing.T) {
 	t.Parallel()
 	_, err := source.OwnedIn(newInformer(t, newServer()), source.Owner{}).Prepare(controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "source owned: Owner.Kind is required") {
@@ -368,7 +368,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // The informer that Owned creates is named after the kind.
-func TestOwnedReadsMetadataOfTheKind(t *testing.T) {
+func TestOwnedReadsMetadataOfKind(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "https://api.example.com"})
 	if err != nil {

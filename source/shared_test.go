@@ -126,8 +126,8 @@ func TestSharedPredicatesSeeBothStates(t *testing.T) {
 	})
 }
 
-// TestSharedStartsWhenTheInformerHasSynced also checks the informer that stops before the source.
-func TestSharedStartsWhenTheInformerHasSynced(t *testing.T) {
+// TestSharedStartsAfterInformerSyncs also checks the informer that stops before the source.
+func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -168,7 +168,7 @@ func TestSharedStartsWhenTheInformerHasSynced(t *testing.T) {
 	})
 }
 
-func TestSharedEndsWhileItWaitsForTheInformer(t *testing.T) {
+func TestSharedEndsWhileWaitingForInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, stop := start(t, source.Shared("shared", newShared(newServer()), targets))
@@ -177,9 +177,9 @@ func TestSharedEndsWhileItWaitsForTheInformer(t *testing.T) {
 	})
 }
 
-// TestSharedEndsIfTheInformerStopsBeforeItHasSynced checks that a source does not wait for an informer that will never
+// TestSharedEndsIfInformerStopsBeforeSync checks that a source does not wait for an informer that will never
 // sync.
-func TestSharedEndsIfTheInformerStopsBeforeItHasSynced(t *testing.T) {
+func TestSharedEndsIfInformerStopsBeforeSync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -237,7 +237,7 @@ func TestSharedEndsAfterItsFunction(t *testing.T) {
 	})
 }
 
-func TestSharedFunctionThatPanicsLosesNoOtherKeys(t *testing.T) {
+func TestPanicOfSharedFunctionKeepsOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -280,9 +280,9 @@ func TestSharedReportsMistakes(t *testing.T) {
 	}
 }
 
-// TestSharedInAController checks that the first run sees all objects of the SharedInformer, in each run of the
+// TestSharedInController checks that the first run sees all objects of the SharedInformer, in each run of the
 // controller.
-func TestSharedInAController(t *testing.T) {
+func TestSharedInController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, own := newServer(), newServer()
@@ -406,8 +406,8 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 	})
 }
 
-// TestChangesOfSharedHaveTheKind: client-go removes the kind from typed objects.
-func TestChangesOfSharedHaveTheKind(t *testing.T) {
+// TestChangesOfSharedHaveKind: client-go removes the kind from typed objects.
+func TestChangesOfSharedHaveKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -586,7 +586,7 @@ func TestFormerHooksAreRemoved(t *testing.T) {
 
 // During a rolling update the former version applies the configuration of its mutating hook again, after the new version
 // has emptied it. The configuration is empty when only the new version is left.
-func TestFormerHooksOfARollingUpdateAreRemoved(t *testing.T) {
+func TestFormerHooksOfRollingUpdateAreRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

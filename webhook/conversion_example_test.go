@@ -88,7 +88,7 @@ func ExampleCheckRoundTrips() {
 }
 
 // region roundtrips
-func TestConversionsLoseNothing(t *testing.T) {
+func TestConversionsKeepFields(t *testing.T) {
 	t.Parallel()
 	if err := webhook.CheckRoundTrips(webapps(), webhook.RoundTrips{}); err != nil {
 		t.Error(err)

@@ -366,7 +366,7 @@ func TestNewReportsMistakesOfConversions(t *testing.T) {
 }
 
 // The time of the request ends a review between two objects.
-func TestConversionsEndInTime(t *testing.T) {
+func TestConversionsAreBoundedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

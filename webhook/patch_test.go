@@ -226,7 +226,7 @@ func encoded(t *testing.T, value any) []byte {
 }
 
 // The patch is the same as one of decoded documents, whatever raw has and lacks beside before.
-func TestPatchDecodesWhatDiffers(t *testing.T) {
+func TestPatchDecodesOnlyDifferences(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	for range testlength.Count(3000, 10_000) {

@@ -34,7 +34,7 @@ func ExampleFrom() {
 	// {"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"web"},{"name":"proxy"}],"containers":[{"image":"web:2","name":"web"}]}}}}
 }
 
-func TestNothingDiffers(t *testing.T) {
+func TestFromEqualObjectsIsEmpty(t *testing.T) {
 	t.Parallel()
 	read := deployment(corev1.Container{Name: "web"})
 	read.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
@@ -47,7 +47,7 @@ func TestNothingDiffers(t *testing.T) {
 	}
 }
 
-func TestALockIsAdded(t *testing.T) {
+func TestLockedAddsResourceVersion(t *testing.T) {
 	t.Parallel()
 	before := deployment(corev1.Container{Name: "web", Image: "web:1"})
 	before.ResourceVersion = "7"
@@ -61,7 +61,7 @@ func TestALockIsAdded(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoRulesIsRefusedBeforeAnyRequest(t *testing.T) {
+func TestInvalidObjectsRejectedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://nobody.invalid"})
 	if err != nil {

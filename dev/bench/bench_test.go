@@ -47,7 +47,7 @@ func made(share float64) *Results {
 	return r
 }
 
-func TestTargetsStandBesideTheLargestSize(t *testing.T) {
+func TestTargetsApplyToLargestSize(t *testing.T) {
 	t.Parallel()
 	for _, m := range metricsOf(Options{Sizes: []int{100000, 1000}}) {
 		if strings.HasSuffix(m.key, "_1000") && strings.HasPrefix(m.key, "heap") && m.target != 0 {
@@ -108,7 +108,7 @@ func TestRatioLines(t *testing.T) {
 	}
 }
 
-func TestUnitsForPeople(t *testing.T) {
+func TestUnitsAreReadable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		unit  unit
@@ -243,8 +243,8 @@ func TestHungProgramIsNamedAndEnded(t *testing.T) {
 	}
 }
 
-// TestWholeRun needs the programs' modules, and builds them: minutes the first time.
-func TestWholeRun(t *testing.T) {
+// TestRunOfAllPrograms needs the programs' modules, and builds them: minutes the first time.
+func TestRunOfAllPrograms(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds every program")

@@ -40,8 +40,8 @@ func others() map[string]string {
 	}
 }
 
-// TestCommentsShowCodeThatIsCompiled finds the code blocks of all doc comments in the tests beside them.
-func TestCommentsShowCodeThatIsCompiled(t *testing.T) {
+// TestCodeInCommentsIsCompiled finds the code blocks of all doc comments in the tests beside them.
+func TestCodeInCommentsIsCompiled(t *testing.T) {
 	t.Parallel()
 	problems, err := CheckComments(repository, others())
 	if err != nil {

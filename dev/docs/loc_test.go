@@ -104,9 +104,9 @@ another
 	}
 }
 
-// TestBothOperatorsHaveTheSameAPI holds the copy of WebApp's API, which the operator on controller-runtime needs
+// TestOperatorsHaveSameAPI holds the copy of WebApp's API, which the operator on controller-runtime needs
 // because its module has other versions, to the original: the comparison is of operators for the same API.
-func TestBothOperatorsHaveTheSameAPI(t *testing.T) {
+func TestOperatorsHaveSameAPI(t *testing.T) {
 	t.Parallel()
 	original := filepath.Join(repository, "examples", "webapp", "api", "v1")
 	copied := filepath.Join(repository, "dev", "bench", "controllerruntime", "webapp", "api", "v1")

@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejectsInvalidPages(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
 		"a block without an end":      {"a\n```go\nx\n", "line 2: the block is not closed"},

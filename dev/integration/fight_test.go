@@ -22,7 +22,7 @@ import (
 
 // Two independent controllers set different numbers of replicas. Both report a hot loop with the other's field manager,
 // write an Event about the Deployment, and are slowed.
-func TestContract19_TwoControllersFight(t *testing.T) {
+func TestContract19_TwoControllersReportEachOther(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	w := &writing{env: e, name: "web", meta: metav1.ObjectMeta{Name: "web", Namespace: e.namespace}}

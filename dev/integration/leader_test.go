@@ -61,7 +61,7 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 	})
 }
 
-func TestContract05_LeaseIsReleasedAfterTheWork(t *testing.T) {
+func TestContract05_LeaseIsReleasedAfterWork(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("a", "1")

@@ -40,7 +40,7 @@ func readyNames(t *testing.T, ready func() error, parts ...string) {
 	})
 }
 
-func TestContract09_ForbiddenIsNamedAndRecovers(t *testing.T) {
+func TestContract09_ForbiddenIsReportedUntilAllowed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.putConfigMap("a", "1")
@@ -123,7 +123,7 @@ func failing(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-func TestContract09_MissingKindIsNamedAndFoundWhenInstalled(t *testing.T) {
+func TestContract09_MissingKindIsReportedUntilInstalled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	kind := widgets.GroupVersion().WithKind("Latecomer")

@@ -192,7 +192,7 @@ func TestInformerHealth(t *testing.T) {
 	}
 }
 
-func TestNamespacesComeAndGoWhileAnInformerRuns(t *testing.T) {
+func TestNamespacesAddedAndRemovedDuringRun(t *testing.T) {
 	t.Parallel()
 	first, second := newEnv(t), newEnv(t)
 	first.putConfigMap("a", "1")

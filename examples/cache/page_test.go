@@ -25,7 +25,7 @@ import (
 )
 
 // Samples of docs/cache.md and docs/sources.md that the program does not need.
-func TestWhatThePageShows(t *testing.T) {
+func TestSamplesOfPages(t *testing.T) {
 	cluster, err := kube.Connect(exampletest.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func TestInterruptedSetUpCleansUp(t *testing.T) {
 	}
 }
 
-func TestOnlyErrorsOfInterruptAreForgiven(t *testing.T) {
+func TestOnlyErrorsOfInterruptAreIgnored(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	broken := errors.New("broken")
@@ -202,7 +202,7 @@ func runBare(t *testing.T, timeout string) (*exampletest.Output, error) {
 	return out, run(t.Context(), []string{"--once", "--timeout", timeout, "--kubeconfig", bare.Kubeconfig()}, out)
 }
 
-func TestMistakesOnTheCommandLine(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
 		want string

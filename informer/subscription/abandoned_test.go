@@ -11,7 +11,7 @@ import (
 
 // The queue of a channel without a receiver has at most one entry per existing object.
 // The test is not parallel, because it measures the heap.
-func TestAbandonedChannelsDoNotGrow(t *testing.T) {
+func TestUnreadChannelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})

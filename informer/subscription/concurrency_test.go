@@ -17,7 +17,7 @@ import (
 
 // Run waits while an earlier session of a shared informer ends. Channels that are requested in this time must be served
 // too.
-func TestChannelsRequestedWhileRunBegins(t *testing.T) {
+func TestChannelsRequestedDuringStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

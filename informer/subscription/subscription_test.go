@@ -48,7 +48,7 @@ func expectObjects(t *testing.T, out <-chan configMap, want ...string) {
 	}
 }
 
-func TestObjectsBelongToReceiver(t *testing.T) {
+func TestReceiverOwnsObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -158,7 +158,7 @@ func TestRunClosesChannels(t *testing.T) {
 	})
 }
 
-func TestChannelsRequestedWhileRunning(t *testing.T) {
+func TestChannelsRequestedDuringRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -19,7 +19,7 @@ import (
 )
 
 // client-go's scheme is the reference for the types of k8s.io/api.
-func TestBuiltinKindsAreThoseOfClientGo(t *testing.T) {
+func TestBuiltinKindsEqualClientGo(t *testing.T) {
 	t.Parallel()
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {

@@ -133,7 +133,7 @@ func TestAdmissionMayMakeRequests(t *testing.T) {
 }
 
 // Another client creates the object while a request creates it: an apply then changes that object, a create fails.
-func TestObjectCreatedMeanwhile(t *testing.T) {
+func TestConcurrentlyCreatedObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	busy, deleted := false, false

@@ -179,9 +179,9 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestAccessDependsOnAllOfTheUser checks that users with one name and different groups, UIDs or extra values do not share
+// TestAccessDependsOnAllUserAttributes checks that users with one name and different groups, UIDs or extra values do not share
 // a decision.
-func TestAccessDependsOnAllOfTheUser(t *testing.T) {
+func TestAccessDependsOnAllUserAttributes(t *testing.T) {
 	t.Parallel()
 	extra := func(pod string) map[string]authenticationv1.ExtraValue {
 		return map[string]authenticationv1.ExtraValue{"pod": {pod}}

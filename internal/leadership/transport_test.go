@@ -58,8 +58,8 @@ func TestClosedConnectionsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestConnectionOpenedDuringTheEndOfTheTerm checks that a connection is closed whose dial ends after the term.
-func TestConnectionOpenedDuringTheEndOfTheTerm(t *testing.T) {
+// TestConnectionDialedAfterTermIsClosed checks that a connection is closed whose dial ends after the term.
+func TestConnectionDialedAfterTermIsClosed(t *testing.T) {
 	t.Parallel()
 	term := New(nil, time.Hour)
 	term.Release()

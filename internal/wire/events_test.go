@@ -238,7 +238,7 @@ func TestLargestEvent(t *testing.T) {
 }
 
 // An announced length must not allocate memory before the data arrives.
-func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
+func TestLengthPrefixAllocatesNoMemory(t *testing.T) {
 	t.Parallel()
 	r := NewEventReader(bytes.NewReader([]byte{0, 0xff, 0xff, 0xff, 1, 2, 3}), nil)
 	if _, err := r.Next(); !errors.Is(err, io.ErrUnexpectedEOF) {

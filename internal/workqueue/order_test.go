@@ -123,7 +123,7 @@ func TestContract16_OverduePriorityGetsShare(t *testing.T) {
 }
 
 // Every key is taken eventually, even if keys of all priorities are added all the time.
-func TestContract16_NothingStarves(t *testing.T) {
+func TestContract16_EveryKeyIsTakenEventually(t *testing.T) {
 	t.Parallel()
 	for _, p := range []workqueue.Priority{workqueue.PriorityLow, workqueue.PriorityNormal, workqueue.PriorityHigh} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {

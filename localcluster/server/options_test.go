@@ -53,7 +53,7 @@ func TestParseOptionsErrors(t *testing.T) {
 }
 
 // A flag of the user replaces the cluster's own: lists would contain both values.
-func TestFlagsOfTheUserReplaceOthers(t *testing.T) {
+func TestUserFlagsReplaceDefaults(t *testing.T) {
 	t.Parallel()
 	own := apiServerFlags(settings{})
 	args := []string{"--authorization-mode=RBAC,Webhook", "--audit-log-path=-", "--allow-privileged"}

@@ -81,7 +81,7 @@ func TestNamespaceIsPrefix(t *testing.T) {
 	}
 }
 
-func TestSameNameIsSummed(t *testing.T) {
+func TestStatsOfOneNameAreSummed(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newRecorder(t)
 	for _, stats := range []controller.Stats{

@@ -107,7 +107,7 @@ func TestHTTPComparesBodies(t *testing.T) {
 	}
 }
 
-func TestHTTPErrorsChangeNothingAndNameTheURL(t *testing.T) {
+func TestHTTPErrorsIncludeURL(t *testing.T) {
 	t.Parallel()
 	fails := func(r reply) func(*http.Request) reply { return func(*http.Request) reply { return r } }
 	elsewhere := func(request *http.Request) reply {
@@ -159,7 +159,7 @@ func TestHTTPErrorsChangeNothingAndNameTheURL(t *testing.T) {
 	}
 }
 
-func TestHTTPHonoursRetryAfter(t *testing.T) {
+func TestHTTPRespectsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status int
@@ -210,7 +210,7 @@ func TestHTTPSendsItsHeader(t *testing.T) {
 	}
 }
 
-func TestHTTPIsBoundByThePollsTimeout(t *testing.T) {
+func TestHTTPEndsAtTimeoutOfPoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _, stop := runHTTP(t, &site{answer: func(request *http.Request) reply {
@@ -224,7 +224,7 @@ func TestHTTPIsBoundByThePollsTimeout(t *testing.T) {
 }
 
 // MaxBytes limits the decompressed size: a small response can contain a large body.
-func TestHTTPLimitsWhatIsDecompressed(t *testing.T) {
+func TestHTTPLimitsDecompressedSize(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var packed bytes.Buffer
@@ -252,7 +252,7 @@ func TestHTTPLimitsWhatIsDecompressed(t *testing.T) {
 	}
 }
 
-func TestHTTPValidateNamesEveryMistake(t *testing.T) {
+func TestHTTPValidateReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		config poll.HTTPConfig
@@ -292,7 +292,7 @@ func canceled(t *testing.T) context.Context {
 }
 
 // Two controllers may share a Poller: they do not affect each other.
-func TestHTTPRemembersNothing(t *testing.T) {
+func TestHTTPHasNoSharedState(t *testing.T) {
 	t.Parallel()
 	web := &site{}
 	web.says(200, "red", `ETag: "1"`)

@@ -76,7 +76,7 @@ func TestPollItem(t *testing.T) {
 	})
 }
 
-func TestPollItemNeedsKeepItems(t *testing.T) {
+func TestPollItemRequiresKeepItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -91,7 +91,7 @@ func TestPollItemNeedsKeepItems(t *testing.T) {
 }
 
 // Item returns a copy, because the Poller may reuse its result.
-func TestPollItemIsACopy(t *testing.T) {
+func TestPollItemReturnsCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		buffer, keys := []byte("red"), []kube.Key{key("a")}
@@ -110,7 +110,7 @@ func TestPollItemIsACopy(t *testing.T) {
 
 // If two controllers run a source, it keeps the items of the poll that began last, even if an earlier poll ends after
 // it.
-func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
+func TestPollItemOfTwoRunsIsLatest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var polls atomic.Int32
@@ -137,7 +137,7 @@ func TestPollItemOfTwoRunsIsTheLatest(t *testing.T) {
 // Handlers that run before the first poll has succeeded are called again after it: for items in the document and for
 // missing items, whether they returned ErrNotPolled or not. No object runs more than twice, and a later change of the
 // item ends a backoff.
-func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
+func TestObjectsAreHandledAgainAfterFirstPoll(t *testing.T) {
 	t.Parallel()
 	for name, failing := range map[string]bool{"ErrNotPolled is returned": true, "ErrNotPolled is swallowed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestObjectsAreHandledAgainAfterTheFirstPoll(t *testing.T) {
 }
 
 // No handler reads an item of a poll of an earlier term.
-func TestPollItemOfTheTermBeforeIsNotRead(t *testing.T) {
+func TestPollItemOfPreviousTermIsNotRead(t *testing.T) {
 	t.Parallel()
 	server := newServer()
 	for n := range 50 {
@@ -304,7 +304,7 @@ func (vicious) As(any) bool   { panic("As must not be called") }
 
 // If a Poller ends its goroutine, or returns an error that panics when it is examined, the controller stops with an
 // error and the process continues. The controller does not continue without polls.
-func TestMisbehavingPollerEndsTheController(t *testing.T) {
+func TestBrokenPollerEndsController(t *testing.T) {
 	t.Parallel()
 	for want, list := range map[string]func(context.Context) ([]poll.Item, error){
 		"runtime.Goexit":        func(context.Context) ([]poll.Item, error) { runtime.Goexit(); return nil, nil },

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
-func TestPollTellsWhatDiffers(t *testing.T) {
+func TestPollEnqueuesKeysOfDifferences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -46,7 +46,7 @@ func TestPollTellsWhatDiffers(t *testing.T) {
 }
 
 // Keys that an item had before its change must be enqueued too.
-func TestPollTellsTheKeysBeforeAndAfter(t *testing.T) {
+func TestPollEnqueuesOldAndNewKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -69,7 +69,7 @@ func TestPollTellsTheKeysBeforeAndAfter(t *testing.T) {
 	})
 }
 
-func TestPollComparesContentWhereThereIsNoVersion(t *testing.T) {
+func TestPollComparesContentWithoutVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -96,7 +96,7 @@ func TestPollComparesContentWhereThereIsNoVersion(t *testing.T) {
 	})
 }
 
-func TestPollChangesNothingOnAnError(t *testing.T) {
+func TestPollErrorChangesNoItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -123,7 +123,7 @@ func TestPollChangesNothingOnAnError(t *testing.T) {
 	})
 }
 
-func TestPollNamesWhatIsWrongWithAList(t *testing.T) {
+func TestPollReportsInvalidLists(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -138,7 +138,7 @@ func TestPollNamesWhatIsWrongWithAList(t *testing.T) {
 }
 
 // Items that are found after failures at the start are listed, not added: they may have existed before.
-func TestPollListsAtItsFirstSuccess(t *testing.T) {
+func TestPollListsAtFirstSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -200,7 +200,7 @@ func TestPollListsAgainInEachRun(t *testing.T) {
 	})
 }
 
-func TestPollBelievesUnchangedOnlyWithAToken(t *testing.T) {
+func TestPollRejectsUnchangedWithoutToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, q, stop := runPoll(t, poll.Config{Poller: pollerFunc(func(context.Context, any) (poll.Result, error) {
@@ -212,7 +212,7 @@ func TestPollBelievesUnchangedOnlyWithAToken(t *testing.T) {
 	})
 }
 
-func TestPollAsksWhoElseIsConcerned(t *testing.T) {
+func TestPollAddsKeysOfItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -249,7 +249,7 @@ func TestPollAsksWhoElseIsConcerned(t *testing.T) {
 }
 
 // Items that were not announced are announced by the next poll, although the Poller could return Unchanged then.
-func TestPollAnnouncesLaterWhatAPanicHasStopped(t *testing.T) {
+func TestPollAnnouncesItemsAfterPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
@@ -283,7 +283,7 @@ func TestPollAnnouncesLaterWhatAPanicHasStopped(t *testing.T) {
 	})
 }
 
-func TestPollTakesAPanicForAnError(t *testing.T) {
+func TestPollReturnsPanicAsError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
@@ -316,7 +316,7 @@ func TestPollShowsIDsOnOneShortLine(t *testing.T) {
 
 // Keys and IDs may be substrings of a large result. Neither the source nor the queue may keep the result in memory
 // because of them.
-func TestPollKeepsNoContent(t *testing.T) {
+func TestPollRetainsNoContent(t *testing.T) {
 	t.Parallel()
 	const items, size = 64, 1 << 20
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestPollKeepsNoContent(t *testing.T) {
 // After a document has shrunk, its memory is released.
 //
 //nolint:paralleltest // it measures the heap
-func TestMemoryOfAPollGoesBack(t *testing.T) {
+func TestPollReleasesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 100_000
 		o := &outside{}
@@ -396,9 +396,9 @@ func heapOf() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestPollListsTheKeysThatItEnqueues checks that a key is among PreparedSource.Keys when it is enqueued: otherwise a
+// TestPollListsEnqueuedKeys checks that a key is among PreparedSource.Keys when it is enqueued: otherwise a
 // controller of NoObject could stop its resyncs. Keys of an item that could not be announced are not listed.
-func TestPollListsTheKeysThatItEnqueues(t *testing.T) {
+func TestPollListsEnqueuedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}

@@ -13,7 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
 
-func TestHTTPSplitsABody(t *testing.T) {
+func TestHTTPSplitsBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		web := &site{}
@@ -59,7 +59,7 @@ func TestHTTPSplitsABody(t *testing.T) {
 }
 
 // If the items of a body could not be announced, the body must be fetched again, although it does not change.
-func TestHTTPFetchesAgainWhatWasNotAnnounced(t *testing.T) {
+func TestHTTPFetchesUnannouncedBodyAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		web := &site{answer: func(request *http.Request) reply {
@@ -86,7 +86,7 @@ func TestHTTPFetchesAgainWhatWasNotAnnounced(t *testing.T) {
 }
 
 // A body that changes and changes back is two changes.
-func TestHTTPTellsOfTheWayBack(t *testing.T) {
+func TestHTTPAnnouncesRevertedBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		web := &site{}

@@ -99,7 +99,7 @@ func newBucket() *bucket {
 	return &bucket{versions: true, objects: map[string]string{"a": "1", "b": "1"}}
 }
 
-func TestObjectStoreIsReadOnlyWhereChanged(t *testing.T) {
+func TestObjectStoreReadsOnlyChangedObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
@@ -174,8 +174,8 @@ func TestObjectStoreWithoutVersions(t *testing.T) {
 	})
 }
 
-// TestObjectStoreFailsAsAWhole: objects that cannot be read are not removed objects.
-func TestObjectStoreFailsAsAWhole(t *testing.T) {
+// TestObjectStoreFailureRemovesNoItems: objects that cannot be read are not removed objects.
+func TestObjectStoreFailureRemovesNoItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()

@@ -84,7 +84,7 @@ func (e laterError) RetryAfter() time.Duration { return e.after }
 
 func retryLater(after time.Duration, err error) error { return laterError{err, after} }
 
-func TestPollForgetsFailuresAfterASuccess(t *testing.T) {
+func TestPollSuccessResetsFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{err: errors.New("down")}
@@ -121,7 +121,7 @@ func TestPollJitterLengthensWaits(t *testing.T) {
 }
 
 // A poll that exceeds Timeout has failed: its list is not known.
-func TestPollTimeoutIsAFailure(t *testing.T) {
+func TestPollTimeoutIsFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outside{}
@@ -158,7 +158,7 @@ func TestPollWithoutTimeout(t *testing.T) {
 }
 
 // A Poller that ignores its context blocks the source, and Ready reports it.
-func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
+func TestPollReportsBlockedPoller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
@@ -183,7 +183,7 @@ func TestPollTellsOfAPollerThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-func TestPollEndsWithItsContext(t *testing.T) {
+func TestPollEndsWithContext(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*outside{
 		"while it waits":    {},
@@ -215,7 +215,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 }
 
 // A poll that ends after the source has stopped enqueues nothing: the next term polls again.
-func TestPollEnqueuesNothingAfterTheEnd(t *testing.T) {
+func TestPollEnqueuesNothingAfterEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, q, stop := runPoll(t, poll.Config{Poller: poll.List(func(ctx context.Context) ([]poll.Item, error) {
@@ -274,7 +274,7 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 }
 
 // Error texts that never repeat must fill neither the log nor memory.
-func TestPollLogsABoundedNumberOfReasons(t *testing.T) {
+func TestPollLogsBoundedReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
@@ -291,7 +291,7 @@ func TestPollLogsABoundedNumberOfReasons(t *testing.T) {
 	})
 }
 
-func TestPollValidateNamesEveryMistake(t *testing.T) {
+func TestPollValidateReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	poller := &outside{}
 	for name, test := range map[string]struct {
@@ -344,7 +344,7 @@ func document(c poll.HTTPConfig) poll.Poller {
 	return poll.HTTP(c)
 }
 
-func TestControllerRefusesAPollWithAMistake(t *testing.T) {
+func TestControllerRejectsInvalidPoll(t *testing.T) {
 	t.Parallel()
 	_, err := controller.New(controller.Config[configMap]{
 		Name: "test", Retriever: newServer(), Logger: slog.New(slog.DiscardHandler),

@@ -142,9 +142,9 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestStatesThatAreNotCompared checks that states in different API versions or of different objects are not compared,
+// TestStatesOfOtherObjectsAreNotCompared checks that states in different API versions or of different objects are not compared,
 // because every difference would look like a change.
-func TestStatesThatAreNotCompared(t *testing.T) {
+func TestStatesOfOtherObjectsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	h := NewHotLoops(HotLoopsConfig{})
 	parse := func(text string) *wire.Object {

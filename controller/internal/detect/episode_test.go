@@ -72,7 +72,7 @@ func TestPauseDoubles(t *testing.T) {
 	}
 }
 
-func TestSuspect(t *testing.T) {
+func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i, want := range []bool{false, false, true, true} {
@@ -114,9 +114,9 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// TestWritesThatChangeNothing checks that a write that changes nothing does not count, even if no cache has the state
+// TestWritesWithoutChangesAreIgnored checks that a write that changes nothing does not count, even if no cache has the state
 // before it.
-func TestWritesThatChangeNothing(t *testing.T) {
+func TestWritesWithoutChangesAreIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for range 20 {
@@ -130,8 +130,8 @@ func TestWritesThatChangeNothing(t *testing.T) {
 	}
 }
 
-// TestDullObjectsRest checks that an object that is written often without a hot loop is not compared all the time.
-func TestDullObjectsRest(t *testing.T) {
+// TestComparisonOfInconspicuousObjectsPauses checks that an object that is written often without a hot loop is not compared all the time.
+func TestComparisonOfInconspicuousObjectsPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	compared := 0
@@ -287,8 +287,8 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreGoneAreForgotten checks that the state of a key is removed with its object, including an episode.
-func TestKeysThatAreGoneAreForgotten(t *testing.T) {
+// TestStateOfDeletedKeysIsRemoved checks that the state of a key is removed with its object, including an episode.
+func TestStateOfDeletedKeysIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	fight(w, 6, time.Second, five)

@@ -38,7 +38,7 @@ func TestStackOf(t *testing.T) {
 	})
 }
 
-func TestStackOfNone(t *testing.T) {
+func TestStackOfUnknownGoroutine(t *testing.T) {
 	t.Parallel()
 	if stack := StackOf(0); stack != "" {
 		t.Errorf("got %s", stack)

@@ -29,7 +29,7 @@ func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int
 	}
 }
 
-func TestFight(t *testing.T) {
+func TestLoopOfTwoClients(t *testing.T) {
 	t.Parallel()
 	for name, theirs := range map[string]func(round int) int{
 		"over one value":       func(int) int { return 5 },
@@ -59,7 +59,7 @@ func TestFight(t *testing.T) {
 	}
 }
 
-func TestFightAgainstTheSameManager(t *testing.T) {
+func TestLoopOfTwoClientsWithOneFieldManager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for range 20 {
@@ -72,7 +72,7 @@ func TestFightAgainstTheSameManager(t *testing.T) {
 	}
 }
 
-func TestLoopsByOwnEchoes(t *testing.T) {
+func TestLoopOfOwnWrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status  func(i int) fields
@@ -135,9 +135,9 @@ func TestLoopsByOwnEchoes(t *testing.T) {
 	}
 }
 
-// TestOpponents checks that only a manager that overwrites the key's value is named. A manager that merely writes the
+// TestLoopNamesOverwritingManagers checks that only a manager that overwrites the key's value is named. A manager that merely writes the
 // same field is not.
-func TestOpponents(t *testing.T) {
+func TestLoopNamesOverwritingManagers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for range 20 {
@@ -166,9 +166,9 @@ func TestLoopWithoutCache(t *testing.T) {
 	}
 }
 
-// TestFlipping checks a handler that alternates between two values because of another client's reactions. Without own
+// TestAlternatingValuesAreReported checks a handler that alternates between two values because of another client's reactions. Without own
 // echoes, this is the remaining form of a loop between two clients.
-func TestFlipping(t *testing.T) {
+func TestAlternatingValuesAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 200 {
@@ -181,9 +181,9 @@ func TestFlipping(t *testing.T) {
 	}
 }
 
-// TestLongCyclesAreNotFlipping checks that a cycle of more than maxStates states is not reported, because no more
+// TestLongCyclesAreNotReported checks that a cycle of more than maxStates states is not reported, because no more
 // states are kept.
-func TestLongCyclesAreNotFlipping(t *testing.T) {
+func TestLongCyclesAreNotReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 200 {
@@ -223,7 +223,7 @@ func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 
 // The following histories are not hot loops.
 
-func TestNoFalseAlarm(t *testing.T) {
+func TestOrdinaryRunsAreNotReported(t *testing.T) {
 	t.Parallel()
 	child := func(i int) kube.Key { return kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)} }
 	for name, play := range map[string]func(w *world){

@@ -67,9 +67,9 @@ func TestContract13_OnlyRequestedChangesAreExplained(t *testing.T) {
 	}
 }
 
-// TestContract13_OthersChangesAreNeverExplained writes at random after another client's write. If a step is
+// TestContract13_ForeignChangesAreNeverExplained writes at random after another client's write. If a step is
 // explained, the state must be the same as without the other client's write.
-func TestContract13_OthersChangesAreNeverExplained(t *testing.T) {
+func TestContract13_ForeignChangesAreNeverExplained(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 4))
 	steps, explained := testlength.Count(20_000, 100_000), 0

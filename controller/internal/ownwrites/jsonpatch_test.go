@@ -14,9 +14,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// TestContract13_JSONPatchAccountsForItsResult checks that the result of a JSON patch is computed, and that any other
+// TestContract13_JSONPatchExplainsItsResult checks that the result of a JSON patch is computed, and that any other
 // change between the states is detected.
-func TestContract13_JSONPatchAccountsForItsResult(t *testing.T) {
+func TestContract13_JSONPatchExplainsItsResult(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		subresource, patch, from, to string

@@ -22,9 +22,9 @@ func TestScheduledRunsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// TestMemoryOfSuccessesGoesBack checks that the memory of deleted objects is freed. It is not parallel, because it
+// TestSuccessesReleaseMemory checks that the memory of deleted objects is freed. It is not parallel, because it
 // measures the heap.
-func TestMemoryOfSuccessesGoesBack(t *testing.T) {
+func TestSuccessesReleaseMemory(t *testing.T) {
 	const storm = 100_000
 	s := NewSuccesses()
 	before := heap()

@@ -279,7 +279,7 @@ func assertNoHolder(t *testing.T, dir string) {
 	}
 }
 
-func TestPageLeavesNothing(t *testing.T) {
+func TestPageEndsItsProcesses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		last   string
@@ -319,7 +319,7 @@ func TestPageIsCancelled(t *testing.T) {
 	assertNoHolder(t, dir)
 }
 
-func TestPageSeesWhatEscapes(t *testing.T) {
+func TestPageReportsEscapedProcesses(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("setsid is not installed: no way to leave a process group")

@@ -131,7 +131,7 @@ func TestApplyIfAbsentCreatesOnce(t *testing.T) {
 }
 
 // A namespace that does not exist, or is being deleted, is an error, not an existing object.
-func TestApplyIfAbsentInAMissingNamespace(t *testing.T) {
+func TestApplyIfAbsentInMissingNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	lost := w.configMap("object", nil)

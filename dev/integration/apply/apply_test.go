@@ -315,7 +315,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 }
 
 // An apply with a lost response may have been processed, so its state is not stored.
-func TestApplyAfterLostAnswer(t *testing.T) {
+func TestApplyAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	still := &frozen{}

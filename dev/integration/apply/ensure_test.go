@@ -112,7 +112,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 }
 
 // CreateOrUpdate returns an error after three conflicts.
-func TestCreateOrUpdateGivesUp(t *testing.T) {
+func TestCreateOrUpdateReturnsErrorAfterThreeConflicts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	created := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
@@ -130,7 +130,7 @@ func TestCreateOrUpdateGivesUp(t *testing.T) {
 	made.want(t, "get", "update", "get", "update", "get", "update")
 }
 
-func TestCreateOrUpdateRefuses(t *testing.T) {
+func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	obj := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)

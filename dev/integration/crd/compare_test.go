@@ -176,7 +176,7 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 }
 
 // Fields that exist only in another version than the stored one are dropped when they are written.
-func TestALargerVersionIsNotStored(t *testing.T) {
+func TestFieldsOutsideStoredVersionAreDropped(t *testing.T) {
 	e := newEnv(t)
 	none := `{type: object, properties: {spec: {type: object}}}`
 	e.ensure(e.define("Website", e.version("v1", none)))

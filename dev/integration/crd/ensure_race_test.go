@@ -288,7 +288,7 @@ status:
 
 // When a conversion webhook is removed, Ensure must also remove the CA bundle that a certificate manager has added: the
 // API server rejects the rest.
-func TestAConversionEndsWithWhatOthersHavePutThere(t *testing.T) {
+func TestEnsureRemovesConversionWithForeignCABundle(t *testing.T) {
 	e := newEnv(t)
 	d := e.define("Website", e.version("v1", host, stored), e.version("v2", host))
 	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{

@@ -36,7 +36,7 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Another client edits the Lease in every way that the API server accepts. One process leads in each case, never two.
-func TestLeaseEditedByAnotherClient(t *testing.T) {
+func TestEditedLeaseHasOneLeader(t *testing.T) {
 	t.Parallel()
 	clients, err := kubernetes.NewForConfig(local.RESTConfig())
 	if err != nil {

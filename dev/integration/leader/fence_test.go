@@ -599,7 +599,7 @@ func TestLeaderDeletesCollectionOfLeases(t *testing.T) {
 
 // When the Lease is deleted, other clients can write. The candidate creates it again, and until a process leads the API
 // server rejects the writes of all Pods of the operator.
-func TestFenceWithoutALease(t *testing.T) {
+func TestFenceWithoutLease(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t, local)
 	f.fence()

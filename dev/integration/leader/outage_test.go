@@ -40,7 +40,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 }
 
 // A leader keeps its lease in an outage of the API server that is shorter than the lease, and loses it in a longer one.
-func TestOutageOfTheAPIServer(t *testing.T) {
+func TestOutageOfAPIServer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		duration, deadline, period time.Duration
 		lost                       bool

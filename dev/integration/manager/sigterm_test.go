@@ -172,7 +172,7 @@ func (o operatorConfig) write(ctx context.Context, core corev1client.ConfigMapsG
 // An operator gets SIGTERM while 8 handlers run and most of 1,000 keys are queued. No further handler starts, running
 // ones end, Events are sent, and the lease is released last. The next process continues: no object is half done between
 // them, and at the end every change was handled.
-func TestSIGTERMLosesNothing(t *testing.T) {
+func TestSIGTERMDrainsHandlersAndKeepsChanges(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Client(t, clustertest.Connect(t, local.RESTConfig()))
 	namespace := clustertest.Namespace(t, c)

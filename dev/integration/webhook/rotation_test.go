@@ -65,7 +65,7 @@ func (e *env) deleteConfigurations() {
 
 // The API server calls a hook with the failure policy Fail while the certificate and the authority are replaced again and
 // again. No call is rejected, and none is left out.
-func TestRotationRefusesNothing(t *testing.T) {
+func TestRotationRejectsNoCall(t *testing.T) {
 	e := newEnv(t)
 	e.deleteConfigurations()
 	secret := kube.Key{Namespace: e.namespace, Name: "tls"}

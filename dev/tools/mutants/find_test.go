@@ -19,7 +19,7 @@ func findIn(t *testing.T, dir string, patterns ...string) []*mutant {
 	return find(packages)
 }
 
-func TestFindReturnsTheMutantsOfEachOperator(t *testing.T) {
+func TestFindReturnsMutantsOfEachOperator(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for _, m := range findIn(t, shop, "./operators") {
@@ -93,7 +93,7 @@ func TestMutatedFileKeepsImportsAndVariablesInUse(t *testing.T) {
 	}
 }
 
-func TestIDsSurviveEditsElsewhereAndAMoveBelowInternal(t *testing.T) {
+func TestIDsAreStable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(shop, "price", "price.go"))
 	if err != nil {

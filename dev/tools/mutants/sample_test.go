@@ -41,14 +41,14 @@ func TestSampleDividesOverPackagesAndOperators(t *testing.T) {
 	}
 }
 
-func TestSampleTakesAllOfASmallPopulation(t *testing.T) {
+func TestSampleOfSmallPopulationIsComplete(t *testing.T) {
 	t.Parallel()
 	if ids, _, _ := taken(sample(manyMutants(map[string]int{"a": 4, "b": 2}), 100, 1)); len(ids) != 6 {
 		t.Errorf("the sample has %v", ids)
 	}
 }
 
-func TestSampleDependsOnTheSeed(t *testing.T) {
+func TestSampleDependsOnSeed(t *testing.T) {
 	t.Parallel()
 	population := map[string]int{"a": 500}
 	first, _, _ := taken(sample(manyMutants(population), 50, 1))
@@ -68,7 +68,7 @@ func TestSampleDependsOnTheSeed(t *testing.T) {
 	}
 }
 
-func TestSampleHardlyChangesWithOneMoreMutant(t *testing.T) {
+func TestSampleIsStable(t *testing.T) {
 	t.Parallel()
 	before, _, _ := taken(sample(manyMutants(map[string]int{"a": 500}), 50, 1))
 	after, _, _ := taken(sample(manyMutants(map[string]int{"a": 501}), 50, 1))

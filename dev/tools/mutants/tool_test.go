@@ -135,7 +135,7 @@ func TestRunOfOneMutantShowsItsOutcome(t *testing.T) {
 	}
 }
 
-func TestLastPackagesRunAsAWhole(t *testing.T) {
+func TestLastPackagesRunCompletely(t *testing.T) {
 	for change, want := range map[string]string{
 		`return strings.ToUpper(name) => return ""`: "killed example.com/shop/till.TestLabel in",
 		"return total > 99 => return total >= 99":   "survived in", // TestSecondRun fails once, and passes when it runs again
@@ -197,7 +197,7 @@ func (w *cancelOn) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-func TestInterruptedRunWritesWhatIsKnown(t *testing.T) {
+func TestInterruptedRunWritesResults(t *testing.T) {
 	t.Parallel()
 	c := shopConfig(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -214,7 +214,7 @@ func TestInterruptedRunWritesWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestRunReportsTestsThatFailWithoutAMutant(t *testing.T) {
+func TestRunReportsTestsThatFailWithoutMutant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -40,7 +40,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-func TestChooseIsFairAndKeepsItsInput(t *testing.T) {
+func TestChooseIsUniform(t *testing.T) {
 	t.Parallel()
 	all := refs("a", "b", "c", "d", "e")
 	before := refs("a", "b", "c", "d", "e")

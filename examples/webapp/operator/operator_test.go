@@ -18,7 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-func TestWebappLife(t *testing.T) {
+func TestWebappLifecycle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.operate()

@@ -20,7 +20,7 @@ import (
 )
 
 // The record must follow a change of the host alone: to another host, to none, and to a host again.
-func TestWebappRecordFollowsTheHost(t *testing.T) {
+func TestWebappRecordFollowsHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.operate()
@@ -57,7 +57,7 @@ func TestWebappDeletedWithoutOperator(t *testing.T) {
 }
 
 // The provider fails while the record is moved: no record is lost, and the status contains the reason.
-func TestWebappRecordMovesWhenTheProviderIsBack(t *testing.T) {
+func TestWebappRecordMovesAfterOutageOfProvider(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.operate()

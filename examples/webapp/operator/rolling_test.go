@@ -39,7 +39,7 @@ import (
 // Two versions of the operator lead in turn, as in a rolling update that is taken back and repeated. Each brings the
 // children to its own desired state once, with one write for each difference, and the standby writes nothing: neither
 // children, fields and their owners nor conditions alternate within a term.
-func TestRollingUpdateDoesNotAlternate(t *testing.T) {
+func TestRollingUpdateChangesChildrenOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", inMemory((*world).updateInTurn))
 	t.Run("cluster", onCluster((*world).updateInTurn))

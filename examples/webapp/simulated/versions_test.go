@@ -257,7 +257,7 @@ func TestHooksOfBothVersions(t *testing.T) {
 
 // The annotations of an object have at most 256 KiB. A contact that exceeds it in v1 would end each list in v1, so it is
 // rejected: the webhooks of v1 review requests in v2 too, and their object cannot be converted.
-func TestContactThatDoesNotFitInV1(t *testing.T) {
+func TestOversizedContactIsRejected(t *testing.T) {
 	t.Parallel()
 	testVersions(t, func(v versions) {
 		v.store(v2.Version)

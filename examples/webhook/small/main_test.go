@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{Controllers: true}, nil) }
 
-func TestPodsNeedALabel(t *testing.T) {
+func TestPodsRequireLabel(t *testing.T) {
 	namespace := exampletest.Namespace(t)
 	address := exampletest.FreeAddress(t)
 	registrations, err := admissionregistrationv1client.NewForConfig(exampletest.RESTConfig(t))

@@ -30,7 +30,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-func TestTypesContainsWhatTheyReferTo(t *testing.T) {
+func TestTypesContainsReferencedTypes(t *testing.T) {
 	t.Parallel()
 	types := Types("core.v1.ConfigMap")
 	names := make([]string, 0, len(types))

@@ -118,7 +118,7 @@ func TestConcurrentServices(t *testing.T) {
 }
 
 // The errors of an update that removes the cluster IP and adds a second family show the address that it would have had.
-func TestServiceThatLosesItsAddress(t *testing.T) {
+func TestErrorsOfRemovedClusterIPShowAddress(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	const path = "/api/v1/namespaces/shop/services"

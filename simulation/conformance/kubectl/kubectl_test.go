@@ -37,7 +37,7 @@ spec:
 
 const widgetSchema = `{"type":"object","x-kubernetes-preserve-unknown-fields":true,"description":"Widget is a part.","properties":{"spec":{"type":"object","description":"The desired state.","x-kubernetes-preserve-unknown-fields":true}}}`
 
-func TestKubectlPrintsTheSame(t *testing.T) {
+func TestKubectlOutputIsEqual(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		namespace string
@@ -105,7 +105,7 @@ func pair(t *testing.T, namespace string) [2]kubectl {
 
 // Each resource in memory has the names, verbs and categories of the real server's. The real server has more resources:
 // reviews, and resources that are not stored.
-func TestAPIResourcesAreTheSame(t *testing.T) {
+func TestAPIResourcesAreEqual(t *testing.T) {
 	t.Parallel()
 	clients := pair(t, "resources")
 	const command = "api-resources --no-headers -o wide"

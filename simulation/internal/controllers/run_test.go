@@ -54,7 +54,7 @@ func TestRunBesideOtherClients(t *testing.T) {
 }
 
 // The requests of two runs are the same, one by one.
-func TestSameRequestsInEachRun(t *testing.T) {
+func TestRequestsAreReproducible(t *testing.T) {
 	t.Parallel()
 	var runs [2]string
 	for i := range runs {

@@ -27,7 +27,7 @@ func newDefinitionServer(tb testing.TB) *apiserver.Server {
 }
 
 // The messages were recorded from the real server.
-func TestDefinitionsAreValidatedAsInTheRealServer(t *testing.T) {
+func TestDefinitionsAreValidatedLikeRealServer(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/definitions.json")
 	if err != nil {
@@ -144,7 +144,7 @@ func TestDefinitionIsServedUntilItIsDeleted(t *testing.T) {
 	send(t, fork, http.MethodPost, gadgetsPath, strings.Replace(gadget, "name: a", "name: b", 1), nil)
 }
 
-func TestConflictingNamesAreAcceptedWhenTheyAreFree(t *testing.T) {
+func TestConflictingNamesAreAcceptedWhenFree(t *testing.T) {
 	t.Parallel()
 	server := newDefinitionServer(t)
 	create := func(plural string) {
@@ -179,7 +179,7 @@ func definitionOf(versions ...string) string {
 		"spec":{"group":"ex.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},"versions":[` + strings.Join(versions, ",") + `]}}`
 }
 
-func TestDeletedDefinitionDeletesObjectsWhoseStoredVersionIsNotServed(t *testing.T) {
+func TestDeletedDefinitionDeletesUnservedObjects(t *testing.T) {
 	t.Parallel()
 	server := newDefinitionServer(t)
 	send(t, server, http.MethodPost, definitionsPath, definitionOf(`"name":"v1","served":false,"storage":true`, `"name":"v2","served":true,"storage":false`), nil)

@@ -256,7 +256,7 @@ func TestCustomResources(t *testing.T) {
 }
 
 // An object that was written through another version is stored without the defaults of this one, until its next write.
-func TestDefaultsAreStoredByTheNextWrite(t *testing.T) {
+func TestDefaultsAreStoredByNextWrite(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, gadgets(t))
 	step{verb: "create v2", body: "spec: {color: red}", want: "{color: red, replicas: 2}"}.run(t, server)

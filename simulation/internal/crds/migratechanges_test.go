@@ -513,7 +513,7 @@ func TestMigrationErrorIsBounded(t *testing.T) {
 	})
 }
 
-func TestMigrationsAtTheSameTime(t *testing.T) {
+func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -598,7 +598,7 @@ func TestMigrationThroughServedVersion(t *testing.T) {
 	})
 }
 
-func TestMigrationRefused(t *testing.T) {
+func TestMigrationRejected(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		prepare func(w *world)

@@ -213,7 +213,7 @@ func TestObjectsAreAsInClusters(t *testing.T) {
 	}
 }
 
-func TestObjectsDoNotDependOnWhenTheyAreMade(t *testing.T) {
+func TestObjectsAreReproducible(t *testing.T) {
 	t.Parallel()
 	for _, m := range []maker{podsOf(1, 500), databasesOf(1, 500)} {
 		for _, i := range []int{0, 7, 499} {

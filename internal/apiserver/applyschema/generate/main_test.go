@@ -28,7 +28,7 @@ func TestGeneratedFileIsCurrent(t *testing.T) {
 	}
 }
 
-func TestTypesEqualThoseOfClientGo(t *testing.T) {
+func TestTypesEqualClientGo(t *testing.T) {
 	t.Parallel()
 	expected, err := source()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	v1 "github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime/webapp/api/v1"
 )
 
-// TestLife takes one WebApp through its life, in the order in which it happens to people's.
-func TestLife(t *testing.T) {
+// TestWebAppLifecycle takes one WebApp through its life, in the order in which it happens to people's.
+func TestWebAppLifecycle(t *testing.T) {
 	app := create(t, &v1.WebApp{Spec: v1.WebAppSpec{
 		Image: "shop:1", Replicas: new(int32(2)), Config: map[string]string{"COLOUR": "blue"}, Host: "shop.example.org",
 	}})
@@ -184,7 +184,7 @@ func testDeletion(app *v1.WebApp, children ...client.Object) func(*testing.T) {
 	}
 }
 
-func TestAnotherHasTheName(t *testing.T) {
+func TestNameOfForeignConfigMapStalls(t *testing.T) {
 	namespace := newNamespace(t)
 	foreign := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app" + v1.ConfigMapSuffix}, Data: map[string]string{"A": "mine"},
@@ -207,7 +207,7 @@ func TestInvalidConfigStalls(t *testing.T) {
 	waitReady(t, app, "Available")
 }
 
-func TestTheAPIRefusesNonsense(t *testing.T) {
+func TestAPIServerRejectsInvalidSpecs(t *testing.T) {
 	namespace := newNamespace(t)
 	for name, spec := range map[string]v1.WebAppSpec{
 		"no-image":       {},
