@@ -84,6 +84,49 @@ func Namespace(tb testing.TB, c *client.Client) string {
 	return namespace.Name
 }
 
+// Env is a test with its part of a cluster: a client and a namespace. Packages of tests embed it.
+type Env struct {
+	*testing.T
+	Cluster   *kube.Cluster
+	Client    *client.Client // without informers
+	Namespace string
+}
+
+// NewEnv returns an Env for the user of config, with a new namespace.
+func NewEnv(t *testing.T, config *rest.Config, addTypes ...func(*runtime.Scheme) error) Env {
+	t.Helper()
+	cluster := Connect(t, config, addTypes...)
+	c := Client(t, cluster)
+	return Env{T: t, Cluster: cluster, Client: c, Namespace: Namespace(t, c)}
+}
+
+// Key returns the key of an object in the namespace.
+func (e Env) Key(name string) kube.Key { return kube.Key{Namespace: e.Namespace, Name: name} }
+
+// Meta returns the metadata of an object in the namespace.
+func (e Env) Meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: e.Namespace, Name: name}
+}
+
+// Must returns a function that returns value, or ends the test if err is not nil.
+func Must[V any](value V, err error) func(testing.TB) V {
+	return func(tb testing.TB) V {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return value
+	}
+}
+
+// PodTemplate returns the template of Pods with one container.
+func PodTemplate(labels map[string]string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}
+}
+
 // Logger returns one that writes to the test's output.
 func Logger(tb testing.TB) *slog.Logger {
 	tb.Helper()

@@ -34,7 +34,7 @@ func (e env) edit(what string, want edited) {
 	if want.remove {
 		edit = finalizer.Remove
 	}
-	changed, err := edit(kube.ObserveCalls(e.Context(), observer), e.client, want.obj, own)
+	changed, err := edit(kube.ObserveCalls(e.Context(), observer), e.Client, want.obj, own)
 	if changed != want.changed || !errors.Is(err, want.err) {
 		e.Errorf("%s: changed is %v, the error %v", what, changed, err)
 	}
@@ -145,14 +145,14 @@ func TestAddValidatesArguments(t *testing.T) {
 	observer := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	for _, name := range []string{"", "cleanup", "kubernetes", "shop.example.com/", "Shop/cleanup", "shop.example.com/a/b"} {
-		if _, err := finalizer.Add(ctx, e.client, obj, name); err == nil {
+		if _, err := finalizer.Add(ctx, e.Client, obj, name); err == nil {
 			t.Errorf("the name %q was taken", name)
 		}
 	}
-	if _, err := finalizer.Add(ctx, e.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, own); err == nil {
+	if _, err := finalizer.Add(ctx, e.Client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, own); err == nil {
 		t.Error("an object without uid was taken")
 	}
-	if _, err := finalizer.Add(ctx, e.client, (*corev1.ConfigMap)(nil), own); err == nil {
+	if _, err := finalizer.Add(ctx, e.Client, (*corev1.ConfigMap)(nil), own); err == nil {
 		t.Error("nil was taken")
 	}
 	if _, err := finalizer.Add(ctx, nil, obj, own); err == nil {
@@ -161,7 +161,7 @@ func TestAddValidatesArguments(t *testing.T) {
 	observer.expect(t, "mistakes")
 	// If the API server rejects the request for another reason, that error is returned without a retry.
 	e.change("a", func(c *corev1.ConfigMap) { c.Immutable = new(true) })
-	if _, err := finalizer.Add(ctx, e.client, obj, own, client.FieldOwner("not\x00printable")); !apierrors.IsInvalid(err) {
+	if _, err := finalizer.Add(ctx, e.Client, obj, own, client.FieldOwner("not\x00printable")); !apierrors.IsInvalid(err) {
 		t.Errorf("the error is %v", err)
 	}
 	if seen := observer.take(); len(seen) > 2 {
@@ -174,27 +174,27 @@ func TestAddToUnstructuredAndMetadata(t *testing.T) {
 	typed := e.create("typed")
 	key := kube.KeyOf(typed)
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	meta, err := client.Get[*metav1.PartialObjectMetadata](t.Context(), e.client, key, client.OfKind(kind))
+	meta, err := client.Get[*metav1.PartialObjectMetadata](t.Context(), e.Client, key, client.OfKind(kind))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.edit("metadata only", edited{obj: meta, changed: true, calls: []string{"patch"}, finalizers: []string{own}, current: true})
-	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, key, client.OfKind(kind))
+	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.Client, key, client.OfKind(kind))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.edit("unstructured", edited{obj: u, remove: true, changed: true, calls: []string{"patch"}, current: true})
 
-	namespace, err := client.Get[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace})
+	namespace, err := client.Get[*corev1.Namespace](t.Context(), e.Client, kube.Key{Name: e.Namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, edit := range []func(context.Context, *client.Client, kube.Object, string, ...client.WriteOption) (bool, error){finalizer.Add, finalizer.Remove} {
-		if changed, err := edit(t.Context(), e.client, namespace, own); !changed || err != nil {
+		if changed, err := edit(t.Context(), e.Client, namespace, own); !changed || err != nil {
 			t.Errorf("cluster-scoped: changed is %v, the error %v", changed, err)
 		}
 	}
-	dry, err := finalizer.Add(t.Context(), e.client, typed, own, client.DryRun())
+	dry, err := finalizer.Add(t.Context(), e.Client, typed, own, client.DryRun())
 	if !dry || err != nil || len(e.live("typed").Finalizers) > 0 {
 		t.Errorf("dry run: %v %v", dry, err)
 	}

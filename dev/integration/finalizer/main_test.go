@@ -32,25 +32,18 @@ const (
 	third = "town.example.com/permit"
 )
 
-type env struct {
-	*testing.T
-	cluster   *kube.Cluster
-	client    *client.Client
-	namespace string
-}
+type env struct{ clustertest.Env }
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
-	c := clustertest.Client(t, cluster)
-	return env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+	return env{clustertest.NewEnv(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))}
 }
 
 // create creates a ConfigMap with finalizers. They are removed at the end of the test.
 func (e env) create(name string, finalizers ...string) *corev1.ConfigMap {
 	e.Helper()
-	created, err := client.Create(e.Context(), e.client, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Finalizers: finalizers},
+	created, err := client.Create(e.Context(), e.Client, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Finalizers: finalizers},
 	})
 	if err != nil {
 		e.Fatal(err)
@@ -60,7 +53,7 @@ func (e env) create(name string, finalizers ...string) *corev1.ConfigMap {
 
 func (e env) live(name string) *corev1.ConfigMap {
 	e.Helper()
-	live, err := client.Get[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	live, err := client.Get[*corev1.ConfigMap](e.Context(), e.Client, kube.Key{Namespace: e.Namespace, Name: name}, client.FromAPI())
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -69,7 +62,7 @@ func (e env) live(name string) *corev1.ConfigMap {
 
 func (e env) exists(name string) bool {
 	e.Helper()
-	exists, err := client.Exists[*corev1.ConfigMap](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	exists, err := client.Exists[*corev1.ConfigMap](e.Context(), e.Client, kube.Key{Namespace: e.Namespace, Name: name}, client.FromAPI())
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -82,7 +75,7 @@ func (e env) change(name string, change func(*corev1.ConfigMap)) *corev1.ConfigM
 	live := e.live(name)
 	changed := live.DeepCopy()
 	change(changed)
-	patched, err := client.Patch(e.Context(), e.client, live, client.MergeFrom(live, changed))
+	patched, err := client.Patch(e.Context(), e.Client, live, client.MergeFrom(live, changed))
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -91,7 +84,7 @@ func (e env) change(name string, change func(*corev1.ConfigMap)) *corev1.ConfigM
 
 func (e env) remove(name string) {
 	e.Helper()
-	if err := client.Delete(e.Context(), e.client, e.live(name)); err != nil {
+	if err := client.Delete(e.Context(), e.Client, e.live(name)); err != nil {
 		e.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 			obj := created[i%objects]
 			labeled := obj.DeepCopy()
 			labeled.Labels = map[string]string{"round": fmt.Sprint(i)}
-			if _, err := client.Patch(ctx, e.client, obj, client.MergeFrom(obj, labeled)); err != nil && ctx.Err() == nil {
+			if _, err := client.Patch(ctx, e.Client, obj, client.MergeFrom(obj, labeled)); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	var foreign atomic.Int32
 	hands.Go(func() { // finalizers, with merge patches
 		for i := 0; ctx.Err() == nil; i++ {
-			obj, err := client.GetLive(ctx, e.client, created[i%objects])
+			obj, err := client.GetLive(ctx, e.Client, created[i%objects])
 			if err != nil {
 				break
 			}
@@ -52,7 +52,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 			} else {
 				changed.Finalizers = slices.Insert(changed.Finalizers, 0, third) // moves the other entries
 			}
-			_, err = client.Patch(ctx, e.client, obj, client.MergeFrom(obj, changed).Locked(obj))
+			_, err = client.Patch(ctx, e.Client, obj, client.MergeFrom(obj, changed).Locked(obj))
 			if err == nil {
 				foreign.Add(1)
 			} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
@@ -80,13 +80,13 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 						t.Errorf("round %d: %s is there: %v, want %v", round, name, !has[i], has[i])
 						return
 					}
-					changed, err := edit(ctx, e.client, obj, name)
+					changed, err := edit(ctx, e.Client, obj, name)
 					for range rounds {
 						if !apierrors.IsConflict(err) {
 							break
 						}
 						conflicts.Add(1) // ten conflicts in a row: nothing was written, and the call is repeated
-						changed, err = edit(ctx, e.client, obj, name)
+						changed, err = edit(ctx, e.Client, obj, name)
 					}
 					if err != nil || !changed {
 						t.Errorf("round %d: changed is %v, the error %v", round, changed, err)
@@ -135,7 +135,7 @@ func TestConcurrentFirstFinalizers(t *testing.T) {
 		for r := range racers {
 			mine := obj.DeepCopy()
 			wg.Go(func() {
-				if changed, err := finalizer.Add(t.Context(), e.client, mine, fmt.Sprintf("shop.example.com/racer-%d", r)); !changed || err != nil {
+				if changed, err := finalizer.Add(t.Context(), e.Client, mine, fmt.Sprintf("shop.example.com/racer-%d", r)); !changed || err != nil {
 					t.Errorf("changed is %v, the error %v", changed, err)
 				}
 			})
@@ -144,7 +144,7 @@ func TestConcurrentFirstFinalizers(t *testing.T) {
 		for range 2 {
 			mine := obj.DeepCopy()
 			wg.Go(func() {
-				if _, err := finalizer.Add(t.Context(), e.client, mine, own); err != nil {
+				if _, err := finalizer.Add(t.Context(), e.Client, mine, own); err != nil {
 					t.Errorf("the error is %v", err)
 				}
 			})

@@ -44,7 +44,7 @@ func (p *process) moment() {
 // teardown runs the teardown of obj. It returns errKilled if the process crashed.
 func (p *process) teardown(e env, obj *corev1.ConfigMap) (err error) {
 	e.Helper()
-	mortal, err := e.client.With(func(c *client.Config) {
+	mortal, err := e.Client.With(func(c *client.Config) {
 		c.Interceptors = append(c.Interceptors, func(next client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
 				p.moment()
@@ -149,7 +149,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	e := newEnv(t)
 	obj := e.create("a", own)
 	p := forever()
-	if err := p.finalizer(e, e.client, nil).Teardown(t.Context(), obj); err == nil {
+	if err := p.finalizer(e, e.Client, nil).Teardown(t.Context(), obj); err == nil {
 		t.Error("a live object was torn down")
 	}
 	e.remove("a")
@@ -157,26 +157,26 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	observer := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	wait := controller.RequeueAfter(time.Hour, "the bucket is being emptied")
-	err := p.finalizer(e, e.client, map[string]error{"bucket": wait}).Teardown(ctx, obj)
+	err := p.finalizer(e, e.Client, map[string]error{"bucket": wait}).Teardown(ctx, obj)
 	if !controller.IsRequeue(err) || !strings.Contains(err.Error(), `step "bucket"`) {
 		t.Errorf("the answer is %v, want the step's", err)
 	}
 	observer.expect(t, "to the second step", "get", "patch")
-	if got := p.finalizer(e, e.client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
+	if got := p.finalizer(e, e.Client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
 		t.Errorf("the report is %+v", got)
 	}
 	if live := e.live("a"); notedOf(live) != "dns" || live.ResourceVersion != obj.ResourceVersion {
 		t.Errorf("the progress is %q; resourceVersions are %s, live %s", live.Annotations[progress], obj.ResourceVersion, live.ResourceVersion)
 	}
 	// A step that returns ErrGone for another object does not complete the teardown.
-	err = p.finalizer(e, e.client, map[string]error{"bucket": fmt.Errorf("find the bucket: %w", client.ErrGone)}).Teardown(ctx, obj)
+	err = p.finalizer(e, e.Client, map[string]error{"bucket": fmt.Errorf("find the bucket: %w", client.ErrGone)}).Teardown(ctx, obj)
 	if !errors.Is(err, client.ErrGone) || len(obj.Finalizers) != 1 {
 		t.Errorf("the answer is %v, the finalizers are %q", err, obj.Finalizers)
 	}
 	// After the context has ended, no further step begins, but a completed step is recorded.
 	ending, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) {
+	if err := p.finalizer(e, e.Client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) {
 		t.Errorf("the answer is %v", err)
 	}
 	if want := []string{"dns", "bucket", "bucket"}; !slices.Equal(p.begun, want) {
@@ -185,10 +185,10 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	observer.take()
 	ending, cancel = context.WithCancel(ctx)
 	p.effect = cancel
-	if err := p.finalizer(e, e.client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || notedOf(e.live("a")) != "dns,bucket" {
+	if err := p.finalizer(e, e.Client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || notedOf(e.live("a")) != "dns,bucket" {
 		t.Errorf("the answer is %v, noted is %q", err, e.live("a").Annotations[progress])
 	}
-	if err := p.finalizer(e, e.client, nil).Teardown(ctx, obj); err != nil {
+	if err := p.finalizer(e, e.Client, nil).Teardown(ctx, obj); err != nil {
 		t.Fatal(err)
 	}
 	observer.expect(t, "to the end", "get", "patch", "get", "patch")
@@ -206,7 +206,7 @@ func TestTeardownOfReplacedObject(t *testing.T) {
 		e.remove("a")
 		obj := e.live("a")
 		f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
-			Client: e.client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
+			Client: e.Client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
 				{Name: "one", Run: func(context.Context, *corev1.ConfigMap) error {
 					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil }) //nolint:contextcheck // the context of another client
 					if again {
@@ -248,7 +248,7 @@ func TestFinalizerInController(t *testing.T) {
 	e := newEnv(t)
 	out := &outside{records: map[string]bool{}, asked: map[string]int{}}
 	f, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
-		Client: e.client, Name: own,
+		Client: e.Client, Name: own,
 		Steps: []finalizer.Step[*corev1.ConfigMap]{{Name: "record", Run: func(_ context.Context, obj *corev1.ConfigMap) error {
 			out.mu.Lock()
 			defer out.mu.Unlock()
@@ -265,7 +265,7 @@ func TestFinalizerInController(t *testing.T) {
 	observer := &calls{}
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "finalized",
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{Namespaces: []string{e.namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{Namespaces: []string{e.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
 		Handler: controller.Chain(func(_ context.Context, obj *corev1.ConfigMap) error {
 			out.mu.Lock()
 			defer out.mu.Unlock()

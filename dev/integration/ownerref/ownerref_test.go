@@ -30,49 +30,32 @@ var anyCluster anycluster.Cluster
 
 func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
 
-type env struct {
-	*testing.T
-	cluster   *kube.Cluster
-	c         *client.Client
-	namespace string
-}
+type env struct{ clustertest.Env }
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
-	c := clustertest.Client(t, cluster)
-	return env{T: t, cluster: cluster, c: c, namespace: clustertest.Namespace(t, c)}
-}
-
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return value
-	}
+	return env{clustertest.NewEnv(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))}
 }
 
 func (e env) configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
 }
 
 func (e env) create(name string) *corev1.ConfigMap {
 	e.Helper()
-	return must(client.Create(e.Context(), e.c, e.configMap(name)))(e)
+	return clustertest.Must(client.Create(e.Context(), e.Client, e.configMap(name)))(e)
 }
 
 func (e env) live(obj *corev1.ConfigMap) *corev1.ConfigMap {
 	e.Helper()
-	return must(client.GetLive(e.Context(), e.c, obj))(e)
+	return clustertest.Must(client.GetLive(e.Context(), e.Client, obj))(e)
 }
 
 // Scopes are discovered from the cluster, and an impossible owner is rejected before a write.
 func TestScopes(t *testing.T) {
 	e := newEnv(t)
 	owner := e.create("owner")
-	node := must(client.Create(t.Context(), e.c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}))(t)
+	node := clustertest.Must(client.Create(t.Context(), e.Client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}))(t)
 	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
 	metadata := &metav1.PartialObjectMetadata{ObjectMeta: owner.ObjectMeta}
@@ -98,7 +81,7 @@ func TestScopes(t *testing.T) {
 		for kind, set := range map[string]func(context.Context, *client.Client, kube.Object, kube.Object, ...ownerref.Option) error{
 			"controller": ownerref.SetController, "plain": ownerref.Set,
 		} {
-			err := set(t.Context(), e.c, test.owner, test.child)
+			err := set(t.Context(), e.Client, test.owner, test.child)
 			switch {
 			case test.want == "" && err != nil, test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("%s, %s: %v", name, kind, err)
@@ -115,7 +98,7 @@ func TestSetInMemory(t *testing.T) {
 	first, second, child := e.create("first"), e.create("second"), e.configMap("child")
 	set := func(owner kube.Object, options ...ownerref.Option) {
 		t.Helper()
-		if err := ownerref.Set(t.Context(), e.c, owner, child, options...); err != nil {
+		if err := ownerref.Set(t.Context(), e.Client, owner, child, options...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,24 +109,24 @@ func TestSetInMemory(t *testing.T) {
 	set(second)
 	child.OwnerReferences[0].APIVersion = "v0" // by an earlier version of the program
 	child.OwnerReferences = append(child.OwnerReferences, child.OwnerReferences[0])
-	if err := ownerref.SetController(t.Context(), e.c, first, child); err != nil {
+	if err := ownerref.SetController(t.Context(), e.Client, first, child); err != nil {
 		t.Fatal(err)
 	}
 	refs := child.OwnerReferences
 	if len(refs) != 2 || refs[0].APIVersion != "v1" || !*refs[0].Controller || !*refs[0].BlockOwnerDeletion || refs[1].UID != second.UID {
 		t.Errorf("the references are %+v", refs)
 	}
-	owned, ok := errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.c, second, child))
+	owned, ok := errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.Client, second, child))
 	if !ok || owned.Controller.UID != first.UID || owned.Former {
 		t.Errorf("%+v", owned)
 	}
 	former := e.configMap("first")
 	former.UID = "another"
-	owned, ok = errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.c, former, child))
+	owned, ok = errors.AsType[*ownerref.AlreadyOwnedError](ownerref.SetController(t.Context(), e.Client, former, child))
 	if !ok || !owned.Former {
 		t.Errorf("%+v", owned)
 	}
-	if err := ownerref.SetController(t.Context(), e.c, first, child, ownerref.BlockOwnerDeletion(false)); err != nil || *child.OwnerReferences[0].BlockOwnerDeletion {
+	if err := ownerref.SetController(t.Context(), e.Client, first, child, ownerref.BlockOwnerDeletion(false)); err != nil || *child.OwnerReferences[0].BlockOwnerDeletion {
 		t.Errorf("%v, %+v", err, child.OwnerReferences)
 	}
 	set(first)
@@ -159,22 +142,22 @@ func TestAdoptAndRelease(t *testing.T) {
 	given := child.DeepCopy()
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
-	adopted := must(ownerref.Adopt(ctx, e.c, owner, child))(t)
+	adopted := clustertest.Must(ownerref.Adopt(ctx, e.Client, owner, child))(t)
 	if !metav1.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
 		t.Errorf("adopted %+v, given %+v", adopted.OwnerReferences, child.OwnerReferences)
 	}
 	if made := seen.take(); !slices.Equal(made, []string{"get", "patch"}) {
 		t.Errorf("requests %q", made)
 	}
-	must(ownerref.Adopt(ctx, e.c, owner, adopted))(t)
+	clustertest.Must(ownerref.Adopt(ctx, e.Client, owner, adopted))(t)
 	if made := seen.take(); len(made) != 0 {
 		t.Errorf("it is so already: %q", made)
 	}
-	if _, err := ownerref.Adopt(ctx, e.c, other, adopted); !isAlreadyOwned(err) {
+	if _, err := ownerref.Adopt(ctx, e.Client, other, adopted); !isAlreadyOwned(err) {
 		t.Errorf("by another: %v", err)
 	}
 	// The cache of the other owner does not show it yet.
-	if _, err := ownerref.Adopt(ctx, e.c, other, child); !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
+	if _, err := ownerref.Adopt(ctx, e.Client, other, child); !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) {
 		t.Errorf("by another that does not know: %v", err)
 	}
 	if got := e.live(child); !metav1.IsControlledBy(got, owner) || len(got.OwnerReferences) != 1 {
@@ -183,23 +166,23 @@ func TestAdoptAndRelease(t *testing.T) {
 
 	before := e.live(child)
 	both := before.DeepCopy()
-	if err := ownerref.Set(t.Context(), e.c, other, both); err != nil {
+	if err := ownerref.Set(t.Context(), e.Client, other, both); err != nil {
 		t.Fatal(err)
 	}
-	must(client.Patch(t.Context(), e.c, before, client.MergeFrom(before, both)))(t)
-	if _, err := ownerref.Release(ctx, e.c, owner, before); !errors.Is(err, client.ErrChanged) {
+	clustertest.Must(client.Patch(t.Context(), e.Client, before, client.MergeFrom(before, both)))(t)
+	if _, err := ownerref.Release(ctx, e.Client, owner, before); !errors.Is(err, client.ErrChanged) {
 		t.Errorf("a stale list: %v", err)
 	}
-	released := must(ownerref.Release(ctx, e.c, owner, e.live(child)))(t)
+	released := clustertest.Must(ownerref.Release(ctx, e.Client, owner, e.live(child)))(t)
 	if len(released.OwnerReferences) != 1 || !ownerref.Has(other, released) {
 		t.Errorf("released %+v", released.OwnerReferences)
 	}
-	released = must(ownerref.Release(ctx, e.c, other, released))(t)
+	released = clustertest.Must(ownerref.Release(ctx, e.Client, other, released))(t)
 	if len(released.OwnerReferences) != 0 {
 		t.Errorf("released %+v", released.OwnerReferences)
 	}
 	seen.take()
-	must(ownerref.Release(ctx, e.c, other, released))(t)
+	clustertest.Must(ownerref.Release(ctx, e.Client, other, released))(t)
 	if made := seen.take(); len(made) != 0 {
 		t.Errorf("it is so already: %q", made)
 	}
@@ -216,45 +199,45 @@ func TestAdoptRejectsObjectsBeingDeleted(t *testing.T) {
 	hold := func(name string) *corev1.ConfigMap {
 		held := e.configMap(name)
 		held.Finalizers = []string{"example.com/held"}
-		return must(client.Create(t.Context(), e.c, held))(t)
+		return clustertest.Must(client.Create(t.Context(), e.Client, held))(t)
 	}
 	remove := func(obj *corev1.ConfigMap) {
 		t.Helper()
-		if err := client.Delete(t.Context(), e.c, obj); err != nil {
+		if err := client.Delete(t.Context(), e.Client, obj); err != nil {
 			t.Fatal(err)
 		}
 	}
 	owner, child := hold("owner"), hold("child")
 	t.Cleanup(func() {
 		for _, obj := range []*corev1.ConfigMap{owner, child} {
-			_, _ = client.Patch(context.WithoutCancel(t.Context()), e.c, obj, client.JSONPatch(client.Operation{Op: "remove", Path: "/metadata/finalizers"}))
+			_, _ = client.Patch(context.WithoutCancel(t.Context()), e.Client, obj, client.JSONPatch(client.Operation{Op: "remove", Path: "/metadata/finalizers"}))
 		}
 	})
 	remove(child)
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, child); !errors.Is(err, client.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, owner, child); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("a stale child that is being deleted: %v", err)
 	}
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, e.live(child)); !errors.Is(err, client.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, owner, e.live(child)); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("a child that is being deleted: %v", err)
 	}
 	free := e.create("free")
 	remove(owner)
-	if _, err := ownerref.Adopt(t.Context(), e.c, owner, free); !errors.Is(err, client.ErrTerminating) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, owner, free); !errors.Is(err, client.ErrTerminating) {
 		t.Errorf("an owner that is being deleted: %v", err)
 	}
 	gone := e.create("gone")
 	remove(gone)
-	if _, err := ownerref.Adopt(t.Context(), e.c, gone, free); !errors.Is(err, client.ErrGone) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, gone, free); !errors.Is(err, client.ErrGone) {
 		t.Errorf("an owner that is gone: %v", err)
 	}
 	e.create("gone")
-	if _, err := ownerref.Adopt(t.Context(), e.c, gone, free); !errors.Is(err, client.ErrReplaced) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, gone, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("an owner that was replaced: %v", err)
 	}
 	again := e.create("here")
 	remove(free)
 	e.create("free")
-	if _, err := ownerref.Adopt(t.Context(), e.c, again, free); !errors.Is(err, client.ErrReplaced) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, again, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("a child that was replaced: %v", err)
 	}
 }
@@ -291,10 +274,10 @@ func TestSetControllerInMemoryEqualsSetController(t *testing.T) {
 	if err := ownerref.SetControllerInMemory(nil, owner, offline); err != nil {
 		t.Fatal(err)
 	}
-	if err := ownerref.SetController(t.Context(), e.c, owner, online); err != nil {
+	if err := ownerref.SetController(t.Context(), e.Client, owner, online); err != nil {
 		t.Fatal(err)
 	}
-	stored := must(client.Create(t.Context(), e.c, offline))(t)
+	stored := clustertest.Must(client.Create(t.Context(), e.Client, offline))(t)
 	if diff := cmp.Diff(online.OwnerReferences, stored.OwnerReferences); diff != "" || !ownerref.Has(owner, stored) {
 		t.Errorf("references (-SetController +SetControllerInMemory):\n%s", diff)
 	}

@@ -23,7 +23,7 @@ func TestCommitOnServer(t *testing.T) {
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	run := func(before, after *Shop, wantChanged bool, want ...string) {
 		t.Helper()
-		changed, err := status.Commit(ctx, e.client, before, after)
+		changed, err := status.Commit(ctx, e.Client, before, after)
 		if changed != wantChanged || err != nil {
 			t.Errorf("changed is %v, the error %v", changed, err)
 		}
@@ -70,7 +70,7 @@ func TestCommitOnServer(t *testing.T) {
 	stale = live
 	after = live.copy()
 	slices.Reverse(after.Status.Conditions)
-	if _, err := client.Patch(t.Context(), e.client, live, client.MergeFrom(live, after), client.Subresource("status")); err != nil {
+	if _, err := client.Patch(t.Context(), e.Client, live, client.MergeFrom(live, after), client.Subresource("status")); err != nil {
 		t.Fatal(err)
 	}
 	after = stale.copy()
@@ -96,7 +96,7 @@ func TestCommitOnServer(t *testing.T) {
 	run(created, after, true, "patch shops/status")
 
 	// An unstructured object, with an int instead of an int64.
-	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(live), client.OfKind(gv().WithKind("Shop")))
+	u, err := client.Get[*unstructured.Unstructured](t.Context(), e.Client, kube.KeyOf(live), client.OfKind(gv().WithKind("Shop")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestCommitOnServer(t *testing.T) {
 	if err := status.Edit(edited, func(c *[]metav1.Condition) { status.SetStalled(c, 1, "NoMoney", "") }); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := status.Commit(ctx, e.client, u, edited); !changed || err != nil {
+	if changed, err := status.Commit(ctx, e.Client, u, edited); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
 	if live = e.live("books"); !status.IsTrue(live.Status.Conditions, "Stalled") || live.Status.Rounds["a"] != 2 || live.Status.Rounds["b"] != 1 {
@@ -117,8 +117,8 @@ func TestCommitOnServer(t *testing.T) {
 func TestServerAcceptsConditionsOfSet(t *testing.T) {
 	e := newEnv(t)
 	// The conditions of a Service are validated as every metav1.Condition.
-	service, err := client.Create(t.Context(), e.client, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"},
+	service, err := client.Create(t.Context(), e.Client, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func TestServerAcceptsConditionsOfSet(t *testing.T) {
 		c.Type = fmt.Sprint("shop.example.com/C", i)
 		status.Set(&after.Status.Conditions, c)
 	}
-	if changed, err := status.Commit(t.Context(), e.client, service, after); !changed || err != nil {
+	if changed, err := status.Commit(t.Context(), e.Client, service, after); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestCommitToMissingObject(t *testing.T) {
 		after := before.copy()
 		after.Status.Conditions = []metav1.Condition{status.False("Ready", 1, "Closed", "")}
 		after.Status.ObservedGeneration = 5
-		if _, err := status.Commit(t.Context(), e.client, before, after); err != nil {
+		if _, err := status.Commit(t.Context(), e.Client, before, after); err != nil {
 			t.Fatal(err)
 		}
 		return e.live(name)
@@ -161,14 +161,14 @@ func TestCommitToMissingObject(t *testing.T) {
 		before := begin("books-" + name)
 		after := before.copy()
 		change(after)
-		if err := client.Delete(t.Context(), e.client, before); err != nil {
+		if err := client.Delete(t.Context(), e.Client, before); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
+		if changed, err := status.Commit(t.Context(), e.Client, before, after); changed || err != nil {
 			t.Errorf("gone, %s: changed is %v, the error %v", name, changed, err)
 		}
 		begin(before.Name)
-		if changed, err := status.Commit(t.Context(), e.client, before, after); changed || err != nil {
+		if changed, err := status.Commit(t.Context(), e.Client, before, after); changed || err != nil {
 			t.Errorf("replaced, %s: changed is %v, the error %v", name, changed, err)
 		}
 		if live := e.live(before.Name); live.Status.ObservedGeneration != 5 || !status.IsFalse(live.Status.Conditions, "Ready") {
@@ -187,14 +187,14 @@ func TestCommitWithoutSubresource(t *testing.T) {
 			return c
 		}(),
 	} {
-		before, err := client.Create(t.Context(), e.client, obj)
+		before, err := client.Create(t.Context(), e.Client, obj)
 		if err != nil {
 			t.Fatal(err)
 		}
 		after := before.DeepCopy()
 		after.Object["status"] = map[string]any{"open": true}
-		_, err = status.Commit(t.Context(), e.client, before, after)
-		if !errors.Is(err, status.ErrNoSubresource) || !strings.Contains(err.Error(), kind+" "+e.namespace+"/fish") {
+		_, err = status.Commit(t.Context(), e.Client, before, after)
+		if !errors.Is(err, status.ErrNoSubresource) || !strings.Contains(err.Error(), kind+" "+e.Namespace+"/fish") {
 			t.Errorf("the error is %v, want one that names %s", err, kind)
 		}
 	}
@@ -203,9 +203,9 @@ func TestCommitWithoutSubresource(t *testing.T) {
 func TestCommitOfClusterScopedKind(t *testing.T) {
 	e := newEnv(t)
 	e.install("Town", true, "Cluster")
-	town := e.object("Town", e.namespace)
+	town := e.object("Town", e.Namespace)
 	town.SetNamespace("")
-	before, err := client.Create(t.Context(), e.client, town)
+	before, err := client.Create(t.Context(), e.Client, town)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestCommitOfClusterScopedKind(t *testing.T) {
 	if err := status.Edit(after, func(c *[]metav1.Condition) { status.SetReady(c, 1, "Open", "") }); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := status.Commit(t.Context(), e.client, before, after); !changed || err != nil {
+	if changed, err := status.Commit(t.Context(), e.Client, before, after); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
 }

@@ -65,21 +65,14 @@ func gv() schema.GroupVersion {
 }
 
 // env is the environment of a test: clients of one cluster, and a namespace.
-type env struct {
-	*testing.T
-	cluster   *kube.Cluster
-	client    *client.Client
-	namespace string
-}
+type env struct{ clustertest.Env }
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}), func(scheme *runtime.Scheme) error {
+	e := env{clustertest.NewEnv(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}), func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypeWithName(gv().WithKind("Shop"), &Shop{})
 		return nil
-	})
-	c := clustertest.Client(t, cluster)
-	e := env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+	})}
 	e.install("Shop", true, "Namespaced")
 	return e
 }
@@ -106,13 +99,13 @@ func (e env) install(kind string, status bool, scope string) {
 			"versions": []any{version},
 		},
 	}}
-	_, _ = client.Create(e.Context(), e.client, crd) // it may exist already; the check is below
+	_, _ = client.Create(e.Context(), e.Client, crd) // it may exist already; the check is below
 	clustertest.Eventually(e, func() string {
 		probe := e.object(kind, "probe")
 		if scope == "Cluster" {
 			probe.SetNamespace("")
 		}
-		if _, err := client.Create(e.Context(), e.client, probe, client.DryRun()); err != nil {
+		if _, err := client.Create(e.Context(), e.Client, probe, client.DryRun()); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -122,7 +115,7 @@ func (e env) install(kind string, status bool, scope string) {
 func (e env) object(kind, name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gv().WithKind(kind))
-	obj.SetNamespace(e.namespace)
+	obj.SetNamespace(e.Namespace)
 	obj.SetName(name)
 	return obj
 }
@@ -130,7 +123,7 @@ func (e env) object(kind, name string) *unstructured.Unstructured {
 // create creates a Shop.
 func (e env) create(name string) *Shop {
 	e.Helper()
-	shop, err := client.Create(e.Context(), e.client, &Shop{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
+	shop, err := client.Create(e.Context(), e.Client, &Shop{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -140,7 +133,7 @@ func (e env) create(name string) *Shop {
 // live reads a Shop.
 func (e env) live(name string) *Shop {
 	e.Helper()
-	shop, err := client.Get[*Shop](e.Context(), e.client, kube.Key{Namespace: e.namespace, Name: name}, client.FromAPI())
+	shop, err := client.Get[*Shop](e.Context(), e.Client, kube.Key{Namespace: e.Namespace, Name: name}, client.FromAPI())
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 		for i := 0; ctx.Err() == nil; i++ {
 			labeled := shop.copy()
 			labeled.Labels = map[string]string{"round": fmt.Sprint(i)}
-			if _, err := client.Patch(ctx, e.client, shop, client.MergeFrom(shop, labeled)); err != nil && ctx.Err() == nil {
+			if _, err := client.Patch(ctx, e.Client, shop, client.MergeFrom(shop, labeled)); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -60,7 +60,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 				text := fmt.Sprint("round ", round)
 				status.Set(&after.Status.Conditions, status.True(name, 1, "Round", text))
 				after.round(name, round)
-				_, err := status.Commit(ctx, e.client, before, after)
+				_, err := status.Commit(ctx, e.Client, before, after)
 				switch {
 				case apierrors.IsConflict(err) && errors.Is(err, client.ErrChanged) && tries < 50*rounds:
 					conflicts.Add(1) // five conflicts in a row: nothing was written, and the run is repeated
@@ -98,7 +98,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 		observers = append(observers, observer)
 		clustertest.Run(t, controller.Config[*Shop]{
 			Name:      "status-" + name,
-			Retriever: informer.RetrieveSelected[*Shop](e.cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+			Retriever: informer.RetrieveSelected[*Shop](e.Cluster, informer.Selection{Namespaces: []string{e.Namespace}}),
 			Handler: controller.Chain(func(_ context.Context, shop *Shop) error {
 				runs.Add(1)
 				status.Set(&shop.Status.Conditions, status.True(name, shop.Generation, "Done", ""))
@@ -111,7 +111,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 				return func(ctx context.Context, shop *Shop) error {
 					return next(kube.ObserveCalls(ctx, observer), shop)
 				}
-			}, middleware.Status(e.client, middleware.StatusOptions[*Shop]{
+			}, middleware.Status(e.Client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),
 			Workers: 4, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
@@ -138,7 +138,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 		live := e.live(fmt.Sprint("shop-", i))
 		labeled := live.copy()
 		labeled.Labels = map[string]string{"panic": "Heated"}
-		if _, err := client.Patch(t.Context(), e.client, live, client.MergeFrom(live, labeled)); err != nil {
+		if _, err := client.Patch(t.Context(), e.Client, live, client.MergeFrom(live, labeled)); err != nil {
 			t.Fatal(err)
 		}
 	}

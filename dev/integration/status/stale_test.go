@@ -33,7 +33,7 @@ func (e env) runStale(shop *Shop, c *client.Client, value metav1.ConditionStatus
 // what was written since: the lastTransitionTime, and conditions of a later generation.
 func TestStaleCommitsOnServer(t *testing.T) {
 	e := newEnv(t)
-	losing, err := e.client.With(func(c *client.Config) {
+	losing, err := e.Client.With(func(c *client.Config) {
 		c.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
 				return errors.Join(next(ctx, r), context.DeadlineExceeded)
@@ -45,7 +45,7 @@ func TestStaleCommitsOnServer(t *testing.T) {
 	}
 	first := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	e.create("books")
-	if err := e.runStale(e.live("books"), e.client, metav1.ConditionFalse, "", first); err != nil {
+	if err := e.runStale(e.live("books"), e.Client, metav1.ConditionFalse, "", first); err != nil {
 		t.Fatal(err)
 	}
 	old := e.live("books")
@@ -54,7 +54,7 @@ func TestStaleCommitsOnServer(t *testing.T) {
 	}
 	for n := range 3 {
 		message := fmt.Sprint("again ", n/2) // two runs have the same message
-		if err := e.runStale(old, e.client, metav1.ConditionTrue, message, first.Add(2*time.Hour)); err != nil {
+		if err := e.runStale(old, e.Client, metav1.ConditionTrue, message, first.Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		got, _ := status.Get(e.live("books").Status.Conditions, "Ready")
@@ -64,16 +64,16 @@ func TestStaleCommitsOnServer(t *testing.T) {
 	}
 
 	before := e.live("books")
-	changed, err := client.Patch(t.Context(), e.client, before, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":2}}`)))
+	changed, err := client.Patch(t.Context(), e.Client, before, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":2}}`)))
 	if err != nil || changed.Generation <= before.Generation {
 		t.Fatalf("generation %d after %d: %v", changed.Generation, before.Generation, err)
 	}
-	if err := e.runStale(changed, e.client, metav1.ConditionFalse, "of the later generation", first.Add(3*time.Hour)); err != nil {
+	if err := e.runStale(changed, e.Client, metav1.ConditionFalse, "of the later generation", first.Add(3*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	want := e.live("books")
 	for _, stale := range []*Shop{old, before} {
-		if err := e.runStale(stale, e.client, metav1.ConditionTrue, "of the earlier generation", first.Add(4*time.Hour)); err != nil {
+		if err := e.runStale(stale, e.Client, metav1.ConditionTrue, "of the earlier generation", first.Add(4*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if now := e.live("books"); now.ResourceVersion != want.ResourceVersion {

@@ -21,7 +21,7 @@ func (e env) begin(name string) *Shop {
 	shop := e.create(name)
 	const first = `{"status": {"conditions": [{"type": "Theirs", "status": "True", "reason": "Why", "message": "",
 		"lastTransitionTime": "2026-01-02T03:04:05.678Z", "severity": "Info"}]}}`
-	shop, err := client.Patch(e.Context(), e.client, shop, client.RawPatch(types.MergePatchType, []byte(first)), client.Subresource("status"))
+	shop, err := client.Patch(e.Context(), e.Client, shop, client.RawPatch(types.MergePatchType, []byte(first)), client.Subresource("status"))
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -53,13 +53,13 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		ctx := kube.ObserveCalls(t.Context(), observer)
 		after := before.copy()
 		test.change(after)
-		if changed, err := status.Commit(ctx, e.client, before, after); !changed || err != nil {
+		if changed, err := status.Commit(ctx, e.Client, before, after); !changed || err != nil {
 			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
 		}
 		if got := observer.take(); !slices.Equal(got, test.calls) {
 			t.Errorf("%s: calls %q, want %q", name, got, test.calls)
 		}
-		live, err := client.Get[*unstructured.Unstructured](t.Context(), e.client, kube.KeyOf(before), client.OfKind(gv().WithKind("Shop")))
+		live, err := client.Get[*unstructured.Unstructured](t.Context(), e.Client, kube.KeyOf(before), client.OfKind(gv().WithKind("Shop")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,12 +72,12 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		}
 		// The patch can test the exact list, although Go would format its time differently.
 		stale := e.live(name)
-		if _, _, err := client.SetLabels(t.Context(), e.client, stale, map[string]string{"a": "b"}); err != nil {
+		if _, _, err := client.SetLabels(t.Context(), e.Client, stale, map[string]string{"a": "b"}); err != nil {
 			t.Fatal(err)
 		}
 		after = stale.copy()
 		status.Set(&after.Status.Conditions, status.True("Newest", 1, "New", ""))
-		if changed, err := status.Commit(ctx, e.client, stale, after); !changed || err != nil || !status.IsTrue(e.live(name).Status.Conditions, "Newest") {
+		if changed, err := status.Commit(ctx, e.Client, stale, after); !changed || err != nil || !status.IsTrue(e.live(name).Status.Conditions, "Newest") {
 			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
 		}
 		if got, want := observer.take(), []string{"patch shops/status", "get shops", "patch shops/status"}; !slices.Equal(got, want) {
@@ -92,7 +92,7 @@ func TestCommitLockedOnServer(t *testing.T) {
 	note := func(before *Shop, change func(*Shop)) (*Shop, bool, error) {
 		after := before.copy()
 		change(after)
-		changed, err := status.CommitLocked(t.Context(), e.client, before, after)
+		changed, err := status.CommitLocked(t.Context(), e.Client, before, after)
 		return after, changed, err
 	}
 	noted, changed, err := note(before, func(s *Shop) { s.Status.ObservedGeneration = 7 })
@@ -102,7 +102,7 @@ func TestCommitLockedOnServer(t *testing.T) {
 	// The run continues with the returned state.
 	after := noted.copy()
 	status.Set(&after.Status.Conditions, status.True("Ready", 1, "Open", ""))
-	if changed, err := status.CommitLocked(t.Context(), e.client, noted, after); !changed || err != nil {
+	if changed, err := status.CommitLocked(t.Context(), e.Client, noted, after); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
 	for name, change := range map[string]func(*Shop){
@@ -119,7 +119,7 @@ func TestCommitLockedOnServer(t *testing.T) {
 	if live.Status.ObservedGeneration != 7 || len(live.Status.Conditions) != 2 || live.ResourceVersion != after.ResourceVersion {
 		t.Errorf("the Shop is %+v, want %+v", live, after)
 	}
-	if err := client.Delete(t.Context(), e.client, live); err != nil {
+	if err := client.Delete(t.Context(), e.Client, live); err != nil {
 		t.Fatal(err)
 	}
 	change := func(s *Shop) { s.Status.Conditions = []metav1.Condition{}; s.Status.ObservedGeneration = 9 }
@@ -139,18 +139,18 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	before := e.begin("books")
 	ready := before.copy()
 	status.SetReconciling(&ready.Status.Conditions, 7, "Opening", "")
-	if _, err := status.Commit(t.Context(), e.client, before, ready); err != nil {
+	if _, err := status.Commit(t.Context(), e.Client, before, ready); err != nil {
 		t.Fatal(err)
 	}
 	before = e.live("books")
-	after, _, err := client.SetLabels(t.Context(), e.client, before, map[string]string{"a": "b"})
+	after, _, err := client.SetLabels(t.Context(), e.Client, before, map[string]string{"a": "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	after = after.copy()
 	status.SetReady(&after.Status.Conditions, 0, "Open", "") // this removes Reconciling, and sets no generation
 	observer := &calls{}
-	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.client, before, after)
+	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.Client, before, after)
 	if got, want := observer.take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {
 		t.Errorf("changed is %v, the error %v, the calls are %q", changed, err, got)
 	}

@@ -26,33 +26,26 @@ func TestMain(m *testing.M) {
 }
 
 // env is a test's part of the cluster: its own namespace, and a client.
-type env struct {
-	*testing.T
-	cluster   *kube.Cluster
-	client    *client.Client
-	namespace string
-}
+type env struct{ clustertest.Env }
 
 func newEnv(t *testing.T) env {
 	t.Helper()
-	cluster := clustertest.Connect(t, local.RESTConfig())
-	c := clustertest.Client(t, cluster)
-	return env{T: t, cluster: cluster, client: c, namespace: clustertest.Namespace(t, c)}
+	return env{clustertest.NewEnv(t, local.RESTConfig())}
 }
 
 // put creates or changes a ConfigMap.
 func (e env) put(name, value string, labels map[string]string) *corev1.ConfigMap {
 	e.Helper()
 	obj := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: labels}, Data: map[string]string{"value": value},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels}, Data: map[string]string{"value": value},
 	}
 	var err error
 	var exists bool
-	if exists, err = client.Exists[*corev1.ConfigMap](e.Context(), e.client, kube.KeyOf(obj)); err == nil {
+	if exists, err = client.Exists[*corev1.ConfigMap](e.Context(), e.Client, kube.KeyOf(obj)); err == nil {
 		if exists {
-			obj, err = client.Update(e.Context(), e.client, obj)
+			obj, err = client.Update(e.Context(), e.Client, obj)
 		} else {
-			obj, err = client.Create(e.Context(), e.client, obj)
+			obj, err = client.Create(e.Context(), e.Client, obj)
 		}
 	}
 	if err != nil {
@@ -63,7 +56,7 @@ func (e env) put(name, value string, labels map[string]string) *corev1.ConfigMap
 
 func (e env) delete(obj *corev1.ConfigMap) {
 	e.Helper()
-	if err := client.Delete(e.Context(), e.client, obj); err != nil {
+	if err := client.Delete(e.Context(), e.Client, obj); err != nil {
 		e.Fatal(err)
 	}
 }
@@ -74,8 +67,8 @@ func web() map[string]string { return map[string]string{"app": "web"} }
 func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop func()) {
 	e.Helper()
 	s, err := subscription.New(subscription.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, informer.Selection{
-			Namespaces: []string{e.namespace}, LabelSelector: "app=web",
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{
+			Namespaces: []string{e.Namespace}, LabelSelector: "app=web",
 		}),
 		Logger: clustertest.Logger(e),
 	})

@@ -5,13 +5,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
@@ -21,49 +18,19 @@ var anyCluster anycluster.Cluster
 func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{Nodes: 1}) }
 
 // env is a test's part of the cluster: its own namespace, and a client.
-type env struct {
-	*testing.T
-	client    *client.Client
-	namespace string
-}
+type env struct{ clustertest.Env }
 
 func newEnv(t *testing.T) env {
 	t.Helper()
 	config := anyCluster.RESTConfig(t, simulation.Config{Pods: func(pod *corev1.Pod) simulation.PodBehavior {
 		return simulation.PodBehavior{Unschedulable: len(pod.Spec.NodeSelector) > 0}
 	}})
-	c := clustertest.Client(t, clustertest.Connect(t, config))
-	return env{T: t, client: c, namespace: clustertest.Namespace(t, c)}
-}
-
-func (e env) key(name string) kube.Key { return kube.Key{Namespace: e.namespace, Name: name} }
-
-func (e env) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: e.namespace, Name: name}
-}
-
-// must fails the test if err is not nil.
-func must[V any](value V, err error) func(env) V {
-	return func(e env) V {
-		e.Helper()
-		if err != nil {
-			e.Fatal(err)
-		}
-		return value
-	}
-}
-
-// template returns a Pod template for the simulated node.
-func template(labels map[string]string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
-	}
+	return env{clustertest.NewEnv(t, config)}
 }
 
 // definition returns a CustomResourceDefinition in a group of the test.
 func (e env) definition(plural, kind string) *unstructured.Unstructured {
-	group := e.namespace + ".example.com"
+	group := e.Namespace + ".example.com"
 	d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": group, "scope": "Namespaced",
 		"names": map[string]any{"plural": plural, "kind": kind},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -22,23 +23,23 @@ func TestPodDisruptionBudgetReadiness(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		budget := func(name string, atLeast intstr.IntOrString) *policyv1.PodDisruptionBudget {
-			return &policyv1.PodDisruptionBudget{ObjectMeta: e.meta(name), Spec: policyv1.PodDisruptionBudgetSpec{
+			return &policyv1.PodDisruptionBudget{ObjectMeta: e.Meta(name), Spec: policyv1.PodDisruptionBudgetSpec{
 				MinAvailable: &atLeast, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			}}
 		}
-		must(client.Create(t.Context(), e.client, budget("early", intstr.FromInt32(2))))(e)
-		early := must(client.WaitFor[*policyv1.PodDisruptionBudget](t.Context(), e.client, e.key("early"), readiness.Of, patience()))(e)
+		clustertest.Must(client.Create(t.Context(), e.Client, budget("early", intstr.FromInt32(2))))(e)
+		early := clustertest.Must(client.WaitFor[*policyv1.PodDisruptionBudget](t.Context(), e.Client, e.Key("early"), readiness.Of, patience()))(e)
 		if s := early.Status; s.ObservedGeneration != early.Generation || s.DesiredHealthy != 2 || s.CurrentHealthy != 0 {
 			t.Errorf("the status is %+v", s)
 		}
 
 		// A percentage: the Pods have no controller with a scale.
-		owner := must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("odd")}))(e)
-		pod := &corev1.Pod{ObjectMeta: e.meta("odd"), Spec: template(nil).Spec}
+		owner := clustertest.Must(client.Create(t.Context(), e.Client, &corev1.ConfigMap{ObjectMeta: e.Meta("odd")}))(e)
+		pod := &corev1.Pod{ObjectMeta: e.Meta("odd"), Spec: clustertest.PodTemplate(nil).Spec}
 		pod.Labels = map[string]string{"app": "odd"}
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}
-		must(client.Create(t.Context(), e.client, pod))(e)
-		must(client.Create(t.Context(), e.client, budget("odd", intstr.FromString("50%"))))(e)
+		clustertest.Must(client.Create(t.Context(), e.Client, pod))(e)
+		clustertest.Must(client.Create(t.Context(), e.Client, budget("odd", intstr.FromString("50%"))))(e)
 		saysWhy := func(obj kube.Object) readiness.State {
 			state := readiness.Of(obj)
 			if state.Status == readiness.InProgress && strings.Contains(state.Message, "SyncFailed") {
@@ -46,7 +47,7 @@ func TestPodDisruptionBudgetReadiness(t *testing.T) {
 			}
 			return readiness.State{Status: readiness.InProgress, Message: "it says: " + state.String()}
 		}
-		must(client.WaitFor[*policyv1.PodDisruptionBudget](t.Context(), e.client, e.key("odd"), saysWhy, patience()))(e)
+		clustertest.Must(client.WaitFor[*policyv1.PodDisruptionBudget](t.Context(), e.Client, e.Key("odd"), saysWhy, patience()))(e)
 	})
 }
 
@@ -55,16 +56,16 @@ func TestPausedRolloutCountsAsRolledOut(t *testing.T) {
 	t.Parallel()
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
-		web := must(client.Create(t.Context(), e.client, e.deployment("web")))(e)
-		must(client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("web"), readiness.RolledOut, patience()))(e)
+		web := clustertest.Must(client.Create(t.Context(), e.Client, e.deployment("web")))(e)
+		clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
 		paused := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))
-		web = must(client.Patch(t.Context(), e.client, web, paused))(e)
-		live := must(client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("web"), readiness.RolledOut, patience()))(e)
+		web = clustertest.Must(client.Patch(t.Context(), e.Client, web, paused))(e)
+		live := clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
 		if live.Generation != web.Generation || live.Status.ObservedGeneration < web.Generation {
 			t.Errorf("waited for generation %d, and the status is %+v", web.Generation, live.Status)
 		}
 		image := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`))
-		must(client.Patch(t.Context(), e.client, web, image))(e)
+		clustertest.Must(client.Patch(t.Context(), e.Client, web, image))(e)
 		stays := func(obj kube.Object) readiness.State {
 			state := readiness.RolledOut(obj)
 			if state.Status == readiness.InProgress && strings.Contains(state.Message, "0 of 2 replicas are updated (it is paused)") {
@@ -72,16 +73,16 @@ func TestPausedRolloutCountsAsRolledOut(t *testing.T) {
 			}
 			return readiness.State{Status: readiness.InProgress, Message: "it says: " + state.String()}
 		}
-		must(client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("web"), stays, patience()))(e)
+		clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), stays, patience()))(e)
 
 		labels := map[string]string{"app": "db"}
-		db := must(client.Create(t.Context(), e.client, &appsv1.StatefulSet{ObjectMeta: e.meta("db"), Spec: appsv1.StatefulSetSpec{
-			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels), ServiceName: "db",
+		db := clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.StatefulSet{ObjectMeta: e.Meta("db"), Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels), ServiceName: "db",
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 		}}))(e)
-		must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
-		db = must(client.Patch(t.Context(), e.client, db, image))(e)
-		set := must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
+		clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		db = clustertest.Must(client.Patch(t.Context(), e.Client, db, image))(e)
+		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
 		if s := set.Status; s.ObservedGeneration < db.Generation || s.UpdatedReplicas != 0 || s.AvailableReplicas != 1 {
 			t.Errorf("of generation %d the status is %+v", db.Generation, s)
 		}

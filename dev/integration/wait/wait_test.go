@@ -45,8 +45,8 @@ func notYet(t *testing.T, wait func(within client.WaitOption) error, texts ...st
 // deployment returns a Deployment with two replicas.
 func (e env) deployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &appsv1.Deployment{ObjectMeta: e.meta(name), Spec: appsv1.DeploymentSpec{
-		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
+	return &appsv1.Deployment{ObjectMeta: e.Meta(name), Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels),
 	}}
 }
 
@@ -54,13 +54,13 @@ func TestRolledOut(t *testing.T) {
 	t.Parallel()
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
-		web := must(client.Create(t.Context(), e.client, e.deployment("web")))(e)
+		web := clustertest.Must(client.Create(t.Context(), e.Client, e.deployment("web")))(e)
 		for _, image := range []string{"web", "web:2", "web:3"} {
 			// The wait starts before the controllers have seen the change.
 			web.Spec.Template.Spec.Containers[0].Image = image
 			web.ResourceVersion = "" // whatever the controllers write meanwhile
-			written := must(client.Update(t.Context(), e.client, web))(e)
-			web = must(client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("web"), readiness.RolledOut, patience()))(e)
+			written := clustertest.Must(client.Update(t.Context(), e.Client, web))(e)
+			web = clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
 			s := web.Status
 			if s.ObservedGeneration < written.Generation || s.UpdatedReplicas != 2 || s.AvailableReplicas != 2 || s.Replicas != 2 {
 				t.Errorf("%s: waited for generation %d, and the status is %+v", image, written.Generation, s)
@@ -69,11 +69,11 @@ func TestRolledOut(t *testing.T) {
 		// The result is the same for every Go type, and costs one request.
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"typed": func(ctx context.Context) error {
-				_, err := client.WaitFor[*appsv1.Deployment](ctx, e.client, e.key("web"), readiness.Of)
+				_, err := client.WaitFor[*appsv1.Deployment](ctx, e.Client, e.Key("web"), readiness.Of)
 				return err
 			},
 			"unstructured": func(ctx context.Context) error {
-				obj, err := client.WaitFor[*unstructured.Unstructured](ctx, e.client, e.key("web"), readiness.RolledOut,
+				obj, err := client.WaitFor[*unstructured.Unstructured](ctx, e.Client, e.Key("web"), readiness.RolledOut,
 					client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
 				if err == nil && obj.GetKind() != "Deployment" {
 					t.Errorf("the kind is %q", obj.GetKind())
@@ -81,7 +81,7 @@ func TestRolledOut(t *testing.T) {
 				return err
 			},
 			"metadata only": func(ctx context.Context) error {
-				obj, err := client.WaitFor[*metav1.PartialObjectMetadata](ctx, e.client, e.key("web"), readiness.Exists,
+				obj, err := client.WaitFor[*metav1.PartialObjectMetadata](ctx, e.Client, e.Key("web"), readiness.Exists,
 					client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
 				if err == nil && (obj.Kind != "Deployment" || obj.UID != web.UID) {
 					t.Errorf("the metadata is %v", obj)
@@ -131,29 +131,29 @@ func TestStatefulSetAndPod(t *testing.T) {
 		e := newEnv(t)
 		labels := map[string]string{"app": "db"}
 		selector := &metav1.LabelSelector{MatchLabels: labels}
-		must(client.Create(t.Context(), e.client, &appsv1.StatefulSet{ObjectMeta: e.meta("db"), Spec: appsv1.StatefulSetSpec{
-			Replicas: new(int32(2)), Selector: selector, Template: template(labels), ServiceName: "db",
+		clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.StatefulSet{ObjectMeta: e.Meta("db"), Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)), Selector: selector, Template: clustertest.PodTemplate(labels), ServiceName: "db",
 		}}))(e)
-		set := must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
+		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
 		set.Spec.Template.Spec.Containers[0].Image = "db:2"
 		set.ResourceVersion = "" // whatever the controllers write meanwhile
 		set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
-		must(client.Update(t.Context(), e.client, set))(e)
-		set = must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
+		clustertest.Must(client.Update(t.Context(), e.Client, set))(e)
+		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
 		if set.Status.UpdatedReplicas != 1 || set.Status.AvailableReplicas != 2 {
 			t.Errorf("with a partition, the status is %+v", set.Status)
 		}
 		set.Spec.UpdateStrategy.RollingUpdate = nil
 		set.ResourceVersion = ""
-		must(client.Update(t.Context(), e.client, set))(e)
-		set = must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.client, e.key("db"), readiness.RolledOut, patience()))(e)
+		clustertest.Must(client.Update(t.Context(), e.Client, set))(e)
+		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
 		if set.Status.UpdatedReplicas != 2 || set.Status.CurrentRevision != set.Status.UpdateRevision {
 			t.Errorf("without a partition, the status is %+v", set.Status)
 		}
 
-		pod := &corev1.Pod{ObjectMeta: e.meta("pod"), Spec: template(nil).Spec}
-		must(client.Create(t.Context(), e.client, pod))(e)
-		must(client.WaitFor[*corev1.Pod](t.Context(), e.client, e.key("pod"), readiness.PodReady, patience()))(e)
+		pod := &corev1.Pod{ObjectMeta: e.Meta("pod"), Spec: clustertest.PodTemplate(nil).Spec}
+		clustertest.Must(client.Create(t.Context(), e.Client, pod))(e)
+		clustertest.Must(client.WaitFor[*corev1.Pod](t.Context(), e.Client, e.Key("pod"), readiness.PodReady, patience()))(e)
 	})
 }
 
@@ -161,19 +161,19 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
-		spec := template(nil)
+		spec := clustertest.PodTemplate(nil)
 		spec.Spec.RestartPolicy = corev1.RestartPolicyNever
-		must(client.Create(t.Context(), e.client, &batchv1.Job{ObjectMeta: e.meta("migration"), Spec: batchv1.JobSpec{Template: spec}}))(e)
-		job := must(client.WaitFor[*batchv1.Job](t.Context(), e.client, e.key("migration"), readiness.JobDone, patience()))(e)
+		clustertest.Must(client.Create(t.Context(), e.Client, &batchv1.Job{ObjectMeta: e.Meta("migration"), Spec: batchv1.JobSpec{Template: spec}}))(e)
+		job := clustertest.Must(client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("migration"), readiness.JobDone, patience()))(e)
 		if job.Status.Succeeded != 1 {
 			t.Errorf("the Job's status is %+v", job.Status)
 		}
 		late := spec.DeepCopy()
 		late.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
-		must(client.Create(t.Context(), e.client, &batchv1.Job{
-			ObjectMeta: e.meta("late"), Spec: batchv1.JobSpec{Template: *late, ActiveDeadlineSeconds: new(int64(1))},
+		clustertest.Must(client.Create(t.Context(), e.Client, &batchv1.Job{
+			ObjectMeta: e.Meta("late"), Spec: batchv1.JobSpec{Template: *late, ActiveDeadlineSeconds: new(int64(1))},
 		}))(e)
-		_, err := client.WaitFor[*batchv1.Job](t.Context(), e.client, e.key("late"), readiness.JobDone, patience())
+		_, err := client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("late"), readiness.JobDone, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "DeadlineExceeded") {
 			t.Errorf("the error is: %v", err)
 		}
@@ -187,8 +187,8 @@ func TestDeploymentWithoutProgressFails(t *testing.T) {
 		stuck := e.deployment("stuck")
 		stuck.Spec.ProgressDeadlineSeconds = new(int32(2))
 		stuck.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
-		must(client.Create(t.Context(), e.client, stuck))(e)
-		_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.client, e.key("stuck"), readiness.RolledOut, patience())
+		clustertest.Must(client.Create(t.Context(), e.Client, stuck))(e)
+		_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("stuck"), readiness.RolledOut, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "ProgressDeadlineExceeded") {
 			t.Errorf("the error is: %v", err)
 		}
@@ -201,44 +201,44 @@ func TestWaitForKindInstalledLater(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		d := e.definition("widgets", "Widget")
-		kind := schema.GroupVersionKind{Group: e.namespace + ".example.com", Version: "v1", Kind: "Widget"}
+		kind := schema.GroupVersionKind{Group: e.Namespace + ".example.com", Version: "v1", Kind: "Widget"}
 		type result struct {
 			obj *unstructured.Unstructured
 			err error
 		}
 		ended := make(chan result, 1)
 		go func() { // waited for below
-			obj, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, e.key("w"),
+			obj, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client, e.Key("w"),
 				readiness.Condition("Ready", metav1.ConditionTrue), client.OfKind(kind), patience())
 			ended <- result{obj, err}
 		}()
-		created := must(client.Create(t.Context(), e.client, d))(e)
+		created := clustertest.Must(client.Create(t.Context(), e.Client, d))(e)
 		ofDefinitions := client.OfKind(created.GroupVersionKind())
 		key := kube.Key{Name: created.GetName()}
-		must(client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, key, readiness.Established, ofDefinitions, patience()))(e)
+		clustertest.Must(client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client, key, readiness.Established, ofDefinitions, patience()))(e)
 
 		w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
 		w.SetGroupVersionKind(kind)
-		w.SetNamespace(e.namespace)
+		w.SetNamespace(e.Namespace)
 		w.SetName("w")
 		clustertest.Eventually(t, func() string { // discovery is a little behind
-			if _, err := client.Create(t.Context(), e.client, w); err != nil {
+			if _, err := client.Create(t.Context(), e.Client, w); err != nil {
 				return err.Error()
 			}
 			return ""
 		})
-		live := must(client.Get[*unstructured.Unstructured](t.Context(), e.client, e.key("w"), client.OfKind(kind)))(e)
+		live := clustertest.Must(client.Get[*unstructured.Unstructured](t.Context(), e.Client, e.Key("w"), client.OfKind(kind)))(e)
 		live.Object["spec"] = map[string]any{"size": int64(2)}
-		live = must(client.Update(t.Context(), e.client, live))(e)
+		live = clustertest.Must(client.Update(t.Context(), e.Client, live))(e)
 		report := func(generation int64) {
 			live.Object["status"] = map[string]any{"conditions": []any{
 				map[string]any{"type": "Ready", "status": "True", "observedGeneration": generation},
 			}}
-			live = must(client.Update(t.Context(), e.client, live, client.Subresource("status")))(e)
+			live = clustertest.Must(client.Update(t.Context(), e.Client, live, client.Subresource("status")))(e)
 		}
 		report(1)
 		notYet(t, func(within client.WaitOption) error {
-			_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client, e.key("w"),
+			_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client, e.Key("w"),
 				readiness.Condition("Ready", metav1.ConditionTrue), client.OfKind(kind), within)
 			return err
 		}, "condition Ready is about generation 1, and the object is at generation 2")
@@ -249,8 +249,8 @@ func TestWaitForKindInstalledLater(t *testing.T) {
 		}
 
 		// Another definition has the same kind.
-		must(client.Create(t.Context(), e.client, e.definition("gadgets", "Widget")))(e)
-		_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.client,
+		clustertest.Must(client.Create(t.Context(), e.Client, e.definition("gadgets", "Widget")))(e)
+		_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client,
 			kube.Key{Name: "gadgets." + kind.Group}, readiness.Established, ofDefinitions, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "its names are not accepted") {
 			t.Errorf("the error is: %v", err)
@@ -262,40 +262,40 @@ func TestWaitDeleted(t *testing.T) {
 	t.Parallel()
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
-		held := &corev1.ConfigMap{ObjectMeta: e.meta("held")}
+		held := &corev1.ConfigMap{ObjectMeta: e.Meta("held")}
 		held.Finalizers = []string{"tests.example.com/disk"}
-		held = must(client.Create(t.Context(), e.client, held))(e)
-		deleted := func(within client.WaitOption) error { return client.WaitDeleted(t.Context(), e.client, held, within) }
+		held = clustertest.Must(client.Create(t.Context(), e.Client, held))(e)
+		deleted := func(within client.WaitOption) error { return client.WaitDeleted(t.Context(), e.Client, held, within) }
 		notYet(t, deleted, "was not deleted")
-		if err := client.Delete(t.Context(), e.client, held); err != nil {
+		if err := client.Delete(t.Context(), e.Client, held); err != nil {
 			t.Fatal(err)
 		}
 		notYet(t, deleted, `held by finalizers ["tests.example.com/disk"]`)
 		ended := make(chan error, 1)
-		go func() { ended <- client.WaitDeleted(t.Context(), e.client, held, patience()) }() // waited for below
-		live := must(client.Get[*corev1.ConfigMap](t.Context(), e.client, e.key("held")))(e)
+		go func() { ended <- client.WaitDeleted(t.Context(), e.Client, held, patience()) }() // waited for below
+		live := clustertest.Must(client.Get[*corev1.ConfigMap](t.Context(), e.Client, e.Key("held")))(e)
 		live.Finalizers = nil
-		must(client.Update(t.Context(), e.client, live))(e)
+		clustertest.Must(client.Update(t.Context(), e.Client, live))(e)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("held")}))(e)
-		if err := client.WaitDeleted(t.Context(), e.client, held); err != nil {
+		clustertest.Must(client.Create(t.Context(), e.Client, &corev1.ConfigMap{ObjectMeta: e.Meta("held")}))(e)
+		if err := client.WaitDeleted(t.Context(), e.Client, held); err != nil {
 			t.Errorf("another one has come: %v", err)
 		}
 
 		// The deletion of a namespace takes some seconds.
-		namespace := must(client.Get[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace}))(e)
+		namespace := clustertest.Must(client.Get[*corev1.Namespace](t.Context(), e.Client, kube.Key{Name: e.Namespace}))(e)
 		if state := readiness.Of(namespace); !state.Ready() {
 			t.Errorf("the namespace is %s", state)
 		}
-		if err := client.Delete(t.Context(), e.client, namespace); err != nil {
+		if err := client.Delete(t.Context(), e.Client, namespace); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.WaitDeleted(t.Context(), e.client, namespace, patience()); err != nil {
+		if err := client.WaitDeleted(t.Context(), e.Client, namespace, patience()); err != nil {
 			t.Error(err)
 		}
-		if exists := must(client.Exists[*corev1.Namespace](t.Context(), e.client, kube.Key{Name: e.namespace}))(e); exists {
+		if exists := clustertest.Must(client.Exists[*corev1.Namespace](t.Context(), e.Client, kube.Key{Name: e.Namespace}))(e); exists {
 			t.Error("the namespace is still there")
 		}
 	})
@@ -307,28 +307,28 @@ func TestWaitForObjects(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		labels := map[string]string{"app": "many"}
-		selected := []client.WaitObjectsOption{client.InNamespace(e.namespace), client.WithLabels(labels), client.Timeout(2 * time.Minute)}
-		_, err := client.WaitForObjects[*corev1.Pod](t.Context(), e.client, 1, readiness.Of, append(selected, client.Timeout(time.Second))...)
+		selected := []client.WaitObjectsOption{client.InNamespace(e.Namespace), client.WithLabels(labels), client.Timeout(2 * time.Minute)}
+		_, err := client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, 1, readiness.Of, append(selected, client.Timeout(time.Second))...)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `no object exists, selected by labels "app=many"`) {
 			t.Errorf("without Pods: %v", err)
 		}
-		deployment := must(client.Create(t.Context(), e.client, &appsv1.Deployment{
-			ObjectMeta: e.meta("many"),
+		deployment := clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.Deployment{
+			ObjectMeta: e.Meta("many"),
 			Spec: appsv1.DeploymentSpec{
-				Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
+				Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels),
 			},
 		}))(e)
-		pods := must(client.WaitForObjects[*corev1.Pod](t.Context(), e.client, 3, readiness.Of, selected...))(e)
+		pods := clustertest.Must(client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, 3, readiness.Of, selected...))(e)
 		if len(pods) != 3 || !readiness.Of(pods[2]).Ready() {
 			t.Errorf("the Pods are %v", pods)
 		}
-		if err := client.Delete(t.Context(), e.client, deployment); err != nil {
+		if err := client.Delete(t.Context(), e.Client, deployment); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.WaitForNone[*corev1.Pod](t.Context(), e.client, selected...); err != nil {
+		if err := client.WaitForNone[*corev1.Pod](t.Context(), e.Client, selected...); err != nil {
 			t.Error(err)
 		}
-		if left := must(client.Keys[*corev1.Pod](t.Context(), e.client, client.InNamespace(e.namespace)))(e); len(left) > 0 {
+		if left := clustertest.Must(client.Keys[*corev1.Pod](t.Context(), e.Client, client.InNamespace(e.Namespace)))(e); len(left) > 0 {
 			t.Errorf("the Pods %v are left", left)
 		}
 	})

@@ -22,10 +22,10 @@ func TestDaemonSet(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	labels := map[string]string{"app": "agent"}
-	must(client.Create(t.Context(), e.client, &appsv1.DaemonSet{ObjectMeta: e.meta("agent"), Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
+	clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.DaemonSet{ObjectMeta: e.Meta("agent"), Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels),
 	}}))(e)
-	daemons := must(client.WaitFor[*appsv1.DaemonSet](t.Context(), e.client, e.key("agent"), readiness.RolledOut, patience()))(e)
+	daemons := clustertest.Must(client.WaitFor[*appsv1.DaemonSet](t.Context(), e.Client, e.Key("agent"), readiness.RolledOut, patience()))(e)
 	if daemons.Status.NumberAvailable != 1 {
 		t.Errorf("the DaemonSet's status is %+v", daemons.Status)
 	}
@@ -35,25 +35,25 @@ func TestDaemonSet(t *testing.T) {
 func TestWaitWithRoleForOneObject(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	config, err := local.User(t.Context(), "waiter-"+e.namespace, "waiters")
+	config, err := local.User(t.Context(), "waiter-"+e.Namespace, "waiters")
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiter := clustertest.Client(t, clustertest.Connect(t, config))
 	began := time.Now()
-	_, err = client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.key("mine"), readiness.Of, patience())
+	_, err = client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.Key("mine"), readiness.Of, patience())
 	if !apierrors.IsForbidden(err) || time.Since(began) > time.Minute {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
-	must(client.Create(t.Context(), e.client, &rbacv1.Role{ObjectMeta: e.meta("waiter"), Rules: []rbacv1.PolicyRule{{
+	clustertest.Must(client.Create(t.Context(), e.Client, &rbacv1.Role{ObjectMeta: e.Meta("waiter"), Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"mine"}, Verbs: []string{"list", "watch"},
 	}}}))(e)
-	must(client.Create(t.Context(), e.client, &rbacv1.RoleBinding{
-		ObjectMeta: e.meta("waiter"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "waiter"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "waiter-" + e.namespace}},
+	clustertest.Must(client.Create(t.Context(), e.Client, &rbacv1.RoleBinding{
+		ObjectMeta: e.Meta("waiter"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "waiter"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "waiter-" + e.Namespace}},
 	}))(e)
 	clustertest.Eventually(t, func() string { // the authorizer is a little behind
-		_, err := client.All[*corev1.ConfigMap](t.Context(), waiter, client.InNamespace(e.namespace), client.FieldSelector("metadata.name=mine"))
+		_, err := client.All[*corev1.ConfigMap](t.Context(), waiter, client.InNamespace(e.Namespace), client.FieldSelector("metadata.name=mine"))
 		if err != nil {
 			return err.Error()
 		}
@@ -61,14 +61,14 @@ func TestWaitWithRoleForOneObject(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	go func() { // waited for below
-		_, err := client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.key("mine"), readiness.Of, patience())
+		_, err := client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.Key("mine"), readiness.Of, patience())
 		ended <- err
 	}()
-	must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("mine")}))(e)
+	clustertest.Must(client.Create(t.Context(), e.Client, &corev1.ConfigMap{ObjectMeta: e.Meta("mine")}))(e)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	_, err = client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.key("other"), readiness.Of, patience())
+	_, err = client.WaitFor[*corev1.ConfigMap](t.Context(), waiter, e.Key("other"), readiness.Of, patience())
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("another object: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestWaitForContinuesAfterServerRestart(t *testing.T) {
 		t.Skip("the cluster is not ours to restart")
 	}
 	e := newEnv(t)
-	must(client.Create(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("a")}))(e)
+	clustertest.Must(client.Create(t.Context(), e.Client, &corev1.ConfigMap{ObjectMeta: e.Meta("a")}))(e)
 	hasData := readiness.When("it has no data", func(obj *corev1.ConfigMap) bool { return obj.Data["a"] == "b" })
 	type result struct {
 		obj *corev1.ConfigMap
@@ -88,7 +88,7 @@ func TestWaitForContinuesAfterServerRestart(t *testing.T) {
 	}
 	ended := make(chan result, 1)
 	go func() { // waited for below
-		obj, err := client.WaitFor[*corev1.ConfigMap](t.Context(), e.client, e.key("a"), hasData, patience())
+		obj, err := client.WaitFor[*corev1.ConfigMap](t.Context(), e.Client, e.Key("a"), hasData, patience())
 		ended <- result{obj, err}
 	}()
 	if err := local.Kill(); err != nil {
@@ -98,7 +98,7 @@ func TestWaitForContinuesAfterServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func() string {
-		_, err := client.Update(t.Context(), e.client, &corev1.ConfigMap{ObjectMeta: e.meta("a"), Data: map[string]string{"a": "b"}})
+		_, err := client.Update(t.Context(), e.Client, &corev1.ConfigMap{ObjectMeta: e.Meta("a"), Data: map[string]string{"a": "b"}})
 		if err != nil {
 			return err.Error()
 		}
