@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -23,7 +24,7 @@ func TestMissingCollectionIsNotServed(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-		refuse(w, apierrors.NewNotFound(podResource(), ""))
+		refuse(w, apierrors.NewNotFound(errtest.Pods(), ""))
 		return true
 	}
 	_, listed := client.All[*corev1.Pod](t.Context(), c)

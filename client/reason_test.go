@@ -22,25 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-func podResource() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }
+func notFound() error { return apierrors.NewNotFound(errtest.Pods(), "web") }
 
-func notFound() error { return apierrors.NewNotFound(podResource(), "web") }
-
-func exists() error { return apierrors.NewAlreadyExists(podResource(), "web") }
+func exists() error { return apierrors.NewAlreadyExists(errtest.Pods(), "web") }
 
 func invalid() error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", field.ErrorList{
 		field.Invalid(field.NewPath("spec", "replicas"), -1, "must not be negative"),
 		field.Required(field.NewPath("spec").Child("containers").Index(0).Child("image"), ""),
 	})
-}
-
-func proxyResponse(code, retryAfter int) error {
-	return apierrors.NewGenericServerResponse(code, "PUT", podResource(), "web", "", retryAfter, true)
 }
 
 func TestReasons(t *testing.T) {
@@ -57,17 +52,17 @@ func TestReasons(t *testing.T) {
 		{fmt.Errorf("get: %w", fmt.Errorf("%w: %w", client.ErrGone, notFound())), client.ReasonNotFound},
 		{client.ErrGone, client.ReasonNotFound},
 		{exists(), client.ReasonAlreadyExists},
-		{apierrors.NewConflict(podResource(), "web", errors.New("changed")), client.ReasonConflict},
+		{apierrors.NewConflict(errtest.Pods(), "web", errors.New("changed")), client.ReasonConflict},
 		{client.ErrReplaced, client.ReasonConflict},
 		{apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec"}}, "x"), client.ReasonConflict},
-		{apierrors.NewForbidden(podResource(), "web", errors.New("no")), client.ReasonForbidden},
+		{apierrors.NewForbidden(errtest.Pods(), "web", errors.New("no")), client.ReasonForbidden},
 		{apierrors.NewUnauthorized("who?"), client.ReasonForbidden},
 		{invalid(), client.ReasonInvalid},
 		{apierrors.NewBadRequest("no"), client.ReasonInvalid},
-		{proxyResponse(http.StatusUnsupportedMediaType, 0), client.ReasonInvalid},
+		{errtest.Response(http.StatusUnsupportedMediaType, 0), client.ReasonInvalid},
 		{apierrors.NewTooManyRequests("slower", 1), client.ReasonThrottled},
-		{proxyResponse(http.StatusServiceUnavailable, 3), client.ReasonThrottled},
-		{proxyResponse(http.StatusBadGateway, 0), client.ReasonTransient},
+		{errtest.Response(http.StatusServiceUnavailable, 3), client.ReasonThrottled},
+		{errtest.Response(http.StatusBadGateway, 0), client.ReasonTransient},
 		{apierrors.NewInternalError(errors.New("etcd")), client.ReasonTransient},
 		{apierrors.NewResourceExpired("too old"), client.ReasonTransient},
 		{context.DeadlineExceeded, client.ReasonTransient},
@@ -87,7 +82,7 @@ func TestReasons(t *testing.T) {
 		{fmt.Errorf("%w: %w", errors.New("what the caller makes of it"), notFound()), client.ReasonNotFound},
 		{errors.Join(notFound(), errors.New("another failure")), client.ReasonOther},
 		{errors.Join(exists(), nil, notFound(), invalid()), client.ReasonInvalid},
-		{utilerrors.NewAggregate([]error{proxyResponse(503, 0), notFound()}), client.ReasonNotFound},
+		{utilerrors.NewAggregate([]error{errtest.Response(503, 0), notFound()}), client.ReasonNotFound},
 	} {
 		if got := client.ReasonOf(test.err); got != test.want {
 			t.Errorf("the reason of %v is %q, want %q", test.err, got, test.want)
@@ -133,7 +128,7 @@ func TestStatusCausesAndRetryAfter(t *testing.T) {
 		{Field: "spec.replicas", Type: metav1.CauseTypeFieldValueInvalid, Message: `Invalid value: -1: must not be negative`},
 		{Field: "spec.containers[0].image", Type: metav1.CauseTypeFieldValueRequired, Message: "Required value"},
 	}
-	joined := errors.Join(fmt.Errorf("create: %w", invalid()), proxyResponse(http.StatusServiceUnavailable, 7), apierrors.NewTooManyRequests("slower", 2))
+	joined := errors.Join(fmt.Errorf("create: %w", invalid()), errtest.Response(http.StatusServiceUnavailable, 7), apierrors.NewTooManyRequests("slower", 2))
 	if got := client.StatusCauses(joined); !slices.Equal(got, want) {
 		t.Errorf("the causes are %+v, want %+v", got, want)
 	}

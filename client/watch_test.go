@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -103,7 +104,7 @@ func TestRejectedWatch(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-		refuse(w, apierrors.NewForbidden(podResource(), "", errors.New("no")))
+		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
 	if _, err := client.Watch[*corev1.Pod](t.Context(), c); client.ReasonOf(err) != client.ReasonForbidden || !strings.HasPrefix(err.Error(), "watch Pod: ") {
@@ -126,7 +127,7 @@ func TestRejectedWatchSetsRequestStatus(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-		refuse(w, apierrors.NewForbidden(podResource(), "", errors.New("no")))
+		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
 	var recording client.Recording

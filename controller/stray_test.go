@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -9,24 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 )
 
 // lines contains the output of the default logger.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type lines struct{ testlog.Buffer }
 
 func (l *lines) with(text string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
 			found = append(found, line)
 		}
@@ -74,7 +64,7 @@ func TestWritesWithoutContextOfRunAreReported(t *testing.T) {
 	})
 	found := logged.with("a handler wrote with a context that is not its run's")
 	if len(found) != 2 {
-		t.Errorf("%d call sites were reported, want 2:\n%s", len(found), &logged.text)
+		t.Errorf("%d call sites were reported, want 2:\n%s", len(found), logged.String())
 	}
 	for _, line := range found {
 		for _, want := range []string{"stray_test.go:", "controller=stray", "verb=create", "resource=parts"} {

@@ -27,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -70,25 +71,10 @@ func (r *recorder) take() []string {
 }
 
 // logBuffer is a buffer to which the informer writes while the test reads.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type logBuffer struct{ testlog.Buffer }
 
 func (b *logBuffer) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return b.Logger(&slog.HandlerOptions{Level: slog.LevelDebug})
 }
 
 // fixture is an informer of a fake server that runs in a synctest bubble.

@@ -1,16 +1,15 @@
 package leader
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,26 +65,8 @@ func pass(d time.Duration) {
 }
 
 // logs contains what an Elector has logged, one line for each record.
-type logs struct{ buffer lockedBuffer }
+type logs struct{ buffer testlog.Buffer }
 
-func (l *logs) into(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&l.buffer, nil)) }
+func (l *logs) into(c *Config) { c.Logger = l.buffer.Logger(nil) }
 
-func (l *logs) count(text string) int { return strings.Count(l.buffer.String(), text) }
-
-// lockedBuffer is a buffer for concurrent use.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+func (l *logs) count(text string) int { return l.buffer.Count(text) }

@@ -2,7 +2,6 @@ package manager_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,30 +24,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 // pipes is a listener in memory, for synctest bubbles.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
+type pipes struct{ *apitest.Listener }
 
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+func newPipes() *pipes { return &pipes{apitest.NewListener()} }
 
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 1} }
 
 // pipe is a connection from an address.
@@ -65,7 +50,7 @@ func (p *pipes) get(t *testing.T, from, path string, header ...string) (int, str
 	t.Helper()
 	conn, server := net.Pipe()
 	defer func() { _ = conn.Close() }()
-	p.conns <- pipe{server, from}
+	p.Deliver(pipe{server, from})
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\n%s\r\n\r\n", path, strings.Join(header, "\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +91,7 @@ func TestDebug(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		logs := &logBuffer{}
+		logs := &testlog.Buffer{}
 		logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		secrets, err := informer.New(informer.Config[*corev1.Secret]{Name: "cache", Retriever: informer.Retrieve[*corev1.Secret](cluster), Logger: logger})
 		if err != nil {
@@ -221,24 +206,6 @@ func (broken) Debug(key string) (any, error) {
 		return nil, errors.New("no such key")
 	}
 	panic("no state")
-}
-
-// logBuffer receives log records.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 func TestProfiles(t *testing.T) {

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -95,13 +95,13 @@ type running struct {
 	t      *testing.T
 	cancel context.CancelFunc
 	result chan error
-	logs   *lockedBuffer
+	logs   *testlog.Buffer
 }
 
 // launch starts a manager that ends with the test at the latest.
 func launch(t *testing.T, config Config) *running {
 	t.Helper()
-	logs := &lockedBuffer{}
+	logs := &testlog.Buffer{}
 	config.IgnoreSignals = config.notify == nil
 	config.Logger = slog.New(slog.NewTextHandler(logs, nil))
 	m, err := New(config)
@@ -132,23 +132,6 @@ func (r *running) stopWithoutError() {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-}
-
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 func expectError(t *testing.T, err error, parts ...string) {

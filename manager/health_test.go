@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -128,7 +129,7 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := &lockedBuffer{}
+	logs := &testlog.Buffer{}
 	m, err := New(Config{
 		Listen: "127.0.0.1:0, localhost:0", CertFile: writeFile(t, string(cert)), KeyFile: writeFile(t, string(key)),
 		IgnoreSignals: true, Logger: slog.New(slog.NewJSONHandler(logs, nil)),

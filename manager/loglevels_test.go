@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -122,7 +123,7 @@ func TestLogLevelsOfLoggers(t *testing.T) {
 func TestLogLevelsConcurrently(t *testing.T) {
 	t.Parallel()
 	var o Options
-	logger := o.loggerTo(&lockedBuffer{})
+	logger := o.loggerTo(&testlog.Buffer{})
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
@@ -149,7 +150,7 @@ func TestLogLevelOfRunningController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var logs lockedBuffer
+		var logs testlog.Buffer
 		o := Options{LogFormat: "text"}
 		logger := o.loggerTo(&logs)
 		var runnables []Runnable

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 )
 
 // cgroupFiles returns a file system with files, each "path=content".
@@ -62,7 +64,7 @@ func TestSetMemoryLimit(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tc.variable)
 			original := debug.SetMemoryLimit(tc.before)
 			defer debug.SetMemoryLimit(original)
-			var logs lockedBuffer
+			var logs testlog.Buffer
 			setMemoryLimit(slog.New(slog.NewTextHandler(&logs, nil)), root)
 			if got := debug.SetMemoryLimit(-1); got != tc.want {
 				t.Errorf("the limit is %d, want %d", got, tc.want)

@@ -44,6 +44,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -275,7 +276,7 @@ type operator struct {
 	config     manager.Config
 	listener   *pipes
 	folder     string // of the certificate
-	logs       logBuffer
+	logs       testlog.Buffer
 }
 
 func websites() schema.GroupVersionResource {
@@ -457,7 +458,7 @@ func (o *operator) get(path string) string {
 	synctest.Wait()
 	conn, server := net.Pipe()
 	defer func() { _ = conn.Close() }()
-	o.listener.conns <- pipe{server, "127.0.0.1"}
+	o.listener.Deliver(pipe{server, "127.0.0.1"})
 	if o.config.CertFile != "" {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // as curl -k
 	}

@@ -1,7 +1,6 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,21 +19,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
 
 // output collects what a program writes.
-type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.Write(p)
-}
+type output struct{ testlog.Buffer }
 
 // Event implements controller.EventRecorder.
 func (o *output) Event(regarding corev1.ObjectReference, _, reason, _, note string) {
@@ -132,7 +122,7 @@ func testHidden[T kube.Object](t *testing.T, served *apiserver.Kind, kind string
 		if err := <-result; err != nil {
 			t.Error(err)
 		}
-		text := out.buffer.String()
+		text := out.String()
 		for _, secret := range []string{mine, theirs, encode(mine), encode(theirs)} {
 			if i := strings.Index(text, secret); i >= 0 {
 				t.Errorf("the output contains %q: ...%s", secret, text[max(0, i-200):i+20])

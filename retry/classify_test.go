@@ -17,37 +17,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
-
-func pods() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }
-
-func conflict() error { return apierrors.NewConflict(pods(), "web", errors.New("object has changed")) }
-
-func invalid(fields ...string) error {
-	var list field.ErrorList
-	for _, f := range fields {
-		list = append(list, field.Invalid(field.NewPath(f), "x", "no"))
-	}
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", list)
-}
-
-func response(code int, retryAfter int) error {
-	return apierrors.NewGenericServerResponse(code, "PUT", pods(), "web", "", retryAfter, true)
-}
-
-// applyConflict is the response to an apply of fields that another manager owns.
-func applyConflict(fields ...string) error {
-	var causes []metav1.StatusCause
-	for _, f := range fields {
-		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: f})
-	}
-	return apierrors.NewApplyConflict(causes, "conflict with \"kubectl\"")
-}
 
 func TestClassifyStatusErrors(t *testing.T) {
 	t.Parallel()
@@ -58,30 +32,30 @@ func TestClassifyStatusErrors(t *testing.T) {
 		err  error
 		want retry.Class
 	}{
-		{conflict(), retry.Conflict},
+		{errtest.Conflict(), retry.Conflict},
 		{onlyReason(metav1.StatusReasonConflict), retry.Conflict},
-		{applyConflict(".spec.replicas"), retry.Invalid},
-		{apierrors.NewAlreadyExists(pods(), "web"), retry.Default},
-		{apierrors.NewNotFound(pods(), "web"), retry.Default},
+		{errtest.ApplyConflict(".spec.replicas"), retry.Invalid},
+		{apierrors.NewAlreadyExists(errtest.Pods(), "web"), retry.Default},
+		{apierrors.NewNotFound(errtest.Pods(), "web"), retry.Default},
 		{apierrors.NewTooManyRequests("slower", 0), retry.Throttled},
-		{response(429, 0), retry.Throttled},
-		{response(503, 7), retry.Throttled},
-		{response(503, 0), retry.Transient},
-		{apierrors.NewServerTimeout(pods(), "get", 2), retry.Throttled},
-		{apierrors.NewServerTimeout(pods(), "get", 0), retry.Transient},
+		{errtest.Response(429, 0), retry.Throttled},
+		{errtest.Response(503, 7), retry.Throttled},
+		{errtest.Response(503, 0), retry.Transient},
+		{apierrors.NewServerTimeout(errtest.Pods(), "get", 2), retry.Throttled},
+		{apierrors.NewServerTimeout(errtest.Pods(), "get", 0), retry.Transient},
 		{apierrors.NewTimeoutError("etcd", 0), retry.Transient},
 		{apierrors.NewInternalError(errors.New("failed calling webhook")), retry.Transient},
-		{response(502, 0), retry.Transient},
-		{response(599, 0), retry.Transient},
+		{errtest.Response(502, 0), retry.Transient},
+		{errtest.Response(599, 0), retry.Transient},
 		{apierrors.NewResourceExpired("too old"), retry.Transient},
 		{apierrors.NewUnauthorized("who?"), retry.Forbidden},
-		{apierrors.NewForbidden(pods(), "web", errors.New("no")), retry.Forbidden},
+		{apierrors.NewForbidden(errtest.Pods(), "web", errors.New("no")), retry.Forbidden},
 		{onlyReason(metav1.StatusReasonForbidden), retry.Forbidden},
-		{invalid("spec"), retry.Invalid},
+		{errtest.Invalid("spec"), retry.Invalid},
 		{apierrors.NewBadRequest("what?"), retry.Invalid},
 		{apierrors.NewRequestEntityTooLargeError("3 MB"), retry.Invalid},
-		{apierrors.NewMethodNotSupported(pods(), "get"), retry.Invalid},
-		{response(418, 0), retry.Default},
+		{apierrors.NewMethodNotSupported(errtest.Pods(), "get"), retry.Invalid},
+		{errtest.Response(418, 0), retry.Default},
 	} {
 		if got := retry.Classify(test.err); got != test.want {
 			t.Errorf("%v: class %q, want %q", test.err, got, test.want)
@@ -146,25 +120,25 @@ func TestClassifyOtherErrors(t *testing.T) {
 		"invalid address":                {splitError(), retry.Default},
 		"no such network":                {net.UnknownNetworkError("unknown"), retry.Default},
 		"invalid address to dial":        {&net.OpError{Op: "dial", Net: "tcp", Err: &net.AddrError{Err: "missing port in address", Addr: "x"}}, retry.Transient},
-		"WithClass":                      {retry.WithClass(conflict(), "quota"), "quota"},
+		"WithClass":                      {retry.WithClass(errtest.Conflict(), "quota"), "quota"},
 		"WithClass, wrapped":             {fmt.Errorf("x: %w", retry.WithClass(errors.New("x"), retry.Terminal)), retry.Terminal},
 		"WithClass twice":                {retry.WithClass(retry.WithClass(errors.New("x"), "inner"), "outer"), "outer"},
 		"empty class":                    {noError{}, retry.Default},
 		"methods that panic":             {fmt.Errorf("x: %w", error(panickingError{})), retry.Default},
 		"a nil pointer":                  {(*apierrors.StatusError)(nil), retry.Default},
 		"wraps itself":                   {endless{}, retry.Default},
-		"joined, wraps itself":           {errors.Join(endless{}, conflict()), retry.Default},
-		"joined with nil":                {errors.Join(nil, conflict()), retry.Conflict},
-		"more permanent first":           {errors.Join(invalid("spec"), conflict()), retry.Invalid},
-		"more permanent last":            {errors.Join(conflict(), invalid("spec")), retry.Invalid},
-		"unknown and conflict":           {errors.Join(conflict(), errors.New("x")), retry.Default},
-		"unknown and forbidden":          {errors.Join(errors.New("x"), response(403, 0)), retry.Forbidden},
+		"joined, wraps itself":           {errors.Join(endless{}, errtest.Conflict()), retry.Default},
+		"joined with nil":                {errors.Join(nil, errtest.Conflict()), retry.Conflict},
+		"more permanent first":           {errors.Join(errtest.Invalid("spec"), errtest.Conflict()), retry.Invalid},
+		"more permanent last":            {errors.Join(errtest.Conflict(), errtest.Invalid("spec")), retry.Invalid},
+		"unknown and conflict":           {errors.Join(errtest.Conflict(), errors.New("x")), retry.Default},
+		"unknown and forbidden":          {errors.Join(errors.New("x"), errtest.Response(403, 0)), retry.Forbidden},
 		"user's class and unknown":       {errors.Join(retry.WithClass(errors.New("x"), "quota"), errors.New("y")), "quota"},
-		"terminal and invalid":           {errors.Join(invalid("a"), retry.WithClass(conflict(), retry.Terminal)), retry.Terminal},
-		"nested joins":                   {errors.Join(conflict(), fmt.Errorf("x: %w", errors.Join(conflict(), response(503, 0)))), retry.Transient},
-		"an aggregate":                   {utilerrors.NewAggregate([]error{conflict(), response(403, 0)}), retry.Forbidden},
-		"empty class and conflict":       {errors.Join(noError{}, conflict()), retry.Conflict},
-		"fmt.Errorf with a known error":  {fmt.Errorf("%w: %w", errors.New("the database has changed"), conflict()), retry.Conflict},
+		"terminal and invalid":           {errors.Join(errtest.Invalid("a"), retry.WithClass(errtest.Conflict(), retry.Terminal)), retry.Terminal},
+		"nested joins":                   {errors.Join(errtest.Conflict(), fmt.Errorf("x: %w", errors.Join(errtest.Conflict(), errtest.Response(503, 0)))), retry.Transient},
+		"an aggregate":                   {utilerrors.NewAggregate([]error{errtest.Conflict(), errtest.Response(403, 0)}), retry.Forbidden},
+		"empty class and conflict":       {errors.Join(noError{}, errtest.Conflict()), retry.Conflict},
+		"fmt.Errorf with a known error":  {fmt.Errorf("%w: %w", errors.New("the database has changed"), errtest.Conflict()), retry.Conflict},
 		"fmt.Errorf with unknown errors": {fmt.Errorf("%w: %w", errors.New("x"), errors.New("y")), retry.Default},
 	} {
 		if got := retry.Classify(test.err); got != test.want {
@@ -234,12 +208,12 @@ func TestRetryAfterReturnsLongest(t *testing.T) {
 		want time.Duration
 	}{
 		"nil":               {nil, 0},
-		"no Retry-After":    {errors.Join(conflict(), errors.New("x")), 0},
-		"wrapped":           {fmt.Errorf("get: %w", response(429, 3)), 3 * time.Second},
-		"joined":            {errors.Join(response(429, 3), response(503, 8), response(429, 5)), 8 * time.Second},
-		"method RetryAfter": {errors.Join(busy(time.Minute), response(429, 3)), time.Minute},
-		"WithClass":         {retry.WithClass(response(429, 3), retry.Default), 3 * time.Second},
-		"panics":            {errors.Join(response(429, 3), panickingError{}), 3 * time.Second},
+		"no Retry-After":    {errors.Join(errtest.Conflict(), errors.New("x")), 0},
+		"wrapped":           {fmt.Errorf("get: %w", errtest.Response(429, 3)), 3 * time.Second},
+		"joined":            {errors.Join(errtest.Response(429, 3), errtest.Response(503, 8), errtest.Response(429, 5)), 8 * time.Second},
+		"method RetryAfter": {errors.Join(busy(time.Minute), errtest.Response(429, 3)), time.Minute},
+		"WithClass":         {retry.WithClass(errtest.Response(429, 3), retry.Default), 3 * time.Second},
+		"panics":            {errors.Join(errtest.Response(429, 3), panickingError{}), 3 * time.Second},
 	} {
 		got, ok := retry.RetryAfter(test.err)
 		if got != test.want || ok != (test.want > 0) {
@@ -250,7 +224,7 @@ func TestRetryAfterReturnsLongest(t *testing.T) {
 
 func TestLargeErrorIsBounded(t *testing.T) {
 	t.Parallel()
-	err := conflict()
+	err := errtest.Conflict()
 	for i := range 30 { // 2^30 errors
 		err = errors.Join(err, err, errors.New(strconv.Itoa(i)))
 	}

@@ -47,9 +47,7 @@ func TestUndecodableStateIsLoggedAndOtherOneUsed(t *testing.T) {
 			if want == "" && got != "" || !strings.Contains(got, want) {
 				t.Errorf("logged %q, want %q in it", got, want)
 			}
-			logs.mu.Lock()
-			logs.text.Reset()
-			logs.mu.Unlock()
+			logs.Reset()
 		}
 		q.expect(t)
 		logged("source=mapped informer=children key=ns/c change=listed error=")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -97,24 +97,9 @@ func (q *queue) expect(t *testing.T, want ...string) {
 }
 
 // logBuffer collects what a source logs.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type logBuffer struct{ testlog.Buffer }
 
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+func (b *logBuffer) logger() *slog.Logger { return b.Logger(nil) }
 
 // newInformer returns an informer of a server's objects, named "children".
 func newInformer[T kube.Object](t *testing.T, server informer.Retriever[T]) *informer.Informer[T] {

@@ -1,12 +1,10 @@
 package source_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -321,7 +319,7 @@ func TestOwnedUsesLoggerAndMetricsOfController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var log lockedBuffer
+		var log logBuffer
 		metrics := make(observedInformers, 1)
 		prepared, err := source.Owned[configMap](cluster).Prepare(controller.Target{
 			Controller: "websites", Kind: website().WithVersion("v1"), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics,
@@ -347,24 +345,6 @@ type observedInformers chan string
 func (o observedInformers) ObserveInformer(name string, _ func() informer.Health) (stop func()) {
 	o <- name
 	return func() {}
-}
-
-// lockedBuffer is a buffer that is safe for concurrent use.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 // The informer that Owned creates is named after the kind.

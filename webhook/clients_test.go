@@ -26,8 +26,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/certificates/certtest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -36,9 +38,9 @@ type clientCAServer struct {
 	*testing.T
 	server   *Server // without the handshake of its Ready, which needs an address
 	file     string  // ClientCAFile
-	listener *pipes
+	listener *apitest.Listener
 	dialed   atomic.Int32 // connections of the clients
-	logs     *logs
+	logs     *testlog.Buffer
 }
 
 func newAuthority(t *testing.T, life time.Duration) certificates.Pair {
@@ -54,7 +56,7 @@ func newAuthority(t *testing.T, life time.Duration) certificates.Pair {
 func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 	t.Helper()
 	folder := t.TempDir()
-	c := &clientCAServer{T: t, file: filepath.Join(folder, "ca.crt"), listener: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, logs: &logs{}}
+	c := &clientCAServer{T: t, file: filepath.Join(folder, "ca.crt"), listener: apitest.NewListener(), logs: &testlog.Buffer{}}
 	c.write(authorities)
 	serving, err := newAuthority(t, 100*time.Hour).NewServer([]string{"example.com"}, time.Now(), 100*time.Hour)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *clientCAServer) client(pair *certificates.Pair) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
 		c.dialed.Add(1)
-		c.listener.conns <- conn
+		c.listener.Deliver(conn)
 		return client, nil
 	}}
 	c.Cleanup(transport.CloseIdleConnections)
@@ -179,26 +181,13 @@ const (
 	noConnection = `Post "https://example.com/`
 )
 
-// logs receives the log of a server.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
 // expectLog reports each text that the log lacks.
 func (c *clientCAServer) expectLog(texts ...string) {
 	c.Helper()
-	c.logs.mu.Lock()
-	defer c.logs.mu.Unlock()
+	log := c.logs.String()
 	for _, text := range texts {
-		if !strings.Contains(c.logs.text.String(), text) {
-			c.Errorf("the log lacks %q:\n%s", text, c.logs.text.String())
+		if !strings.Contains(log, text) {
+			c.Errorf("the log lacks %q:\n%s", text, log)
 		}
 	}
 }
@@ -418,7 +407,7 @@ func TestInvalidClientCAFileDoesNotPreventCertificates(t *testing.T) {
 			}
 			write(string(newAuthority(t, time.Hour).Cert))
 			server, err := New(Config{
-				Cluster: c.Cluster(), Listener: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, Certificates: certificatesFor(c),
+				Cluster: c.Cluster(), Listener: apitest.NewListener(), Certificates: certificatesFor(c),
 				ClientCAFile: file, Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{Validating(mapsOptions(), allowMaps)},
 			})
 			if err != nil {

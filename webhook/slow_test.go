@@ -16,25 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 )
-
-// pipes is a listener whose connections are in memory.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Clients that send their reviews slowly, or do not read the response, never keep the server from small reviews, and from
 // large ones only for seconds.
@@ -67,7 +51,7 @@ func TestSlowClientsDoNotBlockReviews(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := serveRobots(t, nil, robotHook(), Validating(mapsOptions(), allowMaps))
-				listener := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+				listener := apitest.NewListener()
 				server := &http.Server{Handler: s, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute}
 				var running sync.WaitGroup
 				running.Go(func() { _ = server.Serve(listener) }) // waited for below
@@ -83,7 +67,7 @@ func TestSlowClientsDoNotBlockReviews(t *testing.T) {
 				dial := func() net.Conn {
 					client, conn := net.Pipe()
 					conns = append(conns, client)
-					listener.conns <- conn
+					listener.Deliver(conn)
 					return client
 				}
 				for range maxReviews + 6 {
@@ -130,12 +114,12 @@ func TestSlowFunctionsOfLargeReviews(t *testing.T) {
 				return context.Cause(ctx)
 			}
 		}))
-		listener := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		listener := apitest.NewListener()
 		server := &http.Server{Handler: s, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute}
 		var running sync.WaitGroup
 		running.Go(func() { _ = server.Serve(listener) }) // waited for below
 		client, conn := net.Pipe()
-		listener.conns <- conn
+		listener.Deliver(conn)
 		defer func() {
 			_ = server.Close()
 			_ = client.Close()

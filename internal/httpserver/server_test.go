@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -26,59 +25,28 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pipes is a net.Listener in memory, for synctest bubbles.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
+type pipes struct{ *apitest.Listener }
 
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func newPipes() *pipes { return &pipes{apitest.NewListener()} }
 
 func (p *pipes) dial() net.Conn {
 	client, server := net.Pipe()
-	p.conns <- server
+	p.Deliver(server)
 	return client
-}
-
-// logBuffer receives log records.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *logBuffer) count(text string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.buffer.String(), text)
 }
 
 // launched is a server that runs.
 type launched struct {
 	*Server
-	logs   *logBuffer
+	logs   *testlog.Buffer
 	cancel context.CancelFunc
 	result chan error
 }
@@ -86,7 +54,7 @@ type launched struct {
 // launch starts a server that ends with the test.
 func launch(t *testing.T, config Config) *launched {
 	t.Helper()
-	l := &launched{logs: &logBuffer{}, result: make(chan error, 1)}
+	l := &launched{logs: &testlog.Buffer{}, result: make(chan error, 1)}
 	config.Logger = slog.New(slog.NewTextHandler(l.logs, nil))
 	if config.Handler == nil {
 		config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
@@ -390,7 +358,7 @@ func TestPanickingHandler(t *testing.T) {
 			if value == http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 				want = 0
 			}
-			if n := server.logs.count("server_test.go"); n != want {
+			if n := server.logs.Count("server_test.go"); n != want {
 				t.Errorf("%d stacks in the log, want %d", n, want)
 			}
 		})
@@ -485,7 +453,7 @@ func TestCertificateReload(t *testing.T) {
 		write(t, certFile, "broken")
 		expect(2, "failed to find any PEM data")
 		expect(2, "failed to find any PEM data")
-		if n := server.logs.count("reload failed"); n != 1 {
+		if n := server.logs.Count("reload failed"); n != 1 {
 			t.Errorf("%d records of a broken file, want 1", n)
 		}
 		writeCertificate(t, dir, 4, time.Hour)
@@ -509,7 +477,7 @@ func TestCertificateReload(t *testing.T) {
 		expect(6, "")
 		time.Sleep(11 * time.Minute)
 		expect(6, "has expired at ")
-		if n := server.logs.count("certificate reloaded"); n != 4 {
+		if n := server.logs.Count("certificate reloaded"); n != 4 {
 			t.Errorf("%d records of a new certificate, want 4", n)
 		}
 		old := tls.Client(listener.dial(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}) //nolint:gosec // a test
@@ -563,7 +531,7 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 		if len(serials) < 3 {
 			t.Errorf("clients saw %d certificates, want at least 3", len(serials))
 		}
-		if server.logs.count("reload failed") == 0 {
+		if server.logs.Count("reload failed") == 0 {
 			t.Error("no handshake met a new certificate with the old key")
 		}
 	})

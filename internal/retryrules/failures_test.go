@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -32,16 +33,16 @@ func TestFailuresReadsEachFailure(t *testing.T) {
 		"nil":                                    {nil, nil},
 		"unknown":                                {unknown, []string{""}},
 		"known to the caller":                    {fmt.Errorf("x: %w", errGone), []string{"gone"}},
-		"status":                                 {fmt.Errorf("x: %w", conflict()), []string{"conflict"}},
-		"WithClass around a status":              {retry.WithClass(conflict(), retry.Terminal), []string{"conflict"}},
+		"status":                                 {fmt.Errorf("x: %w", errtest.Conflict()), []string{"conflict"}},
+		"WithClass around a status":              {retry.WithClass(errtest.Conflict(), retry.Terminal), []string{"conflict"}},
 		"WithClass around unknown":               {retry.WithClass(unknown, retry.Terminal), []string{""}},
-		"fmt.Errorf, first error known":          {fmt.Errorf("%w: %w", errGone, conflict()), []string{"gone"}},
-		"fmt.Errorf, second error known":         {fmt.Errorf("%w: %w", unknown, conflict()), []string{"conflict"}},
-		"joined":                                 {errors.Join(conflict(), unknown, nil, errGone), []string{"conflict", "", "gone"}},
-		"nested joins":                           {fmt.Errorf("x: %w", errors.Join(conflict(), errors.Join(unknown, errGone))), []string{"conflict", "", "gone"}},
+		"fmt.Errorf, first error known":          {fmt.Errorf("%w: %w", errGone, errtest.Conflict()), []string{"gone"}},
+		"fmt.Errorf, second error known":         {fmt.Errorf("%w: %w", unknown, errtest.Conflict()), []string{"conflict"}},
+		"joined":                                 {errors.Join(errtest.Conflict(), unknown, nil, errGone), []string{"conflict", "", "gone"}},
+		"nested joins":                           {fmt.Errorf("x: %w", errors.Join(errtest.Conflict(), errors.Join(unknown, errGone))), []string{"conflict", "", "gone"}},
 		"join in the second error of fmt.Errorf": {fmt.Errorf("%w: %w", unknown, errors.Join(errGone, unknown)), []string{"gone", ""}},
 		"joined unknown errors":                  {errors.Join(unknown, unknown), []string{"", ""}},
-		"an aggregate":                           {utilerrors.NewAggregate([]error{conflict(), errGone}), []string{"conflict", "gone"}},
+		"an aggregate":                           {utilerrors.NewAggregate([]error{errtest.Conflict(), errGone}), []string{"conflict", "gone"}},
 		"a failed request":                       {&url.Error{Op: "Get", Err: unknown}, []string{"transient"}},
 		"a cancelled request":                    {&url.Error{Op: "Get", Err: fmt.Errorf("x: %w", context.Canceled)}, []string{"error"}},
 		"invalid URL":                            {&url.Error{Op: "parse", Err: unknown}, []string{""}},
@@ -59,7 +60,7 @@ func TestFailuresReadsEachFailure(t *testing.T) {
 // Errors beyond the limit count as unknown failures.
 func TestFailuresIsBounded(t *testing.T) {
 	t.Parallel()
-	err := response(http.StatusConflict, 0)
+	err := errtest.Response(http.StatusConflict, 0)
 	for range 30 { // 2^30 errors
 		err = errors.Join(err, err)
 	}
@@ -82,10 +83,10 @@ func TestFieldsOfStatusErrors(t *testing.T) {
 		want []string
 	}{
 		"nil":          {nil, nil},
-		"not invalid":  {conflict(), nil},
-		"invalid":      {fmt.Errorf("x: %w", invalid("spec", "status")), []string{"spec", "status"}},
-		"duplicates":   {errors.Join(invalid("a", "b"), invalid("b", "c")), []string{"a", "b", "c"}},
-		"apply":        {applyConflict(".spec.replicas"), []string{".spec.replicas"}},
+		"not invalid":  {errtest.Conflict(), nil},
+		"invalid":      {fmt.Errorf("x: %w", errtest.Invalid("spec", "status")), []string{"spec", "status"}},
+		"duplicates":   {errors.Join(errtest.Invalid("a", "b"), errtest.Invalid("b", "c")), []string{"a", "b", "c"}},
+		"apply":        {errtest.ApplyConflict(".spec.replicas"), []string{".spec.replicas"}},
 		"wraps itself": {endless{}, nil},
 	} {
 		if diff := cmp.Diff(test.want, Fields(test.err)); diff != "" {

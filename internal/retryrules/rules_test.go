@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -208,7 +209,7 @@ func TestConfigClassifyTakesPrecedence(t *testing.T) {
 		return ""
 	}})
 	for err, want := range map[error]retry.Class{
-		errors.New("quota exceeded"): "quota", errors.New("panics"): retry.Default, conflict(): retry.Conflict, nil: "",
+		errors.New("quota exceeded"): "quota", errors.New("panics"): retry.Default, errtest.Conflict(): retry.Conflict, nil: "",
 	} {
 		if got := rules.Classify(err); got != want {
 			t.Errorf("%v: class %q, want %q", err, got, want)
@@ -230,11 +231,11 @@ func TestDecide(t *testing.T) {
 	}{
 		"retried":                     {"quota", errors.New("x"), 2, Decision{Class: "quota", Delay: 2 * time.Second, Quiet: true}},
 		"given up":                    {"quota", errors.New("x"), 3, Decision{Class: "quota", GiveUp: true}},
-		"terminal":                    {retry.Terminal, response(429, 5), 1, Decision{Class: retry.Terminal, GiveUp: true}},
-		"Retry-After above the delay": {"quota", response(429, 5), 1, Decision{Class: "quota", Delay: 5 * time.Second, RetryAfter: 5 * time.Second, Quiet: true}},
-		"Retry-After below the delay": {"quota", response(429, 1), 2, Decision{Class: "quota", Delay: 2 * time.Second, RetryAfter: time.Second, Quiet: true}},
+		"terminal":                    {retry.Terminal, errtest.Response(429, 5), 1, Decision{Class: retry.Terminal, GiveUp: true}},
+		"Retry-After above the delay": {"quota", errtest.Response(429, 5), 1, Decision{Class: "quota", Delay: 5 * time.Second, RetryAfter: 5 * time.Second, Quiet: true}},
+		"Retry-After below the delay": {"quota", errtest.Response(429, 1), 2, Decision{Class: "quota", Delay: 2 * time.Second, RetryAfter: time.Second, Quiet: true}},
 		"Retry-After above the limit": {"quota", hour, 1, Decision{Class: "quota", Delay: 10 * time.Minute, RetryAfter: 10 * time.Minute, Quiet: true}},
-		"Retry-After ignored":         {"ignoring", response(429, 5), 1, Decision{Class: "ignoring", Delay: time.Second}},
+		"Retry-After ignored":         {"ignoring", errtest.Response(429, 5), 1, Decision{Class: "ignoring", Delay: time.Second}},
 		"no error":                    {"ignoring", nil, 1, Decision{Class: "ignoring", Delay: time.Second}},
 	} {
 		if diff := cmp.Diff(test.want, rules.Decide(test.class, test.err, test.failures)); diff != "" {
@@ -248,7 +249,7 @@ func TestThrottledDelayIsNeverBelowRetryAfter(t *testing.T) {
 	rules := mustRules(t, retry.Config{})
 	seen := map[time.Duration]bool{}
 	for range 200 {
-		delay := rules.Decide(retry.Throttled, response(429, 7), 1).Delay
+		delay := rules.Decide(retry.Throttled, errtest.Response(429, 7), 1).Delay
 		if delay < 7*time.Second || delay > 7*time.Second*3/2 {
 			t.Fatalf("the delay is %s, want 7s to 10.5s", delay)
 		}
@@ -263,7 +264,7 @@ func TestFirstFiveConflictsAreQuiet(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t, retry.Config{})
 	for failures, quiet := range map[int]bool{1: true, 5: true, 6: false} {
-		if got := rules.Decide(retry.Conflict, conflict(), failures).Quiet; got != quiet {
+		if got := rules.Decide(retry.Conflict, errtest.Conflict(), failures).Quiet; got != quiet {
 			t.Errorf("conflict %d in a row: quiet is %t, want %t", failures, got, quiet)
 		}
 	}

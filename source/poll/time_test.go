@@ -242,9 +242,7 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 				_, line, _ = strings.Cut(strings.TrimSpace(line), "level=")
 				got = append(got, line)
 			}
-			logs.mu.Lock()
-			logs.text.Reset()
-			logs.mu.Unlock()
+			logs.Reset()
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("logged (-want +got):\n%s", diff)
 			}

@@ -1,14 +1,12 @@
 package client
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
@@ -157,31 +156,13 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	w.Stop()
 }
 
-// lockedBuffer is a buffer that requests write and a test reads.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
-
 // By default the API server drops unknown fields and returns a warning, which is logged once. With strict validation it
 // rejects the object and names the field.
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	kind := define(t, c, "Typo", "typos", true, nil)
-	logged := &lockedBuffer{}
+	logged := &testlog.Buffer{}
 	c = with(t, c, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
 	obj := object(kind, namespace, "", 1)
 	obj.SetGenerateName("t-")
@@ -211,7 +192,7 @@ func TestUnknownFields(t *testing.T) {
 // The client requests metadata only, and also accepts whole objects, for servers that return nothing else.
 func TestMetadataRequestsReceiveMetadataOnly(t *testing.T) {
 	t.Parallel()
-	sent := &lockedBuffer{}
+	sent := &testlog.Buffer{}
 	config := anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return copier{next, sent} })
 	c := clustertest.Client(t, clustertest.Connect(t, config))

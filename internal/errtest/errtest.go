@@ -1,0 +1,42 @@
+// Package errtest has errors of the API server for tests.
+package errtest
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Pods is the resource of the errors.
+func Pods() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }
+
+// Conflict is the response to an update of a stale object.
+func Conflict() error {
+	return apierrors.NewConflict(Pods(), "web", errors.New("object has changed"))
+}
+
+// Invalid is the response to an object with invalid fields.
+func Invalid(fields ...string) error {
+	var list field.ErrorList
+	for _, f := range fields {
+		list = append(list, field.Invalid(field.NewPath(f), "x", "no"))
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", list)
+}
+
+// Response is a response without a Status, for example of a proxy. retryAfter is in seconds.
+func Response(code, retryAfter int) error {
+	return apierrors.NewGenericServerResponse(code, "PUT", Pods(), "web", "", retryAfter, true)
+}
+
+// ApplyConflict is the response to an apply of fields that another manager owns.
+func ApplyConflict(fields ...string) error {
+	var causes []metav1.StatusCause
+	for _, f := range fields {
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: f})
+	}
+	return apierrors.NewApplyConflict(causes, "conflict with \"kubectl\"")
+}
