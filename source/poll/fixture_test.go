@@ -23,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
@@ -42,24 +43,9 @@ func child(name string) configMap {
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
 // logBuffer collects what a source logs.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type logBuffer struct{ testlog.Buffer }
 
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+func (b *logBuffer) logger() *slog.Logger { return b.Logger(nil) }
 
 // newInformer returns an informer of a server's objects.
 func newInformer(t *testing.T, server informer.Retriever[configMap]) *informer.Informer[configMap] {
