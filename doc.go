@@ -1,5 +1,5 @@
-// Package evenkeel is the root of a library for Kubernetes controllers and operators. It has no code; start with package
-// controller. A controller calls a handler with each object that changes:
+// Package evenkeel is the root of a library for Kubernetes controllers and operators. It has no code; start with
+// package controller. A controller calls a handler with each object that changes:
 //
 //	printer, err := controller.New(controller.Config[*corev1.Pod]{
 //		Name:    "pod-printer",

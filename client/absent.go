@@ -66,7 +66,8 @@ func applyAbsent[T kube.Object](ctx context.Context, a application, like T) (App
 
 // exists returns the error for an existing object. apierrors.IsAlreadyExists is true for it.
 func (t target) exists(why error) error {
-	return fmt.Errorf("%w: %w: %s", ErrExists, apierrors.NewAlreadyExists(t.resource.GroupResource(), t.key.Name), why.Error())
+	return fmt.Errorf("%w: %w: %s", ErrExists, apierrors.NewAlreadyExists(t.resource.GroupResource(), t.key.Name),
+		why.Error())
 }
 
 // isAboutExisting reports whether the API server rejected an apply because the object exists: the resourceVersions
@@ -90,7 +91,8 @@ func isKubernetesGroup(group string) bool {
 	case "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
 		"authorization.k8s.io", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io",
 		"flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io",
-		"rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io":
+		"rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+		"storagemigration.k8s.io":
 		return true
 	}
 	return false

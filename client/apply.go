@@ -205,7 +205,10 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 			return ApplyResult[T]{}, err
 		}
 	}
-	applied := ApplyResult[T]{Object: response, Outcome: Updated, FormerManagers: formerManagersOf(response, a.request.FieldOwner)}
+	applied := ApplyResult[T]{
+		Object: response, Outcome: Updated,
+		FormerManagers: formerManagersOf(response, a.request.FieldOwner),
+	}
 	var before kube.Object
 	if seen.exists && seen.object.GetUID() == response.GetUID() {
 		before = seen.object

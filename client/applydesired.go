@@ -75,13 +75,17 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	if err != nil {
 		return application{}, err
 	}
-	a := application{target: t, settings: s, request: t.request(VerbApply, s), term: leadership.Lost(ctx), contents: newContents(c.shapes)}
+	a := application{
+		target: t, settings: s, request: t.request(VerbApply, s), term: leadership.Lost(ctx),
+		contents: newContents(c.shapes),
+	}
 	fail := func(format string, args ...any) (application, error) {
 		return a, fmt.Errorf("%s: %w", t.withSubresource(s), fmt.Errorf(format, args...))
 	}
 	switch {
 	case a.request.FieldOwner == "":
-		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over versions of the program")
+		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over " +
+			"versions of the program")
 	case s.subresource == "scale":
 		return fail("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
 	case s.unchanged && obj.GetResourceVersion() == "":
@@ -97,8 +101,12 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	}
 	a.request.PatchType = types.ApplyYAMLPatchType
 	a.id = appliedID{
-		object: objectID(t.kind.GroupKind(), t.key), collection: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
-		applier: unique.Make(applier{version: t.kind.Version, fieldOwner: a.request.FieldOwner, subresource: s.subresource}),
+		object:     objectID(t.kind.GroupKind(), t.key),
+		collection: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
+		applier: unique.Make(applier{
+			version: t.kind.Version, fieldOwner: a.request.FieldOwner,
+			subresource: s.subresource,
+		}),
 	}
 	if err := a.identify(obj); err != nil {
 		return fail("%w", err)
@@ -130,7 +138,9 @@ func (a application) withoutHash(changes []FieldChange) []FieldChange {
 	if a.settings.hash == "" {
 		return changes
 	}
-	return slices.DeleteFunc(changes, func(c FieldChange) bool { return c.Path == join("metadata.annotations", a.settings.hash) })
+	return slices.DeleteFunc(changes, func(c FieldChange) bool {
+		return c.Path == join("metadata.annotations", a.settings.hash)
+	})
 }
 
 // remember stores the result of the apply.

@@ -82,7 +82,10 @@ func unchained(config Config) (*Client, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}, nil
+	return &Client{
+		config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(),
+		shapes: &shapes{},
+	}, nil
 }
 
 // chain wraps the sending of requests with the interceptors, and these with the memory of applies.
@@ -146,7 +149,8 @@ func (c Config) validate() error {
 		if usercode.IsNil(informer) {
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
 		} else if untyped := informer.Untyped(); untyped.Kind().Empty() {
-			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a Description with a GroupVersionKind", untyped.Name()))
+			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a "+
+				"Description with a GroupVersionKind", untyped.Name()))
 		}
 	}
 	for i, interceptor := range c.Interceptors {

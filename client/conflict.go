@@ -45,7 +45,8 @@ func (e *ConflictError) Error() string {
 	for _, manager := range managers {
 		held = append(held, fmt.Sprintf("%q has %s", manager, strings.Join(fields[manager], ", ")))
 	}
-	return fmt.Sprintf("conflict of field owner %q with others that have set other values: %s: option Force takes the fields; "+
+	return fmt.Sprintf("conflict of field owner %q with others that have set other values: %s: option Force takes "+
+		"the fields; "+
 		"or leave them to the others, by not applying them", e.FieldOwner, strings.Join(held, "; "))
 }
 
@@ -61,7 +62,8 @@ func conflictsOf(err error) []FieldConflict {
 	var conflicts []FieldConflict
 	for _, cause := range details.Causes {
 		if cause.Type == metav1.CauseTypeFieldManagerConflict {
-			conflicts = append(conflicts, FieldConflict{Manager: managerIn(cause.Message), Field: strings.TrimPrefix(cause.Field, ".")})
+			conflicts = append(conflicts,
+				FieldConflict{Manager: managerIn(cause.Message), Field: strings.TrimPrefix(cause.Field, ".")})
 		}
 	}
 	return conflicts

@@ -165,7 +165,8 @@ func (s *shapes) dropUnsetFields(value reflect.Value, content map[string]any) {
 		inner, child := value.Field(field.index), content[field.name]
 		s.dropUnset(inner, child)
 		// A null, a missing field, or an optional struct without a value.
-		if rest, isMap := child.(map[string]any); child == nil || field.optional && (isMap && len(rest) == 0 || inner.IsZero()) {
+		if rest, isMap := child.(map[string]any); child == nil || field.optional &&
+			(isMap && len(rest) == 0 || inner.IsZero()) {
 			delete(content, field.name)
 		}
 	}

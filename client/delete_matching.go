@@ -26,22 +26,24 @@ const (
 //	}, client.LabelSelector("copy-of=rates"))
 //
 // Flow: DeleteMatching lists the selection from the API server, never from informers, and sends one delete for each
-// object that match accepts, with the object's uid and resourceVersion as preconditions. If an object has changed since,
-// DeleteMatching reads it again with the same selectors, and calls match again, up to three times. Objects that are
-// being deleted are skipped: match is not called for them. It never removes finalizers, which belong to other programs;
-// WaitForNone waits for them.
+// object that match accepts, with the object's uid and resourceVersion as preconditions. If an object has changed
+// since, DeleteMatching reads it again with the same selectors, and calls match again, up to three times. Objects that
+// are being deleted are skipped: match is not called for them. It never removes finalizers, which belong to other
+// programs; WaitForNone waits for them.
 //
 // Guarantees: DeleteMatching only deletes an object that the selectors select, in a state that match has accepted. An
 // object of the same name that was created since is another object.
 //
-// Options: those of DeleteAllOf, which deletes a selection in one request. With DryRun the API server deletes nothing, and
-// the result has the objects that it would delete. An empty selector is an error.
+// Options: those of DeleteAllOf, which deletes a selection in one request. With DryRun the API server deletes nothing,
+// and the result has the objects that it would delete. An empty selector is an error.
 //
 // Errors: an error of match ends the call at once. Errors of deletions are collected, and the objects that follow are
 // deleted nevertheless, until 10 have failed; ErrChanged for an object that changed in every attempt. Objects that no
 // longer exist are not an error. The deleted objects are returned with any error; if the response to a request is lost,
 // another one may have been deleted. It needs the verbs list and delete.
-func DeleteMatching[T kube.Object](ctx context.Context, c *Client, match func(live T) (bool, error), options ...DeleteAllOfOption) ([]T, error) {
+func DeleteMatching[T kube.Object](
+	ctx context.Context, c *Client, match func(live T) (bool, error), options ...DeleteAllOfOption,
+) ([]T, error) {
 	s, err := newSettings(options)
 	if err != nil {
 		return nil, fmt.Errorf("delete matching objects: %w", err)
@@ -50,7 +52,8 @@ func DeleteMatching[T kube.Object](ctx context.Context, c *Client, match func(li
 		return nil, fmt.Errorf("delete matching objects: %w", err)
 	}
 	if match == nil {
-		return nil, errors.New("delete matching objects: the function match is nil: DeleteAllOf deletes a whole selection")
+		return nil, errors.New("delete matching objects: the function match is nil: DeleteAllOf deletes a " +
+			"whole selection")
 	}
 	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
 	if err != nil {
@@ -117,7 +120,8 @@ func (d *deletion[T]) matches(obj T) (bool, error) {
 // deleteExactly deletes the object with the uid and the resourceVersion in s.
 func (t target) deleteExactly(ctx context.Context, s settings) error {
 	if s.uid == "" || s.version == "" {
-		return errors.New("the API server returned it without a uid or a resourceVersion, so a change cannot be detected")
+		return errors.New("the API server returned it without a uid or a resourceVersion, so a change cannot " +
+			"be detected")
 	}
 	return t.delete(ctx, s)
 }

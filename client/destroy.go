@@ -28,7 +28,9 @@ import (
 // Errors: those of GetLive and of check; ErrGone and ErrChanged also for changes after the read. ErrGone is a
 // success for a caller that only wants the object deleted. If the response is lost (a timeout), the object may
 // have been deleted.
-func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption) error {
+func DeleteLive[T kube.Object](
+	ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption,
+) error {
 	s, err := newSettings(options)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -57,10 +59,11 @@ func DeleteLive[T kube.Object](ctx context.Context, c *Client, obj T, check func
 //
 // Errors: those of GetLive and of check; ErrGone and ErrChanged also for changes after the read; a negative
 // number; a kind without a scale subresource. If the response is lost, the object may have been scaled.
-func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error, options ...interface {
-	ApplyOption
-	DeleteOption
-},
+func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error,
+	options ...interface {
+		ApplyOption
+		DeleteOption
+	},
 ) error {
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: the number must be at least 0", replicas)
@@ -109,7 +112,8 @@ func (t target) scale(ctx context.Context, live metav1.Object, replicas int32, s
 	r.Object = &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.key.Namespace, Name: t.key.Name, UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
+			Namespace: t.key.Namespace, Name: t.key.Name, UID: live.GetUID(),
+			ResourceVersion: live.GetResourceVersion(),
 		},
 		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
 	}

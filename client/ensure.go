@@ -64,9 +64,12 @@ const writeTries = 3
 //
 // Errors: the error of mutate; ErrChanged after three conflicts. Metadata-only objects are rejected, because an
 // update would remove the rest of the object.
-func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
+func CreateOrUpdate[T kube.Object](
+	ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption,
+) (WriteResult[T], error) {
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
-		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove the rest: CreateOrPatch and Apply change metadata",
+		return WriteResult[T]{}, fmt.Errorf("create or update %s: it has metadata only, and an update would remove "+
+			"the rest: CreateOrPatch and Apply change metadata",
 			keyOf(obj))
 	}
 	return createOr(ctx, c, "create or update", obj, mutate, update[T], options)
@@ -82,7 +85,9 @@ func CreateOrUpdate[T kube.Object](ctx context.Context, c *Client, obj T, mutate
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: those of CreateOrUpdate. If writing the status fails, the object stays written, as WriteResult reports.
-func CreateOrPatch[T kube.Object](ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption) (WriteResult[T], error) {
+func CreateOrPatch[T kube.Object](
+	ctx context.Context, c *Client, obj T, mutate func(obj T) error, options ...WriteOption,
+) (WriteResult[T], error) {
 	return createOr(ctx, c, "create or patch", obj, mutate, patchBoth[T], options)
 }
 
@@ -157,7 +162,8 @@ func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 // since it was read.
 func tryOnce[T kube.Object](
 	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
-	find func(context.Context, target, T) (state[T], error), write func(context.Context, change[T]) (WriteResult[T], error),
+	find func(context.Context, target, T) (state[T], error),
+	write func(context.Context, change[T]) (WriteResult[T], error),
 ) (written WriteResult[T], retryable bool, err error) {
 	seen, err := find(ctx, t, obj)
 	if err != nil {
@@ -188,8 +194,12 @@ func tryOnce[T kube.Object](
 	if !seen.exists {
 		wanted.SetUID("")
 	}
-	written, err = write(ctx, change[T]{target: t, settings: s, before: base, exists: seen.exists, partial: seen.partial, wanted: wanted})
-	retryable = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists || apierrors.IsAlreadyExists(err) && !seen.exists
+	written, err = write(ctx, change[T]{
+		target: t, settings: s, before: base, exists: seen.exists,
+		partial: seen.partial, wanted: wanted,
+	})
+	retryable = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists ||
+		apierrors.IsAlreadyExists(err) && !seen.exists
 	return written, retryable, err
 }
 
@@ -243,7 +253,10 @@ func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 
 // written returns the result of a write with this response.
 func (ch change[T]) written(response T, dryRun bool) WriteResult[T] {
-	w := WriteResult[T]{Object: response, Outcome: Updated, Changed: diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, "")}
+	w := WriteResult[T]{
+		Object: response, Outcome: Updated,
+		Changed: diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, ""),
+	}
 	if response.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server found no difference
 	}
@@ -323,7 +336,9 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteRe
 }
 
 // patchStatus patches the status of written.Object.
-func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], difference map[string]any) (WriteResult[T], error) {
+func (ch change[T]) patchStatus(
+	ctx context.Context, written WriteResult[T], difference map[string]any,
+) (WriteResult[T], error) {
 	response, err := ch.patch(ctx, written.Object, difference, "status")
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)
@@ -331,7 +346,8 @@ func (ch change[T]) patchStatus(ctx context.Context, written WriteResult[T], dif
 	written.StatusUpdated = ch.dryRun() || response.GetResourceVersion() != written.Object.GetResourceVersion()
 	if written.StatusUpdated && written.Outcome != Created {
 		written.Outcome = Updated
-		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, "status")...)
+		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before,
+			response, "status")...)
 	}
 	written.Object = response
 	return written, nil

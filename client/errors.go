@@ -83,7 +83,8 @@ func (c *Client) hasSubresource(ctx context.Context, r *Request) bool {
 // missesNamespace reports whether err is about the missing namespace of a new object.
 func missesNamespace(r *Request, err error) bool {
 	details := detailsOf(err)
-	return details != nil && details.Group == "" && details.Kind == "namespaces" && r.Key.Namespace != "" && details.Name == r.Key.Namespace
+	return details != nil && details.Group == "" && details.Kind == "namespaces" && r.Key.Namespace != "" &&
+		details.Name == r.Key.Namespace
 }
 
 // isAbout reports whether a "not found" is about the object of the request. A webhook may reject a write, also

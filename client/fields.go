@@ -29,7 +29,10 @@ import (
 //
 // fieldsMatch returns false if it is uncertain: entries have no schema, and an API server omits some fields of
 // some kinds from them.
-func fieldsMatch(entry *metav1.ManagedFieldsEntry, configuration map[string]any, sameConfiguration bool, content func() (map[string]any, error)) (bool, error) {
+func fieldsMatch(
+	entry *metav1.ManagedFieldsEntry, configuration map[string]any, sameConfiguration bool,
+	content func() (map[string]any, error),
+) (bool, error) {
 	if entry.FieldsV1 == nil || configuration["apiVersion"] != entry.APIVersion {
 		return false, nil
 	}

@@ -56,7 +56,8 @@ func readLive[T kube.Object](ctx context.Context, t target, seen T, s settings) 
 	case live.GetUID() != seen.GetUID():
 		return none, t.conflict(ErrReplaced, "the uid is %s, it was %s", live.GetUID(), seen.GetUID())
 	case s.unchanged && live.GetResourceVersion() != seen.GetResourceVersion():
-		return none, t.conflict(ErrChanged, "the resourceVersion is %s, it was %s", live.GetResourceVersion(), seen.GetResourceVersion())
+		return none, t.conflict(ErrChanged, "the resourceVersion is %s, it was %s", live.GetResourceVersion(),
+			seen.GetResourceVersion())
 	}
 	return live, nil
 }

@@ -23,23 +23,31 @@ import (
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: ErrGone; ErrReplaced if another object has the name; labels that the API server would reject.
-func SetLabels[T kube.Object](ctx context.Context, c *Client, obj T, labels map[string]string, options ...WriteOption) (T, bool, error) {
+func SetLabels[T kube.Object](
+	ctx context.Context, c *Client, obj T, labels map[string]string, options ...WriteOption,
+) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
 }
 
 // RemoveLabels removes the labels with these keys from the object. Otherwise it works like SetLabels.
-func RemoveLabels[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
+func RemoveLabels[T kube.Object](
+	ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption,
+) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
 }
 
 // SetAnnotations is SetLabels for annotations.
-func SetAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, annotations map[string]string, options ...WriteOption) (T, bool, error) {
+func SetAnnotations[T kube.Object](
+	ctx context.Context, c *Client, obj T, annotations map[string]string, options ...WriteOption,
+) (T, bool, error) {
 	invalid := validation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotations")).ToAggregate()
 	return setMetadata(ctx, c, obj, "set annotations", "annotations", valuesOf(annotations), invalid, options)
 }
 
 // RemoveAnnotations is RemoveLabels for annotations.
-func RemoveAnnotations[T kube.Object](ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption) (T, bool, error) {
+func RemoveAnnotations[T kube.Object](
+	ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption,
+) (T, bool, error) {
 	return setMetadata(ctx, c, obj, "remove annotations", "annotations", removed(keys), nil, options)
 }
 
@@ -66,7 +74,8 @@ func removed(keys []string) map[string]*string {
 
 // setMetadata patches labels or annotations to the wanted values; nil removes a key.
 func setMetadata[T kube.Object](
-	ctx context.Context, c *Client, obj T, action, name string, wanted map[string]*string, invalid error, options []WriteOption,
+	ctx context.Context, c *Client, obj T, action, name string, wanted map[string]*string, invalid error,
+	options []WriteOption,
 ) (T, bool, error) {
 	var none T
 	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", action, err) }

@@ -26,7 +26,8 @@ func (e *mistypedError) RetryClass() retry.Class { return retry.Invalid }
 // live object may also be the one that does not match, but then the message differs.
 func asMistyped(err error) error {
 	status := statusOf(err)
-	if status.Code != http.StatusInternalServerError || !strings.HasPrefix(status.Message, "failed to create typed patch object ") {
+	if status.Code != http.StatusInternalServerError ||
+		!strings.HasPrefix(status.Message, "failed to create typed patch object ") {
 		return err
 	}
 	return &mistypedError{err}
@@ -49,7 +50,8 @@ func (e *tooLargeError) RetryClass() retry.Class { return retry.Invalid }
 // limits, but its message contains "received", not "send".
 func asTooLarge(err error) error {
 	message := statusOf(err).Message
-	if strings.Contains(message, "trying to send message larger than max") || strings.Contains(message, "etcdserver: request is too large") {
+	if strings.Contains(message, "trying to send message larger than max") ||
+		strings.Contains(message, "etcdserver: request is too large") {
 		return &tooLargeError{err}
 	}
 	return err

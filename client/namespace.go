@@ -17,7 +17,9 @@ import (
 // Errors: ErrTerminating if the namespace is being deleted: no object can be created in it, and it can be
 // created again after that. EnsureNamespace needs the verbs get, create and patch of namespaces, and a Client
 // that is not limited to one namespace.
-func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options ...WriteOption) (ObjectOutcome, error) {
+func EnsureNamespace(
+	ctx context.Context, c *Client, name string, labels map[string]string, options ...WriteOption,
+) (ObjectOutcome, error) {
 	outcome, err := ensureNamespace(ctx, c, name, labels, options)
 	if err != nil {
 		return "", fmt.Errorf("ensure namespace %s: %w", name, err)
@@ -25,7 +27,9 @@ func EnsureNamespace(ctx context.Context, c *Client, name string, labels map[str
 	return outcome, nil
 }
 
-func ensureNamespace(ctx context.Context, c *Client, name string, labels map[string]string, options []WriteOption) (ObjectOutcome, error) {
+func ensureNamespace(
+	ctx context.Context, c *Client, name string, labels map[string]string, options []WriteOption,
+) (ObjectOutcome, error) {
 	wanted := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -68,11 +72,13 @@ func ensureNamespace(ctx context.Context, c *Client, name string, labels map[str
 
 // labelNamespace sets the labels of an existing namespace.
 func labelNamespace(
-	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string, options []WriteOption,
+	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string,
+	options []WriteOption,
 ) (ObjectOutcome, error) {
 	if since := namespace.GetDeletionTimestamp(); since != nil {
-		return "", fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining content",
-			ErrTerminating, since.UTC().Format("2006-01-02 15:04:05 MST"))
+		return "",
+			fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining content",
+				ErrTerminating, since.UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	_, changed, err := SetLabels(ctx, c, namespace, labels, options...)
 	switch {

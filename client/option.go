@@ -119,7 +119,8 @@ func OfKind(kind schema.GroupVersionKind) interface {
 	return optionFunc(func(s *settings) {
 		s.kind = kind
 		if kind.Kind == "" || kind.Version == "" {
-			s.problems = append(s.problems, fmt.Errorf("option OfKind names the kind %q in %q: both a kind and a version are needed", kind.Kind, kind.GroupVersion()))
+			s.problems = append(s.problems, fmt.Errorf("option OfKind names the kind %q in %q: both a kind and a "+
+				"version are needed", kind.Kind, kind.GroupVersion()))
 		}
 	})
 }
@@ -198,7 +199,8 @@ func PageSize(objects int64) ListOption {
 	return optionFunc(func(s *settings) {
 		s.pageSize = objects
 		if objects < 0 {
-			s.problems = append(s.problems, fmt.Errorf("option PageSize is %d: it counts objects, from 1; 0 asks for all at once", objects))
+			s.problems = append(s.problems,
+				fmt.Errorf("option PageSize is %d: it counts objects, from 1; 0 asks for all at once", objects))
 		}
 	})
 }
@@ -280,7 +282,8 @@ func ConfigurationHash(annotation string) ApplyOption {
 	return optionFunc(func(s *settings) {
 		s.hash = annotation
 		if mistakes := validation.IsQualifiedName(annotation); len(mistakes) > 0 {
-			s.problem("ConfigurationHash", fmt.Errorf("%q is not the name of an annotation: %s", annotation, strings.Join(mistakes, "; ")))
+			s.problem("ConfigurationHash", fmt.Errorf("%q is not the name of an annotation: %s", annotation,
+				strings.Join(mistakes, "; ")))
 		}
 	})
 }
@@ -315,7 +318,8 @@ func GracePeriod(d time.Duration) interface {
 } {
 	return optionFunc(func(s *settings) {
 		if d < 0 || d%time.Second != 0 {
-			s.problems = append(s.problems, fmt.Errorf("option GracePeriod is %s: it counts in whole seconds, from 0", d))
+			s.problems = append(s.problems,
+				fmt.Errorf("option GracePeriod is %s: it counts in whole seconds, from 0", d))
 		}
 		s.grace = new(int64(d / time.Second))
 	})

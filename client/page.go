@@ -14,11 +14,11 @@ type Page[T any] struct {
 	// Objects are at most as many as PageSize, ordered by namespace and name. They belong to the caller. A page may be
 	// empty although others follow.
 	Objects []T
-	// Continue is the token of the next page. It is empty on the last page. It is valid for some minutes, in any process,
-	// for the same kind and options.
+	// Continue is the token of the next page. It is empty on the last page. It is valid for some minutes, in any
+	// process, for the same kind and options.
 	Continue string
-	// ResourceVersion is the version of the state of this page. A Watch with NotOlderThan and the ResourceVersion of the
-	// first page starts with the first change after that state.
+	// ResourceVersion is the version of the state of this page. A Watch with NotOlderThan and the ResourceVersion of
+	// the first page starts with the first change after that state.
 	ResourceVersion string
 	// Remaining is the number of objects after this page. It is 0 if the API server does not report it, as with a label
 	// or field selector.
@@ -30,15 +30,17 @@ type Page[T any] struct {
 // previous page; empty: the first page.
 //
 // ListPage always makes a request: an informer has no order in which a list could be continued. All pages are of the
-// state of the first one, unless the API server drops that state. The options must be those of the first page, because a
-// token contains only a version and the last key. NotOlderThan is ignored after the first page.
+// state of the first one, unless the API server drops that state. The options must be those of the first page, because
+// a token contains only a version and the last key. NotOlderThan is ignored after the first page.
 //
 // Options: those of List.
 //
-// Errors: apierrors.IsResourceExpired is true if the API server has dropped the state of the first page. The Continue of
-// the returned page is then a token that continues after the last object in the current state; it is empty if the list
-// must start again. apierrors.IsBadRequest is true for an invalid token.
-func ListPage[T kube.Object](ctx context.Context, c *Client, continueAt string, options ...ListOption) (Page[T], error) {
+// Errors: apierrors.IsResourceExpired is true if the API server has dropped the state of the first page. The Continue
+// of the returned page is then a token that continues after the last object in the current state; it is empty if the
+// list must start again. apierrors.IsBadRequest is true for an invalid token.
+func ListPage[T kube.Object](
+	ctx context.Context, c *Client, continueAt string, options ...ListOption,
+) (Page[T], error) {
 	s, t, err := prepareList[T](ctx, c, options)
 	if err != nil {
 		return Page[T]{}, err

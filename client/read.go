@@ -123,7 +123,8 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 // otherwise from the API server. It requests a page when the iteration reaches it. The objects belong to the
 // caller.
 //
-//	for pod, err := range client.List[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web")) {
+//	for pod, err := range client.List[*corev1.Pod](ctx, c,
+//		client.InNamespace("shop"), client.LabelSelector("app=web")) {
 //		if err != nil {
 //			return err
 //		}
@@ -226,7 +227,8 @@ func (t target) withoutIndex(s settings, err error) error {
 		return err
 	}
 	for informer := range t.client.informersOf(t.kind) {
-		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one such field "+
+		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one "+
+			"such field "+
 			"with a value, and an informer of the whole selection that has listed", err, informer.Name(), s.fields)
 	}
 	return err
@@ -324,7 +326,8 @@ func listedBy[T kube.Object](t target, s settings) cache.Informer {
 
 // coveredBy reports whether the informer shows all selected objects.
 func (s settings) coveredBy(informer cache.Informer, t target) bool {
-	return informer.Covers(s.namespaceOf(t), s.labels) && (s.fields == nil || informer.HasFields(s.fields.Requirements()) && s.evaluates(t))
+	return informer.Covers(s.namespaceOf(t), s.labels) &&
+		(s.fields == nil || informer.HasFields(s.fields.Requirements()) && s.evaluates(t))
 }
 
 // evaluates reports whether the fields are known to be selectable: the API server rejects metadata.namespace for most

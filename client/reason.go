@@ -110,7 +110,8 @@ func StatusCauses(err error) []metav1.StatusCause {
 			continue
 		}
 		status := response.Status()
-		if status.Details == nil || apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeUnexpectedServerResponse) {
+		if status.Details == nil || apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status},
+			metav1.CauseTypeUnexpectedServerResponse) {
 			continue
 		}
 		causes = append(causes, status.Details.Causes...)

@@ -29,7 +29,10 @@ func (w *recentWrites) current() writeSet {
 		if w.old = w.recent; elapsed > 2*recentWriteAge {
 			w.old = writeSet{}
 		}
-		w.recent = writeSet{objects: map[digest]unique.Handle[applier]{}, collections: map[unique.Handle[collection]]bool{}}
+		w.recent = writeSet{
+			objects:     map[digest]unique.Handle[applier]{},
+			collections: map[unique.Handle[collection]]bool{},
+		}
 		w.since = time.Now()
 	}
 	return w.recent

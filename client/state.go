@@ -166,7 +166,8 @@ func (a application) rememberSeen(shown kube.Object, last appliedState, known, s
 	}
 	// The fields shown and entry stay unset: they are not needed with managedFields, and computing them takes time.
 	a.client.applied.replace(a.id, replaced, appliedState{
-		uid: shown.GetUID(), version: shown.GetResourceVersion(), input: a.input, configured: a.configured, shownAs: shownAs, term: a.term,
+		uid: shown.GetUID(), version: shown.GetResourceVersion(), input: a.input, configured: a.configured,
+		shownAs: shownAs, term: a.term,
 	})
 }
 
@@ -186,7 +187,9 @@ func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry
 	if err := a.desired.compute(); err != nil {
 		return false, err
 	}
-	return fieldsMatch(entry, a.desired.declared, sameConfiguration, func() (map[string]any, error) { return a.contents.of(shown) })
+	return fieldsMatch(entry, a.desired.declared, sameConfiguration, func() (map[string]any, error) {
+		return a.contents.of(shown)
+	})
 }
 
 // hash returns the hash in the configuration, with option ConfigurationHash.

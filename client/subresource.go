@@ -33,7 +33,9 @@ func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.O
 //
 // Errors: those of GetSubresource. If a PodDisruptionBudget forbids an eviction at the moment, the reason is
 // ReasonThrottled.
-func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
+func CreateSubresource[S kube.Object](
+	ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption,
+) (S, error) {
 	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)
 }
 
@@ -43,7 +45,9 @@ func CreateSubresource[S kube.Object](ctx context.Context, c *Client, parent kub
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: those of GetSubresource; ErrChanged.
-func UpdateSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption) (S, error) {
+func UpdateSubresource[S kube.Object](
+	ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption,
+) (S, error) {
 	return subresourceCall(ctx, c, VerbUpdate, parent, subresource, body, PatchBody{}, options)
 }
 
@@ -70,7 +74,8 @@ func PatchSubresource[S kube.Object](
 }
 
 func subresourceCall[S kube.Object](
-	ctx context.Context, c *Client, verb Verb, parent kube.Object, subresource string, body S, patch PatchBody, options []WriteOption,
+	ctx context.Context, c *Client, verb Verb, parent kube.Object, subresource string, body S, patch PatchBody,
+	options []WriteOption,
 ) (S, error) {
 	var none S
 	fail := func(err error) (S, error) { return none, fmt.Errorf("%s subresource %s: %w", verb, subresource, err) }
@@ -111,7 +116,8 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	if _, err := t.client.config.Cluster.KindOf(body); err != nil {
 		return nil, err
 	}
-	if body.GetName() != "" && body.GetName() != t.key.Name || body.GetNamespace() != "" && body.GetNamespace() != t.key.Namespace {
+	if body.GetName() != "" && body.GetName() != t.key.Name || body.GetNamespace() != "" &&
+		body.GetNamespace() != t.key.Namespace {
 		return nil, fmt.Errorf("the body names another object: %s", kube.KeyOf(body))
 	}
 	if kube.KeyOf(body) == t.key {
@@ -134,7 +140,8 @@ func (t target) checkBody(s settings) error {
 	}
 	kind, known := t.client.config.Cluster.SubresourceKind(t.resource, s.subresource)
 	if known && kind.Kind != t.kind.Kind {
-		return fmt.Errorf("subresource %s has the kind %s: use GetSubresource, UpdateSubresource or PatchSubresource", s.subresource, kind.Kind)
+		return fmt.Errorf("subresource %s has the kind %s: use GetSubresource, UpdateSubresource or PatchSubresource",
+			s.subresource, kind.Kind)
 	}
 	return nil
 }

@@ -37,7 +37,9 @@ import (
 //
 // Errors: those of GetLive; ErrChanged if another client has written the object since it was read: call TakeOver
 // again.
-func TakeOver[T kube.Object](ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption) (changed bool, err error) {
+func TakeOver[T kube.Object](
+	ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption,
+) (changed bool, err error) {
 	s, err := newSettings(options)
 	if err != nil {
 		return false, fmt.Errorf("take over: %w", err)
@@ -59,7 +61,8 @@ func takeOver(ctx context.Context, t target, obj kube.Object, managers []string,
 		return false, errors.New("no field owner: set Config.FieldOwner, or option FieldOwner")
 	}
 	seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(),
 	}}
 	seen.SetGroupVersionKind(t.kind)
 	t.model, r.model = seen, seen
@@ -73,7 +76,8 @@ func takeOver(ctx context.Context, t target, obj kube.Object, managers []string,
 	if err != nil || reflect.DeepEqual(after.ManagedFields, live.ManagedFields) {
 		return false, err
 	}
-	patch := JSONPatch(Operation{Op: "replace", Path: "/metadata/managedFields", Value: after.ManagedFields}).Locked(live)
+	patch := JSONPatch(Operation{Op: "replace", Path: "/metadata/managedFields", Value: after.ManagedFields}).
+		Locked(live)
 	if patch.err != nil {
 		return false, patch.err
 	}
@@ -91,7 +95,8 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 	best := -1
 	for i, entry := range entries { // the API server sorts them by time
 		switch {
-		case entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "":
+		case entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "":
 			return
 		case !isUpdateBy(entry, managers):
 		case best < 0 || entry.APIVersion == version || entries[best].APIVersion != version:
@@ -190,7 +195,8 @@ func writtenFields(obj metav1.Object, managers []string) (former, otherFields []
 }
 
 func isUpdateBy(entry metav1.ManagedFieldsEntry, managers []string) bool {
-	return entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && slices.Contains(managers, entry.Manager)
+	return entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" &&
+		slices.Contains(managers, entry.Manager)
 }
 
 // formerManagersOf returns the managers of this program that have written obj by Update: the field owner, and

@@ -48,7 +48,9 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 }
 
 // targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
-func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind) (target, error) {
+func targetFor[T kube.Object](
+	ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind,
+) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
@@ -110,7 +112,8 @@ func (t *target) resolve(ctx context.Context) error {
 	}
 	if err = t.place(t.resource.Namespaced); err != nil {
 		if other := *t; other.place(!t.resource.Namespaced) == nil {
-			t.client.config.Cluster.Forget(t.kind.GroupVersion()) // the definition may be replaced by one with another scope
+			// the definition may be replaced by one with another scope
+			t.client.config.Cluster.Forget(t.kind.GroupVersion())
 		}
 	}
 	return err

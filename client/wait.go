@@ -22,7 +22,8 @@ const defaultWaitTimeout = 5 * time.Minute
 // ErrFailed means that the check of WaitFor found the object Failed: waiting does not help.
 var ErrFailed = errors.New("the object has failed")
 
-// Timeout bounds WaitFor, WaitDeleted, WaitForObjects and WaitForNone. Default 5 min. Negative: no limit other than ctx.
+// Timeout bounds WaitFor, WaitDeleted, WaitForObjects and WaitForNone. Default 5 min. Negative: no limit other than
+// ctx.
 func Timeout(d time.Duration) interface {
 	WaitOption
 	WaitObjectsOption
@@ -33,7 +34,8 @@ func Timeout(d time.Duration) interface {
 // WaitFor waits until the object with key exists and check finds it Current. It returns that object, which belongs
 // to the caller.
 //
-//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Timeout(time.Minute))
+//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut,
+//		client.Timeout(time.Minute))
 //
 // For a custom resource with a condition Ready use readiness.Ready: unlike readiness.Condition, it ends the
 // wait at once if the object is Stalled.
@@ -55,7 +57,9 @@ func Timeout(d time.Duration) interface {
 //   - ErrFailed, immediately, if the check finds the object Failed;
 //   - an error of the API server, immediately, if a retry would not help: reading is forbidden, or the request
 //     is invalid.
-func WaitFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...WaitOption) (T, error) {
+func WaitFor[T kube.Object](
+	ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...WaitOption,
+) (T, error) {
 	var none T
 	s, err := newSettings(options)
 	switch {
@@ -121,7 +125,8 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	case usercode.IsNil(obj):
 		err = errors.New("the object is nil")
 	case obj.GetUID() == "":
-		err = fmt.Errorf("%s has no uid, so it cannot be identified: use an object that was read from the cluster", kube.KeyOf(obj))
+		err = fmt.Errorf("%s has no uid, so it cannot be identified: use an object that was read from the cluster",
+			kube.KeyOf(obj))
 	}
 	if err != nil {
 		return fmt.Errorf("wait for a deletion: %w", err)
@@ -148,7 +153,10 @@ func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
 	if kind.Empty() {
 		return obj
 	}
-	named := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
+	named := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(),
+		Name:      obj.GetName(),
+	}}
 	named.SetGroupVersionKind(kind)
 	return named
 }

@@ -17,7 +17,8 @@ import (
 // WaitForObjects waits until at least n of the objects that the options select exist and check finds them Current. It
 // returns these objects, ordered by namespace and name. A nil check accepts every object that is not being deleted.
 //
-//	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, 1, nil, client.InNamespace("shop"), client.LabelSelector("app=web"))
+//	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, 1, nil,
+//		client.InNamespace("shop"), client.LabelSelector("app=web"))
 //
 // An object that check finds Failed does not end the wait, because another one may take its place. The error then says
 // that it has failed.
@@ -28,10 +29,14 @@ import (
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Timeout.
 //
 // Errors: an n below 1; context.DeadlineExceeded after Timeout (default 5 min), or the deadline of ctx, with the number
-// of objects and the reasons why some are not ready; an error of the API server, immediately, if a retry would not help.
-func WaitForObjects[T kube.Object](ctx context.Context, c *Client, n int, check readiness.Check, options ...WaitObjectsOption) ([]T, error) {
+// of objects and the reasons why some are not ready; an error of the API server, immediately, if a retry would not
+// help.
+func WaitForObjects[T kube.Object](
+	ctx context.Context, c *Client, n int, check readiness.Check, options ...WaitObjectsOption,
+) ([]T, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("wait for %d objects: the number must be at least 1; WaitForNone waits until none exists", n)
+		return nil, fmt.Errorf("wait for %d objects: the number must be at least 1; WaitForNone waits until "+
+			"none exists", n)
 	}
 	found := map[kube.Key]counted[T]{}
 	w, s, err := newSelectionWait(c, fmt.Sprintf("wait for %d objects:", n), options, found)

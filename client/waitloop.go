@@ -109,7 +109,8 @@ func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
 	}
 	switch {
 	case w.readErr == nil && w.missing == "":
-		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(), after.Round(time.Millisecond))
+		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(),
+			after.Round(time.Millisecond))
 	case w.readErr == nil:
 		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing)
 	case w.missing == "":
@@ -135,7 +136,8 @@ func (w *waiting[T]) follow(ctx context.Context) (done, quiet bool, err error) {
 	}
 	w.readErr = nil
 	opened := time.Now()
-	stream, err := Watch[T](ctx, t.client, append(w.selects(t), OfKind(t.kind), InNamespace(t.key.Namespace), NotOlderThan(version))...)
+	stream, err := Watch[T](ctx, t.client, append(w.selects(t), OfKind(t.kind), InNamespace(t.key.Namespace),
+		NotOlderThan(version))...)
 	if err != nil {
 		return false, true, err
 	}

@@ -59,9 +59,13 @@ func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error
 	}
 	r.Status = http.StatusOK
 	like, _ := r.model.(kube.Object) // always an object
-	source := &watchEvents{body: body, frames: json.NewDecoder(body), kind: r.Kind, like: like, ended: ctx.Done(), end: cancel}
+	source := &watchEvents{
+		body: body, frames: json.NewDecoder(body), kind: r.Kind, like: like, ended: ctx.Done(),
+		end: cancel,
+	}
 	// The caller ends its goroutine, by Stop or ctx.
-	stream := watch.NewStreamWatcher(source, apierrors.NewClientErrorReporter(http.StatusInternalServerError, string(VerbWatch), "ClientWatchDecoding"))
+	stream := watch.NewStreamWatcher(source, apierrors.NewClientErrorReporter(http.StatusInternalServerError,
+		string(VerbWatch), "ClientWatchDecoding"))
 	context.AfterFunc(ctx, stream.Stop) // if the caller ends ctx and stops reading
 	r.Stream = stream
 	return nil

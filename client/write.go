@@ -61,7 +61,8 @@ func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, e
 	}
 	// A target without a name looks like a collection, which may span all namespaces.
 	if t.resource.Namespaced && t.key.Namespace == "" {
-		return t, fmt.Errorf("%s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind, obj.GetGenerateName())
+		return t, fmt.Errorf("%s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind,
+			obj.GetGenerateName())
 	}
 	return t, nil
 }

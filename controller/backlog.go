@@ -9,7 +9,8 @@ import (
 
 // backlog holds the keys that lists and polls found, until the queue has room for them: a list adds any number of keys
 // at once. It contains a key at most once, and returns the keys in the order in which they were found first. A run of a
-// key that starts in the meantime removes it, and has its causes, because the handler then reads the state that was found.
+// key that starts in the meantime removes it, and has its causes, because the handler then reads the state that was
+// found.
 type backlog struct {
 	count atomic.Int64 // number of keys; most runs need only this
 

@@ -52,8 +52,8 @@ type Config[T kube.Object] struct {
 	Timeout time.Duration
 	// SyncTimeout is the time within which the first lists must arrive: of the controller's informer, of Reads, and of
 	// the sources, which must also have started by then. Otherwise Run returns an error with the reasons, as
-	// controller-runtime does after 2 min. With LeaderElector it applies to each term. Default 0: Run waits, and Ready and
-	// the log name what is missing.
+	// controller-runtime does after 2 min. With LeaderElector it applies to each term. Default 0: Run waits, and Ready
+	// and the log name what is missing.
 	SyncTimeout time.Duration
 
 	// Predicate selects the changes of T's objects that run the handler; package predicate has the usual ones. A change
@@ -80,9 +80,9 @@ type Config[T kube.Object] struct {
 	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
 	// reports the keys that were in work as ProblemInterrupted, and handles them after all others, one at a time: a key
 	// whose handling ends the process does not prevent the handling of the others. Run fails if it cannot write there,
-	// or if another Run uses the files. Keys of more than 500 bytes, which no object has, are not recorded. The files need
-	// to survive the process, not the machine: an emptyDir survives the restart of a container, but not the replacement of
-	// a Pod. Default "": off.
+	// or if another Run uses the files. Keys of more than 500 bytes, which no object has, are not recorded. The files
+	// need to survive the process, not the machine: an emptyDir survives the restart of a container, but not the
+	// replacement of a Pod. Default "": off.
 	StateDir string
 
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
@@ -238,7 +238,8 @@ func (c Config[T]) validate() error {
 	}
 	c.validateObjects(&mistakes)
 	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
-		mistakes.Addf("LeaderElector is a nil %T: leave it unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
+		mistakes.Addf("LeaderElector is a nil %T: leave it unset to work without leader election, and check the "+
+			"error of the function that made it", c.LeaderElector)
 	}
 	for i, read := range c.Reads {
 		if usercode.IsNil(read) {
@@ -284,7 +285,8 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 		mistakes.Addf("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
 	case 1:
 	default:
-		mistakes.Addf("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer to share one", strings.Join(given, " and "))
+		mistakes.Addf("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer "+
+			"to share one", strings.Join(given, " and "))
 	}
 	switch {
 	case usercode.IsNil(c.Handler) && usercode.IsNil(c.Reconciler):

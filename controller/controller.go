@@ -105,7 +105,8 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		defer c.config.Metrics.ObserveController(c.config.Name, c.Stats)()
 	}
 	if c.config.StateDir != "" {
-		file, err := interruptions.Open(c.config.StateDir, c.config.Name, c.config.Logger.With("controller", c.config.Name))
+		file, err := interruptions.Open(c.config.StateDir, c.config.Name,
+			c.config.Logger.With("controller", c.config.Name))
 		if err != nil {
 			return fmt.Errorf("run controller %q: open its files in StateDir: %w", c.config.Name, err)
 		}
@@ -138,8 +139,8 @@ func (c *Controller[T]) work(ctx context.Context) error {
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
 // and in each later call of Run and term of leadership. A running controller does not wait for the informers of the
-// source, but AddSource returns only when the source has started, and source.Shared starts when its informer has synced.
-// remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
+// source, but AddSource returns only when the source has started, and source.Shared starts when its informer has
+// synced. remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
 // called at any time, but only once, and not by the source itself.
 //
 // AddSource makes it possible to add and remove watches at run time, for example for kinds that a user's object names.

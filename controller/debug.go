@@ -79,10 +79,9 @@ type debugExplanation struct {
 	Runs        []debugRun     `json:"runs"`
 }
 
-// Debug returns the state of the controller as a value for encoding/json: queue, problems, recent runs, informers. If key
-// is not empty, it returns the Explanation of that key instead. A key that is not NAMESPACE/NAME or NAME is an error,
-// except for NoObject.
-// package manager serves it. No value of a Secret is in it; errors of handlers are.
+// Debug returns the state of the controller as a value for encoding/json: queue, problems, recent runs, informers. If
+// key is not empty, it returns the Explanation of that key instead. A key that is not NAMESPACE/NAME or NAME is an
+// error, except for NoObject. package manager serves it. No value of a Secret is in it; errors of handlers are.
 func (c *Controller[T]) Debug(key string) (any, error) {
 	if key != "" {
 		k, err := c.parseKey(key)
@@ -99,17 +98,22 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 	state := debugState{
 		Phase: stats.Phase.String(), Workers: stats.Workers,
 		Queue: debugQueue{
-			Ready: stats.Ready, OldestWait: stats.OldestWait.String(), Processing: stats.Processing, Delayed: stats.Delayed,
+			Ready: stats.Ready, OldestWait: stats.OldestWait.String(), Processing: stats.Processing,
+			Delayed: stats.Delayed,
 			Backoff: stats.Backoff, Held: stats.Held, WaitingForRoom: stats.WaitingForRoom,
 		},
 		Failing: stats.Failing, FailingSince: timeOrNil(stats.FailingSince),
-		Keys: []debugKey{}, Problems: debugProblems(c.Problems()), Runs: debugRuns(c.RecentRuns()), Informers: []informer.Health{},
+		Keys: []debugKey{}, Problems: debugProblems(c.Problems()), Runs: debugRuns(c.RecentRuns()),
+		Informers: []informer.Health{},
 	}
 	if err := c.Ready(); err != nil {
 		state.NotReady = err.Error()
 	}
 	for _, e := range c.Queue(debugKeys) {
-		state.Keys = append(state.Keys, debugKey{Key: e.Key.String(), State: e.State, Due: e.Due, Causes: e.Causes.String()})
+		state.Keys = append(state.Keys, debugKey{
+			Key: e.Key.String(), State: e.State, Due: e.Due,
+			Causes: e.Causes.String(),
+		})
 	}
 	var listed []informer.Any
 	for _, read := range c.reads() {
@@ -151,7 +155,8 @@ func debugRuns(runs []RunRecord) []debugRun {
 	all := []debugRun{}
 	for _, r := range runs {
 		d := debugRun{
-			ID: r.ID, Key: r.Key.String(), Started: r.Started, Causes: r.Causes.String(), Attempt: r.Attempt, Wait: r.Wait.String(),
+			ID: r.ID, Key: r.Key.String(), Started: r.Started, Causes: r.Causes.String(), Attempt: r.Attempt,
+			Wait:    r.Wait.String(),
 			Outcome: r.Outcome, Error: r.Error, Next: r.NextReason, NextRun: timeOrNil(r.NextRun), TraceID: r.TraceID,
 		}
 		if r.Held > 0 {

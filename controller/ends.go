@@ -41,7 +41,8 @@ func (e *ends) add(c informer.Change) (dropped *end) {
 		dropped, waiting = waiting[0], waiting[1:]
 	}
 	// A single event reports that an object replaced another one: the deletion of the first was not seen.
-	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted || !c.Certain()})
+	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted ||
+		!c.Certain()})
 	return dropped
 }
 

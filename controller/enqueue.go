@@ -51,8 +51,8 @@ func (e *enqueuer) skip(why SkipReason, key kube.Key, cause Cause) {
 	}
 }
 
-// removeEcho removes the cause of key, which is running, whose event is an echo of an own write. It returns nil if there
-// is none. The caller must record the skip, without a lock.
+// removeEcho removes the cause of key, which is running, whose event is an echo of an own write. It returns nil if
+// there is none. The caller must record the skip, without a lock.
 func (e *enqueuer) removeEcho(key kube.Key, isEcho func(ownwrites.Event) bool) (echo *Cause) {
 	e.queue.RemoveCauses(key, func(cause Cause) bool {
 		if cause.Count > 1 || !isEcho(cause.event()) { // a repeated cause stands for other changes too

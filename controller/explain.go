@@ -27,7 +27,9 @@ func (c *Controller[T]) Problems() []Problem {
 	for _, read := range c.reads() {
 		if h := read.Health(); h.Err != nil && !h.Degraded {
 			problem := Problem{Type: ProblemInformer, Since: h.ErrSince, Message: h.Ready().Error()}
-			if !slices.ContainsFunc(all, func(t Problem) bool { return t.Type == problem.Type && t.Message == problem.Message }) {
+			if !slices.ContainsFunc(all, func(t Problem) bool {
+				return t.Type == problem.Type && t.Message == problem.Message
+			}) {
 				all = append(all, problem) // once, even if several sources share the informer
 			}
 		}

@@ -107,7 +107,9 @@ func (f *failures) of(key kube.Key) failing {
 }
 
 // failed counts a failure of the object uid, and calls note to add to the record. It returns a copy of the record.
-func (f *failures) failed(key kube.Key, uid types.UID, class retry.Class, err error, now time.Time, note func(*failing)) failing {
+func (f *failures) failed(
+	key kube.Key, uid types.UID, class retry.Class, err error, now time.Time, note func(*failing),
+) failing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.keys[key]

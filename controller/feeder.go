@@ -41,9 +41,11 @@ type feeder struct {
 	wake     chan struct{} // has a token when the backlog has a key, or a pass was requested
 }
 
-// newFeeder returns a feeder whose first pass is requested. Without a primary kind, the backlog has all keys of the first
-// pass: those that sources have enqueued.
-func newFeeder(q *queue, e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool) *feeder {
+// newFeeder returns a feeder whose first pass is requested. Without a primary kind, the backlog has all keys of the
+// first pass: those that sources have enqueued.
+func newFeeder(
+	q *queue, e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool,
+) *feeder {
 	f := &feeder{
 		enqueuer: e, queue: q, config: config, objects: own, predicate: predicate,
 		throttle: throttle{queue: q, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
@@ -86,8 +88,8 @@ func (f *feeder) runsFor(key kube.Key, causes Causes) bool {
 	return true
 }
 
-// runStarted removes key from the backlog, because its handler reads the state that was found, and returns the causes for
-// which it waited there. It must be called before the object is read.
+// runStarted removes key from the backlog, because its handler reads the state that was found, and returns the causes
+// for which it waited there. It must be called before the object is read.
 func (f *feeder) runStarted(key kube.Key) (waited Causes, found bool) {
 	f.passes.runStarted(key)
 	return f.backlog.remove(key)
@@ -186,7 +188,8 @@ func (f *feeder) walk(ctx context.Context, pass *pass) bool {
 func (f *feeder) passOptions(pass *pass, c informer.Change) (o queueOptions, needed bool) {
 	if pass.cause == nil {
 		o.Cause = causeOf(SourceSelf, c)
-		// The key must be removed before it is enqueued: if it is found again from here on, the backlog contains it again.
+		// The key must be removed before it is enqueued: if it is found again from here on, the backlog contains it
+		// again.
 		if causes, found := f.backlog.remove(c.Key); found && !causes.only(CauseListed) {
 			o.Causes = causes.without(&o.Cause)
 		}

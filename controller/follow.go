@@ -55,8 +55,10 @@ func (s *schedule) follow(ctx context.Context, r *running, outcome Outcome, requ
 			return nextRun{why: "when something changes"}
 		}
 		reason := usercode.ShortenTo(requeue.Reason, maxDetail)
-		s.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason}, queueOptions{After: requeue.After, Priority: workqueue.Priority(requeue.Priority)})
-		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")", " ()")}
+		s.enqueuer.addOwn(key, Cause{Type: CauseRequeue, Detail: reason},
+			queueOptions{After: requeue.After, Priority: workqueue.Priority(requeue.Priority)})
+		return nextRun{at: time.Now().Add(requeue.After), why: strings.TrimSuffix("as the handler asked ("+reason+")",
+			" ()")}
 	case OutcomeCancelled:
 		s.failures.forget(key)
 		r.log().InfoContext(ctx, "handler cancelled: shutting down, or leadership lost", "error", err)
@@ -78,7 +80,8 @@ func (s *schedule) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	}
 	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := s.failures.forget(key); before.consecutive > 0 || before.stalled || before.terminal {
-		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor", time.Since(before.since).Round(time.Millisecond))
+		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor",
+			time.Since(before.since).Round(time.Millisecond))
 	}
 }
 
@@ -114,7 +117,10 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	if class == retry.Terminal {
 		return s.terminal(ctx, r, err)
 	}
-	attrs := []any{"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes", r.run.Causes.String()}
+	attrs := []any{
+		"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes",
+		r.run.Causes.String(),
+	}
 	if fields := fieldsOf(err); len(fields) > 0 {
 		attrs = append(attrs, "fields", fields)
 	}
@@ -126,7 +132,8 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
 		return nextRun{why: "at the next start"}
 	}
-	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.consecutive, Detail: string(class)}, queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
+	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.consecutive, Detail: string(class)},
+		queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
 	s.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	s.reportFailing(ctx, r, f)
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.consecutive, class)}
@@ -168,7 +175,8 @@ func (s *schedule) logFailure(ctx context.Context, r *running, err error, decisi
 func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun {
 	key := r.run.Key
 	if r.ending != nil {
-		r.log().ErrorContext(ctx, "Deleted failed with a terminal error, not called again for this object", "error", err)
+		r.log().ErrorContext(ctx, "Deleted failed with a terminal error, not called again for this object",
+			"error", err)
 		return s.endGivenUp(r)
 	}
 	if s.objects.Has(key) {
@@ -180,7 +188,8 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 		s.forgetFailures(key)
 	}
 	if isWithoutObject(s.objects) {
-		r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until a source enqueues the key", "error", err)
+		r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until a source enqueues the key",
+			"error", err)
 		return nextRun{why: "when a source enqueues it (the error is terminal)"}
 	}
 	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until the object changes", "error", err)
@@ -190,10 +199,12 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 // giveUp gives a key up after its last retry.
 func (s *schedule) giveUp(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
 	if s.failures.markStalled(r.run.Key) {
-		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the next resync", append(attrs, "retries", f.ofClass-1)...)
+		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the "+
+			"next resync", append(attrs, "retries", f.ofClass-1)...)
 		s.problems.begin(ctx, Problem{
 			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
-			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v", counted(f.consecutive, "attempt"), err),
+			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v",
+				counted(f.consecutive, "attempt"), err),
 		}, true)
 	}
 	if r.ending != nil {
@@ -203,7 +214,8 @@ func (s *schedule) giveUp(ctx context.Context, r *running, f failing, err error,
 		// Without an object, there is no resync, and no deletion event to wait for.
 		s.forgetFailures(r.run.Key)
 	}
-	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)", counted(f.consecutive, "attempt"))}
+	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)",
+		counted(f.consecutive, "attempt"))}
 }
 
 // reportFailing reports a key that has failed often and for a long time. It reports it once.
@@ -214,7 +226,8 @@ func (s *schedule) reportFailing(ctx context.Context, r *running, f failing) {
 	s.failures.markReported(r.run.Key)
 	s.problems.begin(ctx, Problem{
 		Type: ProblemFailing, Key: r.run.Key, Since: f.since,
-		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.consecutive, "time"), rounded(time.Since(f.since)), f.err),
+		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.consecutive, "time"),
+			rounded(time.Since(f.since)), f.err),
 	}, false)
 }
 

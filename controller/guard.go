@@ -23,7 +23,9 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 	}
 	if priority := c.Queue.Priority; priority != nil {
 		c.Queue.Priority = func(change informer.Change) Priority {
-			return usercode.Value(g, "Config.Queue.Priority", PriorityNormal, func() Priority { return priority(change) })
+			return usercode.Value(g, "Config.Queue.Priority", PriorityNormal, func() Priority {
+				return priority(change)
+			})
 		}
 	}
 	group, endBackoffIf := c.Queue.Group, c.Queue.EndBackoffIf

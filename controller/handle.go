@@ -69,7 +69,8 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		w.setRun(nil)
 		if r.stuck.Load() {
 			l.problems.endOf(item.Key, ProblemStuck)
-			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after", time.Since(r.run.Started).Round(time.Millisecond))
+			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after",
+				time.Since(r.run.Started).Round(time.Millisecond))
 		}
 		l.interrupted.ended(item.Key, slot, outcome)
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
@@ -85,7 +86,10 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
-	r := &running{logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.writes, own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key}}
+	r := &running{
+		logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.writes,
+		own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key},
+	}
 	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
@@ -200,7 +204,8 @@ func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, c
 	if l.logger.Enabled(ctx, slog.LevelDebug) {
 		run := r.snapshot()
 		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
-			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next", next.why)
+			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next",
+			next.why)
 	}
 	return outcome
 }

@@ -120,7 +120,8 @@ func (c *Controller[T]) Ready() error {
 		return nil
 	}
 	if phase == PhaseStopped && c.config.LeaderElector == nil {
-		return fmt.Errorf("controller %q is not ready: it is stopped: when an elector runs it together with others, the probe has to ask leader.Elector.ReadyWith", c.config.Name)
+		return fmt.Errorf("controller %q is not ready: it is stopped: when an elector runs it together with others, "+
+			"the probe has to ask leader.Elector.ReadyWith", c.config.Name)
 	}
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }
@@ -144,7 +145,8 @@ func (c *Controller[T]) stuck() error {
 	var errs []error
 	for _, t := range c.problems.all() {
 		if t.Type == ProblemStuck {
-			errs = append(errs, fmt.Errorf("the handler of %s has been running since %s", t.Key, t.Since.Format(time.RFC3339)))
+			errs = append(errs, fmt.Errorf("the handler of %s has been running since %s", t.Key,
+				t.Since.Format(time.RFC3339)))
 		}
 	}
 	return errors.Join(errs...)

@@ -42,9 +42,15 @@ func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
 }
 
 // wrote records a write, and reports a hot loop if one starts. before is the state before the write, if known.
-func (h *hotLoops) wrote(ctx context.Context, r *running, call kube.Call, object kube.Key, before *ownwrites.State, written *wire.Object, content contentFunc) {
+func (h *hotLoops) wrote(
+	ctx context.Context, r *running, call kube.Call, object kube.Key, before *ownwrites.State, written *wire.Object,
+	content contentFunc,
+) {
 	kind := call.Kind.GroupKind()
-	step := detect.Step{Content: content, Kind: kind, Object: object, Hides: call.Hides, After: written, Manager: call.Manager, Run: r.run.ID}
+	step := detect.Step{
+		Content: content, Kind: kind, Object: object, Hides: call.Hides, After: written,
+		Manager: call.Manager, Run: r.run.ID,
+	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	if before != nil && before.Whole {
 		step.Before = before.Object
@@ -53,10 +59,13 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, call kube.Call, object
 	if !began {
 		return
 	}
-	problem := Problem{Type: ProblemHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message, Details: []slog.Attr{
-		slog.String("object", kind.Kind+" "+object.String()),
-		slog.String("managers", strings.Join(found.Managers, ", ")),
-	}}
+	problem := Problem{
+		Type: ProblemHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message,
+		Details: []slog.Attr{
+			slog.String("object", kind.Kind+" "+object.String()),
+			slog.String("managers", strings.Join(found.Managers, ", ")),
+		},
+	}
 	for _, field := range found.Fields {
 		problem.Details = append(problem.Details, slog.String(field.Path, field.Values[0]+" <-> "+field.Values[1]))
 	}
@@ -85,7 +94,10 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	before, errBefore := c.States().Old()
 	after, errAfter := c.States().New()
 	if errBefore == nil && errAfter == nil {
-		h.detector.Changed(key, &detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after, Manager: manager}, time.Now())
+		h.detector.Changed(key, &detect.Step{
+			Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after,
+			Manager: manager,
+		}, time.Now())
 	}
 }
 

@@ -54,7 +54,8 @@ func (i *intake) changed(c informer.Change) {
 	i.schedule.objectEnded(c, matters)
 	switch {
 	case !matters:
-		i.enqueuer.skip(SkipPredicate, c.Key, Cause{Type: typeOf(c), Source: SourceSelf, Kind: i.objects.Kind().GroupKind(), Object: c.Key})
+		i.enqueuer.skip(SkipPredicate, c.Key,
+			Cause{Type: typeOf(c), Source: SourceSelf, Kind: i.objects.Kind().GroupKind(), Object: c.Key})
 		return
 	case i.failures.ignores(c):
 		i.enqueuer.skip(SkipTerminal, c.Key, causeOf(SourceSelf, c))
@@ -145,8 +146,8 @@ func typeOf(c informer.Change) CauseType {
 }
 
 // offer enqueues key for cause, unless cause is the key's own write. Of why it uses After, Priority and FromList. A key
-// that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it waits
-// in the queue instead.
+// that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it
+// waits in the queue instead.
 func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 	priority, found := why.Priority, why.FromList
 	isEcho := func() bool { return !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
@@ -167,7 +168,10 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 	if why.After <= 0 { // a pass does not wait for a key that is delayed
 		i.feeder.willRun(key, NewCauses(*cause))
 	}
-	i.enqueuer.add(key, &queueOptions{Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority), Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf})
+	i.enqueuer.add(key, &queueOptions{
+		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority),
+		Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf,
+	})
 	if isEcho() { // the write was recorded after the first check, and perhaps before add
 		event := cause.event()
 		if echo := i.enqueuer.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// interrupted records the keys in work in Config.StateDir, and orders the keys that an earlier process was handling when
-// it ended. A nil interrupted does nothing.
+// interrupted records the keys in work in Config.StateDir, and orders the keys that an earlier process was handling
+// when it ended. A nil interrupted does nothing.
 //
 // Invariants:
 //   - Interrupted keys wait until every other key of the first pass has run once. Stuck handlers are not waited for.
@@ -45,7 +45,9 @@ type interrupted struct {
 }
 
 // newInterrupted returns the interrupted of a term; nil if file is nil.
-func newInterrupted(file *interruptions.File, q *queue, own objects, problems *problems, logger *slog.Logger) *interrupted {
+func newInterrupted(
+	file *interruptions.File, q *queue, own objects, problems *problems, logger *slog.Logger,
+) *interrupted {
 	if file == nil {
 		return nil
 	}
@@ -66,7 +68,8 @@ func (i *interrupted) begin(ctx context.Context) {
 	for key, count := range i.file.Counts() {
 		i.problems.begin(ctx, Problem{
 			Type: ProblemInterrupted, Key: key, Since: time.Now(),
-			Message: fmt.Sprintf("the process has ended %s while this key was handled: the key runs after all others, until it succeeds", counted(count, "time")),
+			Message: fmt.Sprintf("the process has ended %s while this key was handled: the key runs after all "+
+				"others, until it succeeds", counted(count, "time")),
 		}, false)
 	}
 }
@@ -254,6 +257,7 @@ func (i *interrupted) next() {
 // written logs the first error of a write to the state directory: the controller works without it.
 func (i *interrupted) written(err error) {
 	if err != nil && !i.failed.Swap(true) {
-		i.logger.Warn("cannot record the keys in work: interrupted keys may not be detected after a restart", "error", err)
+		i.logger.Warn("cannot record the keys in work: interrupted keys may not be detected after a restart",
+			"error", err)
 	}
 }

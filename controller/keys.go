@@ -38,16 +38,17 @@ func KeyHandler[K comparable](handler Handler[K]) Reconciler {
 	}
 }
 
-// EncodeKey returns the kube.Key that stands for key in the queue, causes, records, logs and metrics. Different keys have
-// different results, and DecodeKey reverses it: nothing is stored. The result of its method String is the text of key:
-// a string as it is, a struct as its fields with slashes between them ("Deployment/shop/web"). Slashes inside of fields,
-// percent signs, double quotes and characters that cannot be printed are encoded as in URLs. An empty text is "".
+// EncodeKey returns the kube.Key that stands for key in the queue, causes, records, logs and metrics. Different keys
+// have different results, and DecodeKey reverses it: nothing is stored. The result of its method String is the text of
+// key: a string as it is, a struct as its fields with slashes between them ("Deployment/shop/web"). Slashes inside of
+// fields, percent signs, double quotes and characters that cannot be printed are encoded as in URLs. An empty text is
+// "".
 //
 // The part before the first slash is the Namespace of the result, so it is also the default of QueueConfig.Group. A
 // kube.Key is returned unchanged.
 //
-// EncodeKey panics for the types for which KeyHandler panics, and for a key whose method MarshalText returns an error or
-// a text that UnmarshalText does not turn into the same key.
+// EncodeKey panics for the types for which KeyHandler panics, and for a key whose method MarshalText returns an error
+// or a text that UnmarshalText does not turn into the same key.
 func EncodeKey[K comparable](key K) kube.Key {
 	if k, ok := any(key).(kube.Key); ok {
 		return k
@@ -77,7 +78,8 @@ func DecodeKey[K comparable](encoded kube.Key) (key K, err error) {
 	}
 	if err != nil {
 		var none K
-		return none, fmt.Errorf("%q is not a key of type %s, as controller.EncodeKey returns it: %w", encoded, reflect.TypeFor[K](), err)
+		return none, fmt.Errorf("%q is not a key of type %s, as controller.EncodeKey returns it: %w", encoded,
+			reflect.TypeFor[K](), err)
 	}
 	return key, nil
 }
@@ -89,7 +91,8 @@ func readsBack[K comparable](encoded kube.Key, key K) error {
 		return fmt.Errorf("the text %q of a key of type %T cannot be read: %w", encoded, key, err)
 	}
 	if decoded != key {
-		return fmt.Errorf("the text %q of a key of type %T is that of another key: UnmarshalText must return the key of MarshalText", encoded, key)
+		return fmt.Errorf("the text %q of a key of type %T is that of another key: UnmarshalText must return the key "+
+			"of MarshalText", encoded, key)
 	}
 	return nil
 }
@@ -171,7 +174,8 @@ func checkKeyType(t reflect.Type) error {
 				continue
 			}
 			if !field.IsExported() {
-				return fmt.Errorf("field %s of key type %s is not exported: export it, or give the type the methods MarshalText and UnmarshalText", field.Name, t)
+				return fmt.Errorf("field %s of key type %s is not exported: export it, or give the type the methods "+
+					"MarshalText and UnmarshalText", field.Name, t)
 			}
 			if err := checkKeyType(field.Type); err != nil {
 				return fmt.Errorf("field %s of key type %s: %w", field.Name, t, err)
@@ -179,7 +183,8 @@ func checkKeyType(t reflect.Type) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("a key cannot contain a %s: it consists of strings, integers and booleans, and arrays and structs of them", t)
+	return fmt.Errorf("a key cannot contain a %s: it consists of strings, integers and booleans, and arrays and "+
+		"structs of them", t)
 }
 
 // isLeaf reports whether a value of type t is one part of a key's text.
@@ -199,7 +204,8 @@ func isBytes(t reflect.Type) bool {
 
 // hasText reports whether the program determines the text of values of type t.
 func hasText(t reflect.Type) bool {
-	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) &&
+	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface &&
+		t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) &&
 		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
@@ -284,8 +290,8 @@ func setText(v reflect.Value, text string) error {
 	return nil
 }
 
-// escaped returns text with the bytes of some characters as %XX. A slash stays only if whole is true: if the text is not
-// followed by further parts.
+// escaped returns text with the bytes of some characters as %XX. A slash stays only if whole is true: if the text is
+// not followed by further parts.
 func escaped(text string, whole bool) string {
 	plain := func(r rune, size int) bool {
 		return r != '%' && r != '"' && (whole || r != '/') && unicode.IsPrint(r) && (r != utf8.RuneError || size > 1)

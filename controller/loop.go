@@ -102,9 +102,15 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		l.own = l.keys
 	}
 	l.interrupted = newInterrupted(c.files, l.queue, l.own, l.problems, l.logger)
-	l.enqueuer = &enqueuer{interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics, history: l.history, informer: l.own.Untyped()}
+	l.enqueuer = &enqueuer{
+		interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics,
+		history: l.history, informer: l.own.Untyped(),
+	}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
-	l.ownWrites = ownwrites.New(ownwrites.Config{Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue, Informers: l.watched})
+	l.ownWrites = ownwrites.New(ownwrites.Config{
+		Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue,
+		Informers: l.watched,
+	})
 	content := &contentDecoder{l.watched}
 	l.hot = newHotLoops(l.problems, content)
 	l.writes = &writes{
@@ -113,19 +119,23 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 	l.pool = newPool(l.queue, config.Name, config.Workers,
 		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Shutdown.DrainQueue, l.handle)
 	l.watchdog = &watchdog{
-		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot, problems: l.problems,
+		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot,
+		problems:    l.problems,
 		interrupted: l.interrupted,
 	}
 	l.schedule = &schedule{
 		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, problems: l.problems, logger: l.logger,
 		repeats:  detect.NewRepeats(),
-		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot, interrupted: l.interrupted,
+		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot,
+		interrupted:  l.interrupted,
 		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
 	}
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
-		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, ownWrites: l.ownWrites, hot: l.hot,
-		objects: l.own, keys: l.keys, predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
+		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, ownWrites: l.ownWrites,
+		hot:     l.hot,
+		objects: l.own, keys: l.keys, predicate: config.Predicate, config: config.Queue,
+		handleOwn: config.OwnWrites.Handle,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
@@ -210,7 +220,8 @@ func (l *loop[T]) sync(intake, background context.Context, stopIntake func(), in
 				overdue <- nil
 				return
 			}
-			overdue <- fmt.Errorf("not within SyncTimeout (%s): %w", l.config.SyncTimeout, cmp.Or(l.notSynced(informers), context.DeadlineExceeded))
+			overdue <- fmt.Errorf("not within SyncTimeout (%s): %w", l.config.SyncTimeout,
+				cmp.Or(l.notSynced(informers), context.DeadlineExceeded))
 			stopIntake() // it ends sources that wait in Start
 		}).Stop
 	}

@@ -30,8 +30,8 @@ import (
 //   - The first pass handles each key that the Sources enqueue while their informers list, once.
 //   - Resyncs, and Trigger.All, run the keys that Sources list (PreparedSource.Keys). Keys of other sources, such as
 //     source.Channel, run only when they are enqueued, and for the results of their runs.
-//   - Any change that a source reports ends a backoff, unless only the status of an object has changed, because there is
-//     no other change that could fix a failure. QueueConfig.EndBackoffIf changes this.
+//   - Any change that a source reports ends a backoff, unless only the status of an object has changed, because there
+//     is no other change that could fix a failure. QueueConfig.EndBackoffIf changes this.
 //   - After Terminal, a key runs when a source enqueues it.
 //   - A timer (SetTimer) lives until it fires.
 //   - A problem of a key is not an Event, because there is no object that the Event could be about.
@@ -67,7 +67,8 @@ func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
 		}
 	}
 	if len(set) > 0 {
-		mistakes.Addf("%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, whose triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
+		mistakes.Addf("%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, whose "+
+			"triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
 	}
 	if c.Reconciler == nil {
 		mistakes.Addf("Reconciler is required: it is called with the keys that Sources enqueue")
@@ -98,15 +99,16 @@ const keyShares = passShares
 // listedKeys are the keys that the sources of a controller without a primary kind list. They take the place of its
 // objects: resyncs and passes walk them.
 //
-// A key is added when a source that lists keys enqueues it, and removed by the first collection in which no source lists
-// it. So a key that a source enqueues is in the set before it runs, whatever the timing of collections.
+// A key is added when a source that lists keys enqueues it, and removed by the first collection in which no source
+// lists it. So a key that a source enqueues is in the set before it runs, whatever the timing of collections.
 type listedKeys struct {
 	seed      maphash.Seed
 	staleness func() time.Duration
 
 	mu         sync.Mutex
-	collection uint32                         // guarded by mu; number of the current or last collection
-	shares     [keyShares]map[kube.Key]uint32 // guarded by mu; the last collection that found the key, or during which it was added
+	collection uint32 // guarded by mu; number of the current or last collection
+	// guarded by mu; the last collection that found the key, or during which it was added
+	shares [keyShares]map[kube.Key]uint32
 }
 
 func newListedKeys(staleness func() time.Duration) *listedKeys {
@@ -130,7 +132,8 @@ func (k *listedKeys) add(key kube.Key) {
 	case k.shares[share] == nil:
 		k.shares[share] = map[kube.Key]uint32{}
 	}
-	// The strings may be parts of longer ones, such as an encoded object. A map keeps the strings of the last assignment.
+	// The strings may be parts of longer ones, such as an encoded object. A map keeps the strings of the last
+	// assignment.
 	key = kube.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)}
 	k.shares[share][key] = k.collection
 }

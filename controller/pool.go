@@ -61,8 +61,14 @@ type worker struct {
 func (w *worker) setRun(r *running) { w.current.Store(r) }
 
 // newPool returns a pool of size workers that call run for each key that they take, within limits.
-func newPool(q *queue, controller string, size int, limits *limits, drains bool, run func(context.Context, *worker, queueItem) bool) *pool {
-	p := &pool{queue: q, controller: controller, size: size, limits: limits, drains: drains, run: run, workers: map[*worker]struct{}{}}
+func newPool(
+	q *queue, controller string, size int, limits *limits, drains bool,
+	run func(context.Context, *worker, queueItem) bool,
+) *pool {
+	p := &pool{
+		queue: q, controller: controller, size: size, limits: limits, drains: drains, run: run,
+		workers: map[*worker]struct{}{},
+	}
 	p.left = sync.NewCond(&p.mu)
 	return p
 }

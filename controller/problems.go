@@ -141,7 +141,8 @@ func (t *problems) all() []Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.SortedFunc(maps.Values(t.open), func(a, b Problem) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(string(a.Type), string(b.Type)), strings.Compare(a.Key.String(), b.Key.String()))
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(string(a.Type), string(b.Type)),
+			strings.Compare(a.Key.String(), b.Key.String()))
 	})
 }
 

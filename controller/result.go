@@ -33,8 +33,8 @@ type RequeueError struct {
 	// Reason becomes the detail of the next run's cause. Optional.
 	Reason string
 	// Priority orders the key when it is ready again. A handler that needs another priority than RequeueAfter's returns
-	// a *RequeueError itself. If another cause runs the key earlier, PriorityHigh is kept, and otherwise the priority of
-	// that cause applies. Default PriorityNormal.
+	// a *RequeueError itself. If another cause runs the key earlier, PriorityHigh is kept, and otherwise the priority
+	// of that cause applies. Default PriorityNormal.
 	Priority Priority
 }
 

@@ -80,18 +80,18 @@ type Trigger struct {
 	Type CauseType
 	// Detail is more information for people. It becomes the detail of the cause.
 	Detail string
-	// After is the delay before the key becomes ready, for example if an external system needs some time before it shows
-	// an effect, or to spread the runs of many keys. If the key runs earlier for another reason, the trigger is merged
-	// with that run, and there is no later one: a handler that still has to wait returns RequeueAfter. A key in backoff
-	// or held back stays so, and QueueConfig.Debounce does not add to the delay. Default 0, as any negative value: at
-	// once.
+	// After is the delay before the key becomes ready, for example if an external system needs some time before it
+	// shows an effect, or to spread the runs of many keys. If the key runs earlier for another reason, the trigger is
+	// merged with that run, and there is no later one: a handler that still has to wait returns RequeueAfter. A key in
+	// backoff or held back stays so, and QueueConfig.Debounce does not add to the delay. Default 0, as any negative
+	// value: at once.
 	After time.Duration
 	// Priority orders the key among the ready keys. Default PriorityNormal.
 	Priority Priority
 	// FromList marks a trigger that comes from a list or a poll instead of an event: such triggers can enqueue many
-	// keys at once. Unless Priority is high, the key waits until there is room in the queue, and is then enqueued
-	// once, at low priority and without Config.Queue.Debounce. Changes go first. With After, the key becomes ready after
-	// the delay, also without room. Default false; a Change that is FromList, and CauseListed, imply it.
+	// keys at once. Unless Priority is high, the key waits until there is room in the queue, and is then enqueued once,
+	// at low priority and without Config.Queue.Debounce. Changes go first. With After, the key becomes ready after the
+	// delay, also without room. Default false; a Change that is FromList, and CauseListed, imply it.
 	FromList bool
 	// All means every object of the controller (for NoObject, every key that a source lists), and key is ignored:
 	// objects that have not run since are enqueued at low priority, as in the first pass. Before the first pass it has

@@ -23,8 +23,9 @@ type sources struct {
 
 	mu      sync.Mutex
 	waiting []*sourceRun // guarded by mu; added before the term started
-	// start makes a source active. join runs its informers, and then launch runs the source. Both must be called without
-	// mu, because they wait for informers that are ending and call the source. They are nil if the term is ending.
+	// start makes a source active. join runs its informers, and then launch runs the source. Both must be called
+	// without mu, because they wait for informers that are ending and call the source. They are nil if the term is
+	// ending.
 	start  func(r *sourceRun) (join, launch func()) // guarded by mu; nil before the term starts and after it has ended
 	active []*sourceRun                             // guarded by mu; started, and not removed
 	errs   []error                                  // guarded by mu
@@ -42,7 +43,10 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 	if usercode.IsNil(source) {
 		return nil, errors.New("is nil")
 	}
-	target := Target{Controller: c.config.Name, Logger: c.config.Logger.With("controller", c.config.Name), Metrics: c.config.Metrics}
+	target := Target{
+		Controller: c.config.Name, Logger: c.config.Logger.With("controller", c.config.Name),
+		Metrics: c.config.Metrics,
+	}
 	if c.informer != nil {
 		target.Kind = c.informer.Kind()
 	}
@@ -81,7 +85,9 @@ type sourceRun struct {
 	starts atomic.Bool
 }
 
-func newSources(controller string, guard *usercode.Guard, enqueue func(source *namedSource) Enqueue, all []*namedSource) *sources {
+func newSources(
+	controller string, guard *usercode.Guard, enqueue func(source *namedSource) Enqueue, all []*namedSource,
+) *sources {
 	s := &sources{controller: controller, guard: guard, enqueue: enqueue}
 	for _, source := range all {
 		s.waiting = append(s.waiting, &sourceRun{namedSource: source})

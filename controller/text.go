@@ -61,7 +61,8 @@ func (e Explanation) state(now time.Time) string {
 	case !e.works():
 		return "does not run: the controller is " + e.Phase.String()
 	case e.Queued == nil && len(e.WaitingForRoom.List()) > 0:
-		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; ready keys: %d; keys that wait for room: %d",
+		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; ready keys: %d; keys that "+
+			"wait for room: %d",
 			e.WaitingForRoom, e.Stats.Processing, e.Stats.Workers, e.Stats.Ready, e.Stats.WaitingForRoom)
 	case e.Queued == nil:
 		return "is idle" + e.nextRunText()
@@ -71,7 +72,8 @@ func (e Explanation) state(now time.Time) string {
 	case workqueue.Processing:
 		return fmt.Sprintf("is running, for %s so far: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
 	case workqueue.ProcessingAgain:
-		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))), e.Queued.Causes)
+		return fmt.Sprintf("is running, for %s so far, and will run again: %s", rounded(now.Sub(e.started(now))),
+			e.Queued.Causes)
 	case workqueue.Ready:
 		return fmt.Sprintf("has been ready for %s: %s\n  busy workers: %d of %d; ready keys: %d, the first for %s",
 			since, e.Queued.Causes, e.Stats.Processing, e.Stats.Workers, e.Stats.Ready, rounded(e.Stats.OldestWait))

@@ -16,8 +16,8 @@ import (
 // SetTimer makes the key of the run that ctx, a handler's context, belongs to run once after d, with a cause of type
 // CauseTimer and the detail name. A timer lives as long as its object. Unlike RequeueAfter it is not superseded by
 // other runs, only by another SetTimer with the same name. It is removed when the object is deleted, or deleted and
-// recreated, and when the controller stops or loses leadership (without a primary kind, only then). So set it in each run that needs it; setting a timer
-// again restarts it.
+// recreated, and when the controller stops or loses leadership (without a primary kind, only then). So set it in each
+// run that needs it; setting a timer again restarts it.
 //
 // SetTimer returns an error outside a handler. A d of zero or less means at once. Keep the cardinality of name low.
 func SetTimer(ctx context.Context, name string, d time.Duration) error {

@@ -63,9 +63,11 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 		message := stuckMessage(now.Sub(r.run.Started))
 		switch ended, replaced := d.pool.replace(workCtx, r.worker); {
 		case ended:
-			message = fmt.Sprintf("a handler has been running for %s, and keeps the controller from ending", rounded(now.Sub(r.run.Started)))
+			message = fmt.Sprintf("a handler has been running for %s, and keeps the controller from ending",
+				rounded(now.Sub(r.run.Started)))
 		case !replaced:
-			message = fmt.Sprintf("a handler has been running for %s, and is not replaced: the maximum number of stuck handlers was replaced already", rounded(now.Sub(r.run.Started)))
+			message = fmt.Sprintf("a handler has been running for %s, and is not replaced: the maximum number of "+
+				"stuck handlers was replaced already", rounded(now.Sub(r.run.Started)))
 		default:
 			d.queue.Exempt(r.run.Key) // otherwise its group's limit would block the other worker
 		}
@@ -81,7 +83,8 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 
 // stuckMessage returns the message about a stuck handler whose worker was replaced.
 func stuckMessage(running time.Duration) string {
-	return fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns", rounded(running))
+	return fmt.Sprintf("a handler has been running for %s: another worker takes its place until it returns",
+		rounded(running))
 }
 
 // replaceLate replaces workers that were reported as stuck when there were too many replacements, now that others
@@ -111,7 +114,8 @@ func (d *watchdog) checkGrowth(ctx context.Context, now time.Time) {
 	if first {
 		d.problems.begin(ctx, Problem{
 			Type: ProblemQueueGrowing, Since: d.growth.Since(),
-			Message: fmt.Sprintf("the queue only grows: %s, the first for %s, and more come than %s can handle", waits(stats.Ready), rounded(oldest), counted(d.workers, "worker")),
+			Message: fmt.Sprintf("the queue only grows: %s, the first for %s, and more come than %s can handle",
+				waits(stats.Ready), rounded(oldest), counted(d.workers, "worker")),
 		}, false)
 	}
 	if !grows {

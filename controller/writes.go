@@ -17,8 +17,8 @@ import (
 )
 
 // WaitForOwnWrites waits until the informers that the controller runs (its own, those in Config.Reads, and those of
-// sources) show what the run that ctx, a handler's context, belongs to has written so far. After that, the handler reads
-// its own creations, changes and deletions from them.
+// sources) show what the run that ctx, a handler's context, belongs to has written so far. After that, the handler
+// reads its own creations, changes and deletions from them.
 //
 // Most handlers do not need it: return from the handler, and the next run of the key sees the writes, without a worker
 // that waits. Use it between two steps of one run, if the second step reads from an informer what the first one has
@@ -95,7 +95,8 @@ func (s *writes) reportUnseen(ctx context.Context, key kube.Key, unseen []string
 	}
 	s.problems.begin(ctx, Problem{
 		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),
-		Message: fmt.Sprintf("after %s an informer does not contain a write of the last run: %s; %s", rounded(s.config.ConsistencyTimeout), strings.Join(unseen, ", "), follows),
+		Message: fmt.Sprintf("after %s an informer does not contain a write of the last run: %s; %s",
+			rounded(s.config.ConsistencyTimeout), strings.Join(unseen, ", "), follows),
 	}, false)
 }
 

@@ -18,7 +18,9 @@ import (
 //
 // Invariant: what Compare checks is this result. Each field that applyConfiguration leaves out must be
 // taken from live here.
-func mergeWithLive(desired, live *apiextensionsv1.CustomResourceDefinition, owner string) *apiextensionsv1.CustomResourceDefinition {
+func mergeWithLive(
+	desired, live *apiextensionsv1.CustomResourceDefinition, owner string,
+) *apiextensionsv1.CustomResourceDefinition {
 	want := desired.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(want)
 	want.Status = desired.Status // the API server owns the status: the defaults of this function do not apply
@@ -67,7 +69,9 @@ func sameContent(a, b any) bool {
 
 // sameEntries reports whether has contains every entry of want, and no other entry that owner applied
 // earlier. Entries of other field owners are ignored.
-func sameEntries(live *apiextensionsv1.CustomResourceDefinition, want, current map[string]string, owner, field string) bool {
+func sameEntries(
+	live *apiextensionsv1.CustomResourceDefinition, want, current map[string]string, owner, field string,
+) bool {
 	for name, value := range want {
 		if got, ok := current[name]; !ok || got != value {
 			return false
@@ -93,7 +97,8 @@ func toSet(values []string) map[string]string {
 // server-side apply; fields that owner wrote by an update do not count.
 func ownsField(live *apiextensionsv1.CustomResourceDefinition, owner string, path ...string) bool {
 	for _, entry := range live.ManagedFields {
-		if entry.Manager != owner || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+		if entry.Manager != owner || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" ||
+			entry.FieldsV1 == nil {
 			continue
 		}
 		var fields map[string]any

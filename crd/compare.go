@@ -49,7 +49,8 @@ func Compare(before, after *apiextensionsv1.CustomResourceDefinition) []Problem 
 	c := comparison{before: before, after: after}
 	c.compareIdentity()
 	if before.Spec.PreserveUnknownFields && !after.Spec.PreserveUnknownFields {
-		c.report(Lossy, "spec.preserveUnknownFields", "fields that the schemas do not have are kept today and would be dropped: "+
+		c.report(Lossy, "spec.preserveUnknownFields", "fields that the schemas do not have are kept today and would "+
+			"be dropped: "+
 			"add every field to the schemas, or set x-kubernetes-preserve-unknown-fields in them")
 	}
 	for i := range before.Spec.Versions {
@@ -93,7 +94,8 @@ func (c *comparison) compareIdentity() {
 	} {
 		if field.before != field.after && !field.mutable {
 			c.report(Impossible, field.path, "%q becomes %q, and the field is immutable: "+
-				"remove the definition with all its objects first, or define a new kind and copy the objects", field.before, field.after)
+				"remove the definition with all its objects first, or define a new kind and copy the objects",
+				field.before, field.after)
 		}
 	}
 }
@@ -105,7 +107,8 @@ func (c *comparison) compareVersion(before *apiextensionsv1.CustomResourceDefini
 	path := "spec.versions[" + before.Name + "]"
 	switch {
 	case after == nil && stored:
-		c.report(Impossible, path, "objects may be stored in this version (status.storedVersions): keep it, with served: false; "+
+		c.report(Impossible, path, "objects may be stored in this version (status.storedVersions): keep it, with "+
+			"served: false; "+
 			"Migrate rewrites every object, and then removes the version from status.storedVersions")
 		return
 	case before.Served && (after == nil || !after.Served) && !before.Deprecated:
@@ -128,12 +131,14 @@ func (c *comparison) compareSubresources(path string, before, after *apiextensio
 	namesAfter := subresourcesOf(after)
 	for _, name := range subresourcesOf(before) {
 		if !slices.Contains(namesAfter, name) && before.Served && after.Served {
-			c.report(Narrowing, path+".subresources."+name, "requests for %s would get \"not found\": keep it as long as the version is served%s", name, subresourceHint(name))
+			c.report(Narrowing, path+".subresources."+name, "requests for %s would get \"not found\": keep it as "+
+				"long as the version is served%s", name, subresourceHint(name))
 		}
 	}
 	for _, field := range before.SelectableFields {
 		if !slices.Contains(after.SelectableFields, field) && before.Served && after.Served {
-			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector for %s would be rejected: keep it as long as the version is served", field.JSONPath)
+			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector for %s would be "+
+				"rejected: keep it as long as the version is served", field.JSONPath)
 		}
 	}
 }
@@ -168,8 +173,10 @@ func (c *comparison) compareStorage() {
 		return
 	}
 	if usesWebhook(c.before) && len(c.before.Spec.Versions) > 1 && len(versionsInUse(c.before, c.after)) > 1 {
-		c.report(Lossy, "spec.conversion", "a webhook converts versions %s today; without it the API server would change the apiVersion only: "+
-			"keep the webhook as long as objects are stored in more than one version", strings.Join(versionNames(c.before), ", "))
+		c.report(Lossy, "spec.conversion", "a webhook converts versions %s today; without it the API server would "+
+			"change the apiVersion only: "+
+			"keep the webhook as long as objects are stored in more than one version",
+			strings.Join(versionNames(c.before), ", "))
 	}
 	if from != to {
 		c.compareSchemas(from+" to "+to+": ", schemaOf(before), schemaOf(after))

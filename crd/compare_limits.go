@@ -26,8 +26,14 @@ func (n node) compareLimits() {
 		name          string
 		before, after bool
 	}{
-		{"exclusiveMaximum", before.ExclusiveMaximum && sameValue(before.Maximum, after.Maximum), after.ExclusiveMaximum && sameValue(before.Maximum, after.Maximum)},
-		{"exclusiveMinimum", before.ExclusiveMinimum && sameValue(before.Minimum, after.Minimum), after.ExclusiveMinimum && sameValue(before.Minimum, after.Minimum)},
+		{
+			"exclusiveMaximum", before.ExclusiveMaximum && sameValue(before.Maximum, after.Maximum),
+			after.ExclusiveMaximum && sameValue(before.Maximum, after.Maximum),
+		},
+		{
+			"exclusiveMinimum", before.ExclusiveMinimum && sameValue(before.Minimum, after.Minimum),
+			after.ExclusiveMinimum && sameValue(before.Minimum, after.Minimum),
+		},
 		{"uniqueItems", before.UniqueItems, after.UniqueItems},
 	} {
 		if !flag.before && flag.after {
@@ -85,10 +91,12 @@ func sameValue[V comparable](a, b *V) bool { return a != nil && b != nil && *a =
 func (n node) comparePattern() {
 	before, after := n.before, n.after
 	if after.Pattern != "" && after.Pattern != before.Pattern {
-		n.report(Narrowing, "the pattern is %q, was %q: values that matched the old pattern may not match the new one", after.Pattern, before.Pattern)
+		n.report(Narrowing, "the pattern is %q, was %q: values that matched the old pattern may not match the new one",
+			after.Pattern, before.Pattern)
 	}
 	// These formats restrict nothing: every integer is an int64, and every number is a double.
-	unrestricted := after.Type == "integer" && after.Format == "int64" || after.Type == "number" && after.Format == "double"
+	unrestricted := after.Type == "integer" && after.Format == "int64" || after.Type == "number" &&
+		after.Format == "double"
 	if after.Format != "" && after.Format != before.Format && !unrestricted {
 		n.report(Narrowing, "the format is %q, was %q", after.Format, before.Format)
 	}
@@ -102,17 +110,21 @@ func (n node) compareEnum() {
 		return
 	}
 	if len(n.before.Enum) == 0 {
-		n.report(Narrowing, "any value is accepted today, and only %s would be", strings.Join(rawValues(n.after.Enum), ", "))
+		n.report(Narrowing, "any value is accepted today, and only %s would be",
+			strings.Join(rawValues(n.after.Enum), ", "))
 		return
 	}
 	var removed []apiextensionsv1.JSON
 	for _, value := range n.before.Enum {
-		if !slices.ContainsFunc(n.after.Enum, func(allowed apiextensionsv1.JSON) bool { return sameJSON(value, allowed) }) {
+		if !slices.ContainsFunc(n.after.Enum, func(allowed apiextensionsv1.JSON) bool {
+			return sameJSON(value, allowed)
+		}) {
 			removed = append(removed, value)
 		}
 	}
 	if len(removed) > 0 {
-		n.report(Narrowing, "%s would be rejected: keep the old values in the enum, and handle them as aliases of the new ones", strings.Join(rawValues(removed), ", "))
+		n.report(Narrowing, "%s would be rejected: keep the old values in the enum, and handle them as aliases of "+
+			"the new ones", strings.Join(rawValues(removed), ", "))
 	}
 }
 
@@ -135,9 +147,11 @@ func (n node) compareRequired() {
 		switch {
 		case after.Default != nil:
 		case !wasRequired:
-			n.child("."+name, nil, nil).report(Narrowing, "the field becomes required, and objects without it could not be written: give it a default")
+			n.child("."+name, nil, nil).report(Narrowing, "the field becomes required, and objects without it could "+
+				"not be written: give it a default")
 		case before.Default != nil:
-			n.child("."+name, nil, nil).report(Narrowing, "the required field loses its default, and objects that rely on the default could not be written: keep the default")
+			n.child("."+name, nil, nil).report(Narrowing, "the required field loses its default, and objects that "+
+				"rely on the default could not be written: keep the default")
 		}
 	}
 }
@@ -146,17 +160,22 @@ func (n node) compareRequired() {
 // may have different field owners.
 func (n node) compareListType() {
 	before, after := cmp.Or(valueOf(n.before.XListType), "atomic"), cmp.Or(valueOf(n.after.XListType), "atomic")
-	const becomesAtomic = "%s is atomic, was %s: when several programs apply parts of the value, the last one would own all of it: keep the old type"
+	const becomesAtomic = "%s is atomic, was %s: when several programs apply parts of the value, the last one would " +
+		"own all of it: keep the old type"
 	switch {
 	case before == after && after == "atomic":
 	case after == "atomic":
 		n.report(Narrowing, becomesAtomic, "x-kubernetes-list-type", before)
 	case before != after:
-		n.report(Narrowing, "lists with two equal items would be rejected: x-kubernetes-list-type is %s, was %s", after, before)
-	case !slices.Equal(slices.Sorted(slices.Values(n.before.XListMapKeys)), slices.Sorted(slices.Values(n.after.XListMapKeys))):
-		n.report(Narrowing, "other fields identify the items: x-kubernetes-list-map-keys are %q, were %q", n.after.XListMapKeys, n.before.XListMapKeys)
+		n.report(Narrowing, "lists with two equal items would be rejected: x-kubernetes-list-type is %s, was %s", after,
+			before)
+	case !slices.Equal(slices.Sorted(slices.Values(n.before.XListMapKeys)),
+		slices.Sorted(slices.Values(n.after.XListMapKeys))):
+		n.report(Narrowing, "other fields identify the items: x-kubernetes-list-map-keys are %q, were %q",
+			n.after.XListMapKeys, n.before.XListMapKeys)
 	}
-	if valueOf(n.before.XMapType) != "atomic" && valueOf(n.after.XMapType) == "atomic" && typeOf(n.before) == typeOf(n.after) {
+	if valueOf(n.before.XMapType) != "atomic" && valueOf(n.after.XMapType) == "atomic" &&
+		typeOf(n.before) == typeOf(n.after) {
 		n.report(Narrowing, becomesAtomic, "x-kubernetes-map-type", "granular")
 	}
 }
@@ -190,7 +209,8 @@ func (n node) compareRules() {
 		{"not", n.before.Not, n.after.Not},
 	} {
 		if !reflect.ValueOf(part.after).IsZero() && !sameContent(part.before, part.after) {
-			n.report(Narrowing, "%s changes and cannot be compared: values that are accepted today may be rejected", part.name)
+			n.report(Narrowing, "%s changes and cannot be compared: values that are accepted today may be rejected",
+				part.name)
 		}
 	}
 }

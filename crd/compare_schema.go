@@ -58,12 +58,14 @@ func (n node) compareTypes() bool {
 		return true
 	case after == intOrString && (before == "integer" || before == "string"), before == "integer" && after == "number":
 		return true
-	case before == anyType && preservesUnknown(n.before) && !n.afterPreservesUnknown() && (after != "object" || n.after.AdditionalProperties != nil):
+	case before == anyType && preservesUnknown(n.before) && !n.afterPreservesUnknown() &&
+		(after != "object" || n.after.AdditionalProperties != nil):
 		affected := "objects"
 		if after == "object" {
 			affected = "objects in lists" // compareProperties covers other objects
 		}
-		n.report(Lossy, "any value is accepted today, and only %s would be; %s stored here would lose all their fields: "+
+		n.report(Lossy, "any value is accepted today, and only %s would be; %s stored here would lose all "+
+			"their fields: "+
 			"add a property with another name", after, affected)
 		return true // items and map values still have to be compared
 	case before == anyType:
@@ -95,17 +97,20 @@ func typeOf(schema *apiextensionsv1.JSONSchemaProps) string {
 
 // compareUnknownFields compares which fields the API server keeps although the schema does not have them.
 func (n node) compareUnknownFields() {
-	if preservesUnknown(n.before) && !n.afterPreservesUnknown() && n.after.AdditionalProperties == nil && mayBeObject(n.after) {
+	if preservesUnknown(n.before) && !n.afterPreservesUnknown() && n.after.AdditionalProperties == nil &&
+		mayBeObject(n.after) {
 		n.report(Lossy, "fields that the schema does not have are kept today and would be dropped: "+
 			"keep x-kubernetes-preserve-unknown-fields, or add every field that objects use")
 	}
 	_, hasMetadata := n.before.Properties["metadata"]
 	switch {
 	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !n.afterPreservesUnknown():
-		n.report(Lossy, "apiVersion, kind and metadata of the embedded object would be dropped: keep x-kubernetes-embedded-resource")
+		n.report(Lossy, "apiVersion, kind and metadata of the embedded object would be dropped: keep "+
+			"x-kubernetes-embedded-resource")
 	case n.before.XEmbeddedResource || !n.after.XEmbeddedResource:
 	case hasMetadata || preservesUnknown(n.before) || mapValues(n.before) != nil:
-		n.report(Lossy, "the value becomes an embedded object, and fields of its metadata that Kubernetes does not define would be dropped: "+
+		n.report(Lossy, "the value becomes an embedded object, and fields of its metadata that Kubernetes does not "+
+			"define would be dropped: "+
 			"leave out x-kubernetes-embedded-resource")
 	default:
 		n.report(Narrowing, "only embedded objects with apiVersion, kind and metadata would be accepted")
@@ -135,7 +140,8 @@ func (n node) compareProperties() {
 		if after, ok := n.schemaAfter(name); ok {
 			n.child("."+name, &before, after).compare()
 		} else if !n.afterPreservesUnknown() {
-			n.child("."+name, nil, nil).report(Lossy, "the property is removed, and the values that objects have would be dropped: "+
+			n.child("."+name, nil, nil).report(Lossy, "the property is removed, and the values that objects have "+
+				"would be dropped: "+
 				"keep it, and mark it as deprecated in its description")
 		}
 	}
@@ -147,7 +153,8 @@ func (n node) compareProperties() {
 		// A map or an object that keeps unknown fields may already have a value with this name.
 		if before := mapValues(n.before); before != nil {
 			n.child("."+name, before, &after).compare()
-		} else if preservesUnknown(n.before) && n.afterPreservesUnknown() { // otherwise compareUnknownFields reports the loss
+		} else if preservesUnknown(n.before) && n.afterPreservesUnknown() {
+			// otherwise compareUnknownFields reports the loss
 			n.child("."+name, &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, &after).compare()
 		}
 	}
@@ -156,7 +163,8 @@ func (n node) compareProperties() {
 
 // isBuiltin reports whether the API server defines the field itself, whether or not the schema has it.
 func (n node) isBuiltin(name string) bool {
-	return (n.path == "" || n.before.XEmbeddedResource && n.after.XEmbeddedResource) && (name == "apiVersion" || name == "kind" || name == "metadata")
+	return (n.path == "" || n.before.XEmbeddedResource && n.after.XEmbeddedResource) &&
+		(name == "apiVersion" || name == "kind" || name == "metadata")
 }
 
 // compareBuiltin compares the limits that a schema puts on built-in fields, usually on metadata.name.
@@ -208,7 +216,8 @@ func (n node) compareValues() {
 	case before != nil && after != nil:
 		n.child("[*]", before, after).compare()
 	case before != nil && !n.afterPreservesUnknown() && mayBeObject(n.after):
-		n.report(Lossy, "the map becomes an object, and entries that are not among its properties would be dropped: keep additionalProperties")
+		n.report(Lossy, "the map becomes an object, and entries that are not among its properties would be dropped: "+
+			"keep additionalProperties")
 	case before == nil && after != nil && preservesUnknown(n.before):
 		n.child("[*]", &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, after).compare()
 	}

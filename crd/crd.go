@@ -40,7 +40,8 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 		mistakes.Addf("metadata.name is %q, must be %q, <plural>.<group>", d.Name, want)
 	}
 	if d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped {
-		mistakes.Addf("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
+		mistakes.Addf("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped,
+			apiextensionsv1.ClusterScoped)
 	}
 	var names, storage []string
 	for i, version := range d.Spec.Versions {
@@ -59,7 +60,8 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 		mistakes.Addf("no version has storage: true: exactly one must be the storage version")
 	case 1:
 	default:
-		mistakes.Addf("%d versions have storage: true (%q): exactly one must be the storage version", len(storage), storage)
+		mistakes.Addf("%d versions have storage: true (%q): exactly one must be the storage version", len(storage),
+			storage)
 	}
 	return mistakes.Err()
 }
@@ -86,7 +88,9 @@ func checkDefinitions(definitions []*apiextensionsv1.CustomResourceDefinition) e
 }
 
 // versionOf returns a pointer to the version with this name, or nil.
-func versionOf(d *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+func versionOf(
+	d *apiextensionsv1.CustomResourceDefinition, name string,
+) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range d.Spec.Versions {
 		if d.Spec.Versions[i].Name == name {
 			return &d.Spec.Versions[i]
@@ -120,7 +124,10 @@ func servedKinds(d *apiextensionsv1.CustomResourceDefinition) []schema.GroupVers
 	var kinds []schema.GroupVersionKind
 	for _, version := range d.Spec.Versions {
 		if version.Served {
-			kinds = append(kinds, schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name, Kind: d.Spec.Names.Kind})
+			kinds = append(kinds, schema.GroupVersionKind{
+				Group: d.Spec.Group, Version: version.Name,
+				Kind: d.Spec.Names.Kind,
+			})
 		}
 	}
 	return kinds

@@ -156,7 +156,8 @@ func (v Version) check(mistakes *usercode.Mistakes) {
 	}
 	for _, column := range v.PrinterColumns {
 		if column.Name == "" || column.JSONPath == "" {
-			mistakes.Addf("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name, column.Name, column.JSONPath)
+			mistakes.Addf("Versions: %s: PrinterColumns: %q with path %q: name and path are required", v.Name,
+				column.Name, column.JSONPath)
 		}
 	}
 }

@@ -51,7 +51,8 @@ func (e *ChangeError) Error() string {
 		effect, option string
 	}{{Lossy, "the loss is", "AllowDataLoss"}, {Narrowing, "the new limits are", "AllowNarrowing"}} {
 		if paths := e.pathsOf(allowed.severity); len(paths) > 0 {
-			fmt.Fprintf(&b, "\nIf %s acceptable, use option %s(%s).", allowed.effect, allowed.option, strings.Join(paths, ", "))
+			fmt.Fprintf(&b, "\nIf %s acceptable, use option %s(%s).", allowed.effect, allowed.option,
+				strings.Join(paths, ", "))
 		}
 	}
 	return b.String()
@@ -107,7 +108,10 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 // Errors of all definitions are joined: *ChangeError for refused changes; names that another definition
 // uses; the timeout, with the missing condition; errors of requests, among them kube.ErrNotServed if the
 // cluster does not serve apiextensions.k8s.io/v1.
-func Ensure(ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition, options ...EnsureOption) ([]Ensured, error) {
+func Ensure(
+	ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition,
+	options ...EnsureOption,
+) ([]Ensured, error) {
 	s, err := newSettings(c, options)
 	if err == nil && c.Config().FieldOwner == "" {
 		err = errors.New("the client has no FieldOwner, which server-side apply requires")
@@ -242,7 +246,8 @@ func (e *ensurer) execute(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		conflict := errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) || errors.Is(err, client.ErrGone) ||
+		conflict := errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) ||
+			errors.Is(err, client.ErrGone) ||
 			errors.Is(err, client.ErrExists)
 		if !conflict || attempt == attempts {
 			return err
@@ -317,5 +322,6 @@ func (e *ensurer) endConversion(ctx context.Context) (bool, error) {
 
 // read gets a definition from the API server, never from an informer.
 func read(ctx context.Context, c *client.Client, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	return client.Get[*apiextensionsv1.CustomResourceDefinition](ctx, c, kube.Key{Name: name}, client.OfKind(crdKind()), client.FromAPI())
+	return client.Get[*apiextensionsv1.CustomResourceDefinition](ctx, c, kube.Key{Name: name}, client.OfKind(crdKind()),
+		client.FromAPI())
 }

@@ -26,8 +26,8 @@ type Migration struct {
 	// Total is the number of objects when the walk over all objects began. It is 0 if no object has to be rewritten,
 	// and before the first page was read.
 	Total int
-	// Done is the number of objects that the walk has passed: those that were rewritten by this call, an earlier call or
-	// another client, that were deleted, and those in Failures.
+	// Done is the number of objects that the walk has passed: those that were rewritten by this call, an earlier call
+	// or another client, that were deleted, and those in Failures.
 	Done int
 	// Rewritten is the number of objects that this call has written. Those that were stored in Version already are
 	// included, because the API server does not report that it had nothing to write.
@@ -38,7 +38,8 @@ type Migration struct {
 
 // String returns the progress as one line.
 func (m Migration) String() string {
-	return fmt.Sprintf("%s to %s: %d of %d objects done, %d rewritten, %d failed", m.Name, m.Version, m.Done, m.Total, m.Rewritten, len(m.Failures))
+	return fmt.Sprintf("%s to %s: %d of %d objects done, %d rewritten, %d failed", m.Name, m.Version, m.Done, m.Total,
+		m.Rewritten, len(m.Failures))
 }
 
 // Migrate rewrites all objects of the definition with this name in the storage version, and then removes all
@@ -57,12 +58,12 @@ func (m Migration) String() string {
 // Migrate may be killed between any two requests, and may run in several processes: the next call continues
 // after the mark. If the storage version changes in between, it starts again.
 //
-// An object that was changed, deleted or replaced after it was listed is in the storage version already. An
-// object is a failure if the API server rejects the patch: an admission webhook denies the request, its
-// conversion fails, or it is invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the other objects, and then
-// returns an error. Migrate retries while the API server is unreachable or asks for fewer requests, until ctx
-// ends, and 10 times when it reports an internal error. An object that cannot be converted makes the API server reject
-// lists: Migrate names it if a served version can show it, and ends after 100 of them.
+// An object that was changed, deleted or replaced after it was listed is in the storage version already. An object is a
+// failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
+// invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
+// other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
+// requests, until ctx ends, and 10 times when it reports an internal error. An object that cannot be converted makes
+// the API server reject lists: Migrate names it if a served version can show it, and ends after 100 of them.
 //
 // The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
 // watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each
@@ -102,11 +103,11 @@ const (
 	// maxTransientOfOne is the same for an object of a page that could not be read.
 	maxTransientOfOne = 2
 	maxDelay          = 30 * time.Second
-	// maxUnreadable is the number of objects that cannot be read after which a migration ends: the conversion webhook is
-	// probably down.
+	// maxUnreadable is the number of objects that cannot be read after which a migration ends: the conversion webhook
+	// is probably down.
 	maxUnreadable = 100
-	// migratePage is the number of objects of a page. The API server reads and converts whole objects, although it sends
-	// metadata only.
+	// migratePage is the number of objects of a page. The API server reads and converts whole objects, although it
+	// sends metadata only.
 	migratePage = 250
 	// maxFailuresShown is the number of objects in the text of an error.
 	maxFailuresShown = 100
@@ -128,7 +129,8 @@ type mark struct {
 // isValidFor reports whether the storage version was Version at all times since the mark was written. One change of
 // the spec cannot change the storage version and change it back, but two can.
 func (k mark) isValidFor(d *apiextensionsv1.CustomResourceDefinition) bool {
-	return d.UID == k.UID && storageVersion(d) == k.Version && (d.Generation == k.Generation || d.Generation == k.Generation+1)
+	return d.UID == k.UID && storageVersion(d) == k.Version &&
+		(d.Generation == k.Generation || d.Generation == k.Generation+1)
 }
 
 // markOf returns the mark in the annotation of the definition, if it is valid.
@@ -202,7 +204,9 @@ func (m *migrator) migrate(ctx context.Context) error {
 
 // isMigrated reports whether status.storedVersions contains only the storage version.
 func (m *migrator) isMigrated() bool {
-	return !slices.ContainsFunc(m.definition.Status.StoredVersions, func(v string) bool { return v != m.result.Version })
+	return !slices.ContainsFunc(m.definition.Status.StoredVersions, func(v string) bool {
+		return v != m.result.Version
+	})
 }
 
 // read reads the definition.
@@ -220,7 +224,8 @@ func (m *migrator) read(ctx context.Context) error {
 func (m *migrator) kind() (schema.GroupVersionKind, error) {
 	served := servedKinds(m.definition)
 	if len(served) == 0 {
-		return schema.GroupVersionKind{}, errors.New("none of its versions is served, so its objects cannot be listed: serve one version")
+		return schema.GroupVersionKind{},
+			errors.New("none of its versions is served, so its objects cannot be listed: serve one version")
 	}
 	for _, kind := range served {
 		if kind.Version == m.result.Version {
@@ -232,7 +237,10 @@ func (m *migrator) kind() (schema.GroupVersionKind, error) {
 
 // begin sets the mark: the one of an earlier call, or a new one.
 func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) error {
-	waiting := &ensurer{client: m.client, settings: m.settings, result: Ensured{Name: m.result.Name, Definition: m.definition}}
+	waiting := &ensurer{
+		client: m.client, settings: m.settings,
+		result: Ensured{Name: m.result.Name, Definition: m.definition},
+	}
 	limited, cancel := context.WithTimeout(ctx, m.settings.timeout)
 	defer cancel()
 	if err := waiting.waitServed(limited); err != nil {
@@ -294,10 +302,13 @@ func (m *migrator) follow(ctx context.Context) error {
 }
 
 // write changes the definition into the given state. It returns false if another client has changed it.
-func (m *migrator) write(ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.UpdateOption) (bool, error) {
+func (m *migrator) write(
+	ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.UpdateOption,
+) (bool, error) {
 	conflict := false
 	err := m.retry(ctx, maxTransient, func() error {
-		patched, err := client.Patch(ctx, m.client, m.definition, client.MergeFrom(m.definition, to).Locked(m.definition), options...)
+		patched, err := client.Patch(ctx, m.client, m.definition,
+			client.MergeFrom(m.definition, to).Locked(m.definition), options...)
 		if conflict = errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrGone); conflict {
 			return nil
 		}
@@ -322,7 +333,8 @@ func (m *migrator) finish(ctx context.Context) error {
 			return err
 		}
 		if written {
-			m.settings.logger.InfoContext(ctx, "storage migration finished", "name", m.result.Name, "version", m.result.Version,
+			m.settings.logger.InfoContext(ctx, "storage migration finished", "name", m.result.Name, "version",
+				m.result.Version,
 				"rewritten", m.result.Rewritten)
 			return m.removeMark(ctx)
 		}

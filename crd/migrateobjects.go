@@ -62,7 +62,9 @@ func (m *migrator) start(total int) {
 
 // nextPage returns the page at continueAt. The API server rejects a page with an object whose conversion fails. Smaller
 // pages then end before this object, and it becomes a failure.
-func (m *migrator) nextPage(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (page objects, err error) {
+func (m *migrator) nextPage(
+	ctx context.Context, kind schema.GroupVersionKind, continueAt string,
+) (page objects, err error) {
 	for {
 		limit := maxTransient
 		switch m.pageSize {
@@ -97,12 +99,15 @@ func (m *migrator) nextPage(ctx context.Context, kind schema.GroupVersionKind, c
 }
 
 func (m *migrator) list(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (objects, error) {
-	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, continueAt, client.OfKind(kind), client.PageSize(m.pageSize))
+	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, continueAt, client.OfKind(kind),
+		client.PageSize(m.pageSize))
 }
 
-// passUnreadable adds the object at continueAt, which cannot be read in kind, to the failures. An object can be read in the
-// version in which it is stored, because it needs no conversion then. The returned page is empty.
-func (m *migrator) passUnreadable(ctx context.Context, kind schema.GroupVersionKind, continueAt string, cause error) (objects, error) {
+// passUnreadable adds the object at continueAt, which cannot be read in kind, to the failures. An object can be read in
+// the version in which it is stored, because it needs no conversion then. The returned page is empty.
+func (m *migrator) passUnreadable(
+	ctx context.Context, kind schema.GroupVersionKind, continueAt string, cause error,
+) (objects, error) {
 	for _, other := range servedKinds(m.definition) {
 		if other == kind {
 			continue
@@ -120,9 +125,11 @@ func (m *migrator) passUnreadable(ctx context.Context, kind schema.GroupVersionK
 			if m.isCurrent(obj) {
 				continue
 			}
-			m.result.Failures = append(m.result.Failures, fmt.Errorf("read %s %s: %w", kind.Kind, kube.KeyOf(obj), cause))
+			m.result.Failures = append(m.result.Failures, fmt.Errorf("read %s %s: %w", kind.Kind, kube.KeyOf(obj),
+				cause))
 			if m.unreadable++; m.unreadable == maxUnreadable {
-				return page, fmt.Errorf("the migration ends after %d objects that cannot be read: %w", maxUnreadable, m.failed())
+				return page, fmt.Errorf("the migration ends after %d objects that cannot be read: %w", maxUnreadable,
+					m.failed())
 			}
 		}
 		page.Objects = nil
@@ -144,13 +151,15 @@ func (m *migrator) report(ctx context.Context, last bool) {
 	}
 	if now := time.Now(); !last && !now.Before(m.logAt) {
 		m.logAt = now.Add(logInterval)
-		m.settings.logger.InfoContext(ctx, "storage migration continues", "name", m.result.Name, "version", m.result.Version,
-			"done", m.result.Done, "total", m.result.Total, "rewritten", m.result.Rewritten, "failed", len(m.result.Failures))
+		m.settings.logger.InfoContext(ctx, "storage migration continues", "name", m.result.Name, "version",
+			m.result.Version,
+			"done", m.result.Done, "total", m.result.Total, "rewritten", m.result.Rewritten, "failed",
+			len(m.result.Failures))
 	}
 }
 
-// rewrite makes the API server store an object in the storage version. It returns an error that ends the migration; other
-// errors are added to the failures.
+// rewrite makes the API server store an object in the storage version. It returns an error that ends the migration;
+// other errors are added to the failures.
 func (m *migrator) rewrite(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
@@ -196,7 +205,9 @@ func (m *migrator) patch(ctx context.Context, obj *metav1.PartialObjectMetadata)
 		}
 		m.next = time.Now().Add(m.settings.pace)
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
+	})
 	if err != nil {
 		return err
 	}
@@ -205,7 +216,9 @@ func (m *migrator) patch(ctx context.Context, obj *metav1.PartialObjectMetadata)
 }
 
 // reread reads an object again. It returns gone for an object that was deleted or replaced.
-func (m *migrator) reread(ctx context.Context, obj *metav1.PartialObjectMetadata) (live *metav1.PartialObjectMetadata, gone bool, err error) {
+func (m *migrator) reread(
+	ctx context.Context, obj *metav1.PartialObjectMetadata,
+) (live *metav1.PartialObjectMetadata, gone bool, err error) {
 	err = m.retry(ctx, maxTransient, func() (err error) {
 		live, err = client.GetLive(ctx, m.client, obj)
 		return err
@@ -221,7 +234,8 @@ func (m *migrator) reread(ctx context.Context, obj *metav1.PartialObjectMetadata
 func (m *migrator) isFatal(ctx context.Context, err error) bool {
 	var status apierrors.APIStatus
 	return ctx.Err() != nil || !errors.As(err, &status) || errors.Is(err, kube.ErrNotServed) ||
-		apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource")
+		apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) &&
+		strings.Contains(err.Error(), "cannot patch resource")
 }
 
 // asRestart turns the error of a kind that is not served, which a change of the definition may cause, into errRestart.
@@ -239,8 +253,10 @@ func (m *migrator) failed() error {
 	if n := len(failures) - maxFailuresShown; n > 0 {
 		failures, more = failures[:maxFailuresShown], fmt.Sprintf("\nand %d more (Migration.Failures)", n)
 	}
-	return fmt.Errorf("%d of %d objects were not rewritten in %s, so status.storedVersions stays [%s]: correct these objects, and migrate again:\n%w%s",
-		len(m.result.Failures), m.result.Total, m.result.Version, strings.Join(m.definition.Status.StoredVersions, ", "), errors.Join(failures...), more)
+	return fmt.Errorf("%d of %d objects were not rewritten in %s, so status.storedVersions stays [%s]: correct these "+
+		"objects, and migrate again:\n%w%s",
+		len(m.result.Failures), m.result.Total, m.result.Version,
+		strings.Join(m.definition.Status.StoredVersions, ", "), errors.Join(failures...), more)
 }
 
 // retry calls f again after errors that may pass, and after at most limit internal errors.

@@ -110,7 +110,8 @@ func parseOne(document []byte) (*apiextensionsv1.CustomResourceDefinition, error
 		return nil, fmt.Errorf("not an object: %w", err)
 	}
 	if header.GroupVersionKind() != crdKind() {
-		return nil, fmt.Errorf("found %s %q of %q, want a %s of %s", header.Kind, header.Name, header.APIVersion, kindName, apiextensionsv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("found %s %q of %q, want a %s of %s", header.Kind, header.Name, header.APIVersion,
+			kindName, apiextensionsv1.SchemeGroupVersion)
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := json.Unmarshal(encoded, definition); err != nil {
@@ -121,7 +122,8 @@ func parseOne(document []byte) (*apiextensionsv1.CustomResourceDefinition, error
 		return nil, fmt.Errorf("%s %s: %w", kindName, header.Name, err)
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("%s %s: unknown fields %s: check spelling and case", kindName, header.Name, strings.Join(unknown, ", "))
+		return nil, fmt.Errorf("%s %s: unknown fields %s: check spelling and case", kindName, header.Name,
+			strings.Join(unknown, ", "))
 	}
 	return definition, nil
 }

@@ -73,7 +73,8 @@ func (e *ensurer) waitServed(ctx context.Context) error {
 // waitEstablished waits until the API server has accepted the names and established the definition.
 func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	began := time.Now()
-	refusedBefore := e.result.Outcome == client.Updated && e.live != nil && isFalse(e.live, apiextensionsv1.NamesAccepted)
+	refusedBefore := e.result.Outcome == client.Updated && e.live != nil &&
+		isFalse(e.live, apiextensionsv1.NamesAccepted)
 	var last *apiextensionsv1.CustomResourceDefinition // as of the last check
 	missing := "the definition does not exist"
 	check := func(obj kube.Object) readiness.State {
@@ -94,14 +95,17 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 		return err
 	}, func() string { return missing })
 	if errors.Is(err, client.ErrFailed) {
-		return nil, fmt.Errorf("%s %s: names not accepted: %s", kindName, e.result.Name, e.describeNameConflict(ctx, last))
+		return nil, fmt.Errorf("%s %s: names not accepted: %s", kindName, e.result.Name,
+			e.describeNameConflict(ctx, last))
 	}
 	return definition, err
 }
 
 // waitWithProgress calls wait repeatedly with short timeouts, and logs between the calls what is missing. It
 // returns the error of wait, or ctx's.
-func (e *ensurer) waitWithProgress(ctx context.Context, wait func(within client.WaitOption) error, missing func() string) error {
+func (e *ensurer) waitWithProgress(
+	ctx context.Context, wait func(within client.WaitOption) error, missing func() string,
+) error {
 	progress := e.newProgress()
 	for {
 		err := wait(client.Timeout(logDelay))
@@ -141,9 +145,13 @@ func reasonNotEstablished(d *apiextensionsv1.CustomResourceDefinition) string {
 	if d.DeletionTimestamp != nil {
 		return "the definition is being deleted"
 	}
-	for _, condition := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
+	for _, condition := range []apiextensionsv1.CustomResourceDefinitionConditionType{
+		apiextensionsv1.NamesAccepted,
+		apiextensionsv1.Established,
+	} {
 		if !isTrue(d, condition) {
-			return fmt.Sprintf("condition %s is not true: %s", condition, cmp.Or(messageOf(d, condition), "the API server gives no reason"))
+			return fmt.Sprintf("condition %s is not true: %s", condition,
+				cmp.Or(messageOf(d, condition), "the API server gives no reason"))
 		}
 	}
 	if !isCurrent(d) || !equality.Semantic.DeepEqual(d.Status.AcceptedNames, d.Spec.Names) {
@@ -154,7 +162,9 @@ func reasonNotEstablished(d *apiextensionsv1.CustomResourceDefinition) string {
 
 // reasonNotServed returns which served version is missing or outdated among the cluster's resources, or "".
 // forget discards the Cluster's discovery cache first.
-func reasonNotServed(ctx context.Context, cluster *kube.Cluster, d *apiextensionsv1.CustomResourceDefinition, forget bool) (string, error) {
+func reasonNotServed(
+	ctx context.Context, cluster *kube.Cluster, d *apiextensionsv1.CustomResourceDefinition, forget bool,
+) (string, error) {
 	for _, kind := range servedKinds(d) {
 		if forget {
 			cluster.Forget(kind.GroupVersion())
@@ -165,7 +175,8 @@ func reasonNotServed(ctx context.Context, cluster *kube.Cluster, d *apiextension
 			return fmt.Sprintf("version %s is not served yet", kind.Version), nil
 		case err != nil:
 			return "", err
-		case resource.Resource != d.Spec.Names.Plural || resource.Namespaced != (d.Spec.Scope == apiextensionsv1.NamespaceScoped):
+		case resource.Resource != d.Spec.Names.Plural ||
+			resource.Namespaced != (d.Spec.Scope == apiextensionsv1.NamespaceScoped):
 			return fmt.Sprintf("version %s is still served with its old names or scope", kind.Version), nil
 		}
 	}
@@ -175,7 +186,8 @@ func reasonNotServed(ctx context.Context, cluster *kube.Cluster, d *apiextension
 // describeNameConflict returns the API server's message, and which definition uses the names.
 func (e *ensurer) describeNameConflict(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
 	message := cmp.Or(messageOf(d, apiextensionsv1.NamesAccepted), "the API server gives no reason")
-	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client, client.OfKind(crdKind()), client.FromAPI()) {
+	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client,
+		client.OfKind(crdKind()), client.FromAPI()) {
 		if err != nil {
 			break // the message alone is still useful
 		}
@@ -197,7 +209,8 @@ func (e *ensurer) describeNameConflict(ctx context.Context, d *apiextensionsv1.C
 
 // uniqueNames returns the names that must be unique within an API group.
 func uniqueNames(names apiextensionsv1.CustomResourceDefinitionNames) []string {
-	return slices.Compact(append([]string{names.Plural, names.Singular, names.Kind, names.ListKind}, names.ShortNames...))
+	return slices.Compact(append([]string{names.Plural, names.Singular, names.Kind, names.ListKind},
+		names.ShortNames...))
 }
 
 // waitGone waits until the object with the uid of d is gone. A new definition with the same name counts as
@@ -247,15 +260,22 @@ func isTransient(err error) bool {
 	return false
 }
 
-func isTrue(d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType) bool {
+func isTrue(
+	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
+) bool {
 	return hasCondition(d, condition, apiextensionsv1.ConditionTrue)
 }
 
-func isFalse(d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType) bool {
+func isFalse(
+	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
+) bool {
 	return hasCondition(d, condition, apiextensionsv1.ConditionFalse)
 }
 
-func hasCondition(d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) bool {
+func hasCondition(
+	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
+	status apiextensionsv1.ConditionStatus,
+) bool {
 	return slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == condition && c.Status == status
 	})
@@ -273,7 +293,9 @@ func isCurrent(d *apiextensionsv1.CustomResourceDefinition) bool {
 	return true
 }
 
-func messageOf(d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType) string {
+func messageOf(
+	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
+) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == condition {
 			return c.Message

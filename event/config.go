@@ -88,7 +88,8 @@ func (c Config) validate() error {
 	if c.Controller == "" {
 		mistakes.Addf("Controller is required: it becomes the Events' reportingController")
 	} else if problems := validation.IsQualifiedName(c.Controller); problems != nil {
-		mistakes.Addf("Controller %q is not a valid reportingController: %s", c.Controller, strings.Join(problems, ", "))
+		mistakes.Addf("Controller %q is not a valid reportingController: %s", c.Controller,
+			strings.Join(problems, ", "))
 	}
 	if len(c.Instance) > maxShort {
 		mistakes.Addf("Instance has %d bytes, more than %d", len(c.Instance), maxShort)

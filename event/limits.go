@@ -28,7 +28,8 @@ func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, 
 	case usercode.IsNil(obj):
 		return corev1.ObjectReference{}, errors.New("refer to an object in an event: the object is nil")
 	case cluster == nil:
-		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: the cluster is nil: create one with kube.Connect", kube.KeyOf(obj))
+		return corev1.ObjectReference{},
+			fmt.Errorf("refer to %s in an event: the cluster is nil: create one with kube.Connect", kube.KeyOf(obj))
 	}
 	kind, err := cluster.KindOf(obj)
 	if err != nil {

@@ -88,7 +88,8 @@ func (r *Recorder) reference(obj kube.Object) (corev1.ObjectReference, error) {
 }
 
 func missingName(reference corev1.ObjectReference) error {
-	return fmt.Errorf("refer to a %s in an event: it has no name: with generateName use the object that Create returned", reference.Kind)
+	return fmt.Errorf("refer to a %s in an event: it has no name: with generateName use the object that "+
+		"Create returned", reference.Kind)
 }
 
 // dropInvalid counts and logs an event without a valid object.

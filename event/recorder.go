@@ -111,7 +111,9 @@ func (r *Recorder) warnIfNotRunning(now time.Time) {
 }
 
 // record counts a repeat, or queues a new event. regarding must have a name. related and annotations may be empty.
-func (r *Recorder) record(regarding corev1.ObjectReference, id identity, related corev1.ObjectReference, annotations map[string]string) {
+func (r *Recorder) record(
+	regarding corev1.ObjectReference, id identity, related corev1.ObjectReference, annotations map[string]string,
+) {
 	now := time.Now()
 	defer r.warnIfNotRunning(now) // runs after the unlock
 	id.related = related

@@ -51,7 +51,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return errors.New("run the event recorder: running already")
 	}
 	r.running = true
-	s := &sender{Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, forbidden: map[permission]bool{}, dropped: r.reported}
+	s := &sender{
+		Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, forbidden: map[permission]bool{},
+		dropped: r.reported,
+	}
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -119,7 +122,8 @@ func (s *sender) run(ctx context.Context) {
 	before := s.droppedByLimits()
 	s.dropAll()
 	if count := s.droppedByLimits() - before; count > 0 {
-		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent", "cause", context.Cause(ctx))
+		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
+			"cause", context.Cause(ctx))
 		s.dropped += count
 	}
 }
@@ -200,8 +204,9 @@ func (s *sender) send(ctx context.Context, series *series) (int32, error) {
 }
 
 func (s *sender) create(ctx context.Context, event *eventsv1.Event) error {
-	return s.permitted(permission{event.Namespace, "create"}, s.client.Post().Namespace(event.Namespace).Resource("events").
-		Body(event).MaxRetries(0).Do(ctx).Error())
+	return s.permitted(permission{event.Namespace, "create"},
+		s.client.Post().Namespace(event.Namespace).Resource("events").
+			Body(event).MaxRetries(0).Do(ctx).Error())
 }
 
 func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
@@ -209,8 +214,9 @@ func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode the series: %w", err)
 	}
-	return s.permitted(permission{event.Namespace, "patch"}, s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
-		Body(body).MaxRetries(0).Do(ctx).Error())
+	return s.permitted(permission{event.Namespace, "patch"},
+		s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
+			Body(body).MaxRetries(0).Do(ctx).Error())
 }
 
 // permitted returns err, as a forbiddenError if a permission is missing. After a success, a missing permission is
@@ -255,8 +261,9 @@ func (s *sender) logError(class retry.Class, series *series, err error) {
 			clear(s.forbidden)
 		}
 		s.forbidden[forbidden.permission] = true
-		attrs = append(attrs, "hint", fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
-			"this warning is not repeated", series.event.Namespace, forbidden.permission.verb))
+		attrs = append(attrs, "hint",
+			fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
+				"this warning is not repeated", series.event.Namespace, forbidden.permission.verb))
 	}
 	s.config.Logger.Warn("failed to send event", attrs...)
 }
@@ -273,7 +280,8 @@ func (s *sender) logDropped() {
 	if dropped == s.dropped || !s.mayLog("dropped") {
 		return
 	}
-	s.config.Logger.Warn("events dropped", "count", dropped-s.dropped, "hint", "too many events at once, or about one object")
+	s.config.Logger.Warn("events dropped", "count", dropped-s.dropped, "hint",
+		"too many events at once, or about one object")
 	s.dropped = dropped
 }
 

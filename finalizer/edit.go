@@ -28,7 +28,9 @@ type edit struct {
 
 // do makes the change if base lacks it, and takes over the result into obj. base is the last known state of the
 // object: obj itself, or one that obj was set to.
-func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption) (changed bool, err error) {
+func (e edit) do(
+	ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption,
+) (changed bool, err error) {
 	var options []client.UpdateOption
 	for _, option := range given {
 		options = append(options, option)
@@ -41,14 +43,16 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, g
 				return false, err
 			}
 			deleted := e.add && live.GetDeletionTimestamp() != nil // the API server returns Invalid for that too
-			if apierrors.IsInvalid(last) && !deleted && (!client.IsPatchTestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
+			if apierrors.IsInvalid(last) && !deleted &&
+				(!client.IsPatchTestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
 				return false, last // the tests of the patch hold, so it was rejected for another reason
 			}
 			takeOver(obj, base, live, e.annotation)
 			base = live
 		}
 		if e.add && base.GetDeletionTimestamp() != nil { // also if it has the entry: nothing may be created for it
-			return false, fmt.Errorf("%s: %w since %s", kube.KeyOf(base), client.ErrTerminating, base.GetDeletionTimestamp())
+			return false, fmt.Errorf("%s: %w since %s", kube.KeyOf(base), client.ErrTerminating,
+				base.GetDeletionTimestamp())
 		}
 		operations := e.operations(base)
 		if len(operations) == 0 {
@@ -65,7 +69,8 @@ func (e edit) do(ctx context.Context, c *client.Client, obj, base kube.Object, g
 			return false, err
 		}
 	}
-	return false, client.ChangedError(ctx, c, base, fmt.Errorf("another client has changed the finalizers %d times: %w", maxAttempts, last))
+	return false, client.ChangedError(ctx, c, base, fmt.Errorf("another client has changed the finalizers %d times: %w",
+		maxAttempts, last))
 }
 
 // operations returns the JSON patch that makes the change in base; none if there is nothing to do.
@@ -91,11 +96,13 @@ func (e edit) operations(base kube.Object) []client.Operation {
 	for i, name := range slices.Backward(list) { // from the end, so that the other indexes stay valid
 		if name == e.name {
 			at := fmt.Sprintf("%s/%d", path, i)
-			operations = append(operations, client.Operation{Op: "test", Path: at, Value: e.name}, client.Operation{Op: "remove", Path: at})
+			operations = append(operations, client.Operation{Op: "test", Path: at, Value: e.name},
+				client.Operation{Op: "remove", Path: at})
 		}
 	}
 	if _, exists := base.GetAnnotations()[e.annotation]; exists {
-		operations = append(operations, client.Operation{Op: "remove", Path: client.JSONPointer("metadata", "annotations", e.annotation)})
+		operations = append(operations,
+			client.Operation{Op: "remove", Path: client.JSONPointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
 }

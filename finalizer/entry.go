@@ -35,7 +35,9 @@ func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFi
 // the object is being deleted, so that nothing may be created for it (it may have the finalizer from an earlier write
 // that obj does not show); client.ErrGone and client.ErrReplaced; client.ErrChanged, for which apierrors.IsConflict
 // is true too, after the last attempt; errors of requests.
-func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
+func Add(
+	ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption,
+) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("add the finalizer %q: %w", name, err)
 	}
@@ -55,7 +57,9 @@ func Add(ctx context.Context, c *client.Client, obj kube.Object, name string, op
 // The patch requires the uid and the position of the entry in obj; otherwise it is repeated as by Add.
 //
 // Options and errors: those of Add except client.ErrTerminating, client.ErrGone and client.ErrReplaced.
-func Remove(ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption) (changed bool, err error) {
+func Remove(
+	ctx context.Context, c *client.Client, obj kube.Object, name string, options ...client.WriteOption,
+) (changed bool, err error) {
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("remove the finalizer %q: %w", name, err)
 	}

@@ -34,7 +34,10 @@ func Blocking(obj metav1.Object, now time.Time) Report {
 	if deleted == nil {
 		return Report{}
 	}
-	return Report{Since: deleted.Time, For: max(now.Sub(deleted.Time), 0), Finalizers: slices.Clone(obj.GetFinalizers())}
+	return Report{
+		Since: deleted.Time, For: max(now.Sub(deleted.Time), 0),
+		Finalizers: slices.Clone(obj.GetFinalizers()),
+	}
 }
 
 // Blocking returns a report about obj at the time now, with the progress of the teardown.
@@ -63,7 +66,8 @@ func (r Report) String() string {
 	case len(r.Finalizers) == 0:
 		return since + ", and has no finalizers"
 	case r.Step != "" && len(r.Done) > 0:
-		return fmt.Sprintf("%s, and waits for %s; the teardown is at step %q (done: %s)", since, r.waitsFor(), r.Step, strings.Join(r.Done, ", "))
+		return fmt.Sprintf("%s, and waits for %s; the teardown is at step %q (done: %s)", since, r.waitsFor(), r.Step,
+			strings.Join(r.Done, ", "))
 	case r.Step != "":
 		return fmt.Sprintf("%s, and waits for %s; the teardown is at step %q", since, r.waitsFor(), r.Step)
 	}

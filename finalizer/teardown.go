@@ -94,17 +94,20 @@ func (c Config[T]) validate() error {
 	if err := checkName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("Name: %w", err))
 	} else if problems := validation.IsQualifiedName(c.annotation()); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("Name: with the suffix %q it must be a valid name of an annotation: %s", doneSuffix, strings.Join(problems, "; ")))
+		errs = append(errs, fmt.Errorf("Name: with the suffix %q it must be a valid name of an annotation: %s",
+			doneSuffix, strings.Join(problems, "; ")))
 	}
 	if len(c.Steps) == 0 {
 		errs = append(errs, errors.New("at least one of Steps is required"))
 	}
 	for i, step := range c.Steps {
 		if strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0 {
-			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i, step.Name))
+			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", "+
+				"\"_\" and \".\"", i, step.Name))
 		}
 		if slices.ContainsFunc(c.Steps[:i], func(other Step[T]) bool { return other.Name == step.Name }) {
-			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i, step.Name))
+			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i,
+				step.Name))
 		}
 		if step.Run == nil {
 			errs = append(errs, fmt.Errorf("Steps[%d].Run is required", i))
@@ -193,7 +196,8 @@ func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
 	}
 	ctx, cancel := withPersistTimeout(ctx)
 	defer cancel()
-	if _, err := (edit{name: f.config.Name, annotation: f.config.annotation()}).do(ctx, f.config.Client, obj, last, nil); err != nil {
+	if _, err := (edit{name: f.config.Name, annotation: f.config.annotation()}).do(ctx, f.config.Client, obj, last,
+		nil); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil
@@ -204,7 +208,8 @@ func assign[T kube.Object](obj, live T) error {
 	copied := live.DeepCopyObject()
 	from, to := reflect.ValueOf(copied), reflect.ValueOf(obj)
 	if to.Kind() != reflect.Pointer || from.Type() != to.Type() {
-		return fmt.Errorf("the live object is a %T, but the object of the teardown is a %T: both must be pointers to the same struct type", copied, obj)
+		return fmt.Errorf("the live object is a %T, but the object of the teardown is a %T: both must be pointers to "+
+			"the same struct type", copied, obj)
 	}
 	to.Elem().Set(from.Elem())
 	return nil
@@ -222,7 +227,9 @@ func (f *Finalizer[T]) done(obj T) []string {
 
 // remaining returns the steps that are not done.
 func (f *Finalizer[T]) remaining(done []string) []Step[T] {
-	return slices.DeleteFunc(slices.Clone(f.config.Steps), func(step Step[T]) bool { return slices.Contains(done, step.Name) })
+	return slices.DeleteFunc(slices.Clone(f.config.Steps), func(step Step[T]) bool {
+		return slices.Contains(done, step.Name)
+	})
 }
 
 // record stores the done steps in the object with the last known state last. It returns the new state.

@@ -12,9 +12,9 @@ import (
 )
 
 // AddIndex adds an index, as Config.Indexes does. The informer may run: AddIndex then decodes each cached object for a
-// call of index.Values, without a request, while changes arrive and readers read. It returns when the index is complete.
-// Until then, reads with the index return an error, as do reads of a Snapshot from before. The index remains until the
-// program ends, also in later runs of the informer.
+// call of index.Values, without a request, while changes arrive and readers read. It returns when the index is
+// complete. Until then, reads with the index return an error, as do reads of a Snapshot from before. The index remains
+// until the program ends, also in later runs of the informer.
 //
 // An index of a view (see As) belongs to the informer and all its views. Its function receives objects of the view's
 // type.
@@ -46,7 +46,8 @@ func (c *core) addIndex(index store.Index) error {
 			return err
 		}
 		if failed > 0 {
-			c.logger.Warn("index lacks objects", "informer", c.name, "index", index.Name, "objects", failed, "error", usercode.Error(first))
+			c.logger.Warn("index lacks objects", "informer", c.name, "index", index.Name, "objects", failed, "error",
+				usercode.Error(first))
 		}
 	}
 	return nil
@@ -76,7 +77,8 @@ func (index Index[T]) inStore(decoder wire.Decoder[T], guard *usercode.Guard) st
 			return nil, err
 		}
 		var values []string
-		if panicked := guard.Call("Values of index "+index.Name, func() { values = index.Values(obj) }, nil); panicked != nil {
+		if panicked := guard.Call("Values of index "+index.Name, func() { values = index.Values(obj) },
+			nil); panicked != nil {
 			return nil, panicked
 		}
 		return values, nil
@@ -86,8 +88,9 @@ func (index Index[T]) inStore(decoder wire.Decoder[T], guard *usercode.Guard) st
 // Index finds objects by values that a function returns for each object, such as the node of a Pod, or a reference in
 // the spec.
 type Index[T kube.Object] struct {
-	// Name identifies the index in a Query. If it is the name of a field, such as "spec.nodeName", Values must return the
-	// value of that field: client.List then answers the field selector spec.nodeName=node-1 from the informer. Required.
+	// Name identifies the index in a Query. If it is the name of a field, such as "spec.nodeName", Values must return
+	// the value of that field: client.List then answers the field selector spec.nodeName=node-1 from the informer.
+	// Required.
 	Name string
 	// Values returns the index values of obj. The informer calls it once for each state of each object, when the state
 	// arrives. It decodes the object for the call, so with an index every event costs as much CPU time as a read.

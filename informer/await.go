@@ -68,7 +68,9 @@ func (c *core) readyFor(w cache.Write) error {
 func (c *core) showing() (running bool, parts []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew && !p.status.condition().complete })
+	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool {
+		return p.isNew && !p.status.condition().complete
+	})
 }
 
 // releaseWaiters calls all waiters, because the informer will not show more writes.
@@ -113,8 +115,8 @@ type awaits struct {
 // empty reports whether no write is awaited.
 func (w *awaits) empty() bool { return len(w.byKey) == 0 }
 
-// add adds write to the awaited writes, unless objects show it. notSelected is true if the write takes the object out of
-// the selection.
+// add adds write to the awaited writes, unless objects show it. notSelected is true if the write takes the object out
+// of the selection.
 func (w *awaits) add(objects *store.Store, write *waiter, notSelected bool) {
 	a := &awaited{waiter: write, in: w, place: -1, notSelected: notSelected}
 	if w.shows(objects, a) {

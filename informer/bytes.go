@@ -78,7 +78,9 @@ func (r *clusterRetriever[T]) accept(as string) string {
 // API server. The next connection is new, and its error is more specific.
 const deadConnections = 3
 
-func (f clusterFeed) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {
+func (f clusterFeed) list(
+	ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error,
+) (metav1.ListMeta, error) {
 	request, err := f.request(ctx, opts, "PartialObjectMetadataList")
 	if err != nil {
 		return metav1.ListMeta{}, err

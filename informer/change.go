@@ -64,7 +64,10 @@ func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Ob
 	if err := errors.Join(errOld, errNew); err != nil {
 		return Change{}, fmt.Errorf("new change: %w", err)
 	}
-	c := Change{Type: t, states: &states{kind: kind, old: old, new: current, oldRead: true, newRead: true, complete: true}}
+	c := Change{Type: t, states: &states{
+		kind: kind, old: old, new: current, oldRead: true, newRead: true,
+		complete: true,
+	}}
 	if encoded, ok := before.(*cache.EncodedObject); ok && encoded.Uncertain {
 		c.states.complete = false
 	}

@@ -85,7 +85,8 @@ func (c *contents) unindexed(key kube.Key, err error) {
 	if now := time.Now(); c.unindexedAt.IsZero() || now.Sub(c.unindexedAt) >= manyReasonsEvery {
 		log, c.unindexedAt = c.core.logger.Warn, now
 	}
-	log("informer keeps an object without an index", "informer", c.core.name, "key", key.String(), "error", usercode.Error(err))
+	log("informer keeps an object without an index", "informer", c.core.name, "key", key.String(), "error",
+		usercode.Error(err))
 }
 
 // deleted removes an object after its delete event.

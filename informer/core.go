@@ -184,7 +184,9 @@ func (c *core) observe() (stop func()) {
 		return func() {}
 	}
 	var end func()
-	_ = c.guard.Call("ObserveInformer of Config.Metrics", func() { end = c.metrics.ObserveInformer(c.name, c.healthWithSizes) }, nil)
+	_ = c.guard.Call("ObserveInformer of Config.Metrics", func() {
+		end = c.metrics.ObserveInformer(c.name, c.healthWithSizes)
+	}, nil)
 	if end == nil {
 		return func() {}
 	}
@@ -224,7 +226,9 @@ func (c *core) subscribe(notify func(Change)) (unsubscribe func()) {
 	return func() {
 		c.events.Lock()
 		defer c.events.Unlock()
-		c.subscribers = slices.DeleteFunc(slices.Clone(c.subscribers), func(other *subscriber) bool { return other == s })
+		c.subscribers = slices.DeleteFunc(slices.Clone(c.subscribers), func(other *subscriber) bool {
+			return other == s
+		})
 	}
 }
 

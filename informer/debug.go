@@ -27,7 +27,8 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		ErrorSince      *time.Time `json:"errorSince,omitempty"`
 	}{
 		Informer: h.Informer, Retrieves: h.Retrieves, Running: h.Running, Synced: h.Synced, Optional: h.Optional,
-		Degraded: h.Degraded, ResourceVersion: h.ResourceVersion, Objects: h.Objects, Bytes: h.Bytes, Received: h.Received,
+		Degraded: h.Degraded, ResourceVersion: h.ResourceVersion, Objects: h.Objects, Bytes: h.Bytes,
+		Received: h.Received,
 	}
 	if h.Staleness > 0 {
 		state.Staleness = h.Staleness.String()

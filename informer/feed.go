@@ -78,7 +78,9 @@ func (f objectFeed[T]) guarded(method string, call func() error) (err error) {
 	return err
 }
 
-func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {
+func (f objectFeed[T]) list(
+	ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error,
+) (metav1.ListMeta, error) {
 	var list runtime.Object
 	err := f.guarded("List", func() (err error) {
 		list, err = f.retriever.List(ctx, opts)
@@ -101,7 +103,10 @@ func (f objectFeed[T]) list(ctx context.Context, opts metav1.ListOptions, each f
 		}
 		return each(obj)
 	})
-	return metav1.ListMeta{ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount()}, err
+	return metav1.ListMeta{
+		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(),
+		RemainingItemCount: about.GetRemainingItemCount(),
+	}, err
 }
 
 func (f objectFeed[T]) watch(ctx context.Context, opts metav1.ListOptions) (events, error) {

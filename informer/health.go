@@ -113,7 +113,8 @@ func (c *core) health() Health {
 		}
 	}
 	if blocked := c.calling.blockedFor(time.Since(c.createdAt)); blocked > 0 && h.Running {
-		errs = append(errs, fmt.Errorf("it takes no changes: a function that is called for each change (a predicate, a mapper) has not returned for %s", blocked.Round(time.Second)))
+		errs = append(errs, fmt.Errorf("it takes no changes: a function that is called for each change (a predicate, "+
+			"a mapper) has not returned for %s", blocked.Round(time.Second)))
 		if since := time.Now().Add(-blocked); h.ErrSince.IsZero() || since.Before(h.ErrSince) {
 			h.ErrSince = since
 		}

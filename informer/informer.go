@@ -46,33 +46,34 @@ type Config[T kube.Object] struct {
 	// LastApplied. An object with such a cut must never be written by Update, which would delete the fields. Patch and
 	// apply are safe. Default: none.
 	Cut []string
-	// Transform changes each object before it is cached, for what Cut cannot do, such as shortening a value. It is called
-	// once for each state that arrives in a list or a watch. The informer decodes the state for the call, and encodes it
-	// again: with a Transform every event costs more CPU time than a read. Prefer Cut.
+	// Transform changes each object before it is cached, for what Cut cannot do, such as shortening a value. It is
+	// called once for each state that arrives in a list or a watch. The informer decodes the state for the call, and
+	// encodes it again: with a Transform every event costs more CPU time than a read. Prefer Cut.
 	//
 	// Reads, changes, predicates, indexes and all views then have the changed objects. A client.Client never reads from
-	// the informer. As with Cut, such an object must never be written by Update, and a controller may run a key once more
-	// after a write of its own to the object.
+	// the informer. As with Cut, such an object must never be written by Update, and a controller may run a key once
+	// more after a write of its own to the object.
 	//
 	// Transform must not change the name, namespace, UID, resourceVersion, generation or deletionTimestamp. It must
-	// return the same object for the same state, be fast, not read the informer, and be safe for concurrent use, because
-	// combined Retrievers call it at the same time. If it returns an error, panics, or changes such a field, or if the
-	// object cannot be decoded, then that object is cached without content: reads of this object return the error, so a
-	// controller retries its key, and other objects are not affected.
+	// return the same object for the same state, be fast, not read the informer, and be safe for concurrent use,
+	// because combined Retrievers call it at the same time. If it returns an error, panics, or changes such a field, or
+	// if the object cannot be decoded, then that object is cached without content: reads of this object return the
+	// error, so a controller retries its key, and other objects are not affected.
 	//
-	// Cut is applied before and after it. It cannot be combined with KeepAppliedBy. Default nil: objects are not changed.
+	// Cut is applied before and after it. It cannot be combined with KeepAppliedBy. Default nil: objects are not
+	// changed.
 	Transform func(obj T) error
-	// Indexes are additional indexes for queries. Namespaces, owners and labels are always indexed. Informer.AddIndex adds
-	// more. Default: none.
+	// Indexes are additional indexes for queries. Namespaces, owners and labels are always indexed. Informer.AddIndex
+	// adds more. Default: none.
 	Indexes []Index[T]
 
 	// Metrics receives measurements. Default nil: none.
 	Metrics Recorder
-	// OnError is called for each list or watch that fails, also if it fails for the same reason again, which the log does
-	// not repeat. The error names the operation and wraps that of the API server. The informer waits for the call and
-	// then retries, so it must be fast; combined Retrievers call it at the same time. It may read the informer, but must
-	// not wait for the end of Run or for SetRetriever, which wait for the call. A panic is logged. Health and Metrics have
-	// the present error. Default nil: errors are only logged.
+	// OnError is called for each list or watch that fails, also if it fails for the same reason again, which the log
+	// does not repeat. The error names the operation and wraps that of the API server. The informer waits for the call
+	// and then retries, so it must be fast; combined Retrievers call it at the same time. It may read the informer, but
+	// must not wait for the end of Run or for SetRetriever, which wait for the call. A panic is logged. Health and
+	// Metrics have the present error. Default nil: errors are only logged.
 	OnError func(error)
 	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
 	// client-go's Reflector at debug level. Default: slog.Default() at the time of New.
@@ -123,7 +124,8 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	var mistakes usercode.Mistakes
 	mistakes.Join(description.Problem, cutErr, decoderErr)
 	if config.Transform != nil && config.KeepAppliedBy != "" {
-		mistakes.Addf("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a changed object")
+		mistakes.Addf("KeepAppliedBy cannot be combined with Transform: client.Apply would compare with a " +
+			"changed object")
 	}
 	for n, index := range config.Indexes {
 		if index.Name == "" || index.Values == nil {
@@ -217,12 +219,14 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 		return nil, fmt.Errorf("view informer %q of %T as %T: %s", i.Name(), from, to, reason)
 	}
 	from, to := reflect.TypeFor[T](), reflect.TypeFor[U]()
-	metadataOnly, dynamic := reflect.TypeFor[*metav1.PartialObjectMetadata](), reflect.TypeFor[*unstructured.Unstructured]()
+	metadataOnly, dynamic := reflect.TypeFor[*metav1.PartialObjectMetadata](),
+		reflect.TypeFor[*unstructured.Unstructured]()
 	if from == metadataOnly && to != metadataOnly {
 		return fail("it keeps nothing but metadata")
 	}
 	if from != to && from != dynamic && to != metadataOnly && to != dynamic {
-		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve unstructured objects")
+		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve " +
+			"unstructured objects")
 	}
 	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return apiobject.New[T]() })
 	if err != nil {
@@ -261,7 +265,8 @@ func (i *Informer[T]) Join(ctx context.Context) (leave func()) {
 
 // ErrNotRunning is in the error of a read from an informer that does not run, because its cache is empty or stale. Run
 // the informer, or add it to Config.Reads of the controller that reads it.
-var ErrNotRunning = errors.New("the informer does not run: call Run, or add it to Config.Reads of the controller that reads from it")
+var ErrNotRunning = errors.New("the informer does not run: call Run, or add it to Config.Reads of the controller " +
+	"that reads from it")
 
 // Get returns a new copy of the object under key, which belongs to the caller.
 //

@@ -43,7 +43,8 @@ func (r *clusterRetriever[T]) List(ctx context.Context, opts metav1.ListOptions)
 	if err != nil {
 		return nil, err
 	}
-	list := &objectList[T]{TypeMeta: metav1.TypeMeta{APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind + "List"}}
+	list := &objectList[T]{TypeMeta: metav1.TypeMeta{APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind +
+		"List"}}
 	list.ListMeta, err = feed.list(ctx, opts, func(o *wire.Object) error {
 		obj, err := decoder.Decode(o)
 		list.Items = append(list.Items, obj)

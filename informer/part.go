@@ -158,7 +158,8 @@ func (p *part) listed(resourceVersion string) {
 // checkVersions evaluates the versions of the items of a list.
 func (p *part) checkVersions(items *versionCheck, list string) (perObject bool) {
 	if perObject = items.perObject(list); perObject && p.progress.foundPerObject() {
-		p.logger.Info("resource versions of different objects cannot be compared: every list is a consistent read from now on")
+		p.logger.Info("resource versions of different objects cannot be compared: every list is a consistent read " +
+			"from now on")
 	}
 	return perObject
 }

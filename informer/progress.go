@@ -11,7 +11,8 @@ import (
 // progress records up to which resource version, and at which times, the objects of a part are current.
 //
 // Invariants: reached.newest moves back only at the end of a list, and is never newer than what has arrived. After two
-// events of a watch with decreasing versions, the versions of different objects are never compared again in the session.
+// events of a watch with decreasing versions, the versions of different objects are never compared again in the
+// session.
 type progress struct {
 	createdAt time.Time // the time base of current; immutable
 
@@ -19,9 +20,10 @@ type progress struct {
 	// the part has not listed.
 	current atomic.Int64
 
-	mu        sync.Mutex
-	reached   reached   // guarded by mu
-	ahead     string    // guarded by mu; the newest version of a cached object that is newer than the latest list, or ""
+	mu      sync.Mutex
+	reached reached // guarded by mu
+	// guarded by mu; the newest version of a cached object that is newer than the latest list, or ""
+	ahead     string
 	verified  time.Time // guarded by mu; the last comparison of a list with the cache
 	bookmarks bool      // guarded by mu; the Retriever's watches have delivered bookmarks
 }

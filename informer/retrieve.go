@@ -80,7 +80,8 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		part := base
 		part.namespace = namespace
 		if namespace == "" {
-			part.problem = errors.Join(part.problem, errors.New("an empty string is among the namespaces: leave Namespaces empty to mean all"))
+			part.problem = errors.Join(part.problem,
+				errors.New("an empty string is among the namespaces: leave Namespaces empty to mean all"))
 		}
 		parts = append(parts, &part)
 	}
@@ -93,7 +94,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 // RetrieveMetadata returns a Retriever of the metadata of the objects of type T that selection selects: labels,
 // annotations, owners, finalizers. The API server sends only the metadata. Use it if only the existence, the owners or
 // the labels of the objects are needed. T is the objects' own type. See Retrieve.
-func RetrieveMetadata[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[*metav1.PartialObjectMetadata] {
+func RetrieveMetadata[T kube.Object](
+	cluster *kube.Cluster, selection Selection,
+) Retriever[*metav1.PartialObjectMetadata] {
 	if cluster != nil {
 		kind, problem := resolveType[T](cluster, selection.Kind)
 		if problem != nil {
@@ -180,7 +183,8 @@ func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, erro
 	}
 	if !resource.Namespaced && r.namespace != "" {
 		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
-		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty", r.Describe())
+		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty",
+			r.Describe())
 	}
 	return resource, nil
 }

@@ -112,7 +112,8 @@ const maxCompareLater = 16 << 10
 func (s *states) later() func() kube.ChangedParts {
 	// Large objects are compared now, because their states would use memory: causes are stored for long after their
 	// runs.
-	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil && len(s.new.Bytes) <= maxCompareLater
+	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil &&
+		len(s.new.Bytes) <= maxCompareLater
 	if !waits {
 		parts := s.compare(kube.ChangedAnything) // already compared, or no states to keep
 		return func() kube.ChangedParts { return parts }

@@ -97,7 +97,8 @@ func (s *stream) Stop() {
 	s.events.stop()
 	<-s.ended
 	if !s.events.join() {
-		s.part.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on", "waited", slowStop)
+		s.part.logger.Warn("a stopped watch has not closed its channel: whatever feeds it may live on", "waited",
+			slowStop)
 	}
 }
 
@@ -319,7 +320,8 @@ var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists
 
 // avoidStreamedLists makes the part list in pages for some time, and returns the error event for the Reflector.
 func (s *stream) avoidStreamedLists() watch.Event {
-	s.part.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores SendInitialEvents must not set Description.WatchList",
+	s.part.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores "+
+		"SendInitialEvents must not set Description.WatchList",
 		"for", s.part.requests.avoidStreams())
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
 }

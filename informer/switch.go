@@ -36,7 +36,8 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		return fail(description.Problem)
 	}
 	if description.GroupVersionKind != i.core.kind {
-		return fail(fmt.Errorf("the informer is of kind %q, the retriever of %q", i.core.kind, description.GroupVersionKind))
+		return fail(fmt.Errorf("the informer is of kind %q, the retriever of %q", i.core.kind,
+			description.GroupVersionKind))
 	}
 	c := i.core
 	select {
@@ -50,7 +51,9 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.mu.Unlock()
 	var wanted, added []*part
 	for _, r := range partsOf(retriever) {
-		n := slices.IndexFunc(old, func(p *part) bool { return sameRetriever[T](p.identity, r) && !slices.Contains(wanted, p) })
+		n := slices.IndexFunc(old, func(p *part) bool {
+			return sameRetriever[T](p.identity, r) && !slices.Contains(wanted, p)
+		})
 		if n >= 0 {
 			wanted = append(wanted, old[n])
 			continue
@@ -114,7 +117,8 @@ func (c *core) waitAdded(ctx context.Context, added []*part) error {
 		case <-settled:
 		case <-ended:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("wait for the first list of %s: %w", p.describes, ctx.Err()), p.status.condition().err)
+			return errors.Join(fmt.Errorf("wait for the first list of %s: %w", p.describes, ctx.Err()),
+				p.status.condition().err)
 		}
 	}
 	return nil

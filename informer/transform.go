@@ -37,7 +37,8 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 			return nil, fmt.Errorf("transform %s: %w", o.Key, err)
 		}
 		if changed.Key != o.Key || changed.UID != o.UID || changed.ResourceVersion != o.ResourceVersion ||
-			changed.Generation != o.Generation || changed.Deleting != o.Deleting || !deletedAt.Equal(obj.GetDeletionTimestamp()) {
+			changed.Generation != o.Generation || changed.Deleting != o.Deleting ||
+			!deletedAt.Equal(obj.GetDeletionTimestamp()) {
 			return nil, fmt.Errorf("transform %s: %w", o.Key, errIdentityChanged)
 		}
 		changed.Manager, changed.TiedManager = o.Manager, o.TiedManager
@@ -54,12 +55,14 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 		if (last == 0 || now-last >= int64(manyReasonsEvery)) && warnedAt.CompareAndSwap(last, now) {
 			log = i.core.logger.Warn
 		}
-		log("informer keeps an object without its content", "informer", i.core.name, "key", o.Key.String(), "error", err)
+		log("informer keeps an object without its content", "informer", i.core.name, "key", o.Key.String(),
+			"error", err)
 		return wire.NewFailed(o, err)
 	}
 }
 
-var errIdentityChanged = errors.New("the function must not change name, namespace, uid, resourceVersion, generation or deletionTimestamp")
+var errIdentityChanged = errors.New("the function must not change name, namespace, uid, resourceVersion, generation " +
+	"or deletionTimestamp")
 
 // transformedFeed changes the objects of a feed.
 type transformedFeed struct {
@@ -67,7 +70,9 @@ type transformedFeed struct {
 	transform func(*wire.Object) *wire.Object
 }
 
-func (f transformedFeed) list(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error) (metav1.ListMeta, error) {
+func (f transformedFeed) list(
+	ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error,
+) (metav1.ListMeta, error) {
 	return f.feed.list(ctx, opts, func(o *wire.Object) error {
 		if o.Key.Name == "" {
 			return errNoName
@@ -92,7 +97,8 @@ type transformedEvents struct {
 func (e transformedEvents) next() (wire.Event, error) {
 	event, err := e.events.next()
 	// The state of a delete event is not cached.
-	if err == nil && event.Object != nil && event.Object.Key.Name != "" && (event.Type == watch.Added || event.Type == watch.Modified) {
+	if err == nil && event.Object != nil && event.Object.Key.Name != "" &&
+		(event.Type == watch.Added || event.Type == watch.Modified) {
 		event.Object = e.transform(event.Object)
 	}
 	return event, err

@@ -115,7 +115,9 @@ func (u untyped[T]) HasFields(required fields.Requirements) bool {
 		return ok
 	}
 	parts, err := u.informer.core.readable()
-	return err == nil && u.informer.core.whole && !slices.ContainsFunc(parts, func(p *part) bool { return !p.objects().HasIndex(index) })
+	return err == nil && u.informer.core.whole && !slices.ContainsFunc(parts, func(p *part) bool {
+		return !p.objects().HasIndex(index)
+	})
 }
 
 func (u untyped[T]) ObjectsByFields(
@@ -130,7 +132,9 @@ func (u untyped[T]) ObjectsByFields(
 		query := store.Query{Namespace: namespace, Labels: selector, Index: index, Value: value}
 		for _, p := range parts {
 			for o, err := range p.objects().List(query) {
-				if err == nil && slices.ContainsFunc(onKey, func(r fields.Requirement) bool { return !meets(o.Key, r) }) {
+				if err == nil && slices.ContainsFunc(onKey, func(r fields.Requirement) bool {
+					return !meets(o.Key, r)
+				}) {
 					continue
 				}
 				var obj kube.Object

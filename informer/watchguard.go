@@ -116,7 +116,8 @@ func (g *watchGuard) end(err error) {
 func (g *watchGuard) reportBlocked(ctx context.Context) {
 	c := g.part.core
 	if blocked := c.calling.newlyBlockedFor(time.Since(c.createdAt)); blocked > 0 {
-		g.part.logger.WarnContext(ctx, "informer takes no changes: a predicate or a function of a source has not returned",
+		g.part.logger.WarnContext(ctx, "informer takes no changes: a predicate or a function of a source has "+
+			"not returned",
 			"for", blocked.Round(time.Second))
 	}
 }
@@ -206,7 +207,9 @@ func (g *watchGuard) compare(ctx context.Context) (differences []difference, res
 }
 
 // page lists one page with the timeout verifyTimeout.
-func (g *watchGuard) page(ctx context.Context, opts metav1.ListOptions, each func(*wire.Object)) (metav1.ListMeta, error) {
+func (g *watchGuard) page(
+	ctx context.Context, opts metav1.ListOptions, each func(*wire.Object),
+) (metav1.ListMeta, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	return g.part.feed.list(ctx, opts, func(o *wire.Object) error {
@@ -257,7 +260,9 @@ func (g *watchGuard) checkVersion(ctx context.Context) (reset error) {
 	for pause := inFlight; ; pause = min(2*pause, maxVersionPause) {
 		sent, began := p.progress.newestSent(), time.Now()
 		var versions versionCheck
-		about, err := g.page(ctx, metav1.ListOptions{Limit: 1}, func(o *wire.Object) { versions.item(o.ResourceVersion) })
+		about, err := g.page(ctx, metav1.ListOptions{Limit: 1}, func(o *wire.Object) {
+			versions.item(o.ResourceVersion)
+		})
 		switch {
 		case err != nil && retryrules.Wait(ctx, pause):
 			continue

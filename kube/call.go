@@ -79,8 +79,8 @@ func (c Call) IsWrite() bool {
 	return false
 }
 
-// Succeeded reports whether the API server has done what the request asked for. For exec and port-forward that means that
-// the connection is established.
+// Succeeded reports whether the API server has done what the request asked for. For exec and port-forward that means
+// that the connection is established.
 func (c Call) Succeeded() bool {
 	return c.Err == nil && (c.Status >= 200 && c.Status < 300 || c.Status == http.StatusSwitchingProtocols)
 }
@@ -141,7 +141,9 @@ type callTransport struct {
 	terms   *leadership.Transport // sends the writes of terms of leadership
 }
 
-func newCallTransport(cluster *Cluster, base http.RoundTripper, wrap func(http.RoundTripper) http.RoundTripper) *callTransport {
+func newCallTransport(
+	cluster *Cluster, base http.RoundTripper, wrap func(http.RoundTripper) http.RoundTripper,
+) *callTransport {
 	if wrap == nil {
 		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
@@ -225,9 +227,11 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term) (resp *http.Response, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			resp, err = nil, fmt.Errorf("%s %s: the transport panicked, the request may have been sent: %v", req.Method, req.URL.Path, value)
+			resp, err = nil, fmt.Errorf("%s %s: the transport panicked, the request may have been sent: %v", req.Method,
+				req.URL.Path, value)
 			t.cluster.panicked.Do(func() {
-				slog.Default().Error("the transport of a rest.Config panicked", "error", err, "stack", string(debug.Stack()), "hint", "further panics are not logged")
+				slog.Default().Error("the transport of a rest.Config panicked", "error", err, "stack",
+					string(debug.Stack()), "hint", "further panics are not logged")
 			})
 		}
 	}()

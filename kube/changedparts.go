@@ -31,7 +31,8 @@ func (c ChangedParts) Has(parts ChangedParts) bool { return c&parts != 0 }
 // String returns the names of the parts, separated by commas, or "nothing".
 func (c ChangedParts) String() string {
 	names := [...]string{
-		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences", "spec", "status",
+		"uid", "resourceVersion", "generation", "deletion", "labels", "annotations", "finalizers", "ownerReferences",
+		"spec", "status",
 	}
 	var parts []string
 	for i, name := range names {

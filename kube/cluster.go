@@ -149,7 +149,8 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	}
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
-		return schema.GroupVersionKind{}, fmt.Errorf("find the kind of a %T: it carries none: set its apiVersion and kind", obj)
+		return schema.GroupVersionKind{},
+			fmt.Errorf("find the kind of a %T: it carries none: set its apiVersion and kind", obj)
 	}
 	kinds, _, err := c.scheme.ObjectKinds(obj)
 	if err == nil {
@@ -158,14 +159,15 @@ func (c *Cluster) KindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if kind, ok := apiobject.BuiltinKind(obj); ok {
 		return kind, nil
 	}
-	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: pass its AddToScheme to kube.Connect", obj, err)
+	return schema.GroupVersionKind{}, fmt.Errorf("find the kind of %T: %w: pass its AddToScheme to kube.Connect",
+		obj, err)
 }
 
 // Resource returns how the API server serves kind. It caches results, but neither that a kind is missing nor that its
 // scope is wrong, so that a definition that is installed or replaced later is found.
 //
-// Errors: ErrNotServed if the kind is not served; a scope other than the Go type declares (Scoped); otherwise the error of
-// the request.
+// Errors: ErrNotServed if the kind is not served; a scope other than the Go type declares (Scoped); otherwise the error
+// of the request.
 func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	gv := kind.GroupVersion()
 	c.mu.Lock()
@@ -189,7 +191,8 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind) (R
 	if res, ok := findResource(list.APIResources, kind); ok {
 		return c.checkScope(kind, res)
 	}
-	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version", kind.Kind, gv, ErrNotServed)
+	return Resource{}, fmt.Errorf("kind %s in %s: %w: install its CustomResourceDefinition, or check the version",
+		kind.Kind, gv, ErrNotServed)
 }
 
 // discoveryTimeout limits one discovery request for a group and version.

@@ -6,8 +6,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 )
 
-// LoadConfig returns a config for the first cluster that it finds: in the kubeconfig file path, if that is not empty; in
-// the files in the environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service
+// LoadConfig returns a config for the first cluster that it finds: in the kubeconfig file path, if that is not empty;
+// in the files in the environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service
 // account; in ~/.kube/config. manager.Options adds flags for the context and for impersonation.
 //
 // It makes no request. The error contains the places where it has looked.

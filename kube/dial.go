@@ -43,8 +43,8 @@ type bufferedConn struct {
 // Read implements net.Conn. net/http reads a connection in one goroutine at a time.
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
-// closableTransport makes http.Client.CloseIdleConnections effective. client-go's wrappers, for example for tokens, have
-// WrappedRoundTripper in place of CloseIdleConnections.
+// closableTransport makes http.Client.CloseIdleConnections effective. client-go's wrappers, for example for tokens,
+// have WrappedRoundTripper in place of CloseIdleConnections.
 type closableTransport struct{ http.RoundTripper }
 
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.

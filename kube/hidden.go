@@ -18,14 +18,16 @@ import (
 )
 
 // HideFields hides the values of fields of a kind, in addition to those of Secrets: in logs, Events, problems,
-// explanations, /debug, the changes that package client returns, plans, and the API server's errors about invalid objects
-// and patches in the responses to the Cluster's clients. A hidden value is shown as "(hidden)". Call it before the Cluster is used.
+// explanations, /debug, the changes that package client returns, plans, and the API server's errors about invalid
+// objects and patches in the responses to the Cluster's clients. A hidden value is shown as "(hidden)". Call it before
+// the Cluster is used.
 //
 // A path is one as in informer.Config.Cut, "spec.password" or `spec.options["tls.key"]`; it leads through lists:
-// "spec.users.token" is the token of all users. Everything below a path is hidden too, and so is a value that contains it.
+// "spec.users.token" is the token of all users. Everything below a path is hidden too, and so is a value that contains
+// it.
 //
-// It cannot hide what other programs write into messages, a CEL rule's messageExpression for example, nor the errors and
-// log lines of the caller's own code: Hides tells what to leave out there.
+// It cannot hide what other programs write into messages, a CEL rule's messageExpression for example, nor the errors
+// and log lines of the caller's own code: Hides tells what to leave out there.
 //
 // Errors, all at once: a path that is malformed, or that the kind's Go type lacks, if one is registered.
 func (c *Cluster) HideFields(kind schema.GroupKind, paths ...string) error {
@@ -133,8 +135,8 @@ func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
 // quoted is in the API server's errors before a value.
 const quoted = ", got "
 
-// hidesAny reports whether objects of a call's kind have hidden fields. If the kind is not known, it may be one of those
-// in its group that have.
+// hidesAny reports whether objects of a call's kind have hidden fields. If the kind is not known, it may be one of
+// those in its group that have.
 func (c *Cluster) hidesAny(call Call) bool {
 	if call.Resource.Resource == "secrets" {
 		return true

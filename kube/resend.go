@@ -9,10 +9,12 @@ import (
 )
 
 // renewed returns a request that must be sent in place of req, or nil. req was sent with base, and the API server has
-// not processed it: because its certificate could not be verified, or because it rejected the token, and the file of the
-// root certificates or of the token has changed since then. client-go reads these files only every 5 minutes and every
-// minute. Until then informers would lose their watches, and the leader its lease.
-func (t *callTransport) renewed(req *http.Request, base http.RoundTripper, resp *http.Response, err error) *http.Request {
+// not processed it: because its certificate could not be verified, or because it rejected the token, and the file of
+// the root certificates or of the token has changed since then. client-go reads these files only every 5 minutes and
+// every minute. Until then informers would lose their watches, and the leader its lease.
+func (t *callTransport) renewed(
+	req *http.Request, base http.RoundTripper, resp *http.Response, err error,
+) *http.Request {
 	authorization := ""
 	switch {
 	case err != nil:
@@ -59,8 +61,8 @@ type tokenFile struct {
 	known [2]string // tokens that the file had, the latest first; guarded by mu
 }
 
-// sent records the token of a request if it is the one of the file. Requests may have other tokens, of other users, which
-// must not be replaced.
+// sent records the token of a request if it is the one of the file. Requests may have other tokens, of other users,
+// which must not be replaced.
 func (f *tokenFile) sent(token string) {
 	if f.path == "" || token == "" {
 		return

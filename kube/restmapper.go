@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// RESTMapper returns a meta.RESTMapper for libraries that need one; this module uses Resource. It requests the kinds of an
-// API group when a method needs them for the first time, and again whenever it finds no match, so that a kind that is
-// installed later is found. A kind that was found is kept. A resource without a group is searched in the core group and
-// then in all groups. Names of groups must be complete. The mapper is safe for concurrent use.
+// RESTMapper returns a meta.RESTMapper for libraries that need one; this module uses Resource. It requests the kinds of
+// an API group when a method needs them for the first time, and again whenever it finds no match, so that a kind that
+// is installed later is found. A kind that was found is kept. A resource without a group is searched in the core group
+// and then in all groups. Names of groups must be complete. The mapper is safe for concurrent use.
 func (c *Cluster) RESTMapper() meta.RESTMapper {
 	return &restMapper{cluster: c, groups: map[string]meta.PriorityRESTMapper{}}
 }
@@ -31,7 +31,8 @@ type restMapper struct {
 
 const allGroups = "*"
 
-// find calls do with the mapper of a group or of all groups. If it finds no match, it requests the kinds and calls do again.
+// find calls do with the mapper of a group or of all groups. If it finds no match, it requests the kinds and calls do
+// again.
 func find[T any](m *restMapper, group string, do func(meta.RESTMapper) (T, error)) (result T, err error) {
 	ctx := context.Background() //nolint:forbidigo // the methods of meta.RESTMapper have no context
 	for _, refresh := range []bool{false, true} {
@@ -51,7 +52,9 @@ func find[T any](m *restMapper, group string, do func(meta.RESTMapper) (T, error
 }
 
 // findInGroupOf is find for a resource that may lack a group.
-func findInGroupOf[T any](m *restMapper, resource schema.GroupVersionResource, do func(meta.RESTMapper) (T, error)) (T, error) {
+func findInGroupOf[T any](
+	m *restMapper, resource schema.GroupVersionResource, do func(meta.RESTMapper) (T, error),
+) (T, error) {
 	result, err := find(m, resource.Group, do)
 	if resource.Group == "" && meta.IsNoMatchError(err) {
 		return find(m, allGroups, do)
@@ -69,7 +72,9 @@ func groupOf(resource schema.GroupVersionResource) string {
 
 // mapper returns the mapper of a group or of all groups. It makes requests if reload is set or kinds were not requested
 // before. If a request fails, the mapper is that of the other groups.
-func (m *restMapper) mapper(ctx context.Context, group string, reload bool) (mapper meta.PriorityRESTMapper, requested bool, err error) {
+func (m *restMapper) mapper(
+	ctx context.Context, group string, reload bool,
+) (mapper meta.PriorityRESTMapper, requested bool, err error) {
 	names := []string{group}
 	var errs []error
 	if group == allGroups {
@@ -101,7 +106,9 @@ func (m *restMapper) mapper(ctx context.Context, group string, reload bool) (map
 	return mapper, requested, errors.Join(errs...)
 }
 
-func (m *restMapper) group(ctx context.Context, group string, reload bool) (mapper meta.PriorityRESTMapper, requested bool, err error) {
+func (m *restMapper) group(
+	ctx context.Context, group string, reload bool,
+) (mapper meta.PriorityRESTMapper, requested bool, err error) {
 	m.mu.Lock()
 	mapper, known := m.groups[group]
 	m.mu.Unlock()
@@ -181,27 +188,37 @@ func (c *Cluster) mapperOf(ctx context.Context, group string) (meta.PriorityREST
 
 // KindFor implements meta.RESTMapper.
 func (m *restMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return findInGroupOf(m, resource, func(mapper meta.RESTMapper) (schema.GroupVersionKind, error) { return mapper.KindFor(resource) })
+	return findInGroupOf(m, resource, func(mapper meta.RESTMapper) (schema.GroupVersionKind, error) {
+		return mapper.KindFor(resource)
+	})
 }
 
 // KindsFor implements meta.RESTMapper.
 func (m *restMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return find(m, groupOf(resource), func(mapper meta.RESTMapper) ([]schema.GroupVersionKind, error) { return mapper.KindsFor(resource) })
+	return find(m, groupOf(resource), func(mapper meta.RESTMapper) ([]schema.GroupVersionKind, error) {
+		return mapper.KindsFor(resource)
+	})
 }
 
 // ResourceFor implements meta.RESTMapper.
 func (m *restMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return findInGroupOf(m, input, func(mapper meta.RESTMapper) (schema.GroupVersionResource, error) { return mapper.ResourceFor(input) })
+	return findInGroupOf(m, input, func(mapper meta.RESTMapper) (schema.GroupVersionResource, error) {
+		return mapper.ResourceFor(input)
+	})
 }
 
 // ResourcesFor implements meta.RESTMapper.
 func (m *restMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return find(m, groupOf(input), func(mapper meta.RESTMapper) ([]schema.GroupVersionResource, error) { return mapper.ResourcesFor(input) })
+	return find(m, groupOf(input), func(mapper meta.RESTMapper) ([]schema.GroupVersionResource, error) {
+		return mapper.ResourcesFor(input)
+	})
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m *restMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return find(m, kind.Group, func(mapper meta.RESTMapper) (*meta.RESTMapping, error) { return mapper.RESTMapping(kind, versions...) })
+	return find(m, kind.Group, func(mapper meta.RESTMapper) (*meta.RESTMapping, error) {
+		return mapper.RESTMapping(kind, versions...)
+	})
 }
 
 // RESTMappings implements meta.RESTMapper.
@@ -213,5 +230,7 @@ func (m *restMapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]
 
 // ResourceSingularizer implements meta.RESTMapper.
 func (m *restMapper) ResourceSingularizer(resource string) (string, error) {
-	return find(m, allGroups, func(mapper meta.RESTMapper) (string, error) { return mapper.ResourceSingularizer(resource) })
+	return find(m, allGroups, func(mapper meta.RESTMapper) (string, error) {
+		return mapper.ResourceSingularizer(resource)
+	})
 }

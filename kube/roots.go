@@ -41,9 +41,9 @@ func newRootsTransport(config *rest.Config, base http.RoundTripper) *rootsTransp
 	return t
 }
 
-// current returns client-go's transport, or a copy of it with the root certificates that were read last. The copy is used
-// only until client-go reads the file with its next request. After that, certificates that were removed from the file
-// are not accepted.
+// current returns client-go's transport, or a copy of it with the root certificates that were read last. The copy is
+// used only until client-go reads the file with its next request. After that, certificates that were removed from the
+// file are not accepted.
 func (t *rootsTransport) current() http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +83,8 @@ func (t *rootsTransport) reload(err error, failed http.RoundTripper) bool {
 	transport := leadership.ClientGoTransport(failed)
 	text, readErr := os.ReadFile(t.file)
 	roots := x509.NewCertPool()
-	if transport == nil || readErr != nil || !roots.AppendCertsFromPEM(text) || roots.Equal(transport.TLSClientConfig.RootCAs) {
+	if transport == nil || readErr != nil || !roots.AppendCertsFromPEM(text) ||
+		roots.Equal(transport.TLSClientConfig.RootCAs) {
 		return false
 	}
 	t.reloaded, t.reloadedAt = transport.Clone(), time.Now()

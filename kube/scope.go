@@ -9,14 +9,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
-// Scoped is an Object whose Go type declares whether objects of its kind have a namespace. Types of custom resources may
-// implement it; no type needs to.
+// Scoped is an Object whose Go type declares whether objects of its kind have a namespace. Types of custom resources
+// may implement it; no type needs to.
 //
 //	func (*Shop) NamespaceScoped() bool { return true }
 //
-// A missing or superfluous namespace is then an error before any request, even before discovery, also if the cluster does
-// not serve the kind yet: of the functions of package client, of informers, and of ownerref.SetControllerInMemory. If the
-// cluster serves the kind with the other scope, Cluster.Resource returns an error.
+// A missing or superfluous namespace is then an error before any request, even before discovery, also if the cluster
+// does not serve the kind yet: of the functions of package client, of informers, and of ownerref.SetControllerInMemory.
+// If the cluster serves the kind with the other scope, Cluster.Resource returns an error.
 type Scoped interface {
 	Object
 	// NamespaceScoped must not depend on the object. It is called for an empty object.
@@ -45,6 +45,7 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 		return served, nil
 	}
 	names := map[bool]string{true: "namespaced", false: "cluster-scoped"}
-	return Resource{}, fmt.Errorf("kind %s in %s is %s in the cluster, and its Go type declares that it is %s (NamespaceScoped)",
+	return Resource{}, fmt.Errorf("kind %s in %s is %s in the cluster, and its Go type declares that it is %s "+
+		"(NamespaceScoped)",
 		kind.Kind, kind.GroupVersion(), names[served.Namespaced], names[namespaced])
 }

@@ -63,9 +63,11 @@ func (c *Cluster) checkStray(req *http.Request, term *leadership.Term) {
 	attrs := []any{"verb", call.Verb, "resource", call.Resource.Resource, "key", call.Key.String(), "at", site.at}
 	switch {
 	case site.inHandler:
-		slog.Default().WarnContext(req.Context(), "a handler wrote with a context that is not its run's", append(attrs, "controller", site.controller, "hint", hint)...)
+		slog.Default().WarnContext(req.Context(), "a handler wrote with a context that is not its run's",
+			append(attrs, "controller", site.controller, "hint", hint)...)
 	case lost:
-		slog.Default().WarnContext(req.Context(), "write without leadership after leadership was lost", append(attrs, "hint", hint)...)
+		slog.Default().WarnContext(req.Context(), "write without leadership after leadership was lost",
+			append(attrs, "hint", hint)...)
 	}
 }
 

@@ -54,23 +54,24 @@ func (l *writeLimits) set(change func()) {
 // perSecond returns the limit, 0 for none.
 func (l *writeLimits) perSecond() float64 { return math.Float64frombits(l.limit.Load()) }
 
-// SetReadOnly switches the writes through clients of the Cluster off or on, at any time. A write that is switched off fails
-// with ErrReadOnly, and is not sent; also one that waits for SetWriteLimit. Writes in flight are not affected.
+// SetReadOnly switches the writes through clients of the Cluster off or on, at any time. A write that is switched off
+// fails with ErrReadOnly, and is not sent; also one that waits for SetWriteLimit. Writes in flight are not affected.
 //
-// These requests are never switched off or limited: dry runs; reviews of tokens and of access; and those of package leader
-// for its lease, so that a leader without writes remains the leader, and no other replica begins to write.
+// These requests are never switched off or limited: dry runs; reviews of tokens and of access; and those of package
+// leader for its lease, so that a leader without writes remains the leader, and no other replica begins to write.
 func (c *Cluster) SetReadOnly(on bool) { c.limits.set(func() { c.limits.readOnly.Store(on) }) }
 
-// SetWriteLimit limits the writes through clients of the Cluster to a number in each second, at any time; 0, the default,
-// means no limit. Writes wait for their turn, in the order of the calls, until their context or their term of leadership
-// ends; a write that would wait longer than until the deadline of its context fails at once. A new limit also applies to
-// writes that wait already. It panics if perSecond is negative or not a number.
+// SetWriteLimit limits the writes through clients of the Cluster to a number in each second, at any time; 0, the
+// default, means no limit. Writes wait for their turn, in the order of the calls, until their context or their term of
+// leadership ends; a write that would wait longer than until the deadline of its context fails at once. A new limit
+// also applies to writes that wait already. It panics if perSecond is negative or not a number.
 //
 // It protects the API server, and those who watch the objects, from an operator that changes very many of them: after a
 // new version with another template, for example. rest.Config.QPS limits reads too.
 func (c *Cluster) SetWriteLimit(perSecond float64) {
 	if math.IsNaN(perSecond) || perSecond < 0 {
-		panic(fmt.Sprintf("Cluster.SetWriteLimit(%v): want a number of writes in a second, or 0 for no limit", perSecond))
+		panic(fmt.Sprintf("Cluster.SetWriteLimit(%v): want a number of writes in a second, or 0 for no limit",
+			perSecond))
 	}
 	c.limits.set(func() { c.limits.limit.Store(math.Float64bits(math.Abs(perSecond))) }) // 0 for a negative zero
 }
@@ -134,7 +135,8 @@ func (l *writeLimits) enqueue(ctx context.Context) (*waitingWrite, *list.Element
 	if deadline, ok := ctx.Deadline(); ok && !l.readOnly.Load() && l.limit.Load() != 0 {
 		before := float64(l.queue.Len()) / l.perSecond()
 		if wait := max(l.dueLocked().Sub(w.since), 0).Seconds() + before; wait > deadline.Sub(w.since).Seconds() {
-			return nil, nil, fmt.Errorf("wait for the write limit of %g in a second: %w", l.perSecond(), context.DeadlineExceeded)
+			return nil, nil, fmt.Errorf("wait for the write limit of %g in a second: %w", l.perSecond(),
+				context.DeadlineExceeded)
 		}
 	}
 	element := l.queue.PushBack(w)
@@ -166,7 +168,9 @@ func (l *writeLimits) dueLocked() time.Time {
 
 // next returns a nil channel if a write may be sent now. Otherwise changed is closed at the next switch, and delay is
 // the time until the write may be sent, or negative while it is not the first one in the queue.
-func (l *writeLimits) next(w *waitingWrite, element *list.Element) (changed <-chan struct{}, delay time.Duration, err error) {
+func (l *writeLimits) next(
+	w *waitingWrite, element *list.Element,
+) (changed <-chan struct{}, delay time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -191,5 +195,6 @@ func (l *writeLimits) next(w *waitingWrite, element *list.Element) (changed <-ch
 
 // reviews reports whether a create only asks the API server a question.
 func (c Call) reviews() bool {
-	return c.Verb == "create" && (c.Resource.Group == "authentication.k8s.io" || c.Resource.Group == "authorization.k8s.io")
+	return c.Verb == "create" && (c.Resource.Group == "authentication.k8s.io" ||
+		c.Resource.Group == "authorization.k8s.io")
 }

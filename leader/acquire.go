@@ -47,7 +47,8 @@ func (t *term) acquire(ctx context.Context) *leadership.Term {
 // an earlier process of the Pod, or an earlier term, has seen it.
 func (t *term) mayLead(ctx context.Context) bool {
 	e := t.elector
-	return e.fence == nil || strings.HasPrefix(holderOf(&t.lease.Spec), e.config.PodUID+identitySeparator) || e.fence.stands(ctx)
+	return e.fence == nil || strings.HasPrefix(holderOf(&t.lease.Spec), e.config.PodUID+identitySeparator) ||
+		e.fence.stands(ctx)
 }
 
 // renew renews the lease every RetryPeriod until ctx ends. The end of the term cancels ctx.

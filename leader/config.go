@@ -48,12 +48,12 @@ type Config struct {
 	// is restarted after a crash waits too. Default: the host's name, which in a Pod is the Pod's name, an underscore
 	// and a random UUID.
 	Identity string
-	// Fence makes the Elector work only under a policy with which the API server rejects the writes of every process but
-	// the holder of the lease, also of one that was paused or partitioned and sends a write late: see FenceManifest. A
-	// candidate does not acquire the lease before the policy has rejected a write of its own, and a new leader does not
-	// work before the policy accepts one. Both are creates with dryRun, so the fence needs no further permission. It
-	// takes about 10 ms of a take-over. What is left: the API servers of a cluster see a new holder at different times;
-	// this one is the API server of Cluster. Default: false.
+	// Fence makes the Elector work only under a policy with which the API server rejects the writes of every process
+	// but the holder of the lease, also of one that was paused or partitioned and sends a write late: see
+	// FenceManifest. A candidate does not acquire the lease before the policy has rejected a write of its own, and a
+	// new leader does not work before the policy accepts one. Both are creates with dryRun, so the fence needs no
+	// further permission. It takes about 10 ms of a take-over. What is left: the API servers of a cluster see a new
+	// holder at different times; this one is the API server of Cluster. Default: false.
 	Fence bool
 	// PodUID is the uid of the Pod of this process, for Fence. Identity then begins with it and an underscore. Default:
 	// the environment variable POD_UID (from the downward API, metadata.uid).
@@ -62,9 +62,9 @@ type Config struct {
 	Labels map[string]string
 
 	// LeaseDuration is the time for which other processes wait, after they last saw the lease renewed, before they
-	// acquire it. A candidate uses the holder's LeaseDuration or its own, whichever is longer. After a crash there is no
-	// leader for that time, and up to 4.4 times RetryPeriod more. It must be a whole number of seconds, the unit of a
-	// Lease, and longer than RenewDeadline. Default: 15 s.
+	// acquire it. A candidate uses the holder's LeaseDuration or its own, whichever is longer. After a crash there is
+	// no leader for that time, and up to 4.4 times RetryPeriod more. It must be a whole number of seconds, the unit of
+	// a Lease, and longer than RenewDeadline. Default: 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the time after which the holder counts leadership as lost if it cannot renew the lease. It is
 	// measured from the start of the last successful renewal. It must be longer than 1.2 times RetryPeriod.
@@ -140,7 +140,8 @@ func (c Config) validate() error {
 	case !c.Fence && c.PodUID != "":
 		mistakes.Addf("PodUID is set without Fence, which needs it: set both")
 	case c.Fence && c.PodUID == "":
-		mistakes.Addf("PodUID is required for Fence: set the environment variable %s from the downward API (fieldPath metadata.uid)", podUIDVariable)
+		mistakes.Addf("PodUID is required for Fence: set the environment variable %s from the downward API "+
+			"(fieldPath metadata.uid)", podUIDVariable)
 	case c.Fence && !strings.HasPrefix(c.Identity, c.PodUID+identitySeparator):
 		mistakes.Addf("Identity %q must begin with %q for Fence", c.Identity, c.PodUID+identitySeparator)
 	}
@@ -168,7 +169,8 @@ func (c Config) validateTimes() error {
 			c.RenewDeadline, least, jitterFactor)
 	}
 	if c.LeaseDuration <= max(c.RenewDeadline, 0) {
-		mistakes.Addf("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops before a new leader",
+		mistakes.Addf("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops "+
+			"before a new leader",
 			c.LeaseDuration, c.RenewDeadline)
 	}
 	return mistakes.Err()

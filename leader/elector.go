@@ -70,9 +70,9 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 // Flow:
 //  1. It makes attempts to acquire the lease until one succeeds. Failures (a permission, the network) are logged and
 //     shown by Status, and do not end the attempts.
-//  2. It calls work, and renews the lease until work has returned. With Config.Fence it first waits until the API server
-//     accepts its writes, and therefore rejects those of other processes. If it does not for LeaseDuration, Run releases
-//     the lease, and goes back to step 1 after another LeaseDuration, so that another process leads.
+//  2. It calls work, and renews the lease until work has returned. With Config.Fence it first waits until the API
+//     server accepts its writes, and therefore rejects those of other processes. If it does not for LeaseDuration, Run
+//     releases the lease, and goes back to step 1 after another LeaseDuration, so that another process leads.
 //  3. When ctx ends, work's context ends too. When leadership is lost, work's context is cancelled with the cause
 //     kube.ErrLeadershipLost.
 //  4. When work has returned and the lease is still held, Run releases it, so that another process can lead within 2.2
@@ -103,7 +103,8 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 		return fmt.Errorf("leader election on lease %s: work is nil: pass a function to Run", e.lease)
 	}
 	if leadership.Lost(ctx) != nil {
-		return fmt.Errorf("leader election on lease %s: called in the work of another election, whose loss it would hide: "+
+		return fmt.Errorf("leader election on lease %s: called in the work of another election, whose loss it "+
+			"would hide: "+
 			"use one elector for all of the work", e.lease)
 	}
 	e.mu.Lock()
@@ -113,7 +114,8 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 	}
 	e.unlock()
 	if running {
-		return fmt.Errorf("leader election on lease %s: already running: give each controller its own Elector and lease, "+
+		return fmt.Errorf("leader election on lease %s: already running: give each controller its own Elector "+
+			"and lease, "+
 			"or run all of them in one work", e.lease)
 	}
 	defer e.stopped()

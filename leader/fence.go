@@ -22,33 +22,37 @@ import (
 //go:embed fence.yaml
 var fenceTemplate string
 
-// FenceManifest returns what Config.Fence needs, as YAML for kubectl apply: a ValidatingAdmissionPolicy and its binding,
-// and a Role and its binding for the lease. account is the service account of the Pods that compete for the lease; no
-// other program may use it. Kubernetes 1.30 and later have this kind of policy.
+// FenceManifest returns what Config.Fence needs, as YAML for kubectl apply: a ValidatingAdmissionPolicy and its
+// binding, and a Role and its binding for the lease. account is the service account of the Pods that compete for the
+// lease; no other program may use it. Kubernetes 1.30 and later have this kind of policy.
 //
-// The API server then rejects each create, update, delete and connect request of the account, with the status 422, unless
-// the lease names the Pod to which the request's token is bound. These requests are exempt: those for the lease; Events, and
-// reviews of tokens and of access, which standbys make too; and those for the resources in exempt, with all of their
-// subresources. While the lease does not exist, no request is rejected: candidates create it again at once, with a holder
-// that no Pod has.
+// The API server then rejects each create, update, delete and connect request of the account, with the status 422,
+// unless the lease names the Pod to which the request's token is bound. These requests are exempt: those for the lease;
+// Events, and reviews of tokens and of access, which standbys make too; and those for the resources in exempt, with all
+// of their subresources. While the lease does not exist, no request is rejected: candidates create it again at once,
+// with a holder that no Pod has.
 func FenceManifest(lease, account kube.Key, exempt ...schema.GroupResource) ([]byte, error) {
 	var errs []error
 	for i, key := range []kube.Key{lease, account} {
 		what := []string{"lease", "account"}[i]
 		if problems := validation.IsDNS1123Label(key.Namespace); problems != nil {
-			errs = append(errs, fmt.Errorf("%s %s: the namespace is not valid: %s", what, key, strings.Join(problems, ", ")))
+			errs = append(errs, fmt.Errorf("%s %s: the namespace is not valid: %s", what, key,
+				strings.Join(problems, ", ")))
 		}
 		if problems := validation.IsDNS1123Subdomain(key.Name); problems != nil {
 			errs = append(errs, fmt.Errorf("%s %s: the name is not valid: %s", what, key, strings.Join(problems, ", ")))
 		}
 	}
 	for _, resource := range exempt {
-		if resource.Group != "" && validation.IsDNS1123Subdomain(resource.Group) != nil || validation.IsDNS1123Label(resource.Resource) != nil {
-			errs = append(errs, fmt.Errorf("exempt resource %q: want the plural name of a resource and its API group", resource))
+		if resource.Group != "" && validation.IsDNS1123Subdomain(resource.Group) != nil ||
+			validation.IsDNS1123Label(resource.Resource) != nil {
+			errs = append(errs, fmt.Errorf("exempt resource %q: want the plural name of a resource and its API group",
+				resource))
 		}
 	}
 	if policy := fencePolicy(lease); len(policy) > validation.DNS1123SubdomainMaxLength {
-		errs = append(errs, fmt.Errorf("lease %s: the name of the policy, %s, is longer than %d characters", lease, policy, validation.DNS1123SubdomainMaxLength))
+		errs = append(errs, fmt.Errorf("lease %s: the name of the policy, %s, is longer than %d characters", lease,
+			policy, validation.DNS1123SubdomainMaxLength))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("fence manifest: %w", errors.Join(errs...))
@@ -114,7 +118,8 @@ func (f *fence) stands(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case err == nil && !denied:
-		err = errors.New("no policy rejects the writes of a process without the lease: apply the objects of leader.FenceManifest " +
+		err = errors.New("no policy rejects the writes of a process without the lease: apply the objects of " +
+			"leader.FenceManifest " +
 			"for the account of this process; if they were deleted before, restart the API server")
 	}
 	f.waits(request, err)
@@ -130,7 +135,8 @@ func (f *fence) await(ctx context.Context) (accepted bool) {
 		request, cancel := context.WithTimeout(ctx, e.config.RenewDeadline/2)
 		denied, err := f.probe(request)
 		if err == nil && denied && interval == slowestProbe {
-			err = fmt.Errorf("the policy rejects writes of the leader: its requests need a token that is bound to the Pod %s", e.config.PodUID)
+			err = fmt.Errorf("the policy rejects writes of the leader: its requests need a token that is bound "+
+				"to the Pod %s", e.config.PodUID)
 		}
 		if ctx.Err() == nil && (err != nil || !denied) {
 			f.waits(request, err)
@@ -143,7 +149,8 @@ func (f *fence) await(ctx context.Context) (accepted bool) {
 			e.logger.InfoContext(ctx, "the API server rejects writes of other processes", "after", time.Since(began))
 			return true
 		case time.Since(began) >= e.config.LeaseDuration:
-			e.logger.WarnContext(ctx, "leadership given up, the fence rejects the writes of this process", "after", time.Since(began))
+			e.logger.WarnContext(ctx, "leadership given up, the fence rejects the writes of this process", "after",
+				time.Since(began))
 			return false
 		}
 		retryrules.Wait(ctx, interval)

@@ -71,7 +71,8 @@ type builder struct {
 
 func (b builder) build(ctx context.Context, source string) (string, error) {
 	if _, err := exec.LookPath(b.goCommand); err != nil {
-		return "", fmt.Errorf("building the cluster from source needs the go command: %w; install Go (go.dev/dl), or set Config.Binary to an existing localcluster binary", err)
+		return "", fmt.Errorf("building the cluster from source needs the go command: %w; install Go (go.dev/dl), or "+
+			"set Config.Binary to an existing localcluster binary", err)
 	}
 	if source == "" {
 		var err error
@@ -141,7 +142,8 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 	}
 	defer func() { _ = os.RemoveAll(temp) }() // the next build removes it after an error
 
-	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: it takes a few minutes and about 4 GB of disk in Go's caches\n")
+	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: it takes a few "+
+		"minutes and about 4 GB of disk in Go's caches\n")
 	p := newProgress(b.progress)
 	list := b.command(ctx, source, "list", "-deps", "-f", "{{.ImportPath}}", ".")
 	output, err := p.run(ctx, list, "downloaded", "modules")

@@ -70,7 +70,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
-	return &Cluster{config: config, second: ready.Second, kubeconfig: ready.Kubeconfig, users: cfg.Users, supervisor: s}, nil
+	return &Cluster{
+		config: config, second: ready.Second, kubeconfig: ready.Kubeconfig, users: cfg.Users,
+		supervisor: s,
+	}, nil
 }
 
 // RESTConfig returns a copy of the administrator's configuration. It has no client-side rate limit (QPS -1; client-go's
@@ -177,9 +180,9 @@ func (c *Cluster) Restart(ctx context.Context) error {
 }
 
 // Compact removes all versions before the current one from etcd, as the API server does with those that are older than
-// five minutes. Lists of an older version and their continue tokens then fail with 410 Expired. But an API server serves
-// from its caches what they still have: watches, and for up to 15 s lists. After a Restart the caches begin with the
-// current version.
+// five minutes. Lists of an older version and their continue tokens then fail with 410 Expired. But an API server
+// serves from its caches what they still have: watches, and for up to 15 s lists. After a Restart the caches begin with
+// the current version.
 //
 // Errors: an existing cluster, a killed or a stopped one, and the end of ctx.
 func (c *Cluster) Compact(ctx context.Context) error {
@@ -193,7 +196,8 @@ func (c *Cluster) Compact(ctx context.Context) error {
 }
 
 func errExisting(what string) error {
-	return fmt.Errorf("localcluster: cannot %s a cluster that localcluster did not start; unset %s and Config.Kubeconfig to start one", what, EnvExisting)
+	return fmt.Errorf("localcluster: cannot %s a cluster that localcluster did not start; unset %s and "+
+		"Config.Kubeconfig to start one", what, EnvExisting)
 }
 
 func loadConfig(kubeconfig string) (*rest.Config, error) {

@@ -29,8 +29,8 @@ type Config struct {
 	// use one. A number above 0 implies Controllers. Default: 0.
 	Nodes int
 
-	// SecondServer adds a second API server with the same etcd. Cluster.SecondRESTConfig has its address. The servers have
-	// caches of their own, so that a read of one may not contain a write to the other yet. Default: false.
+	// SecondServer adds a second API server with the same etcd. Cluster.SecondRESTConfig has its address. The servers
+	// have caches of their own, so that a read of one may not contain a write to the other yet. Default: false.
 	SecondServer bool
 
 	// Dir is the folder for the cluster's data, port and certificates, which is kept between runs. Writes are not
@@ -97,11 +97,13 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("field Port is %d: must be 1 to 65535, or 0 for a free port", c.Port))
 	}
 	if c.ReadyTimeout < 0 {
-		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout, DefaultReadyTimeout))
+		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout,
+			DefaultReadyTimeout))
 	}
 	for i, arg := range c.APIServerArgs {
 		if !strings.HasPrefix(arg, "--") {
-			errs = append(errs, fmt.Errorf("field APIServerArgs[%d] is %q: must be a flag such as --audit-log-path=/tmp/audit.log", i, arg))
+			errs = append(errs, fmt.Errorf("field APIServerArgs[%d] is %q: must be a flag such as "+
+				"--audit-log-path=/tmp/audit.log", i, arg))
 		}
 	}
 	for i, u := range c.Users {
@@ -109,8 +111,13 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("field Users[%d] has no Name", i))
 		}
 		// The command line uses these as separators.
-		if strings.Contains(u.Name, "=") || slices.ContainsFunc(u.Groups, func(g string) bool { return strings.Contains(g, ",") }) {
-			errs = append(errs, fmt.Errorf(`field Users[%d] (%q) has "=" in its name or "," in a group: use Cluster.User for such names`, i, u.Name))
+		if strings.Contains(u.Name, "=") || slices.ContainsFunc(u.Groups, func(g string) bool {
+			return strings.Contains(g, ",")
+		}) {
+			errs = append(errs,
+				fmt.Errorf(
+					`field Users[%d] (%q) has "=" in its name or "," in a group: use Cluster.User for such names`, i,
+					u.Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -54,10 +54,12 @@ func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	config.QPS = -1
 	waiting := func(err error) {
-		fmt.Fprintf(cfg.Progress, "localcluster: waiting up to %v for the existing cluster (%s) at %s: %v\n", cfg.ReadyTimeout, e.name(), config.Host, err)
+		fmt.Fprintf(cfg.Progress, "localcluster: waiting up to %v for the existing cluster (%s) at %s: %v\n",
+			cfg.ReadyTimeout, e.name(), config.Host, err)
 	}
 	if err := waitReady(ctx, config, cfg.ReadyTimeout, waiting); err != nil {
-		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s is not ready: %w", e.name(), config.Host, err)
+		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s is not ready: %w", e.name(),
+			config.Host, err)
 	}
 	return &Cluster{config: config, kubeconfig: e.path()}, nil
 }
@@ -99,7 +101,8 @@ func waitReady(ctx context.Context, config *rest.Config, timeout time.Duration, 
 		return fmt.Errorf("creating a client: %w", err)
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 200*
+		time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		if err == nil || isHopeless(err) {
 			last = nil

@@ -31,7 +31,8 @@ func (b builder) findSource(ctx context.Context) (string, error) {
 	// A repository, or a module that requires Even Keel, perhaps with a replace. Not b.command, because the caller's
 	// environment and working directory matter here.
 	dir, version := "", ""
-	if output, err := exec.CommandContext(ctx, b.goCommand, "list", "-m", "-f", "{{.Dir}}\n{{.Version}}", modulePath).Output(); err == nil {
+	if output, err := exec.CommandContext(ctx, b.goCommand, "list", "-m", "-f", "{{.Dir}}\n{{.Version}}",
+		modulePath).Output(); err == nil {
 		dir, version, _ = strings.Cut(strings.TrimSpace(string(output)), "\n")
 	}
 	candidates := []string{dir}
@@ -46,7 +47,8 @@ func (b builder) findSource(ctx context.Context) (string, error) {
 	}
 	// A module in the module cache does not contain its nested modules.
 	if version == "" {
-		return "", fmt.Errorf("no source of the cluster found: neither the go command in the working directory nor the folder of this package leads to %s; set %s to the folder of its source", clusterModulePath, EnvSource)
+		return "", fmt.Errorf("no source of the cluster found: neither the go command in the working directory nor "+
+			"the folder of this package leads to %s; set %s to the folder of its source", clusterModulePath, EnvSource)
 	}
 	return b.download(ctx, version)
 }
@@ -60,7 +62,8 @@ func (b builder) download(ctx context.Context, version string) (string, error) {
 		return "", fmt.Errorf("downloading %s@%s: %w", clusterModulePath, version, errors.Join(err, parseErr))
 	}
 	if module.Error != "" || err != nil {
-		return "", fmt.Errorf("downloading %s@%s: %s; set %s to the folder of its source, or Config.Binary to an existing localcluster binary", clusterModulePath, version, module.Error, EnvSource)
+		return "", fmt.Errorf("downloading %s@%s: %s; set %s to the folder of its source, or Config.Binary to an "+
+			"existing localcluster binary", clusterModulePath, version, module.Error, EnvSource)
 	}
 	return module.Dir, nil
 }
@@ -133,7 +136,8 @@ func linkerFlags(source string) string {
 		return flags
 	}
 	const variable = " -X k8s.io/component-base/version."
-	return flags + fmt.Sprintf("%[1]sgitVersion=%[2]s%[1]sgitMajor=%[3]s%[1]sgitMinor=%[4]s", variable, v[1], v[2], v[3])
+	return flags + fmt.Sprintf("%[1]sgitVersion=%[2]s%[1]sgitMajor=%[3]s%[1]sgitMinor=%[4]s", variable, v[1],
+		v[2], v[3])
 }
 
 // withStderr adds a command's stderr to its error.

@@ -18,8 +18,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-// DefaultShutdownTimeout is 1 s less than a Pod's default terminationGracePeriodSeconds. Nine tenths of it are more than
-// the default drain timeout of controllers.
+// DefaultShutdownTimeout is 1 s less than a Pod's default terminationGracePeriodSeconds. Nine tenths of it are more
+// than the default drain timeout of controllers.
 const DefaultShutdownTimeout = 29 * time.Second
 
 // Config configures a Manager. Its zero value is valid.
@@ -53,13 +53,13 @@ type Config struct {
 	// runnable and the lease already have a check in /readyz. A check that does not return within 5 s has failed.
 	Liveness, Readiness map[string]func() error
 
-	// IgnoreSignals disables the handling of SIGTERM and SIGINT, for tests and for programs that handle them. By default
-	// the first signal has the effect of the end of Run's context, and the second one exits the process at once
+	// IgnoreSignals disables the handling of SIGTERM and SIGINT, for tests and for programs that handle them. By
+	// default the first signal has the effect of the end of Run's context, and the second one exits the process at once
 	// with the status 128 plus the signal's number.
 	IgnoreSignals bool
 	// ShutdownTimeout is the maximum time from the begin of the shutdown until Run returns. Groups drain within the
-	// first nine tenths of it. Then the contexts of all remaining runnables are cancelled, and they have the last tenth. It
-	// must be less than the Pod's terminationGracePeriodSeconds. Default: 29 s.
+	// first nine tenths of it. Then the contexts of all remaining runnables are cancelled, and they have the last
+	// tenth. It must be less than the Pod's terminationGracePeriodSeconds. Default: 29 s.
 	ShutdownTimeout time.Duration
 
 	// Logger receives starts and stops at info level, restarts at warning level and failures at error level. Default:
@@ -117,9 +117,9 @@ const (
 )
 
 // Runner is a part of a program. Run must return when ctx ends. It may have three further methods: Ready() error, which
-// must not block; Name() string, which is the default of Runnable.Name; and Debug(key string) (any, error), which returns
-// a value for encoding/json that /debug serves, for key "" the state of the Runner. Controllers and informers have all
-// of them.
+// must not block; Name() string, which is the default of Runnable.Name; and Debug(key string) (any, error), which
+// returns a value for encoding/json that /debug serves, for key "" the state of the Runner. Controllers and informers
+// have all of them.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -132,8 +132,8 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
 // Runnable is a Runner with the rules by which a Manager runs it.
 type Runnable struct {
-	// Name identifies the Runnable in logs, errors and /readyz. It must be unique in the manager. Default: the Name of the
-	// Runner.
+	// Name identifies the Runnable in logs, errors and /readyz. It must be unique in the manager. Default: the Name of
+	// the Runner.
 	Name string
 	// Runner is required.
 	Runner Runner
@@ -183,7 +183,8 @@ func (r Runnable) validate(shutdownTimeout time.Duration) error {
 		mistakes.Addf("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
 	}
 	if r.DrainTime > shutdownTimeout && shutdownTimeout > 0 {
-		mistakes.Addf("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime, shutdownTimeout)
+		mistakes.Addf("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime,
+			shutdownTimeout)
 	}
 	return mistakes.Err()
 }
@@ -221,7 +222,8 @@ func isLoopback(address string) bool {
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
 	if c.ShutdownTimeout < 0 {
-		mistakes.Addf("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout, DefaultShutdownTimeout)
+		mistakes.Addf("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout,
+			DefaultShutdownTimeout)
 	}
 	if c.Listen != "" && c.Listener != nil {
 		mistakes.Addf("Listen and Listener are both set: choose one of them")
@@ -234,7 +236,8 @@ func (c Config) validate() error {
 	}
 	for _, address := range c.addresses() {
 		if c.AuthorizeWith != nil && c.CertFile == "" && !isLoopback(address) {
-			mistakes.Addf("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS", address)
+			mistakes.Addf("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS",
+				address)
 		}
 	}
 	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
@@ -243,7 +246,8 @@ func (c Config) validate() error {
 	checkNames := func(field string, checks map[string]func() error) {
 		for _, name := range slices.Sorted(maps.Keys(checks)) {
 			if name == "" || checks[name] == nil || slices.Contains(reserved(), name) {
-				mistakes.Addf("%s[%q]: the name must not be empty or one of the manager's, and the check must not be nil", field, name)
+				mistakes.Addf("%s[%q]: the name must not be empty or one of the manager's, and the check "+
+					"must not be nil", field, name)
 			}
 		}
 	}

@@ -112,10 +112,14 @@ func onlyLoopback(next http.Handler) http.Handler {
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		forwarded := slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"},
+		forwarded := slices.ContainsFunc([]string{
+			"Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+			"X-Forwarded-Proto",
+		},
 			func(name string) bool { return req.Header.Get(name) != "" })
 		if forwarded || !isLoopback(req.RemoteAddr) || !isLoopback(net.JoinHostPort(host, "0")) {
-			http.Error(w, "without authorization, only clients on this host are served: use kubectl port-forward, or set --authorize", http.StatusForbidden)
+			http.Error(w, "without authorization, only clients on this host are served: use kubectl port-forward, or "+
+				"set --authorize", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, req)
@@ -137,7 +141,8 @@ func serveProfile(w http.ResponseWriter, req *http.Request) {
 	default:
 		profile := pprof.Lookup(name)
 		if profile == nil {
-			http.Error(w, fmt.Sprintf("no profile %q: use profile, trace, heap, allocs, goroutine, mutex or block", name), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("no profile %q: use profile, trace, heap, allocs, goroutine, mutex or block",
+				name), http.StatusNotFound)
 			return
 		}
 		level, _ := strconv.Atoi(req.URL.Query().Get("debug")) // 0: the format of go tool pprof

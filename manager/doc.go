@@ -12,9 +12,9 @@
 //   - Stop: LeaderOnly, Always, Caches, Servers, release the lease.
 //
 // Servers and Caches start together, without waiting for each other: a server may need a cache to be ready, and a cache
-// may need a server (of a conversion webhook) to list. Always starts when all of them are ready, and the election begins
-// when Always is ready. A Runner with a method Ready() error is ready when that returns nil, any other one when it was
-// started.
+// may need a server (of a conversion webhook) to list. Always starts when all of them are ready, and the election
+// begins when Always is ready. A Runner with a method Ready() error is ready when that returns nil, any other one when
+// it was started.
 //
 // # Restarts
 //
@@ -24,10 +24,10 @@
 // # Leadership
 //
 // When the lease is lost, the contexts of LeaderOnly runnables are cancelled at once with the cause
-// kube.ErrLeadershipLost. When all of them have returned, the manager competes for the lease again, without a restart of
-// the process. A LeaderOnly Runner must therefore be able to run again after it has returned, as controllers are. If one
-// does not return within its DrainTime, the process can neither lead nor be a standby: Run stops the other runnables and
-// returns an error.
+// kube.ErrLeadershipLost. When all of them have returned, the manager competes for the lease again, without a restart
+// of the process. A LeaderOnly Runner must therefore be able to run again after it has returned, as controllers are. If
+// one does not return within its DrainTime, the process can neither lead nor be a standby: Run stops the other
+// runnables and returns an error.
 //
 // Controllers in a manager with a lease must have no LeaderElector of their own.
 package manager

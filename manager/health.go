@@ -23,8 +23,8 @@ const (
 	checkShutdown = "shutdown"
 )
 
-// shutdownShare is the part of ShutdownTimeout in which requests in progress may end. It fits into the last tenth, which
-// the server has even if all other groups used their time.
+// shutdownShare is the part of ShutdownTimeout in which requests in progress may end. It fits into the last tenth,
+// which the server has even if all other groups used their time.
 const shutdownShare = 20
 
 // check is a named check. ok is a note for ?verbose.
@@ -88,7 +88,8 @@ type checkCall struct {
 }
 
 // checked calls a check. A panic, the end of its goroutine, and a check that does not return are errors. Calls with the
-// same key share one call of the check, so that one which never returns keeps one goroutine, and not one for each probe.
+// same key share one call of the check, so that one which never returns keeps one goroutine, and not one for each
+// probe.
 func (m *Manager) checked(key any, name string, check func() error) error {
 	m.checksMu.Lock()
 	call := m.checks[key]

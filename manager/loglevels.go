@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// LogLevels are the lowest levels of the log records of a program: one of all loggers, and others of loggers by name. The
-// names are those of controllers, informers and runnables. They may be changed at any time. The zero value is
-// info for all loggers. It is a flag.Value and an http.Handler.
+// LogLevels are the lowest levels of the log records of a program: one of all loggers, and others of loggers by name.
+// The names are those of controllers, informers and runnables. They may be changed at any time. The zero value is info
+// for all loggers. It is a flag.Value and an http.Handler.
 type LogLevels struct {
 	mu      sync.Mutex                            // held by Set
 	current atomic.Pointer[map[string]slog.Level] // by name, "" for all loggers; the map is never changed
@@ -32,8 +32,8 @@ type LogLevels struct {
 func loggerNames() []string { return []string{"controller", "informer", "runnable", "library"} }
 
 // Set changes levels. The text is a list with commas: "debug" is the level of all loggers, "webapp=debug" that of the
-// loggers with the name webapp, and "webapp=" removes the level of that name. A level is one of slog.Level. Other levels do
-// not change. If the text has mistakes, nothing changes, and the error contains all of them.
+// loggers with the name webapp, and "webapp=" removes the level of that name. A level is one of slog.Level. Other
+// levels do not change. If the text has mistakes, nothing changes, and the error contains all of them.
 func (l *LogLevels) Set(text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,8 +146,8 @@ func (h *leveledHandler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// hider returns the ReplaceAttr of a slog handler that does not log the content of Kubernetes objects, nor the values of
-// attributes with the keys, which may be groups.
+// hider returns the ReplaceAttr of a slog handler that does not log the content of Kubernetes objects, nor the values
+// of attributes with the keys, which may be groups.
 func hider(keys []string) func(groups []string, attr slog.Attr) slog.Attr {
 	return func(groups []string, attr slog.Attr) slog.Attr {
 		isHidden := func(name string) bool {
@@ -188,9 +188,9 @@ func withoutContent(value slog.Value) slog.Value {
 // maxVisits limits the values that holdsObjects visits. A larger value, or one that contains itself, is hidden.
 const maxVisits = 10_000
 
-// holdsObjects reports whether a value contains interfaces with Kubernetes objects, or the content of an unstructured one,
-// which its type does not show. Handlers follow pointers only in exported fields, so it does the same: other goroutines
-// may change what unexported pointers refer to.
+// holdsObjects reports whether a value contains interfaces with Kubernetes objects, or the content of an unstructured
+// one, which its type does not show. Handlers follow pointers only in exported fields, so it does the same: other
+// goroutines may change what unexported pointers refer to.
 func holdsObjects(v reflect.Value, exported bool, visits *int) bool {
 	if *visits--; *visits < 0 {
 		return true
@@ -200,7 +200,8 @@ func holdsObjects(v reflect.Value, exported bool, visits *int) bool {
 	}
 	switch v.Kind() {
 	case reflect.Interface:
-		return !v.IsNil() && (isObject(v.Elem().Type()) || hasObjects(v.Elem().Type(), map[reflect.Type]bool{}) || holdsObjects(v.Elem(), exported, visits))
+		return !v.IsNil() && (isObject(v.Elem().Type()) || hasObjects(v.Elem().Type(), map[reflect.Type]bool{}) ||
+			holdsObjects(v.Elem(), exported, visits))
 	case reflect.Pointer:
 		return exported && !v.IsNil() && holdsObjects(v.Elem(), exported, visits)
 	case reflect.Slice, reflect.Array:
@@ -216,7 +217,8 @@ func holdsObjects(v reflect.Value, exported bool, visits *int) bool {
 		if !mayHoldInterfaces(v.Type().Elem()) {
 			return false
 		}
-		if v.Type() == reflect.TypeFor[map[string]any]() && v.MapIndex(reflect.ValueOf("kind")).IsValid() && v.MapIndex(reflect.ValueOf("apiVersion")).IsValid() {
+		if v.Type() == reflect.TypeFor[map[string]any]() && v.MapIndex(reflect.ValueOf("kind")).IsValid() &&
+			v.MapIndex(reflect.ValueOf("apiVersion")).IsValid() {
 			return true
 		}
 		for entries := v.MapRange(); entries.Next(); {
@@ -263,7 +265,8 @@ func hasObjects(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	if t == reflect.TypeFor[map[string][]byte]() || t.Implements(reflect.TypeFor[metav1.Object]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[metav1.Object]()) {
+	if t == reflect.TypeFor[map[string][]byte]() || t.Implements(reflect.TypeFor[metav1.Object]()) ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[metav1.Object]()) {
 		return true
 	}
 	switch t.Kind() {

@@ -159,8 +159,8 @@ func (m *Manager) forgetLocked(r *member) {
 	m.members = slices.DeleteFunc(m.members, func(other *member) bool { return other == r })
 }
 
-// Elected returns a channel that is closed when the group LeaderOnly starts: when this process leads, or without a lease
-// when Always is ready. After a loss of leadership, Elected returns a new channel.
+// Elected returns a channel that is closed when the group LeaderOnly starts: when this process leads, or without a
+// lease when Always is ready. After a loss of leadership, Elected returns a new channel.
 func (m *Manager) Elected() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

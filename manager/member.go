@@ -133,7 +133,8 @@ func (m *Manager) call(ctx context.Context, r *member) error {
 	go func() { // waited for below
 		err := errGoexit
 		defer func() { result <- err }()
-		if panicked := m.guard.Call("Run of runnable "+r.Name, func() { err = usercode.Error(r.Runner.Run(ctx)) }, nil); panicked != nil {
+		if panicked := m.guard.Call("Run of runnable "+r.Name, func() { err = usercode.Error(r.Runner.Run(ctx)) },
+			nil); panicked != nil {
 			err = panicked
 		}
 	}()

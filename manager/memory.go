@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// setMemoryLimit sets the Go runtime's memory limit to nine tenths of the limit of the process's cgroup. The rest is for
-// memory that the Go runtime does not count, and for the time until a garbage collection has an effect. It respects a
-// limit that is already set, and GOMEMLIMIT=off.
+// setMemoryLimit sets the Go runtime's memory limit to nine tenths of the limit of the process's cgroup. The rest is
+// for memory that the Go runtime does not count, and for the time until a garbage collection has an effect. It respects
+// a limit that is already set, and GOMEMLIMIT=off.
 func setMemoryLimit(logger *slog.Logger, root fs.FS) {
 	if os.Getenv("GOMEMLIMIT") != "" || debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return
@@ -24,8 +24,8 @@ func setMemoryLimit(logger *slog.Logger, root fs.FS) {
 	}
 }
 
-// cgroupLimit returns the lowest memory limit of the process's cgroup and its parents, and the file that contains it. The
-// file is "" if there is no limit.
+// cgroupLimit returns the lowest memory limit of the process's cgroup and its parents, and the file that contains it.
+// The file is "" if there is no limit.
 func cgroupLimit(root fs.FS) (limit int64, file string) {
 	membership, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

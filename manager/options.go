@@ -33,8 +33,8 @@ type Options struct {
 	// ConfigFile is the file with further settings. Default: none.
 	ConfigFile string
 
-	// Kubeconfig and Context select the cluster: see RESTConfig. The environment variable of Kubeconfig is KUBECONFIG, a
-	// list of files as for kubectl.
+	// Kubeconfig and Context select the cluster: see RESTConfig. The environment variable of Kubeconfig is KUBECONFIG,
+	// a list of files as for kubectl.
 	Kubeconfig, Context string
 	// As and AsGroups are the user and groups to impersonate. Default: none.
 	As       string
@@ -57,8 +57,8 @@ type Options struct {
 
 	// LeaderElect makes the group LeaderOnly run only while this process holds the lease. Default: false.
 	LeaderElect bool
-	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults to
-	// the namespace of the kubeconfig's context, or to the Pod's own if its service account is used.
+	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults
+	// to the namespace of the kubeconfig's context, or to the Pod's own if its service account is used.
 	LeaseName, LeaseNamespace string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader.Config, with its defaults.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -99,30 +99,45 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.LogFormat = cmp.Or(o.LogFormat, "text")
 	o.LogLevels = cmp.Or(o.LogLevels, &LogLevels{})
 
-	flags.StringVar(&o.ConfigFile, configFlag, o.ConfigFile, "YAML or JSON `file` with flags as fields, for example \"log-level: debug\"; flags and environment variables take precedence")
-	flags.StringVar(&o.Kubeconfig, kubeconfigFlag, o.Kubeconfig, "kubeconfig `file` of the cluster; by default the Pod's service account, or ~/.kube/config outside a Pod")
+	flags.StringVar(&o.ConfigFile, configFlag, o.ConfigFile, "YAML or JSON `file` with flags as fields, for example "+
+		"\"log-level: debug\"; flags and environment variables take precedence")
+	flags.StringVar(&o.Kubeconfig, kubeconfigFlag, o.Kubeconfig, "kubeconfig `file` of the cluster; by default the "+
+		"Pod's service account, or ~/.kube/config outside a Pod")
 	flags.StringVar(&o.Context, "context", o.Context, "`name` of the kubeconfig's context; by default its current one")
 	flags.StringVar(&o.As, "as", o.As, "`user` to impersonate")
-	flags.Var(&list{values: &o.AsGroups}, "as-group", "`group` to impersonate; may be repeated, or be a list with commas")
+	flags.Var(&list{values: &o.AsGroups}, "as-group", "`group` to impersonate; may be repeated, or be a list "+
+		"with commas")
 	flags.Float64Var(&o.QPS, "kube-api-qps", o.QPS, "limit of requests per second to the API server; 0 means no limit")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "number of requests above kube-api-qps in a burst")
-	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, and are retried")
-	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 means no limit")
-	flags.StringVar(&o.Listen, "listen", o.Listen, "`address` of the HTTP server, for example \":8080\", or several with commas; no server if it is empty")
-	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM `file` of the HTTP server's certificate; reloaded when it changes; without it HTTP has no TLS")
+	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, "+
+		"and are retried")
+	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 "+
+		"means no limit")
+	flags.StringVar(&o.Listen, "listen", o.Listen, "`address` of the HTTP server, for example \":8080\", or several "+
+		"with commas; no server if it is empty")
+	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM `file` of the HTTP server's certificate; reloaded "+
+		"when it changes; without it HTTP has no TLS")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "PEM `file` of the key of tls-cert-file")
-	flags.BoolVar(&o.Authorize, "authorize", o.Authorize, "allow HTTP requests, except probes, only with a token of the cluster and RBAC for the path")
+	flags.BoolVar(&o.Authorize, "authorize", o.Authorize, "allow HTTP requests, except probes, only with a token of "+
+		"the cluster and RBAC for the path")
 	flags.BoolVar(&o.Pprof, "pprof", o.Pprof, "serve profiles below /debug/pprof")
 	flags.BoolVar(&o.LeaderElect, leaderElectFlag, o.LeaderElect, "work only while this process holds the lease")
 	flags.StringVar(&o.LeaseName, "lease-name", o.LeaseName, "`name` of the lease")
-	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default that of the Pod or of the kubeconfig's context")
-	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a crash, in whole seconds")
-	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that cannot renew the lease")
-	flags.DurationVar(&o.RetryPeriod, "retry-period", o.RetryPeriod, "time between two attempts to acquire or renew the lease")
-	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "maximum time of the shutdown; must be less than the Pod's terminationGracePeriodSeconds")
-	flags.Var(o.LogLevels, "log-level", "lowest `level` of log records: debug, info (default), warn or error; \"info,webapp=debug\" has another one for the controller webapp")
+	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default "+
+		"that of the Pod or of the kubeconfig's context")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a "+
+		"crash, in whole seconds")
+	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that "+
+		"cannot renew the lease")
+	flags.DurationVar(&o.RetryPeriod, "retry-period", o.RetryPeriod, "time between two attempts to acquire or "+
+		"renew the lease")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "maximum time of the shutdown; must "+
+		"be less than the Pod's terminationGracePeriodSeconds")
+	flags.Var(o.LogLevels, "log-level", "lowest `level` of log records: debug, info (default), warn or error; "+
+		"\"info,webapp=debug\" has another one for the controller webapp")
 	flags.StringVar(&o.LogFormat, "log-format", o.LogFormat, "`format` of log records: text or json")
-	flags.Var(&list{values: &o.LogHide}, "log-hide", "`key` of log attributes whose values are hidden; may be repeated, or be a list with commas")
+	flags.Var(&list{values: &o.LogHide}, "log-hide", "`key` of log attributes whose values are hidden; may be "+
+		"repeated, or be a list with commas")
 	flags.VisitAll(func(f *flag.Flag) { f.Usage += " ($" + o.variable(f.Name) + ")" })
 }
 
@@ -135,7 +150,8 @@ func (o *Options) validate() error {
 		mistakes.Addf("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
 	}
 	if o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0 {
-		mistakes.Addf("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
+		mistakes.Addf("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS,
+			o.Burst)
 	}
 	if o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit) {
 		mistakes.Addf("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
@@ -154,8 +170,8 @@ func (o *Options) validate() error {
 
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
-// ~/.kube/config. With a Context it does not use the service account. It makes no request. The error contains the places
-// where it has looked.
+// ~/.kube/config. With a Context it does not use the service account. It makes no request. The error contains the
+// places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {
@@ -169,8 +185,8 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with ReadOnly and WriteLimit. To change the config, call these functions
-// instead.
+// Connect returns kube.Connect of the RESTConfig, with ReadOnly and WriteLimit. To change the config, call these
+// functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -186,8 +202,8 @@ func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 }
 
 // Logger returns a logger that writes to the standard error, with the levels of LogLevels also if they change later. It
-// writes the namespace and name of a Kubernetes object in place of its content, and hides other values that contain objects,
-// their metadata or data of Secrets (map[string][]byte), and the attributes in LogHide.
+// writes the namespace and name of a Kubernetes object in place of its content, and hides other values that contain
+// objects, their metadata or data of Secrets (map[string][]byte), and the attributes in LogHide.
 func (o *Options) Logger() *slog.Logger { return o.loggerTo(os.Stderr) }
 
 func (o *Options) loggerTo(w io.Writer) *slog.Logger {

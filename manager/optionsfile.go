@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse adds the flags to a FlagSet, parses args, which do not contain the name of the program, and reads the environment
-// and the file. It also prints --help.
+// Parse adds the flags to a FlagSet, parses args, which do not contain the name of the program, and reads the
+// environment and the file. It also prints --help.
 //
-// Errors: every mistake in flags, environment and file at once; arguments that are not flags, because package flag ignores
-// the flags after them; flag.ErrHelp after --help. With flag.ExitOnError, Parse
-// prints the errors and exits as FlagSet.Parse does, with status 2, or 0 after --help.
+// Errors: every mistake in flags, environment and file at once; arguments that are not flags, because package flag
+// ignores the flags after them; flag.ErrHelp after --help. With flag.ExitOnError, Parse prints the errors and exits as
+// FlagSet.Parse does, with status 2, or 0 after --help.
 func (o *Options) Parse(flags *flag.FlagSet, args []string) error {
 	o.AddFlags(flags)
 	err := parseAll(flags, args)
@@ -39,7 +39,8 @@ func (o *Options) Parse(flags *flag.FlagSet, args []string) error {
 		isSet := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { isSet[f.Name] = true })
 		if rest := flags.Args(); len(rest) > 0 && err == nil {
-			err = fmt.Errorf("the argument %q is not a flag: write the value of a boolean flag after =, as in --%s=false", rest[0], leaderElectFlag)
+			err = fmt.Errorf("the argument %q is not a flag: write the value of a boolean flag after =, as "+
+				"in --%s=false", rest[0], leaderElectFlag)
 		}
 		err = errors.Join(err, o.Complete(flags, func(name string) bool { return isSet[name] }))
 	}
@@ -114,7 +115,8 @@ func (o *Options) Complete(flags *flag.FlagSet, changed func(name string) bool) 
 			origin := fmt.Sprintf("file %s: field %q", o.ConfigFile, name)
 			f := flags.Lookup(name)
 			if f == nil || name == configFlag {
-				errs = append(errs, fmt.Errorf("%s: unknown field: the fields are the names of the flags, see --help", origin))
+				errs = append(errs, fmt.Errorf("%s: unknown field: the fields are the names of the flags, see --help",
+					origin))
 				continue
 			}
 			switch values, err := textsOf(fields[name], f); {
@@ -134,7 +136,8 @@ func (o *Options) variable(name string) string {
 	if name == kubeconfigFlag {
 		return "KUBECONFIG"
 	}
-	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(cmp.Or(o.EnvPrefix, "OPERATOR") + "_" + name))
+	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(cmp.Or(o.EnvPrefix, "OPERATOR") +
+		"_" + name))
 }
 
 // readFields returns the fields of a YAML or JSON file.

@@ -22,8 +22,8 @@ const (
 //
 // Flow:
 //  1. It starts Servers and Caches, waits until they are ready, starts Always, and waits until it is ready. What is not
-//     ready after 2 s is logged. With a lease, it then competes for the lease until it leads. Then it starts LeaderOnly.
-//     In each group the tasks run first.
+//     ready after 2 s is logged. With a lease, it then competes for the lease until it leads. Then it starts
+//     LeaderOnly. In each group the tasks run first.
 //  2. At the end it cancels the contexts of one group after the other, in stop order, and waits until their runnables
 //     have returned, at most for DrainTime and within ShutdownTimeout. During this time /readyz fails, and the servers
 //     still run.
@@ -137,7 +137,8 @@ func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
 		overdue = nil // shutdown reports them
 	}
 	if len(overdue) > 0 {
-		m.stop("leadership lost", fmt.Errorf("leadership was lost, and runnables did not end in time: %s", names(overdue)))
+		m.stop("leadership lost", fmt.Errorf("leadership was lost, and runnables did not end in time: %s",
+			names(overdue)))
 	}
 	// The election continues, or releases the lease, only after the end of all of them.
 	for _, r := range m.membersOf(LeaderOnly) {
@@ -159,8 +160,8 @@ func (m *Manager) isStopping() bool {
 	}
 }
 
-// startGroup starts the members of a group with the context group, first its tasks, and lets members start that are added
-// later. It returns false if ctx ends before the tasks.
+// startGroup starts the members of a group with the context group, first its tasks, and lets members start that are
+// added later. It returns false if ctx ends before the tasks.
 func (m *Manager) startGroup(ctx, group context.Context, g Group) bool {
 	m.startMembers(group, g, true)
 	if !m.wait(ctx, m.doneOf, g) {
@@ -170,8 +171,8 @@ func (m *Manager) startGroup(ctx, group context.Context, g Group) bool {
 	return true
 }
 
-// startMembers starts the tasks of a group, or its other members. Of the members that are added later only tasks start at
-// once, until the others were started.
+// startMembers starts the tasks of a group, or its other members. Of the members that are added later only tasks start
+// at once, until the others were started.
 func (m *Manager) startMembers(ctx context.Context, g Group, tasks bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,8 +14,8 @@ func notifySignals(to chan<- os.Signal) (stop func()) {
 	return func() { signal.Stop(to) }
 }
 
-// handleSignals stops the manager at the first signal, and exits at the second one. stop ends the handling, and waits for
-// its end.
+// handleSignals stops the manager at the first signal, and exits at the second one. stop ends the handling, and waits
+// for its end.
 func (m *Manager) handleSignals() (stop func()) {
 	if m.config.IgnoreSignals {
 		return func() {}

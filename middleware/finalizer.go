@@ -66,7 +66,8 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 			}
 			version := obj.GetResourceVersion()
 			switch _, err := f.Ensure(ctx, obj); {
-			case errors.Is(err, client.ErrTerminating), errors.Is(err, client.ErrGone), errors.Is(err, client.ErrReplaced):
+			case errors.Is(err, client.ErrTerminating), errors.Is(err, client.ErrGone),
+				errors.Is(err, client.ErrReplaced):
 				return nil
 			case err != nil:
 				return err
@@ -102,14 +103,18 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 		o.Blocked(ctx, obj, report)
 	}
 	if o.Events != nil {
-		o.Events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, reasonDeletionBlocked, "Delete", capitalized(report.String()))
+		o.Events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, reasonDeletionBlocked, "Delete",
+			capitalized(report.String()))
 	}
 	return err
 }
 
 // referenceTo returns the object reference for an Event.
 func referenceTo(cluster *kube.Cluster, obj kube.Object) corev1.ObjectReference {
-	ref := corev1.ObjectReference{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}
+	ref := corev1.ObjectReference{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(),
+	}
 	// The Event names the object even without a kind. Only unregistered types have no kind, and requests for them have
 	// failed earlier.
 	if kind, err := cluster.KindOf(obj); err == nil {

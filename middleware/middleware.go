@@ -41,7 +41,8 @@ func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 			}
 			log := controller.LoggerFrom(ctx)
 			if logger != nil {
-				log = logger.With("controller", run.Controller, slog.Group("run", "key", run.Key.String(), "id", run.ID))
+				log = logger.With("controller", run.Controller,
+					slog.Group("run", "key", run.Key.String(), "id", run.ID))
 			}
 			start := time.Now()
 			err := next(ctx, obj)

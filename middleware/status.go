@@ -65,7 +65,8 @@ func Status[T kube.Object](c *client.Client, options StatusOptions[T]) controlle
 		panic("middleware.Status: objects with only metadata have no status: retrieve whole objects")
 	}
 	if options.Timeout < 0 {
-		panic(fmt.Sprintf("middleware.Status: Timeout is %s: it must be at least 0, which means %s", options.Timeout, defaultStatusTimeout))
+		panic(fmt.Sprintf("middleware.Status: Timeout is %s: it must be at least 0, which means %s", options.Timeout,
+			defaultStatusTimeout))
 	}
 	options.Timeout = cmp.Or(options.Timeout, defaultStatusTimeout)
 	return func(next controller.Handler[T]) controller.Handler[T] {
@@ -104,7 +105,8 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 			return
 		}
 		panicked := &controller.PanicError{Value: value, Stack: debug.Stack()}
-		if failed := r.end(ctx, panicked); failed != error(panicked) { //nolint:errorlint // identical: no error was added
+		//nolint:errorlint // identical: no error was added
+		if failed := r.end(ctx, panicked); failed != error(panicked) {
 			controller.LoggerFrom(ctx).WarnContext(ctx, "failed to commit the status after a panic", "error", failed)
 		}
 		// Panic again here, where the stack still contains the frames of the first panic.
@@ -177,10 +179,12 @@ func interrupted(ctx context.Context, result error) bool {
 func CommitStatus[T kube.Object](ctx context.Context, obj T) error {
 	run, ok := ctx.Value(statusRunKey[T]{}).(*statusRun[T])
 	if !ok {
-		return fmt.Errorf("commit the status: this is not the context of a handler within middleware.Status[%s]", reflect.TypeFor[T]())
+		return fmt.Errorf("commit the status: this is not the context of a handler within middleware.Status[%s]",
+			reflect.TypeFor[T]())
 	}
 	if any(obj) != any(run.obj) {
-		return errors.New("commit the status: this is a copy of the handler's object, or another object: use the handler's own")
+		return errors.New("commit the status: this is a copy of the handler's object, or another object: use the " +
+			"handler's own")
 	}
 	changed, err := status.CommitLocked(ctx, run.client, run.before, obj, run.options.Commit...)
 	if changed {
@@ -200,7 +204,8 @@ func copyOf[T kube.Object](obj T) (T, error) {
 
 // updateVersion records that the resourceVersion of obj has changed from version, without changes of other clients.
 func updateVersion[T kube.Object](ctx context.Context, obj T, version string) {
-	if run, ok := ctx.Value(statusRunKey[T]{}).(*statusRun[T]); ok && any(obj) == any(run.obj) && run.before.GetResourceVersion() == version {
+	if run, ok := ctx.Value(statusRunKey[T]{}).(*statusRun[T]); ok && any(obj) == any(run.obj) &&
+		run.before.GetResourceVersion() == version {
 		run.before.SetResourceVersion(obj.GetResourceVersion())
 	}
 }
@@ -234,7 +239,8 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		switch controller.OutcomeOf(err) {
 		case controller.OutcomeTerminal:
 			summarize, reason = status.SetStalled, retry.Terminal
-			if terminal, ok := err.(*controller.TerminalError); ok { //nolint:errorlint // the reason contains what it adds to the text
+			//nolint:errorlint // the reason contains what it adds to the text
+			if terminal, ok := err.(*controller.TerminalError); ok {
 				message = usercode.Text(terminal.Err)
 			}
 		case controller.OutcomePanic:

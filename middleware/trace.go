@@ -53,7 +53,9 @@ func Trace[T any](tracer Tracer) controller.Middleware[T] {
 // errNoReturn is the error that a Span receives if the Handler does not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
-func traced(ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, handle func(context.Context) error) (err error) {
+func traced(
+	ctx context.Context, tracer Tracer, key kube.Key, obj kube.Object, handle func(context.Context) error,
+) (err error) {
 	run, ok := controller.RunFrom(ctx)
 	if !ok {
 		run = controller.RunRecord{Key: key, Started: time.Now()}

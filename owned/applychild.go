@@ -96,7 +96,9 @@ func (p *pass) create(ctx context.Context, i *item) error {
 
 // update applies a child that exists. The request contains its uid, so that it cannot change another object with
 // its name.
-func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.ApplyOption) error {
+func (p *pass) update(
+	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.ApplyOption,
+) error {
 	takesOver := p.mustTakeOver(i, live)
 	if takesOver && !p.plan {
 		var err error
@@ -117,7 +119,8 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 		applied, err = client.Apply(ctx, p.client, i.object, append(options, client.Force())...)
 	}
 	if err == nil {
-		if !p.plan && applied.Outcome == client.Updated && applied.Object.GetResourceVersion() == live.GetResourceVersion() {
+		if !p.plan && applied.Outcome == client.Updated &&
+			applied.Object.GetResourceVersion() == live.GetResourceVersion() {
 			applied.Outcome, applied.Changed = client.Unchanged, nil // the client did not know the previous state
 		}
 		i.setApplied(applied)

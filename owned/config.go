@@ -205,10 +205,12 @@ func (c Config) validatePolicies() (errs []error) {
 		fail("FormerChildren is %q: %w", c.FormerChildren, err)
 	}
 	if c.ForceRemoveAfter < 0 {
-		fail("ForceRemoveAfter is %s: it must be at least 0, which means %s", c.ForceRemoveAfter, defaultForceRemoveAfter)
+		fail("ForceRemoveAfter is %s: it must be at least 0, which means %s", c.ForceRemoveAfter,
+			defaultForceRemoveAfter)
 	}
 	if c.FormerOwnerGrace < 0 {
-		fail("FormerOwnerGrace is %s: it must be at least 0, which means %s", c.FormerOwnerGrace, defaultFormerOwnerGrace)
+		fail("FormerOwnerGrace is %s: it must be at least 0, which means %s", c.FormerOwnerGrace,
+			defaultFormerOwnerGrace)
 	}
 	return errs
 }

@@ -35,7 +35,8 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 	}
 	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind))
 	if errors.Is(err, client.ErrGone) && p.isCovered(i) { // the informer does not have the child yet
-		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind), client.FromAPI())
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind),
+			client.FromAPI())
 	}
 	if err != nil {
 		return err

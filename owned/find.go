@@ -94,7 +94,8 @@ func (p *pass) lookUp(ctx context.Context, i *item) (*metav1.PartialObjectMetada
 
 // getLive reads the object with the name of a child from the API server.
 func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetadata, error) {
-	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind), client.FromAPI())
+	return client.Get[*metav1.PartialObjectMetadata](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind),
+		client.FromAPI())
 }
 
 // isCovered reports whether an informer shows the object with the name of a child, whether or not it belongs to the
@@ -111,7 +112,8 @@ func (p *pass) isCovered(i *item) bool {
 // metadataOnly returns the metadata that identifies an object, and its version, for requests.
 func metadataOnly(kind schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
 	known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(),
 	}}
 	known.SetGroupVersionKind(kind)
 	return known

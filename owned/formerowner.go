@@ -25,7 +25,9 @@ func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok 
 // replaceFormer handles an object with the name of a child that belongs to a former owner. The garbage collector should
 // delete it. The collector misses the deletion of the former owner if it is restarted, or its watch breaks, while the
 // owner is deleted and created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
-func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference) error {
+func (p *pass) replaceFormer(
+	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference,
+) error {
 	// Names are unique: if the owner exists with its uid, the former owner is gone.
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("%s belongs to %s: %w", i.result, describeOwner(former), err)
@@ -55,7 +57,8 @@ func (p *pass) replaceFormer(ctx context.Context, i *item, live *metav1.PartialO
 		return fmt.Errorf("delete %s, which belongs to %s: %w", i.result, reason.Holder, err)
 	}
 	i.result.Outcome, i.result.Err = Recreating, nil
-	i.result.Note = fmt.Sprintf("it belonged to %s, which is gone, and the garbage collector has not deleted it", reason.Holder)
+	i.result.Note = fmt.Sprintf("it belonged to %s, which is gone, and the garbage collector has not deleted it",
+		reason.Holder)
 	p.recordRecreating(i)
 	return nil
 }

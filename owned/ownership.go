@@ -144,7 +144,8 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reas
 		}
 	}
 	if original := obj.GetAnnotations()[annotationChild]; original != kube.KeyOf(obj).String() {
-		return false, fmt.Sprintf("it has the labels of a child, but it is not a child: annotation %s is %q", annotationChild, original)
+		return false, fmt.Sprintf("it has the labels of a child, but it is not a child: annotation %s is %q",
+			annotationChild, original)
 	}
 	ref, controlled := ownerref.ControllerOf(obj)
 	switch {

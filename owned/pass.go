@@ -67,10 +67,12 @@ func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
 		return nil, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
 	}
 	if owner.GetUID() == "" || owner.GetName() == "" {
-		return nil, fmt.Errorf("owner %s %s has no uid, which identifies an owner: use an object that was read from the cluster",
+		return nil, fmt.Errorf("owner %s %s has no uid, which identifies an owner: use an object that was read from "+
+			"the cluster",
 			kind.Kind, kube.KeyOf(owner))
 	}
-	return &pass{set: s, client: c, owner: owner, ownerKind: kind, found: map[identity]*metav1.PartialObjectMetadata{}}, nil
+	return &pass{set: s, client: c, owner: owner, ownerKind: kind, found: map[identity]*metav1.PartialObjectMetadata{}},
+		nil
 }
 
 // String names the owner.
@@ -118,7 +120,8 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 		return nil, fmt.Errorf("%s has no name, which identifies a child: generateName cannot be used", kind.Kind)
 	}
 	if !p.set.config.has(kind.GroupKind()) {
-		return nil, fmt.Errorf("%s: its kind is not in Config.Kinds, so it would not be found again: add %s", name, kind)
+		return nil, fmt.Errorf("%s: its kind is not in Config.Kinds, so it would not be found again: add %s",
+			name, kind)
 	}
 	// A kind that is not served yet may be defined by a child of a lower wave.
 	if err := p.resolve(ctx, i); err != nil && !errors.Is(err, kube.ErrNotServed) {
@@ -182,9 +185,12 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 		return errors.New("it has a namespace, but its kind is cluster-scoped")
 	case resource.Namespaced && namespace == "":
 		p.client.Cluster().Forget(i.kind.GroupVersion())
-		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to use as default")
-	case resource.Namespaced && !slices.Contains(namespaces, namespace) && !slices.Contains(namespaces, metav1.NamespaceAll):
-		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces", namespace, namespaces)
+		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to " +
+			"use as default")
+	case resource.Namespaced && !slices.Contains(namespaces, namespace) &&
+		!slices.Contains(namespaces, metav1.NamespaceAll):
+		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces",
+			namespace, namespaces)
 	}
 	switch err := ownerref.SetController(ctx, p.client, p.owner, i.object); {
 	case err == nil:

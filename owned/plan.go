@@ -183,7 +183,8 @@ func (p *pass) createsBefore(i *item) bool {
 		if other == i {
 			return false
 		}
-		if other.result.Outcome == Created && (other.kind.Kind == "Namespace" || other.kind.Kind == "CustomResourceDefinition") {
+		if other.result.Outcome == Created &&
+			(other.kind.Kind == "Namespace" || other.kind.Kind == "CustomResourceDefinition") {
 			return true
 		}
 	}

@@ -49,7 +49,9 @@ func (p *pass) undeleted(wave []Result) string {
 // waitsForOwner is the Result.Waits of a deletion that was derived from an outdated state of the owner.
 const waitsForOwner = "the owner has changed since the desired children were computed; its next run decides"
 
-func (p *pass) pruneOne(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, checkOwner func() error) error {
+func (p *pass) pruneOne(
+	ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, checkOwner func() error,
+) error {
 	if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
 		return err
 	}
@@ -107,7 +109,9 @@ func (p *pass) skipDeletion(ctx context.Context, r *Result, obj *metav1.PartialO
 }
 
 // isChild reports whether an object with the labels of a child is certainly one; if not, why.
-func (p *pass) isChild(ctx context.Context, kind schema.GroupVersionKind, obj *metav1.PartialObjectMetadata) (certain bool, reason string, err error) {
+func (p *pass) isChild(
+	ctx context.Context, kind schema.GroupVersionKind, obj *metav1.PartialObjectMetadata,
+) (certain bool, reason string, err error) {
 	// Set on a copy returns ErrScope if an owner reference is not possible.
 	err = ownerref.Set(ctx, p.client, p.owner, metadataOnly(kind, obj))
 	if err != nil && !errors.Is(err, ownerref.ErrScope) {

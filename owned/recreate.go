@@ -16,7 +16,9 @@ import (
 )
 
 // recreate deletes a child with immutable fields, if it still belongs to the owner. The next run creates it.
-func (p *pass) recreate(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, reason *ImmutableError) error {
+func (p *pass) recreate(
+	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, reason *ImmutableError,
+) error {
 	i.result.Note = reason.fields() + " cannot be changed"
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("recreate %s: %w", i.result, err)
@@ -41,7 +43,8 @@ func (p *pass) recreate(ctx context.Context, i *item, live *metav1.PartialObject
 
 // recordRecreating writes an Event about a child that was deleted to be created again.
 func (p *pass) recordRecreating(i *item) {
-	p.record(corev1.EventTypeNormal, "ChildRecreating", "Delete", fmt.Sprintf("%s is recreated: %s", i.result, i.result.Note))
+	p.record(corev1.EventTypeNormal, "ChildRecreating", "Delete",
+		fmt.Sprintf("%s is recreated: %s", i.result, i.result.Note))
 }
 
 // immutableFields returns the fields that the API server refused to update because they are immutable. ok is false if

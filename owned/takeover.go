@@ -30,10 +30,12 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 	if err != nil {
 		return nil, err
 	}
-	if ownership, holder := p.set.ownershipOf(p.owner, live); ownership == foreign || ownership == orphan && !p.set.config.AdoptOrphans {
+	if ownership, holder := p.set.ownershipOf(p.owner, live); ownership == foreign || ownership == orphan &&
+		!p.set.config.AdoptOrphans {
 		return nil, &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 	}
-	changed, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.FormerManagers, client.IfUnchanged())
+	changed, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.FormerManagers,
+		client.IfUnchanged())
 	if err != nil || !changed {
 		return live, err
 	}
@@ -42,7 +44,8 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 
 // planTakeOver adds the fields that an apply after a take-over would remove to the result of a dry run.
 func (p *pass) planTakeOver(ctx context.Context, i *item) error {
-	live, err := client.Get[*unstructured.Unstructured](ctx, p.client, i.result.Key, client.OfKind(i.kind), client.FromAPI())
+	live, err := client.Get[*unstructured.Unstructured](ctx, p.client, i.result.Key, client.OfKind(i.kind),
+		client.FromAPI())
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,9 @@ func (p *pass) planTakeOver(ctx context.Context, i *item) error {
 	if err == nil && len(left) > 0 {
 		i.result.Outcome = Updated
 		i.result.Changed = append(i.result.Changed, left...)
-		slices.SortStableFunc(i.result.Changed, func(a, b client.FieldChange) int { return strings.Compare(a.Path, b.Path) })
+		slices.SortStableFunc(i.result.Changed, func(a, b client.FieldChange) int {
+			return strings.Compare(a.Path, b.Path)
+		})
 	}
 	return err
 }
@@ -58,7 +63,9 @@ func (p *pass) planTakeOver(ctx context.Context, i *item) error {
 // isFormerConflict reports whether an apply failed only because of conflicts with former managers.
 func (c Config) isFormerConflict(err error) bool {
 	conflict, ok := errors.AsType[*client.ConflictError](err)
-	return ok && !slices.ContainsFunc(conflict.Conflicts, func(f client.FieldConflict) bool { return !slices.Contains(c.FormerManagers, f.Manager) })
+	return ok && !slices.ContainsFunc(conflict.Conflicts, func(f client.FieldConflict) bool {
+		return !slices.Contains(c.FormerManagers, f.Manager)
+	})
 }
 
 // maxLeftFieldsShown is the number of left fields that a note contains.

@@ -111,7 +111,8 @@ func PodReady(obj kube.Object) State {
 // it does not accept the names. It is equal to Of for this kind. Objects of other kinds are Failed. Discovery
 // may list the kind slightly later.
 func Established(obj kube.Object) State {
-	return ofKinds(obj, "be established", generalRule, schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
+	return ofKinds(obj, "be established", generalRule,
+		schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
 }
 
 // ofKinds evaluates r for objects of some kinds. Objects of other kinds are Failed: "a Pod cannot" + verb.

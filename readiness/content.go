@@ -158,7 +158,8 @@ func (o object) condition(conditionType string) (condition, bool) {
 		if stringAt(c, "type") == conditionType {
 			observed, _ := numberAt(c, "observedGeneration")
 			return condition{
-				status: metav1.ConditionStatus(stringAt(c, "status")), reason: stringAt(c, "reason"), message: stringAt(c, "message"), observedGeneration: observed,
+				status: metav1.ConditionStatus(stringAt(c, "status")), reason: stringAt(c, "reason"),
+				message: stringAt(c, "message"), observedGeneration: observed,
 			}, true
 		}
 	}

@@ -127,7 +127,8 @@ func anyKind(o object) State {
 func (o object) conditionState(conditionType string, c condition, status metav1.ConditionStatus) State {
 	switch {
 	case c.isStale(o):
-		return inProgress("condition %s is about generation %d, and the object is at generation %d", conditionType, c.observedGeneration, o.generation())
+		return inProgress("condition %s is about generation %d, and the object is at generation %d", conditionType,
+			c.observedGeneration, o.generation())
 	case c.status != status:
 		return inProgress("condition %s is %s%s", conditionType, c.status, c.describe())
 	}

@@ -12,7 +12,8 @@ func pod(o object) State {
 	case "Succeeded":
 		return current()
 	case "Failed":
-		return failed("the Pod has failed%s", condition{reason: o.string("status", "reason"), message: o.string("status", "message")}.describe())
+		return failed("the Pod has failed%s",
+			condition{reason: o.string("status", "reason"), message: o.string("status", "message")}.describe())
 	}
 	if _, ready := o.hasCondition("Ready", metav1.ConditionTrue); ready {
 		return current()

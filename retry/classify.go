@@ -87,7 +87,8 @@ func classOfStatus(status metav1.Status) Class {
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return Forbidden
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err),
-		apierrors.IsNotAcceptable(err), apierrors.IsUnsupportedMediaType(err), apierrors.IsRequestEntityTooLargeError(err):
+		apierrors.IsNotAcceptable(err), apierrors.IsUnsupportedMediaType(err),
+		apierrors.IsRequestEntityTooLargeError(err):
 		return Invalid
 	case apierrors.IsGone(err), apierrors.IsResourceExpired(err):
 		return Transient

@@ -24,8 +24,8 @@ import (
 // Config configures a Cluster. The zero value is a cluster without custom resources.
 type Config struct {
 	// Manifests are YAML or JSON files, or folders of such files, with the objects that exist when the test begins:
-	// CustomResourceDefinitions first, then all other objects, in the order of their files. Namespaced objects without a
-	// namespace are created in namespace default. Paths are relative to the folder of the test. Tests with the same
+	// CustomResourceDefinitions first, then all other objects, in the order of their files. Namespaced objects without
+	// a namespace are created in namespace default. Paths are relative to the folder of the test. Tests with the same
 	// contents share the work of creating these objects. Default: none.
 	Manifests []string
 	// YAML has further objects, as Manifests: for example the contents of an embedded file. Default: none.
@@ -36,41 +36,42 @@ type Config struct {
 	// Namespaces are created when the test begins, besides default, kube-system, kube-public and kube-node-lease.
 	// Default: none.
 	Namespaces []string
-	// Pods returns what happens to a Pod. It is called when the Pod is scheduled, and when its containers start; it must
-	// not make requests. Default: every Pod has the zero PodBehavior.
+	// Pods returns what happens to a Pod. It is called when the Pod is scheduled, and when its containers start; it
+	// must not make requests. Default: every Pod has the zero PodBehavior.
 	Pods func(pod *corev1.Pod) PodBehavior
 	// WithoutControllers leaves out the models of Kubernetes' controllers: of the garbage collector, namespaces,
-	// Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the scheduler and the
-	// kubelets. Then the test acts for them, as with envtest. Default false.
+	// Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the scheduler
+	// and the kubelets. Then the test acts for them, as with envtest. Default false.
 	WithoutControllers bool
 	// IdleAfter is the time without activity after which Settle returns. Default 3 s.
 	IdleAfter time.Duration
 }
 
-// PodBehavior is what happens to a Pod. The zero value is a Pod that works: it is ready after 1 s, and if its restartPolicy
-// is not Always, its containers end with exit code 0 after 1 s.
+// PodBehavior is what happens to a Pod. The zero value is a Pod that works: it is ready after 1 s, and if its
+// restartPolicy is not Always, its containers end with exit code 0 after 1 s.
 type PodBehavior struct {
 	// Unschedulable leaves the Pod without a node.
 	Unschedulable bool
-	// ImagePullFails leaves the containers waiting with the reason ImagePullBackOff. The images are pulled again after 10 s,
-	// 20 s, and so on, up to 5 minutes.
+	// ImagePullFails leaves the containers waiting with the reason ImagePullBackOff. The images are pulled again after
+	// 10 s, 20 s, and so on, up to 5 minutes.
 	ImagePullFails bool
 	// ReadyAfter is the time from the start of the containers until they are ready. Default 1 s; negative: at once.
 	ReadyAfter time.Duration
 	// NeverReady is true if the containers run, and their readiness probes fail.
 	NeverReady bool
-	// ExitAfter is the time from the start of the containers until they end with ExitCode. The Pod's restartPolicy decides
-	// whether they start again, with the backoff of the kubelet. Default: 1 s if the restartPolicy is OnFailure or Never,
-	// otherwise never; negative: never.
+	// ExitAfter is the time from the start of the containers until they end with ExitCode. The Pod's restartPolicy
+	// decides whether they start again, with the backoff of the kubelet. Default: 1 s if the restartPolicy is OnFailure
+	// or Never, otherwise never; negative: never.
 	ExitAfter time.Duration
 	ExitCode  int32
-	// StopAfter is the time that the containers of a deleted Pod take to end, and is at most its grace period. Default: at
-	// once.
+	// StopAfter is the time that the containers of a deleted Pod take to end, and is at most its grace period. Default:
+	// at once.
 	StopAfter time.Duration
 }
 
 // Cluster is a Kubernetes cluster in memory. Its methods, and the functions that take it, fail the test with
-// [testing.T.Fatal] if they cannot do their work. This ends the calling goroutine, which should therefore be the test's.
+// [testing.T.Fatal] if they cannot do their work. This ends the calling goroutine, which should therefore be the
+// test's.
 type Cluster struct {
 	tb      testing.TB
 	config  Config
@@ -90,10 +91,10 @@ type Cluster struct {
 	programs []*program // guarded by mu
 }
 
-// Test runs f as a test with a cluster, in a bubble of testing/synctest: time is virtual, and jumps to the next timer when
-// all goroutines wait. It begins at midnight UTC on 1 January 2000. Everything that f started with Run and Go has ended
-// when Test returns. If the virtual time stops for 30 s of real time, because of a deadlock with a mutex or an endless loop,
-// Test prints the latest runs of the controllers and the stacks of the goroutines. t may be parallel.
+// Test runs f as a test with a cluster, in a bubble of testing/synctest: time is virtual, and jumps to the next timer
+// when all goroutines wait. It begins at midnight UTC on 1 January 2000. Everything that f started with Run and Go has
+// ended when Test returns. If the virtual time stops for 30 s of real time, because of a deadlock with a mutex or an
+// endless loop, Test prints the latest runs of the controllers and the stacks of the goroutines. t may be parallel.
 func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	t.Helper()
 	dog := newWatchdog(stallLimit, printStall)
@@ -101,8 +102,8 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog)) })
 }
 
-// New returns a cluster that exists until the end of the test: for a test with two clusters, and for one that is not in a
-// bubble. Outside of a bubble time is real: Settle takes at least Config.IdleAfter.
+// New returns a cluster that exists until the end of the test: for a test with two clusters, and for one that is not in
+// a bubble. Outside of a bubble time is real: Settle takes at least Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
 	return newCluster(tb, config, nil)
@@ -132,7 +133,9 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 	if !config.WithoutControllers {
 		models := controllers.Config{Server: c.server, Transport: c.log}
 		if config.Pods != nil {
-			models.Pods = func(pod *corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior(config.Pods(pod)) }
+			models.Pods = func(pod *corev1.Pod) controllers.PodBehavior {
+				return controllers.PodBehavior(config.Pods(pod))
+			}
 		}
 		c.models = controllers.New(models)
 		c.stopModels = c.start(&program{name: "kube-controller-manager"}, c.models.Run)
@@ -157,17 +160,17 @@ func (c *Cluster) Connect(userAgent string) *kube.Cluster {
 	return cluster
 }
 
-// Client returns the client of the test's own requests, with the user agent "test". It acts as a user: it is not one of the
-// programs that are tested.
+// Client returns the client of the test's own requests, with the user agent "test". It acts as a user: it is not one of
+// the programs that are tested.
 func (c *Cluster) Client() *client.Client { return c.client }
 
-// HandleWebhooks makes h handle the calls of all admission and conversion webhooks of the cluster, in place of an earlier
-// handler. The host and the path of a request are those of the webhook's clientConfig, the host of a service is
-// name.namespace.svc:443. h is called in the goroutine of the reviewed request, without a connection; it may make requests.
-// Its context ends at the webhook's timeout, that of a conversion after 30 s; a handler that ignores it delays the request.
-// A panic is a failed call. Certificates are ignored. Without a handler, or with nil, calls fail: an admission webhook's
-// failurePolicy decides, and a request that needs a conversion fails. The objects of Config are created before the test
-// begins, without webhooks: they need the storage version of their CustomResourceDefinition.
+// HandleWebhooks makes h handle the calls of all admission and conversion webhooks of the cluster, in place of an
+// earlier handler. The host and the path of a request are those of the webhook's clientConfig, the host of a service is
+// name.namespace.svc:443. h is called in the goroutine of the reviewed request, without a connection; it may make
+// requests. Its context ends at the webhook's timeout, that of a conversion after 30 s; a handler that ignores it
+// delays the request. A panic is a failed call. Certificates are ignored. Without a handler, or with nil, calls fail:
+// an admission webhook's failurePolicy decides, and a request that needs a conversion fails. The objects of Config are
+// created before the test begins, without webhooks: they need the storage version of their CustomResourceDefinition.
 func (c *Cluster) HandleWebhooks(h http.Handler) { c.reviews.SetHandler(h) }
 
 // end stops all programs and, after a failure, logs what happened.

@@ -47,7 +47,8 @@ func (c *Cluster) events() ([]event, error) {
 		if e.Series != nil {
 			count = max(count, e.Series.Count)
 		}
-		events = append(events, event{e.CreationTimestamp.Time, e.InvolvedObject, eventText(e.Type, e.Reason, e.Message, count)})
+		events = append(events,
+			event{e.CreationTimestamp.Time, e.InvolvedObject, eventText(e.Type, e.Reason, e.Message, count)})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.created.Compare(b.created) })
 	return events, nil

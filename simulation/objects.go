@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Apply applies the objects of a YAML text, or of Lists in it, as a user does with kubectl apply --server-side: in their order, in namespace
-// default if a namespaced object has none, and strictly: unknown fields are errors.
+// Apply applies the objects of a YAML text, or of Lists in it, as a user does with kubectl apply --server-side: in
+// their order, in namespace default if a namespaced object has none, and strictly: unknown fields are errors.
 func (c *Cluster) Apply(manifests string) {
 	c.tb.Helper()
 	for _, obj := range c.decode(manifests) {
@@ -69,8 +69,8 @@ func setNamespace(ctx context.Context, c *client.Client, obj *unstructured.Unstr
 }
 
 // Get returns the object with the key "namespace/name", or "name" of a cluster-scoped object. It fails the test if the
-// object does not exist. The option client.OfKind is required for unstructured objects, which Edit, Delete and ExpectGone
-// accept too.
+// object does not exist. The option client.OfKind is required for unstructured objects, which Edit, Delete and
+// ExpectGone accept too.
 func Get[T kube.Object](c *Cluster, key string, options ...client.GetOption) T {
 	c.tb.Helper()
 	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
@@ -115,7 +115,8 @@ func ExpectGone[T kube.Object](c *Cluster, key string, options ...client.GetOpti
 	c.tb.Helper()
 	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
 	if err == nil {
-		c.tb.Errorf("%T %s exists: deletionTimestamp %v, finalizers %v", obj, key, obj.GetDeletionTimestamp(), obj.GetFinalizers())
+		c.tb.Errorf("%T %s exists: deletionTimestamp %v, finalizers %v", obj, key, obj.GetDeletionTimestamp(),
+			obj.GetFinalizers())
 	} else if !apierrors.IsNotFound(err) {
 		c.tb.Fatalf("simulation: %v", err)
 	}
@@ -152,16 +153,18 @@ func (c *Cluster) key(text string) kube.Key {
 	return key
 }
 
-// Expect reports an error for each field of the objects in a YAML text that differs in the cluster. Fields that the text
-// does not have are not compared; null expects that a field is missing. In a list of objects that all have a name or a type
-// in the text, elements are compared by it, and further elements are allowed. Other lists must have the same elements.
+// Expect reports an error for each field of the objects in a YAML text that differs in the cluster. Fields that the
+// text does not have are not compared; null expects that a field is missing. In a list of objects that all have a name
+// or a type in the text, elements are compared by it, and further elements are allowed. Other lists must have the same
+// elements.
 func (c *Cluster) Expect(manifests string) {
 	c.tb.Helper()
 	for _, want := range c.decode(manifests) {
 		if err := setNamespace(c.ctx(), c.client, want); err != nil {
 			c.tb.Fatalf("simulation: %v", err)
 		}
-		got, err := client.Get[*unstructured.Unstructured](c.ctx(), c.client, kube.KeyOf(want), client.OfKind(want.GroupVersionKind()))
+		got, err := client.Get[*unstructured.Unstructured](c.ctx(), c.client, kube.KeyOf(want),
+			client.OfKind(want.GroupVersionKind()))
 		if err != nil {
 			c.tb.Errorf("simulation: %v", err)
 			continue

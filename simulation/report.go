@@ -10,11 +10,13 @@ import (
 // report describes what happened, for the log of a failed test.
 func (c *Cluster) report(programs []*program) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "simulation: the cluster at %s, the latest writes and failed requests:\n%s", clock(time.Now()), c.log.last(40))
+	fmt.Fprintf(&b, "simulation: the cluster at %s, the latest writes and failed requests:\n%s", clock(time.Now()),
+		c.log.last(40))
 	if events, err := c.events(); err == nil && len(events) > 0 {
 		b.WriteString("Events:\n")
 		for _, e := range events {
-			fmt.Fprintf(&b, "%s  %s %s/%s: %s\n", clock(e.created), e.object.Kind, e.object.Namespace, e.object.Name, e.text)
+			fmt.Fprintf(&b, "%s  %s %s/%s: %s\n", clock(e.created), e.object.Kind, e.object.Namespace, e.object.Name,
+				e.text)
 		}
 	}
 	for _, p := range programs {

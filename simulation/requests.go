@@ -92,7 +92,9 @@ func (r Requests) By(userAgent string) Requests {
 
 // Writes returns the requests other than get, list and watch, except those for Leases.
 func (r Requests) Writes() Requests {
-	return slices.DeleteFunc(slices.Clone(r), func(request Request) bool { return !request.IsWrite() || request.isLease() })
+	return slices.DeleteFunc(slices.Clone(r), func(request Request) bool {
+		return !request.IsWrite() || request.isLease()
+	})
 }
 
 // String returns the requests, one a line with its time. Equal ones in a row are one line.
@@ -116,8 +118,8 @@ func (r Requests) String() string {
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 const (
-	// requestsAtOnce is the number of requests that take no time, and throttle the time of each further one, until as many
-	// times throttle have passed without one. So a loop without delay does not stop virtual time.
+	// requestsAtOnce is the number of requests that take no time, and throttle the time of each further one, until as
+	// many times throttle have passed without one. So a loop without delay does not stop virtual time.
 	requestsAtOnce = 2000
 	throttle       = time.Millisecond
 	// watchTimeout replaces timeouts of 5 to 10 minutes, which client-go's Reflector chooses at random: their mean.
@@ -179,7 +181,8 @@ func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
 func withFixedTimeout(req *http.Request) *http.Request {
 	query := req.URL.Query()
 	requested, err := strconv.Atoi(query.Get("timeoutSeconds"))
-	if requested := time.Duration(requested) * time.Second; err != nil || requested < watchTimeout*2/3 || requested > watchTimeout*4/3 {
+	if requested := time.Duration(requested) * time.Second; err != nil || requested < watchTimeout*2/3 ||
+		requested > watchTimeout*4/3 {
 		return req
 	}
 	query.Set("timeoutSeconds", strconv.Itoa(int(watchTimeout.Seconds())))
@@ -293,12 +296,12 @@ func (c *Cluster) Record(f func()) Requests {
 }
 
 // Intercept calls f before each request for objects, of all clients, until remove is called. If f returns an error, the
-// client gets it instead of the server's response: an error of apimachinery's package api/errors as the server's response,
-// another one as a broken connection. f can call send first, so that the server executes the request and only the response
-// is lost. Without an error the client gets the server's response. f may make requests, for example as another client that
-// writes first; f is called for them too. f may be called by several goroutines at once. All clients include the test and the
-// models of Kubernetes' controllers, so f usually selects a Request.UserAgent. Informers of recent clients make no list: they
-// begin with a watch that sends all objects.
+// client gets it instead of the server's response: an error of apimachinery's package api/errors as the server's
+// response, another one as a broken connection. f can call send first, so that the server executes the request and only
+// the response is lost. Without an error the client gets the server's response. f may make requests, for example as
+// another client that writes first; f is called for them too. f may be called by several goroutines at once. All
+// clients include the test and the models of Kubernetes' controllers, so f usually selects a Request.UserAgent.
+// Informers of recent clients make no list: they begin with a watch that sends all objects.
 func (c *Cluster) Intercept(f func(r Request, send func()) error) (remove func()) {
 	l, added := c.log, &hook{f}
 	l.mu.Lock()

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// endTimeout is the time that programs have to end. It is longer than the drain timeouts of this library's controllers
-	// and controller-runtime's managers.
+	// endTimeout is the time that programs have to end. It is longer than the drain timeouts of this library's
+	// controllers and controller-runtime's managers.
 	endTimeout = time.Minute
 	// settleTimeout and settleWrites are the time and the number of writes after which Settle gives up.
 	settleTimeout = 10 * time.Minute
 	settleWrites  = 5000
-	// runLimit is the number of runs of one key within a second after which its program is stopped. Without it, a key that
-	// is requeued at once stops virtual time.
+	// runLimit is the number of runs of one key within a second after which its program is stopped. Without it, a key
+	// that is requeued at once stops virtual time.
 	runLimit = 5000
 )
 
@@ -61,9 +61,9 @@ type observed interface {
 	RecentRuns() []controller.RunRecord
 }
 
-// Run runs a program, such as a controller of this library, until stop is called, and at the latest until the end of the
-// test. stop waits until Run has returned. An error of Run fails the test. Settle and the report of a failed test ask a
-// controller of this library for its keys and runs.
+// Run runs a program, such as a controller of this library, until stop is called, and at the latest until the end of
+// the test. stop waits until Run has returned. An error of Run fails the test. Settle and the report of a failed test
+// ask a controller of this library for its keys and runs.
 func (c *Cluster) Run(runner interface {
 	Run(ctx context.Context) error
 },
@@ -94,7 +94,8 @@ func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop f
 	ctx, cancel := context.WithCancel(c.ctx())
 	ctx = observers.WithRun(ctx, func(name string, key, causes fmt.Stringer) {
 		if name = name + ": " + key.String(); c.runs.atLimit(name) {
-			c.tb.Errorf("simulation: stopped %s, which is never idle: %s ran %d times within a second, now because of %s", p.name, name, runLimit, causes)
+			c.tb.Errorf("simulation: stopped %s, which is never idle: %s ran %d times within a second, now "+
+				"because of %s", p.name, name, runLimit, causes)
 			c.stopped.Store(true)
 			cancel()
 		}
@@ -121,7 +122,8 @@ func (c *Cluster) stop(programs ...*program) {
 		case <-p.ended:
 		case <-timeout.C:
 			// The bubble cannot end, so that the test cannot end and print its log.
-			panic(fmt.Sprintf("simulation: %s has not ended %v after its context; pending keys: %s\n%s\ngoroutines:\n\n%s",
+			panic(fmt.Sprintf("simulation: %s has not ended %v after its context; pending keys: "+
+				"%s\n%s\ngoroutines:\n\n%s",
 				p.name, endTimeout, orNone(strings.Join(c.pending(time.Now()), "; ")), c.report(c.running()), stacks()))
 		}
 	}
@@ -142,8 +144,8 @@ func (c *Cluster) Advance(d time.Duration) {
 	c.wait()
 }
 
-// wait waits until all goroutines of the bubble wait for time or for each other. It ends the test if a program was stopped
-// because it is never idle.
+// wait waits until all goroutines of the bubble wait for time or for each other. It ends the test if a program was
+// stopped because it is never idle.
 func (c *Cluster) wait() {
 	c.tb.Helper()
 	c.log.dog.observe()
@@ -158,12 +160,12 @@ func (c *Cluster) wait() {
 // Settle lets time pass until the cluster is idle. It is idle if for Config.IdleAfter, in which Settle was waiting,
 //
 //   - no client made a write (a request that could change an object, successful or not), except for Leases, and
-//   - no controller of this library that was started with Run had a key that is ready, processing or held, or in backoff or
-//     delayed until a time within Config.IdleAfter, and neither had a modelled controller of Kubernetes.
+//   - no controller of this library that was started with Run had a key that is ready, processing or held, or in
+//     backoff or delayed until a time within Config.IdleAfter, and neither had a modelled controller of Kubernetes.
 //
-// So a retry after an error, and a requeue, within Config.IdleAfter is waited for. A later one, a periodic resync, reads,
-// watches and leader election are not. Settle fails the test, with the latest requests and runs, if the cluster is not idle
-// after 10 minutes or 5,000 writes: something writes again and again.
+// So a retry after an error, and a requeue, within Config.IdleAfter is waited for. A later one, a periodic resync,
+// reads, watches and leader election are not. Settle fails the test, with the latest requests and runs, if the cluster
+// is not idle after 10 minutes or 5,000 writes: something writes again and again.
 //
 // A controller of this library that runs one key 5,000 times within a second is stopped, and the test fails.
 func (c *Cluster) Settle() {

@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// stallLimit is the real time without a request and without a change of the virtual time after which a watchdog reports.
+// stallLimit is the real time without a request and without a change of the virtual time after which a watchdog
+// reports.
 const stallLimit = 30 * time.Second
 
 // watchdog reports from outside of a bubble that its virtual time has stopped: then the test hangs until the timeout of
-// go test. Time stops if a goroutine waits for a mutex, for I/O or for something outside of the bubble, or never waits. It
-// hardly advances if a goroutine waits for nanoseconds and makes no requests, which are limited. The bubble itself detects
-// goroutines that all wait for each other.
+// go test. Time stops if a goroutine waits for a mutex, for I/O or for something outside of the bubble, or never waits.
+// It hardly advances if a goroutine waits for nanoseconds and makes no requests, which are limited. The bubble itself
+// detects goroutines that all wait for each other.
 //
 // A watchdog has no timer in the bubble: that would prevent this detection.
 type watchdog struct {
@@ -27,8 +28,8 @@ type watchdog struct {
 	ended  chan struct{}
 }
 
-// newWatchdog starts a watchdog, which calls report at most once for each stall. The caller must not be in the bubble, and
-// must call end.
+// newWatchdog starts a watchdog, which calls report at most once for each stall. The caller must not be in the bubble,
+// and must call end.
 func newWatchdog(limit time.Duration, report func(text string)) *watchdog {
 	ticker := time.NewTicker(limit / 4)
 	return startWatchdog(ticker.C, ticker.Stop, limit, report)
@@ -51,8 +52,8 @@ func (w *watchdog) end() {
 	<-w.ended
 }
 
-// enter makes the caller's bubble the watched one. runs is called from outside of the bubble, and describes the latest runs
-// of its controllers. A nil watchdog watches nothing.
+// enter makes the caller's bubble the watched one. runs is called from outside of the bubble, and describes the latest
+// runs of its controllers. A nil watchdog watches nothing.
 func (w *watchdog) enter(runs func() string) {
 	if w == nil {
 		return
@@ -88,8 +89,10 @@ func (w *watchdog) watch(ticks <-chan time.Time, limit time.Duration, report fun
 			last, since, reported = now, tick, false
 		case tick.Sub(since) >= limit && !reported:
 			reported = true
-			report(fmt.Sprintf("simulation: no request for %v, and the virtual time stands at %s. A goroutine of the test waits for a mutex, for I/O "+
-				"or for a goroutine outside of the bubble, or it never waits, or only for nanoseconds (a handler that is requeued after 1 ns).\n%s"+
+			report(fmt.Sprintf("simulation: no request for %v, and the virtual time stands at %s. A goroutine of the "+
+				"test waits for a mutex, for I/O "+
+				"or for a goroutine outside of the bubble, or it never waits, or only for nanoseconds (a handler "+
+				"that is requeued after 1 ns).\n%s"+
 				"Goroutines, those that stop the time first:\n\n%s",
 				limit, time.Unix(0, now).UTC().Format(time.RFC3339), w.latestRuns(), stacksOf(*bubble)))
 		}
@@ -117,8 +120,8 @@ func stacks() string {
 	return stacksOf(bubbleOf(buffer[:runtime.Stack(buffer, false)]))
 }
 
-// stacksOf returns the stacks of the goroutines in a bubble ("": of all goroutines). Those that are not durably blocked come
-// first: virtual time does not advance while they exist.
+// stacksOf returns the stacks of the goroutines in a bubble ("": of all goroutines). Those that are not durably blocked
+// come first: virtual time does not advance while they exist.
 func stacksOf(bubble string) string {
 	buffer := make([]byte, 1<<22)
 	var culprits, bystanders strings.Builder

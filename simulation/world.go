@@ -59,8 +59,8 @@ func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
 	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(webhooks.Converter)), Seed: 1})
 }
 
-// get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are in
-// virtual time.
+// get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are
+// in virtual time.
 func (c *cache) get(config Config, virtual bool) (*world, error) {
 	documents, err := read(config)
 	if err != nil {
@@ -112,7 +112,10 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := kube.Connect(&rest.Config{Host: "http://simulation.invalid", Transport: server.Transport(), UserAgent: "test", QPS: -1})
+	cluster, err := kube.Connect(&rest.Config{
+		Host: "http://simulation.invalid", Transport: server.Transport(),
+		UserAgent: "test", QPS: -1,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,8 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Concat([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, config.Namespaces) {
+	for _, name := range slices.Concat([]string{"default", "kube-system", "kube-public", "kube-node-lease"},
+		config.Namespaces) {
 		if _, err := client.EnsureNamespace(context.Background(), c, name, nil); err != nil {
 			errs = append(errs, err)
 		}
@@ -176,7 +180,8 @@ func manifestFiles(path string) ([]string, error) {
 	}
 	var files []string
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) && entry.Name() != "kustomization.yaml" {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) &&
+			entry.Name() != "kustomization.yaml" {
 			files = append(files, file)
 		}
 		return err

@@ -33,18 +33,21 @@ import (
 // If metadata is enough, use an informer of informer.RetrieveMetadata: each change decodes the object twice. A state
 // that cannot be decoded as a T is logged to the controller's logger and enqueues nothing; the other state of the
 // change is still used.
-func Mapped[T kube.Object](objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate) controller.Source {
+func Mapped[T kube.Object](
+	objects *informer.Informer[T], keys func(obj T) []kube.Key, predicates ...informer.Predicate,
+) controller.Source {
 	var problem error
 	if keys == nil {
 		problem = errors.New("the function is required")
 	}
-	return newMapped("mapped", existing(objects), predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-		obj, err := cache.Decode[T](objects.Untyped(), o)
-		if err != nil {
-			return nil, err
-		}
-		return keys(obj), nil
-	}))
+	return newMapped("mapped", existing(objects), predicates, problem,
+		keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+			obj, err := cache.Decode[T](objects.Untyped(), o)
+			if err != nil {
+				return nil, err
+			}
+			return keys(obj), nil
+		}))
 }
 
 // keysOf returns the keys of the states before and after a change. If one state cannot be decoded, it returns an error
@@ -58,7 +61,8 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 		if state == nil || err != nil {
 			return nil, err
 		}
-		if panicked := (*usercode.Guard)(nil).Call("the function", func() { found, err = keys(state) }, nil); panicked != nil {
+		if panicked := (*usercode.Guard)(nil).Call("the function", func() { found, err = keys(state) },
+			nil); panicked != nil {
 			return nil, panicked // only for this state: the keys of the other state are enqueued
 		}
 		return found, err
@@ -105,7 +109,10 @@ func newMapped(what string, open openInformer, predicates []informer.Predicate, 
 			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
 		}
 	}
-	return &mapped{what: what, open: open, predicates: slices.Clone(predicates), keys: keys, problem: errors.Join(errs...)}
+	return &mapped{
+		what: what, open: open, predicates: slices.Clone(predicates), keys: keys,
+		problem: errors.Join(errs...),
+	}
 }
 
 // Prepare implements controller.Source.
@@ -158,7 +165,8 @@ func (s *mapped) all(yield func(kube.Key) bool) {
 	}
 }
 
-// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be lost.
+// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be
+// lost.
 func (s *mapped) matters(c informer.Change) bool {
 	for _, matters := range s.predicates {
 		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
@@ -179,7 +187,8 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 	if err != nil {
 		s.guard.Report(err)
 		s.logger.WarnContext(ctx, "source failed to decode a changed object; some keys may not be enqueued",
-			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(), "error", err)
+			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(),
+			"error", err)
 	}
 	if len(before)+len(after) == 0 {
 		return

@@ -53,17 +53,22 @@ func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate
 // and annotations that package owned sets. The owners may be in other namespaces. owners returns the keys of the owners
 // of a child, under the rules of Mapped. The child is not decoded: it has a name, namespace, uid, resourceVersion,
 // generation, labels, annotations, owner references and finalizers, and nothing else. The controller runs the informer.
-func OwnedBy(objects informer.Any, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate) controller.Source {
+func OwnedBy(
+	objects informer.Any, owners func(child *metav1.PartialObjectMetadata) []kube.Key, predicates ...informer.Predicate,
+) controller.Source {
 	var problem error
 	if owners == nil {
 		problem = errors.New("the function is required")
 	}
-	return newMapped("owned", existing(objects), predicates, problem, keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-		return owners(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation,
-			Labels: o.Labels(), Annotations: o.Annotations(), OwnerReferences: o.OwnerReferences(), Finalizers: o.Finalizers(),
-		}}), nil
-	}))
+	return newMapped("owned", existing(objects), predicates, problem,
+		keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+			return owners(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+				Generation: o.Generation,
+				Labels:     o.Labels(), Annotations: o.Annotations(), OwnerReferences: o.OwnerReferences(),
+				Finalizers: o.Finalizers(),
+			}}), nil
+		}))
 }
 
 // forController returns the owner with its default kind.
@@ -101,12 +106,13 @@ func (w Owner) keys(o *wire.Object) ([]kube.Key, error) {
 // the objects that it named before and after the change are enqueued. An informer of informer.RetrieveMetadata is
 // enough. The controller runs the informer.
 func OwnerLabel(objects informer.Any, label string, predicates ...informer.Predicate) controller.Source {
-	return newMapped("owner label", existing(objects), predicates, validateLabel(label), keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-		if name := o.Labels()[label]; name != "" {
-			return []kube.Key{{Namespace: o.Key.Namespace, Name: name}}, nil
-		}
-		return nil, nil
-	}))
+	return newMapped("owner label", existing(objects), predicates, validateLabel(label),
+		keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
+			if name := o.Labels()[label]; name != "" {
+				return []kube.Key{{Namespace: o.Key.Namespace, Name: name}}, nil
+			}
+			return nil, nil
+		}))
 }
 
 func validateLabel(label string) error {

@@ -23,16 +23,17 @@ import (
 // Shared is Mapped for a SharedInformer (or SharedIndexInformer) of client-go, for programs that share it with other
 // libraries. T is the type of its objects. name names the source in causes and metrics: keep its cardinality low.
 //
-// The program runs the informer: the controller neither starts nor stops it. The controller calls no handler, and is not
-// ready, before the informer has synced and has announced all of its objects to the source. The source adds its event
-// handler at the start of each term of the controller, and removes it at the end.
+// The program runs the informer: the controller neither starts nor stops it. The controller calls no handler, and is
+// not ready, before the informer has synced and has announced all of its objects to the source. The source adds its
+// event handler at the start of each term of the controller, and removes it at the end.
 //
 // keys must not change the object, which other users of the informer share. It is called with the state before and the
 // state after an update. For a deleted object that the informer missed, it is called with the last known state, and
 // informer.Change.Certain is false. The rest of Mapped's documentation applies to keys and predicates.
 //
-// client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own. The
-// objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less memory.
+// client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own.
+// The objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less
+// memory.
 //
 // The controller does not wait until the informer shows the writes of a run, as it does for its own informers (contract
 // 7), and such a write may run its key once more (contract 13).
@@ -179,7 +180,8 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 	}
 }
 
-// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be lost.
+// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be
+// lost.
 func (s *shared[T]) matters(c informer.Change) bool {
 	for _, matters := range s.predicates {
 		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {

@@ -66,7 +66,9 @@ const maxAttempts = 5
 // Before any request: before and after are not two states of one object; a status that cannot be patched; a change of
 // a condition without a type or of a type that occurs twice. ErrNoSubresource. client.ErrChanged, for which
 // apierrors.IsConflict is true too, after the last attempt. Errors of requests.
-func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
+func Commit[T kube.Object](
+	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
+) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
@@ -97,7 +99,9 @@ func Commit[T kube.Object](ctx context.Context, c *client.Client, before, after 
 // Errors: those of Commit, with client.ErrChanged at once if the object has changed; client.ErrGone and
 // client.ErrReplaced. After an error the run must end: nothing was written or, if the response was lost, it is unknown
 // whether it was written.
-func CommitLocked[T kube.Object](ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption) (changed bool, err error) {
+func CommitLocked[T kube.Object](
+	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
+) (changed bool, err error) {
 	r, err := runOf(c, before, after)
 	if err != nil {
 		return false, fmt.Errorf("commit the status: %w", err)
@@ -156,7 +160,8 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
 	r := run{
-		from: from, seen: from, version: after.GetResourceVersion(), tookOver: after.GetResourceVersion() != before.GetResourceVersion(),
+		from: from, seen: from, version: after.GetResourceVersion(),
+		tookOver:   after.GetResourceVersion() != before.GetResourceVersion(),
 		generation: before.GetGeneration(),
 	}
 	if r.tookOver {
@@ -172,7 +177,9 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 
 // commit writes the changes of a run to an object with the last known state base. It returns the new resourceVersion;
 // "" if nothing was left to write.
-func commit(ctx context.Context, c *client.Client, base kube.Object, r run, given []client.WriteOption) (version string, err error) {
+func commit(
+	ctx context.Context, c *client.Client, base kube.Object, r run, given []client.WriteOption,
+) (version string, err error) {
 	options := []client.UpdateOption{client.Subresource("status")}
 	for _, option := range given {
 		options = append(options, option)
@@ -185,7 +192,8 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, give
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && isLive && client.IsPatchTestFailed(last) && live.GetResourceVersion() == base.GetResourceVersion() {
+			if attempt > 0 && isLive && client.IsPatchTestFailed(last) &&
+				live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // the tests of the patch hold, so it was rejected for another reason
 			}
 			content, err := contentOf(live)
@@ -216,7 +224,8 @@ func commit(ctx context.Context, c *client.Client, base kube.Object, r run, give
 			return "", err
 		}
 	}
-	return "", client.ChangedError(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
+	return "",
+		client.ChangedError(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, including those that its Go type does not have. With unchanged,
@@ -258,7 +267,8 @@ func (r *run) rebase(content map[string]any, version string) error {
 			continue
 		}
 		if unclear && !contains(current, change.from) {
-			return fmt.Errorf("another client has changed the condition %s too, and the order is not known", change.conditionType)
+			return fmt.Errorf("another client has changed the condition %s too, and the order is not known",
+				change.conditionType)
 		}
 		left = append(left, change)
 	}
@@ -275,7 +285,8 @@ func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err e
 	if _, servedErr := c.Cluster().Resource(ctx, kind); servedErr != nil {
 		return err
 	}
-	return fmt.Errorf("%s %s: %w: declare it in the CustomResourceDefinition (subresources: {status: {}}), or write the status with client.Patch: %w",
+	return fmt.Errorf("%s %s: %w: declare it in the CustomResourceDefinition (subresources: {status: {}}), or write "+
+		"the status with client.Patch: %w",
 		kind.Kind, kube.KeyOf(obj), ErrNoSubresource, err)
 }
 
@@ -293,7 +304,8 @@ func check(c *client.Client, before, after kube.Object) error {
 			kube.KeyOf(before), before.GetUID(), kube.KeyOf(after), after.GetUID()))
 	}
 	if after.GetUID() == "" || after.GetResourceVersion() == "" {
-		errs = append(errs, fmt.Errorf("%s has no uid or no resourceVersion: use an object that was read from the cluster", kube.KeyOf(after)))
+		errs = append(errs, fmt.Errorf("%s has no uid or no resourceVersion: use an object that was read from "+
+			"the cluster", kube.KeyOf(after)))
 	}
 	return errors.Join(errs...)
 }

@@ -34,8 +34,13 @@ func Unknown(conditionType string, generation int64, reason, message string) met
 	return condition(conditionType, metav1.ConditionUnknown, generation, reason, message)
 }
 
-func condition(conditionType string, status metav1.ConditionStatus, generation int64, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, ObservedGeneration: generation, Reason: reason, Message: message}
+func condition(
+	conditionType string, status metav1.ConditionStatus, generation int64, reason, message string,
+) metav1.Condition {
+	return metav1.Condition{
+		Type: conditionType, Status: status, ObservedGeneration: generation, Reason: reason,
+		Message: message,
+	}
 }
 
 // Set sets c in conditions: it replaces the condition of the same type, or appends c. It reports whether conditions
@@ -84,7 +89,9 @@ func Get(conditions []metav1.Condition, conditionType string) (metav1.Condition,
 // Remove removes the conditions of these types, and reports whether there was one. The others keep their order.
 func Remove(conditions *[]metav1.Condition, conditionTypes ...string) (changed bool) {
 	before := len(*conditions)
-	*conditions = slices.DeleteFunc(*conditions, func(c metav1.Condition) bool { return slices.Contains(conditionTypes, c.Type) })
+	*conditions = slices.DeleteFunc(*conditions, func(c metav1.Condition) bool {
+		return slices.Contains(conditionTypes, c.Type)
+	})
 	return len(*conditions) != before
 }
 
@@ -115,7 +122,9 @@ func corrected(c metav1.Condition) metav1.Condition {
 // correctedReason returns a valid reason: a letter, then letters, digits, "_", "," and ":", not ending with "," or
 // ":".
 func correctedReason(reason string) string {
-	words := strings.FieldsFunc(reason, func(r rune) bool { return !isLetter(r) && !strings.ContainsRune("0123456789_,:", r) })
+	words := strings.FieldsFunc(reason, func(r rune) bool {
+		return !isLetter(r) && !strings.ContainsRune("0123456789_,:", r)
+	})
 	if len(words) > 1 || len(words) == 1 && words[0] != reason {
 		for i, word := range words {
 			words[i] = strings.ToUpper(word[:1]) + word[1:]

@@ -36,7 +36,8 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 		err = errors.Join(utiljson.Unmarshal(encoded, &entries), json.Unmarshal(encoded, &before))
 	}
 	if err != nil {
-		return fmt.Errorf("edit the conditions of %s %s: status.conditions is not a list of conditions: %w", obj.GetKind(), kube.KeyOf(obj), err)
+		return fmt.Errorf("edit the conditions of %s %s: status.conditions is not a list of conditions: %w",
+			obj.GetKind(), kube.KeyOf(obj), err)
 	}
 	after := slices.Clone(before)
 	edit(&after)

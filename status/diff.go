@@ -45,7 +45,10 @@ func difference(from, to map[string]any) (changeSet, error) {
 	if err := errors.Join(checkTypes(before, after, "before the run"), checkTypes(after, before, "now")); err != nil {
 		return changeSet{}, err
 	}
-	return changeSet{fields: mergePatch(without(from, conditionsField), without(to, conditionsField)), conditions: conditionChanges(before, after)}, nil
+	return changeSet{
+		fields:     mergePatch(without(from, conditionsField), without(to, conditionsField)),
+		conditions: conditionChanges(before, after),
+	}, nil
 }
 
 // conditionList returns the conditions of a status. It returns false if the field is not a list of objects, or none

@@ -49,7 +49,9 @@ func (r *run) canPatch() bool {
 	if r.exact || len(r.changes.conditions) == 0 {
 		return true
 	}
-	if r.tookOver && slices.ContainsFunc(r.changes.conditions, func(c conditionChange) bool { return c.from == nil || len(c.removed()) > 0 }) {
+	if r.tookOver && slices.ContainsFunc(r.changes.conditions, func(c conditionChange) bool {
+		return c.from == nil || len(c.removed()) > 0
+	}) {
 		return false
 	}
 	if len(list) == 0 {
@@ -83,7 +85,10 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 		return nil, false, false
 	}
 	if _, writes := r.changes.fields[observedField]; writes && r.isBase() {
-		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + observedField, Value: r.seen[observedField]})
+		operations = slices.Insert(operations, 0, client.Operation{
+			Op: "test", Path: "/status/" + observedField,
+			Value: r.seen[observedField],
+		})
 	}
 	list, _ := conditionList(r.seen)
 	var removed []int
@@ -103,7 +108,10 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	}
 	if len(added) > 0 && r.exact {
 		// A JSON patch cannot test that an entry is missing, so it tests the whole list.
-		operations = slices.Insert(operations, 0, client.Operation{Op: "test", Path: "/status/" + conditionsField, Value: r.seen[conditionsField]})
+		operations = slices.Insert(operations, 0, client.Operation{
+			Op: "test", Path: "/status/" + conditionsField,
+			Value: r.seen[conditionsField],
+		})
 	}
 	slices.Sort(removed)
 	for _, i := range slices.Backward(removed) { // from the end, so that the other indexes stay valid
@@ -114,7 +122,10 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 		operations = append(operations, client.Operation{Op: "add", Path: "/status/" + conditionsField, Value: added})
 	case len(added) > 0:
 		for _, condition := range added {
-			operations = append(operations, client.Operation{Op: "add", Path: "/status/" + conditionsField + "/-", Value: condition})
+			operations = append(operations, client.Operation{
+				Op: "add", Path: "/status/" + conditionsField + "/-",
+				Value: condition,
+			})
 		}
 	}
 	return operations, len(added) > 0 && !r.exact, true
@@ -130,12 +141,14 @@ func (c conditionChange) operations(i int, seen any, base bool) []client.Operati
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		kept := base && name == sinceField && reflect.DeepEqual(fields[name], current[name])
 		if name != "type" && !kept {
-			operations = append(operations, client.Operation{Op: "add", Path: conditionPath(i) + client.JSONPointer(name), Value: fields[name]})
+			operations = append(operations,
+				client.Operation{Op: "add", Path: conditionPath(i) + client.JSONPointer(name), Value: fields[name]})
 		}
 	}
 	for _, name := range c.removed() {
 		if _, exists := current[name]; exists {
-			operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i) + client.JSONPointer(name)})
+			operations = append(operations,
+				client.Operation{Op: "remove", Path: conditionPath(i) + client.JSONPointer(name)})
 		}
 	}
 	return operations
@@ -155,13 +168,18 @@ func (r run) testUnchanged(i int, seen any) []client.Operation {
 		return operations // the patch requires the resourceVersion
 	}
 	for _, name := range []string{observedField, "status"} {
-		operations = append(operations, client.Operation{Op: "test", Path: conditionPath(i) + client.JSONPointer(name), Value: condition[name]})
+		operations = append(operations, client.Operation{
+			Op: "test", Path: conditionPath(i) + client.JSONPointer(name),
+			Value: condition[name],
+		})
 	}
 	return operations
 }
 
 // fieldOperations appends the operations of a merge patch to an object with the fields seen.
-func fieldOperations(operations []client.Operation, path string, patch, seen map[string]any) ([]client.Operation, bool) {
+func fieldOperations(
+	operations []client.Operation, path string, patch, seen map[string]any,
+) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		at := path + client.JSONPointer(name)
 		value := patch[name]

@@ -89,7 +89,8 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	case has(readiness.Terminating):
 		return SetReconciling(conditions, generation, reasonTerminating, joinDistinct(messages[all]))
 	case has(all):
-		return setReconciling(conditions, Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])))
+		return setReconciling(conditions,
+			Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])))
 	}
 	return SetReady(conditions, generation, reasonCurrent, "")
 }

@@ -16,30 +16,40 @@ import (
 )
 
 const (
-	// accessTimeout is the time for a review of a token or of access. The API server sends no time-out, and waits 30 s by
-	// default.
+	// accessTimeout is the time for a review of a token or of access. The API server sends no time-out, and waits 30 s
+	// by default.
 	accessTimeout = 10 * time.Second
 	// maxAccessBytes is the limit of such a review, which has a token, or the names of a user's groups.
 	maxAccessBytes = 1 << 20
 )
 
-// Authenticating returns a hook for TokenReviews (authentication.k8s.io/v1). authenticate decides whether a token is valid,
-// and whose it is. The zero value of the status means that the token is not valid. name is the path of the hook, for
-// example "tokens.example.com".
+// Authenticating returns a hook for TokenReviews (authentication.k8s.io/v1). authenticate decides whether a token is
+// valid, and whose it is. The zero value of the status means that the token is not valid. name is the path of the hook,
+// for example "tokens.example.com".
 //
 // An error, a panic, a result after the time-out of 10 s, a user without a name, and audiences that were not requested
 // never authenticate: the response has the reason as its error, and the API server asks its next authenticator.
-func Authenticating(name string, authenticate func(ctx context.Context, token *authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error)) Hook {
+func Authenticating(
+	name string,
+	authenticate func(ctx context.Context, token *authenticationv1.TokenReviewSpec) (
+		authenticationv1.TokenReviewStatus, error,
+	),
+) Hook {
 	return Hook{name: name, protocol: authentication{name, authenticate}}
 }
 
-// Authorizing returns a hook for SubjectAccessReviews (authorization.k8s.io/v1). authorize decides on a request. The zero
-// value of the status is no opinion: the API server asks its next authorizer. name is the path of the hook, for example
-// "access.example.com".
+// Authorizing returns a hook for SubjectAccessReviews (authorization.k8s.io/v1). authorize decides on a request. The
+// zero value of the status is no opinion: the API server asks its next authorizer. name is the path of the hook, for
+// example "access.example.com".
 //
 // An error, a panic, a result after the time-out of 10 s, and a status that is both Allowed and Denied never allow a
 // request: the response is an HTTP error, and the failure policy of the API server's configuration decides.
-func Authorizing(name string, authorize func(ctx context.Context, access *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)) Hook {
+func Authorizing(
+	name string,
+	authorize func(ctx context.Context, access *authorizationv1.SubjectAccessReviewSpec) (
+		authorizationv1.SubjectAccessReviewStatus, error,
+	),
+) Hook {
 	return Hook{name: name, protocol: authorization{name, authorize}}
 }
 
@@ -110,7 +120,8 @@ func checkAuthenticated(status authenticationv1.TokenReviewStatus, requested []s
 		return errors.New("the token is authenticated without a user name")
 	case len(requested) > 0 && len(status.Audiences) == 0:
 		// Without audiences the API server would accept the token for its own.
-		return fmt.Errorf("the token is authenticated without an audience: set those of %q for which it is valid", requested)
+		return fmt.Errorf("the token is authenticated without an audience: set those of %q for which it is valid",
+			requested)
 	}
 	for _, audience := range status.Audiences {
 		if len(requested) > 0 && !slices.Contains(requested, audience) {
@@ -122,7 +133,9 @@ func checkAuthenticated(status authenticationv1.TokenReviewStatus, requested []s
 
 type authorization struct {
 	name      string
-	authorize func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+	authorize func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (
+		authorizationv1.SubjectAccessReviewStatus, error,
+	)
 }
 
 func (a authorization) prepare(*kube.Cluster) (protocol, []error) {
@@ -159,7 +172,9 @@ func (a authorization) review(ctx context.Context, s *Server, body []byte) (any,
 }
 
 // called returns the result of f, or an error if f fails, panics or returns after the time-out.
-func called[In, Out any](ctx context.Context, s *Server, name string, in In, f func(context.Context, In) (Out, error)) (Out, error) {
+func called[In, Out any](
+	ctx context.Context, s *Server, name string, in In, f func(context.Context, In) (Out, error),
+) (Out, error) {
 	var out, none Out
 	var err error
 	if panicked := s.guard.Call("webhook "+name, func() { out, err = f(ctx, in) }, nil); panicked != nil {

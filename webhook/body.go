@@ -36,15 +36,21 @@ func (p *places) release() {
 	p.taken = nil
 }
 
-// readBody reads the body of a review of the content type JSON, and waits for its slots: a small review needs one when it
-// is complete, a larger one before the rest is read.
-func (s *Server) readBody(ctx context.Context, w http.ResponseWriter, req *http.Request, limit int64, places *places) ([]byte, error) {
+// readBody reads the body of a review of the content type JSON, and waits for its slots: a small review needs one when
+// it is complete, a larger one before the rest is read.
+func (s *Server) readBody(
+	ctx context.Context, w http.ResponseWriter, req *http.Request, limit int64, places *places,
+) ([]byte, error) {
 	contentType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil || contentType != "application/json" {
-		return nil, statusError{errors.New("the content type must be application/json"), http.StatusUnsupportedMediaType}
+		return nil, statusError{
+			errors.New("the content type must be application/json"),
+			http.StatusUnsupportedMediaType,
+		}
 	}
 	reader := http.MaxBytesReader(w, req.Body, limit)
-	// The buffer has room for the whole body of most reviews. It is limited, because a client need not send what it announces.
+	// The buffer has room for the whole body of most reviews. It is limited, because a client need not send what it
+	// announces.
 	buffer := make([]byte, 0, min(max(req.ContentLength, 0), maxFirstBuffer)+bytes.MinRead)
 	body, err := readUpTo(reader, buffer, smallBodyBytes)
 	if err != nil {
@@ -75,7 +81,10 @@ func readUpTo(r io.Reader, begin []byte, limit int64) ([]byte, error) {
 	body := bytes.NewBuffer(begin)
 	_, err := body.ReadFrom(io.LimitReader(r, limit+1-int64(len(begin))))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, statusError{fmt.Errorf("the review has more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge}
+		return nil, statusError{
+			fmt.Errorf("the review has more than %d bytes", tooLarge.Limit),
+			http.StatusRequestEntityTooLarge,
+		}
 	}
 	if err != nil {
 		return nil, badRequest("read the review: %w", err)

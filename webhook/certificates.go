@@ -39,14 +39,15 @@ import (
 type Certificates struct {
 	// Client needs a FieldOwner.
 	Client *client.Client
-	// Secret has the certificates and their keys. Whoever can read it can pose as this server. A Secret with other data is
-	// not changed.
+	// Secret has the certificates and their keys. Whoever can read it can pose as this server. A Secret with other data
+	// is not changed.
 	Secret kube.Key
-	// Register is the name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of the hooks. They
-	// are applied again every minute, so that changes of other clients do not last. It is required with admission hooks.
+	// Register is the name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of the hooks.
+	// They are applied again every minute, so that changes of other clients do not last. It is required with admission
+	// hooks.
 	Register string
-	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty. The
-	// names in the certificate are those of its service, or the host of its URL.
+	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty.
+	// The names in the certificate are those of its service, or the host of its URL.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
 }
 
@@ -85,16 +86,21 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 	if config.Client == nil {
 		errs = append(errs, errors.New("Client is nil")) //nolint:staticcheck // the name of a field
 	} else if config.Client.Config().FieldOwner == "" {
-		errs = append(errs, errors.New("Client has no FieldOwner: the configurations are applied with it")) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Client has no FieldOwner: the configurations are applied with it"))
 	} else if config.Client.Config().DryRun {
-		errs = append(errs, errors.New("Client is for dry runs: it cannot keep certificates")) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Client is for dry runs: it cannot keep certificates"))
 	}
 	if config.Secret.Namespace == "" || config.Secret.Name == "" {
-		errs = append(errs, fmt.Errorf("Secret is %q: it needs a namespace and a name", config.Secret)) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, fmt.Errorf("Secret is %q: it needs a namespace and a name", config.Secret))
 	}
 	isAdmission := func(hook Hook) bool { _, ok := hook.protocol.(admission); return ok }
-	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 && (config.Register != "" || slices.ContainsFunc(server.hooks, isAdmission)) {
-		errs = append(errs, fmt.Errorf("Register is %q: %s", config.Register, problems[0])) //nolint:staticcheck // the name of a field
+	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 &&
+		(config.Register != "" || slices.ContainsFunc(server.hooks, isAdmission)) {
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, fmt.Errorf("Register is %q: %s", config.Register, problems[0]))
 	}
 	if len(config.ClientConfig.CABundle) > 0 {
 		errs = append(errs, errors.New("ClientConfig.CABundle is set: the server sets it"))
@@ -104,7 +110,10 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &keeper{config: config, server: server, names: names, logger: server.logger, trustedSince: map[string]time.Time{}}, nil
+	return &keeper{
+		config: config, server: server, names: names, logger: server.logger,
+		trustedSince: map[string]time.Time{},
+	}, nil
 }
 
 // namesOf returns the names by which the API server calls a server. For a service it is NAME.NAMESPACE.svc:
@@ -157,7 +166,8 @@ func (k *keeper) ready() error {
 	case time.Since(k.synced) > maxFailing && k.err != nil:
 		return k.err
 	case k.serving.Leaf != nil && time.Now().After(k.serving.Leaf.NotAfter):
-		return errors.Join(fmt.Errorf("the certificate in Secret %s has expired at %s", k.config.Secret, k.serving.Leaf.NotAfter.UTC().Format(time.RFC3339)), k.err)
+		return errors.Join(fmt.Errorf("the certificate in Secret %s has expired at %s", k.config.Secret,
+			k.serving.Leaf.NotAfter.UTC().Format(time.RFC3339)), k.err)
 	}
 	return nil
 }
@@ -216,8 +226,8 @@ func (k *keeper) report(ctx context.Context, err error) {
 	}
 }
 
-// sync reads the state, advances it, registers the hooks, and serves the certificate. If the state cannot be written, that
-// in the Secret is used as long as it lasts.
+// sync reads the state, advances it, registers the hooks, and serves the certificate. If the state cannot be written,
+// that in the Secret is used as long as it lasts.
 func (k *keeper) sync(ctx context.Context, policy certificates.Policy) error {
 	state, err := k.advance(ctx, policy)
 	if state.Leaf.Cert == nil {
@@ -240,7 +250,10 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 			return certificates.State{}, fmt.Errorf("read the certificates: %w", err)
 		}
 		if missing {
-			secret = &corev1.Secret{Type: corev1.SecretTypeTLS, ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Secret.Namespace, Name: k.config.Secret.Name}}
+			secret = &corev1.Secret{
+				Type:       corev1.SecretTypeTLS,
+				ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Secret.Namespace, Name: k.config.Secret.Name},
+			}
 		}
 		if err := k.checkData(secret); err != nil {
 			return certificates.State{}, err
@@ -262,7 +275,8 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 		}
 		switch {
 		case err == nil:
-			k.logger.InfoContext(ctx, "webhook certificates written", "secret", k.config.Secret.String(), "reasons", reasons)
+			k.logger.InfoContext(ctx, "webhook certificates written", "secret", k.config.Secret.String(), "reasons",
+				reasons)
 			return next, nil
 		case apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || errors.Is(err, client.ErrGone):
 			// Another replica was faster: read its state.
@@ -283,7 +297,8 @@ func (k *keeper) checkData(secret *corev1.Secret) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
 		if len(secret.Data[key]) > 0 {
-			return fmt.Errorf("the Secret %s has %s, and no authority of a webhook server: use another Secret, or delete this one", k.config.Secret, key)
+			return fmt.Errorf("the Secret %s has %s, and no authority of a webhook server: use another Secret, or "+
+				"delete this one", k.config.Secret, key)
 		}
 	}
 	return nil
@@ -336,7 +351,8 @@ func (k *keeper) serve(ctx context.Context, state certificates.State, policy cer
 		if valid := time.Now().Before(k.serving.Leaf.NotAfter); valid && (!ok || time.Since(since) < policy.Overlap) {
 			return nil
 		}
-		k.logger.InfoContext(ctx, "webhook certificate replaced", "secret", k.config.Secret.String(), "expires", pair.Leaf.NotAfter)
+		k.logger.InfoContext(ctx, "webhook certificate replaced", "secret", k.config.Secret.String(), "expires",
+			pair.Leaf.NotAfter)
 	}
 	k.serving = pair
 	return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Configurations returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration that register the hooks,
-// each only if there are hooks for it. Both have the name. client is how the API server reaches this server; the path of
-// each hook is appended to client.URL or client.Service.Path. The objects can be applied or printed.
+// Configurations returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration that register the
+// hooks, each only if there are hooks for it. Both have the name. client is how the API server reaches this server; the
+// path of each hook is appended to client.URL or client.Service.Path. The objects can be applied or printed.
 func (s *Server) Configurations(name string, client admissionregistrationv1.WebhookClientConfig) []kube.Object {
 	mutating, validating := emptyConfigurations(name)
 	for _, hook := range s.hooks {
@@ -32,29 +32,44 @@ func (s *Server) Configurations(name string, client admissionregistrationv1.Webh
 	return objects
 }
 
-func emptyConfigurations(name string) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+func emptyConfigurations(
+	name string,
+) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	version := admissionregistrationv1.SchemeGroupVersion.String()
 	meta := metav1.ObjectMeta{Name: name}
-	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
+			APIVersion: version,
+			Kind:       "MutatingWebhookConfiguration",
+		}, ObjectMeta: meta},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
+			APIVersion: version,
+			Kind:       "ValidatingWebhookConfiguration",
+		}, ObjectMeta: meta}
 }
 
-func (o Options) mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
+func (o Options) mutatingWebhook(
+	client admissionregistrationv1.WebhookClientConfig,
+) admissionregistrationv1.MutatingWebhook {
 	v := o.validatingWebhook(client)
 	reinvocation := admissionregistrationv1.NeverReinvocationPolicy
 	if o.Reinvoke {
 		reinvocation = admissionregistrationv1.IfNeededReinvocationPolicy
 	}
 	return admissionregistrationv1.MutatingWebhook{
-		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy, MatchPolicy: v.MatchPolicy,
+		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy,
+		MatchPolicy:       v.MatchPolicy,
 		NamespaceSelector: v.NamespaceSelector, ObjectSelector: v.ObjectSelector, SideEffects: v.SideEffects,
-		TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions, MatchConditions: v.MatchConditions,
+		TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions,
+		MatchConditions:    v.MatchConditions,
 		ReinvocationPolicy: &reinvocation,
 	}
 }
 
-// validatingWebhook sets each field, also to its default, so that an applied configuration takes back changes of others.
-func (o Options) validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+// validatingWebhook sets each field, also to its default, so that an applied configuration takes back changes of
+// others.
+func (o Options) validatingWebhook(
+	client admissionregistrationv1.WebhookClientConfig,
+) admissionregistrationv1.ValidatingWebhook {
 	failure := admissionregistrationv1.Fail
 	if o.Ignore {
 		failure = admissionregistrationv1.Ignore
@@ -93,7 +108,9 @@ func (o Options) validatingWebhook(client admissionregistrationv1.WebhookClientC
 }
 
 // withPath returns client with the path of a hook, and with the default port of a service.
-func withPath(client admissionregistrationv1.WebhookClientConfig, name string) *admissionregistrationv1.WebhookClientConfig {
+func withPath(
+	client admissionregistrationv1.WebhookClientConfig, name string,
+) *admissionregistrationv1.WebhookClientConfig {
 	result := client.DeepCopy()
 	if result.URL != nil {
 		url := strings.TrimSuffix(*result.URL, "/") + "/" + name

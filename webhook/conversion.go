@@ -42,8 +42,8 @@ type Version[H kube.Object] struct {
 // way round. The object that they set has the metadata of the other one, and no other fields. Of the metadata, they may
 // change only labels and annotations.
 //
-// An error fails the request of the client; its text should contain the path of the field, as those of package field do.
-// Both functions must depend on their arguments only. CheckRoundTrips tests that they lose no field.
+// An error fails the request of the client; its text should contain the path of the field, as those of package field
+// do. Both functions must depend on their arguments only. CheckRoundTrips tests that they lose no field.
 func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub H, spoke S) error) Version[H] {
 	return Version[H]{
 		empty:   func() kube.Object { return newObject[S]() },
@@ -57,8 +57,8 @@ func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub 
 // example "webapps.example.com", between the hub version with the Go type H and the spokes. Two spokes are converted by
 // way of the hub version.
 //
-// The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field that
-// the Go type of the version lacks is not converted; the server logs it once.
+// The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field
+// that the Go type of the version lacks is not converted; the server logs it once.
 func Converting[H kube.Object](crd string, spokes ...Version[H]) Hook {
 	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return newObject[H]() }}}}
 	if len(spokes) == 0 {
@@ -74,9 +74,10 @@ func Converting[H kube.Object](crd string, spokes ...Version[H]) Hook {
 	return Hook{name: crd, protocol: conversion{name: crd, typed: c}}
 }
 
-// ConvertingUnstructured returns a hook that converts the custom resources of a CustomResourceDefinition with the name crd
-// without Go types. convert changes an object to the version, for example "v2". The current version is in its apiVersion,
-// which the server changes afterwards. The rules of Spoke apply; a version that convert does not support is an error.
+// ConvertingUnstructured returns a hook that converts the custom resources of a CustomResourceDefinition with the name
+// crd without Go types. convert changes an object to the version, for example "v2". The current version is in its
+// apiVersion, which the server changes afterwards. The rules of Spoke apply; a version that convert does not support is
+// an error.
 func ConvertingUnstructured(crd string, convert func(obj *unstructured.Unstructured, version string) error) Hook {
 	return Hook{name: crd, protocol: conversion{name: crd, convert: convert}}
 }
@@ -93,7 +94,8 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 	var errs []error
 	group := c.group()
 	if problems := validation.IsDNS1123Subdomain(c.name); len(problems) > 0 || group == "" {
-		errs = append(errs, errors.New(`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`))
+		errs = append(errs,
+			errors.New(`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`))
 	}
 	if c.typed == nil {
 		if c.convert == nil {
@@ -120,15 +122,18 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 		}
 		v.name = kind.Version
 		if kind.Group != group {
-			errs = append(errs, fmt.Errorf("%T is of the group %q: the group of the CustomResourceDefinition is %q", empty, kind.Group, group))
+			errs = append(errs, fmt.Errorf("%T is of the group %q: the group of the CustomResourceDefinition is %q",
+				empty, kind.Group, group))
 		}
 		if prepared.kind == "" {
 			prepared.kind = kind.Kind
 		} else if kind.Kind != prepared.kind {
-			errs = append(errs, fmt.Errorf("%T is a %s, and the hub is a %s: all versions must have one kind", empty, kind.Kind, prepared.kind))
+			errs = append(errs, fmt.Errorf("%T is a %s, and the hub is a %s: all versions must have one kind", empty,
+				kind.Kind, prepared.kind))
 		}
 		if i > 0 && prepared.version(v.name) != nil {
-			errs = append(errs, fmt.Errorf("%T is version %s, which another Go type has: pass each version once, and the hub not as a Spoke", empty, v.name))
+			errs = append(errs, fmt.Errorf("%T is version %s, which another Go type has: pass each version once, and "+
+				"the hub not as a Spoke", empty, v.name))
 		}
 		prepared.versions = append(prepared.versions, v)
 	}
@@ -161,7 +166,10 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, st
 			s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err)
 			answer := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
 				UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
-				Result: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err)},
+				Result: metav1.Status{
+					Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+					Message: usercode.Text(err),
+				},
 			}}
 			answer.SetGroupVersionKind(conversionReviewKind())
 			return answer, resultOf(ctx, err), nil
@@ -231,14 +239,18 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 			}
 		}, func() []any {
 			key := from.key()
-			return []any{"namespace", key.Namespace, "name", key.Name, "from", fromVersion.Version, "to", toVersion.Version}
+			return []any{
+				"namespace", key.Namespace, "name", key.Name, "from", fromVersion.Version, "to",
+				toVersion.Version,
+			}
 		})
 		if panicked != nil {
 			err = panicked
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("convert %s %s from %s to %s: %w", from.Kind, from.key(), from.APIVersion, desired, usercode.Error(err))
+		return nil, fmt.Errorf("convert %s %s from %s to %s: %w", from.Kind, from.key(), from.APIVersion, desired,
+			usercode.Error(err))
 	}
 	return converted, nil
 }
@@ -256,7 +268,8 @@ func (c conversion) parseVersions(from header, desired string) (fromVersion, toV
 			return fromVersion, toVersion, fmt.Errorf("%s is not a version of the group %s", v, c.group())
 		}
 		if c.typed != nil && c.typed.version(v.Version) == nil {
-			return fromVersion, toVersion, fmt.Errorf("the program does not convert %s: it has %s", v, strings.Join(c.typed.names(), ", "))
+			return fromVersion, toVersion, fmt.Errorf("the program does not convert %s: it has %s", v,
+				strings.Join(c.typed.names(), ", "))
 		}
 	}
 	if c.typed != nil && from.Kind != c.typed.kind {

@@ -85,7 +85,9 @@ func encodeConverted(uid types.UID, objects [][]byte) encodedReview {
 	for _, object := range objects {
 		size += len(object) + 1
 	}
-	text := fmt.Appendf(make([]byte, 0, size), `{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`, apiextensionsv1.SchemeGroupVersion, quoted)
+	text := fmt.Appendf(make([]byte, 0, size),
+		`{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`,
+		apiextensionsv1.SchemeGroupVersion, quoted)
 	for i, object := range objects {
 		if i > 0 {
 			text = append(text, ',')

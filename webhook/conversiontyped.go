@@ -49,7 +49,9 @@ func (t *typedConversion) names() []string {
 }
 
 // convert returns an object in another version.
-func (t *typedConversion) convert(s *Server, raw []byte, head header, from string, desired schema.GroupVersion) ([]byte, error) {
+func (t *typedConversion) convert(
+	s *Server, raw []byte, head header, from string, desired schema.GroupVersion,
+) ([]byte, error) {
 	source, target := t.version(from), t.version(desired.Version)
 	obj := source.empty()
 	unknown, err := kjson.UnmarshalStrict(raw, obj)
@@ -113,7 +115,8 @@ func convertObject(source, target *version, newHub func() kube.Object, obj kube.
 			return nil, err
 		}
 		if field := changedMeta(&before, metaOf(to)); field != "" {
-			return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+			return nil,
+				fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
 		}
 		obj = to
 	}
@@ -140,7 +143,8 @@ func changedMeta(before, after *metav1.ObjectMeta) string {
 	old, current := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
 	for i := range old.NumField() {
 		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
-		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(), current.Field(i).Interface()) {
+		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(),
+			current.Field(i).Interface()) {
 			return name
 		}
 	}
@@ -159,7 +163,10 @@ func withLabels(original json.RawMessage, obj metav1.Object) (json.RawMessage, e
 	if fields == nil { // there is no metadata, or it is null
 		fields = map[string]json.RawMessage{}
 	}
-	for name, entries := range map[string]map[string]string{"labels": obj.GetLabels(), "annotations": obj.GetAnnotations()} {
+	for name, entries := range map[string]map[string]string{
+		"labels":      obj.GetLabels(),
+		"annotations": obj.GetAnnotations(),
+	} {
 		if len(entries) == 0 {
 			delete(fields, name)
 			continue

@@ -19,17 +19,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetConversions sets spec.conversion in the definitions with the names of the server's conversions, and no other field.
-// Other definitions stay unchanged. client is as for Configurations. The definitions can be installed with crd.Ensure or
-// printed; with Config.Certificates the server sets the CA bundle of the installed ones.
+// SetConversions sets spec.conversion in the definitions with the names of the server's conversions, and no other
+// field. Other definitions stay unchanged. client is as for Configurations. The definitions can be installed with
+// crd.Ensure or printed; with Config.Certificates the server sets the CA bundle of the installed ones.
 //
 // Errors: a conversion has no definition, another kind than its definition, or other versions. Then no definition is
 // changed.
-func (s *Server) SetConversions(client admissionregistrationv1.WebhookClientConfig, definitions ...*apiextensionsv1.CustomResourceDefinition) error {
+func (s *Server) SetConversions(
+	client admissionregistrationv1.WebhookClientConfig, definitions ...*apiextensionsv1.CustomResourceDefinition,
+) error {
 	var errs []error
 	stanzas := map[*apiextensionsv1.CustomResourceDefinition]*apiextensionsv1.CustomResourceConversion{}
 	for _, c := range s.conversions() {
-		i := slices.IndexFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool { return d != nil && d.Name == c.name })
+		i := slices.IndexFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool {
+			return d != nil && d.Name == c.name
+		})
 		if i < 0 {
 			errs = append(errs, fmt.Errorf("no definition has the name %s", c.name))
 			continue
@@ -77,18 +81,24 @@ func (c conversion) mismatches(definition *apiextensionsv1.CustomResourceDefinit
 	}
 	for _, name := range c.typed.names() {
 		if !slices.Contains(defined, name) {
-			errs = append(errs, fmt.Errorf("version %s of the conversion is not defined: it has %s", name, strings.Join(defined, ", ")))
+			errs = append(errs, fmt.Errorf("version %s of the conversion is not defined: it has %s", name,
+				strings.Join(defined, ", ")))
 		}
 	}
 	return errs
 }
 
 // stanza returns the conversion of a definition.
-func (c conversion) stanza(client admissionregistrationv1.WebhookClientConfig) *apiextensionsv1.CustomResourceConversion {
+func (c conversion) stanza(
+	client admissionregistrationv1.WebhookClientConfig,
+) *apiextensionsv1.CustomResourceConversion {
 	at := withPath(client, c.name)
 	config := &apiextensionsv1.WebhookClientConfig{URL: at.URL, CABundle: at.CABundle}
 	if at.Service != nil {
-		config.Service = &apiextensionsv1.ServiceReference{Namespace: at.Service.Namespace, Name: at.Service.Name, Path: at.Service.Path, Port: at.Service.Port}
+		config.Service = &apiextensionsv1.ServiceReference{
+			Namespace: at.Service.Namespace, Name: at.Service.Name,
+			Path: at.Service.Path, Port: at.Service.Port,
+		}
 	}
 	return &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,
@@ -96,14 +106,22 @@ func (c conversion) stanza(client admissionregistrationv1.WebhookClientConfig) *
 	}
 }
 
-// patch sets the conversion of the installed definition. It is a patch, and not an apply, because crd.Ensure applies the
-// other fields of the definition, maybe with the same field owner. A definition that is missing is an error.
-func (c conversion) patch(ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig) error {
+// patch sets the conversion of the installed definition. It is a patch, and not an apply, because crd.Ensure applies
+// the other fields of the definition, maybe with the same field owner. A definition that is missing is an error.
+func (c conversion) patch(
+	ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig,
+) error {
 	stanza := c.stanza(config)
-	clientConfig := map[string]any{"url": stanza.Webhook.ClientConfig.URL, "service": stanza.Webhook.ClientConfig.Service, "caBundle": stanza.Webhook.ClientConfig.CABundle}
+	clientConfig := map[string]any{
+		"url":     stanza.Webhook.ClientConfig.URL,
+		"service": stanza.Webhook.ClientConfig.Service, "caBundle": stanza.Webhook.ClientConfig.CABundle,
+	}
 	body, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
 		"strategy": stanza.Strategy,
-		"webhook":  map[string]any{"clientConfig": clientConfig, "conversionReviewVersions": stanza.Webhook.ConversionReviewVersions},
+		"webhook": map[string]any{
+			"clientConfig":             clientConfig,
+			"conversionReviewVersions": stanza.Webhook.ConversionReviewVersions,
+		},
 	}}})
 	if err != nil {
 		return err
@@ -116,10 +134,10 @@ func (c conversion) patch(ctx context.Context, cl *client.Client, config admissi
 	return err
 }
 
-// Roles returns a Role and a ClusterRole with the permissions that Config.Certificates needs, and no others; nil without
-// Certificates. The ClusterRole has the name, and the Role too, in the namespace of the Secret. They can be printed, or
-// applied by an administrator, and need bindings to the program's service account. The permissions of hooks, and those of
-// crd.Ensure, are not in them.
+// Roles returns a Role and a ClusterRole with the permissions that Config.Certificates needs, and no others; nil
+// without Certificates. The ClusterRole has the name, and the Role too, in the namespace of the Secret. They can be
+// printed, or applied by an administrator, and need bindings to the program's service account. The permissions of
+// hooks, and those of crd.Ensure, are not in them.
 func (s *Server) Roles(name string) []kube.Object {
 	if s.keeper == nil {
 		return nil
@@ -127,16 +145,25 @@ func (s *Server) Roles(name string) []kube.Object {
 	secret, register := s.keeper.config.Secret, s.keeper.config.Register
 	version := rbacv1.SchemeGroupVersion.String()
 	role := &rbacv1.Role{
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "Role"}, ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: name},
+		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: name},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}}, // the name is not known to the authorizer
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name}, Verbs: []string{"get", "update"}},
+			// the name is not known to the authorizer
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+			{
+				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name},
+				Verbs: []string{"get", "update"},
+			},
 		},
 	}
-	clusterRole := &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	clusterRole := &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
 	if register != "" {
 		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
-			APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			APIGroups:     []string{admissionregistrationv1.GroupName},
+			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 			ResourceNames: []string{register}, Verbs: []string{"create", "get", "patch"},
 		})
 	}
@@ -146,7 +173,8 @@ func (s *Server) Roles(name string) []kube.Object {
 	}
 	if len(definitions) > 0 {
 		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
-			APIGroups: []string{apiextensionsv1.GroupName}, Resources: []string{"customresourcedefinitions"}, ResourceNames: definitions, Verbs: []string{"patch"},
+			APIGroups: []string{apiextensionsv1.GroupName}, Resources: []string{"customresourcedefinitions"},
+			ResourceNames: definitions, Verbs: []string{"patch"},
 		})
 	}
 	return []kube.Object{role, clusterRole}

@@ -22,9 +22,9 @@ import (
 // a Validator that does not return then keeps one of 64 places of the server.
 type Validator[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
-// Mutator changes request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go type
-// does not have stay unchanged. Errors have the same meaning as those of a Validator. The API server may call a Mutator
-// more than once for a request, so that it must have the same result for an object that it has changed before.
+// Mutator changes request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go
+// type does not have stay unchanged. Errors have the same meaning as those of a Validator. The API server may call a
+// Mutator more than once for a request, so that it must have the same result for an object that it has changed before.
 type Mutator[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
 // Request is the API server's question whether to admit an operation.
@@ -42,16 +42,16 @@ type Request[T kube.Object] struct {
 // DryRun reports whether nothing will be stored. A Validator or Mutator with side effects must have none then.
 func (r *Request[T]) DryRun() bool { return r.Admission.DryRun != nil && *r.Admission.DryRun }
 
-// Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters, and
-// those after the first 4,096 characters of a request.
+// Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters,
+// and those after the first 4,096 characters of a request.
 func (r *Request[T]) Warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
 // Options registers a hook. The zero value of each field but Name and Rules is its default.
 type Options struct {
-	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook is
-	// "/" and Name.
+	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook
+	// is "/" and Name.
 	Name string
 	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
 	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale.
@@ -87,8 +87,8 @@ type protocol interface {
 	prepare(cluster *kube.Cluster) (protocol, []error)
 	// limits returns the maximum size of a review, and the time for it if the API server does not send one.
 	limits() (bytes int64, timeout time.Duration)
-	// review returns the response to a review with its result for metrics, or an error that is the text of an HTTP error:
-	// it is not a decision.
+	// review returns the response to a review with its result for metrics, or an error that is the text of an HTTP
+	// error: it is not a decision.
 	review(ctx context.Context, s *Server, body []byte) (response any, result string, err error)
 }
 
@@ -114,13 +114,15 @@ func Validating[T kube.Object](options Options, validators ...Validator[T]) Hook
 	return newHook(options, false, validators)
 }
 
-// Mutating returns a hook that calls the mutators in order until one returns an error. Each of them gets the object with
-// the changes of the previous ones.
+// Mutating returns a hook that calls the mutators in order until one returns an error. Each of them gets the object
+// with the changes of the previous ones.
 func Mutating[T kube.Object](options Options, mutators ...Mutator[T]) Hook {
 	return newHook(options, true, mutators)
 }
 
-func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](options Options, mutating bool, functions []F) Hook {
+func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](
+	options Options, mutating bool, functions []F,
+) Hook {
 	a := admission{options: options, mutating: mutating, empty: newObject[T]()}
 	if isUnstructured(a.empty) {
 		a.empty = nil
@@ -135,7 +137,9 @@ func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](options
 	if len(functions) == 0 {
 		a.errs = append(a.errs, errors.New("no function: pass at least one"))
 	}
-	a.decide = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	a.decide = func(ctx context.Context, request *admissionv1.AdmissionRequest) (
+		*admissionv1.AdmissionResponse, error,
+	) {
 		return review(ctx, request, chain, mutating)
 	}
 	return Hook{name: options.Name, protocol: a}
@@ -148,13 +152,16 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\""))
 	}
 	if t := a.options.Timeout; t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0) {
-		errs = append(errs, fmt.Errorf("Timeout is %s: it must be whole seconds from 1s to 30s", t)) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, fmt.Errorf("Timeout is %s: it must be whole seconds from 1s to 30s", t))
 	}
 	if a.options.Reinvoke && !a.mutating {
-		errs = append(errs, errors.New("Reinvoke is true for a validating hook: only mutating hooks are called again")) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Reinvoke is true for a validating hook: only mutating hooks are called again"))
 	}
 	if len(a.options.Rules) == 0 {
-		errs = append(errs, errors.New("Rules is empty: the API server would never call the hook")) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Rules is empty: the API server would never call the hook"))
 	}
 	if a.empty != nil {
 		var err error
@@ -174,8 +181,10 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 				rule.APIVersions = []string{a.kind.Version}
 			}
 		}
-		if len(rule.APIGroups) == 0 || len(rule.APIVersions) == 0 || len(rule.Resources) == 0 || len(rule.Operations) == 0 {
-			errs = append(errs, fmt.Errorf("Rules[%d] lacks APIGroups, APIVersions, Resources or Operations", i)) //nolint:staticcheck // the name of a field
+		if len(rule.APIGroups) == 0 || len(rule.APIVersions) == 0 || len(rule.Resources) == 0 ||
+			len(rule.Operations) == 0 {
+			//nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Rules[%d] lacks APIGroups, APIVersions, Resources or Operations", i))
 		}
 	}
 	return a, errs
@@ -202,7 +211,8 @@ func (a admission) review(ctx context.Context, s *Server, body []byte) (any, str
 	result := resultSuccess
 	if !response.Allowed {
 		result = resultRejected
-		s.logger.DebugContext(ctx, "webhook rejected a request", a.attrs(request, errors.New(response.Result.Message))...)
+		s.logger.DebugContext(ctx, "webhook rejected a request",
+			a.attrs(request, errors.New(response.Result.Message))...)
 	}
 	response.UID = uid
 	answer := &admissionv1.AdmissionReview{Response: response}
@@ -211,9 +221,12 @@ func (a admission) review(ctx context.Context, s *Server, body []byte) (any, str
 }
 
 // call calls the functions of a hook.
-func (a admission) call(ctx context.Context, s *Server, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+func (a admission) call(
+	ctx context.Context, s *Server, request *admissionv1.AdmissionRequest,
+) (response *admissionv1.AdmissionResponse, err error) {
 	if got := schema.GroupVersionKind(request.Kind); a.empty != nil && got != a.kind {
-		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its rules", a.options.Name, got, a.kind)
+		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its rules",
+			a.options.Name, got, a.kind)
 	}
 	panicked := s.guard.Call("webhook "+a.options.Name, func() {
 		response, err = a.decide(ctx, request)

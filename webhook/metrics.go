@@ -12,13 +12,14 @@ import (
 // Recorder receives the measurements of a Server. It must be safe for concurrent use.
 type Recorder interface {
 	// WebhookReviewed is called after each review of the hook with the name, with its duration. result is
-	//   - success: the request is admitted, the objects are converted, the token is authenticated, the access is not denied
+	//   - success: the request is admitted, the objects are converted, the token is authenticated, the access is not
+	//     denied
 	//   - rejected: a decision against the request, the token or the access
 	//   - failed, panic or timeout: no decision
 	//   - invalid: the HTTP request was not a review, or its client has no valid certificate (Config.ClientCAFile)
 	WebhookReviewed(name, result string, duration time.Duration)
-	// ObserveCertificate is called when the server starts. expiry returns the end of its current certificate, or the zero
-	// time without one, until stop is called at the end of the server.
+	// ObserveCertificate is called when the server starts. expiry returns the end of its current certificate, or the
+	// zero time without one, until stop is called at the end of the server.
 	ObserveCertificate(server string, expiry func() time.Time) (stop func())
 }
 

@@ -29,8 +29,8 @@ func (o operation) MarshalJSON() ([]byte, error) {
 }
 
 // patchFor returns the JSON patch that applies the difference between before and after to raw, or nil if there is none.
-// before is the encoded object of the Go type that raw was decoded into: raw may have fields that the type lacks, and lack
-// fields that the type always encodes. Neither becomes a part of the patch.
+// before is the encoded object of the Go type that raw was decoded into: raw may have fields that the type lacks, and
+// lack fields that the type always encodes. Neither becomes a part of the patch.
 func patchFor(raw, before, after []byte) ([]byte, error) {
 	operations, err := patchValue(nil, "", raw, before, after)
 	if err != nil || len(operations) == 0 {
@@ -61,7 +61,8 @@ func patchValue(operations []operation, path string, raw, before, after []byte) 
 	return diff(operations, path, contents[0], apply(contents[0], contents[1], contents[2])), nil
 }
 
-// decodeValue decodes JSON. Numbers keep their text, because neither int64 nor float64 can hold every number of a Go type.
+// decodeValue decodes JSON. Numbers keep their text, because neither int64 nor float64 can hold every number of a Go
+// type.
 func decodeValue(data []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -202,7 +203,8 @@ func applyItems(raw, before, after []any) []any {
 	for start < min(len(before), len(after)) && reflect.DeepEqual(before[start], after[start]) {
 		start++
 	}
-	for end < min(len(before), len(after))-start && reflect.DeepEqual(before[len(before)-1-end], after[len(after)-1-end]) {
+	for end < min(len(before), len(after))-start &&
+		reflect.DeepEqual(before[len(before)-1-end], after[len(after)-1-end]) {
 		end++
 	}
 	result := slices.Clone(raw[:start])

@@ -49,8 +49,8 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions of
-// other field owners, of which a condition could disable a hook, so they are removed afterwards.
+// applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions
+// of other field owners, of which a condition could disable a hook, so they are removed afterwards.
 func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) error {
 	applied, err := client.Apply(ctx, c, obj, client.Force())
 	if err != nil || equality.Semantic.DeepEqual(hooksOf(applied.Object), hooksOf(obj)) {
@@ -69,12 +69,13 @@ func hooksOf(obj kube.Object) any {
 	if mutating, ok := obj.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
 		return mutating.Webhooks
 	}
-	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks //nolint:forcetypeassert // the other kind
+	//nolint:forcetypeassert // the other kind
+	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
 }
 
-// formerConfigurations returns empty configurations for those that an earlier version of the program has registered, and
-// for which the server has no hooks now: the API server would call hooks that nobody serves. A replica of the earlier
-// version registers its hooks again as long as it runs.
+// formerConfigurations returns empty configurations for those that an earlier version of the program has registered,
+// and for which the server has no hooks now: the API server would call hooks that nobody serves. A replica of the
+// earlier version registers its hooks again as long as it runs.
 func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error) {
 	if k.config.Register == "" {
 		return nil, nil
@@ -90,7 +91,8 @@ func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error
 	}
 	var former []kube.Object
 	if mutating != nil {
-		registered, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(mutating), client.FromAPI())
+		registered, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client,
+			kube.KeyOf(mutating), client.FromAPI())
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
@@ -99,7 +101,8 @@ func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error
 		}
 	}
 	if validating != nil {
-		registered, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client, kube.KeyOf(validating), client.FromAPI())
+		registered, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client,
+			kube.KeyOf(validating), client.FromAPI())
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}

@@ -37,7 +37,10 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // review calls the functions of a hook.
-func review[T kube.Object](ctx context.Context, admission *admissionv1.AdmissionRequest, chain []func(context.Context, *Request[T]) error, mutating bool) (*admissionv1.AdmissionResponse, error) {
+func review[T kube.Object](
+	ctx context.Context, admission *admissionv1.AdmissionRequest, chain []func(context.Context, *Request[T]) error,
+	mutating bool,
+) (*admissionv1.AdmissionResponse, error) {
 	request := &Request[T]{Admission: admission}
 	raw := admission.Object.Raw
 	var err error
@@ -84,7 +87,9 @@ func review[T kube.Object](ctx context.Context, admission *admissionv1.Admission
 }
 
 // rejection returns the response for an error of a Validator or Mutator, or an error if it is not a decision.
-func rejection(ctx context.Context, admission *admissionv1.AdmissionRequest, err error, warnings []string) (*admissionv1.AdmissionResponse, error) {
+func rejection(
+	ctx context.Context, admission *admissionv1.AdmissionRequest, err error, warnings []string,
+) (*admissionv1.AdmissionResponse, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -110,7 +115,10 @@ func rejectionStatus(admission *admissionv1.AdmissionRequest, err error) *metav1
 		status.Status = metav1.StatusFailure
 		return &status
 	}
-	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error()}
+	return &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden,
+		Reason: metav1.StatusReasonForbidden, Message: err.Error(),
+	}
 }
 
 // fieldErrors returns the field errors in err; only is true if err consists of nothing else.

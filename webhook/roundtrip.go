@@ -28,18 +28,18 @@ type RoundTrips struct {
 	Seed uint64
 	// Adjust makes a filled object valid, for example by setting a field to one of a few values. Default: none.
 	Adjust func(kube.Object)
-	// Lossy are paths of fields, such as "spec.host", that may change, with everything below them. Items of lists have the
-	// index [] in paths. Default: none.
+	// Lossy are paths of fields, such as "spec.host", that may change, with everything below them. Items of lists have
+	// the index [] in paths. Default: none.
 	Lossy []string
 }
 
-// CheckRoundTrips fills objects of each version of a hook that Converting returned, converts each to the hub and back, and
-// hubs to each other version and back. The error names each field that is lost, added or changed, with an example, and the
-// conversions that failed or panicked. It is for tests.
+// CheckRoundTrips fills objects of each version of a hook that Converting returned, converts each to the hub and back,
+// and hubs to each other version and back. The error names each field that is lost, added or changed, with an example,
+// and the conversions that failed or panicked. It is for tests.
 //
-// The first object of a version has a value in each field, others have values in some. Labels, annotations and all fields
-// of the Go types are filled; a type with its own JSON encoding is filled if it is of k8s.io/apimachinery or encodes
-// the values of its Go type, and stays empty otherwise.
+// The first object of a version has a value in each field, others have values in some. Labels, annotations and all
+// fields of the Go types are filled; a type with its own JSON encoding is filled if it is of k8s.io/apimachinery or
+// encodes the values of its Go type, and stays empty otherwise.
 func CheckRoundTrips(hook Hook, options RoundTrips) error {
 	c, ok := hook.protocol.(conversion)
 	if !ok || c.typed == nil {
@@ -68,7 +68,8 @@ func CheckRoundTrips(hook Hook, options RoundTrips) error {
 				trip.check(options, n)
 			}
 			for _, path := range slices.Sorted(maps.Keys(trip.found)) {
-				errs = append(errs, fmt.Errorf("%T by way of %T: %s", trip.from.empty(), trip.by.empty(), trip.found[path]))
+				errs = append(errs, fmt.Errorf("%T by way of %T: %s", trip.from.empty(), trip.by.empty(),
+					trip.found[path]))
 			}
 		}
 	}
@@ -87,7 +88,8 @@ type roundTrip struct {
 
 // check converts the object with the number n, and records the differences.
 func (r *roundTrip) check(options RoundTrips, n int) {
-	f := &filler{random: rand.New(rand.NewPCG(options.Seed, uint64(n))), full: n == 0} //nolint:gosec // reproducible values of a test
+	//nolint:gosec // reproducible values of a test
+	f := &filler{random: rand.New(rand.NewPCG(options.Seed, uint64(n))), full: n == 0}
 	obj := r.from.empty()
 	f.fill(reflect.ValueOf(obj).Elem())
 	fillMeta(f, obj)
@@ -222,7 +224,8 @@ func (f *filler) text() string { return fmt.Sprintf("t%d", f.random.IntN(1000)) 
 
 // fill sets a value, and everything below it.
 func (f *filler) fill(v reflect.Value) {
-	if !v.CanSet() || v.Type() == reflect.TypeFor[metav1.ObjectMeta]() || v.Type() == reflect.TypeFor[metav1.TypeMeta]() {
+	if !v.CanSet() || v.Type() == reflect.TypeFor[metav1.ObjectMeta]() ||
+		v.Type() == reflect.TypeFor[metav1.TypeMeta]() {
 		return
 	}
 	if f.encoded(v) {
@@ -272,7 +275,8 @@ func (f *filler) fill(v reflect.Value) {
 func (f *filler) fillFields(v reflect.Value) {
 	for info, field := range v.Fields() {
 		switch {
-		case info.Anonymous && !info.IsExported() && field.Kind() == reflect.Struct: // it cannot be set, but its fields can
+		case info.Anonymous && !info.IsExported() && field.Kind() == reflect.Struct:
+			// it cannot be set, but its fields can
 			f.fillFields(field)
 		case field.Kind() == reflect.Pointer || f.present():
 			f.fill(field)
@@ -330,7 +334,8 @@ func (f *filler) encoded(v reflect.Value) bool {
 	}
 	number := f.random.IntN(50)
 	examples := []string{
-		fmt.Sprintf(`{"t%d":"u"}`, number),                     // runtime.RawExtension, apiextensions.JSON, metav1.FieldsV1
+		// runtime.RawExtension, apiextensions.JSON, metav1.FieldsV1
+		fmt.Sprintf(`{"t%d":"u"}`, number),
 		fmt.Sprintf(`"2026-01-02T03:04:%02dZ"`, number),        // metav1.Time
 		fmt.Sprintf(`"2026-01-02T03:04:%02d.123456Z"`, number), // metav1.MicroTime
 		fmt.Sprintf(`"%dm0s"`, number+1),                       // metav1.Duration

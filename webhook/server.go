@@ -22,14 +22,15 @@ const (
 	// maxBodyBytes is the limit of a review. The API server accepts objects of 3 MiB (MaxRequestBodyBytes in
 	// k8s.io/apiserver/pkg/server/config.go), and a review has two of them.
 	maxBodyBytes = 7 << 20
-	// maxConversionBytes is the limit of a conversion review. API servers before 1.36 send the objects of a list together.
-	// Reviews of more than maxBodyBytes are read one after another, so that they do not need more memory than others.
+	// maxConversionBytes is the limit of a conversion review. API servers before 1.36 send the objects of a list
+	// together. Reviews of more than maxBodyBytes are read one after another, so that they do not need more memory than
+	// others.
 	maxConversionBytes = 128 << 20
-	// maxReviews is the number of reviews that are handled at the same time. Further ones wait, so that the memory of the
-	// server is limited.
+	// maxReviews is the number of reviews that are handled at the same time. Further ones wait, so that the memory of
+	// the server is limited.
 	maxReviews = 64
-	// maxBigReviews is the number of reviews of more than smallBodyBytes among them. Smaller ones have a slot only while
-	// they are handled, and not while they are read or answered, so that slow clients never have all slots.
+	// maxBigReviews is the number of reviews of more than smallBodyBytes among them. Smaller ones have a slot only
+	// while they are handled, and not while they are read or answered, so that slow clients never have all slots.
 	maxBigReviews  = 48
 	smallBodyBytes = 256 << 10
 	maxFirstBuffer = 16 << 10
@@ -49,31 +50,32 @@ type Config struct {
 	Cluster *kube.Cluster
 	// Hooks are served at the paths "/" and their names. At least one is required.
 	Hooks []Hook
-	// Listen is the address of the server, for example ":9443", or several with commas. Default: none: the Server does not
-	// run, and is only an http.Handler.
+	// Listen is the address of the server, for example ":9443", or several with commas. Default: none: the Server does
+	// not run, and is only an http.Handler.
 	Listen string
 	// Listener is used in place of Listen. Run closes it.
 	Listener net.Listener
 	// CertFile and KeyFile are PEM files of the certificate and its key, for example of a mounted Secret. They are read
-	// again when they change. They, or Certificates, are required with Listen or Listener: the API server calls webhooks
-	// with TLS only. Clients need TLS 1.3.
+	// again when they change. They, or Certificates, are required with Listen or Listener: the API server calls
+	// webhooks with TLS only. Clients need TLS 1.3.
 	CertFile, KeyFile string
-	// ClientCAFile is a PEM file of the authorities that sign the client certificate of the API server. It is read again
-	// when it changes. Admission, token and access reviews without a valid certificate of one of them are rejected with
-	// status 401, also on connections that began before a change. Conversion reviews need none: the API server has no
-	// certificate for them. Default: reviews of all clients are accepted.
+	// ClientCAFile is a PEM file of the authorities that sign the client certificate of the API server. It is read
+	// again when it changes. Admission, token and access reviews without a valid certificate of one of them are
+	// rejected with status 401, also on connections that began before a change. Conversion reviews need none: the API
+	// server has no certificate for them. Default: reviews of all clients are accepted.
 	ClientCAFile string
 	// Certificates makes the server create its certificates and register the hooks.
 	Certificates *Certificates
-	// Middleware wraps the handler of all reviews, for example to trace them with otelhttp.NewMiddleware of OpenTelemetry.
-	// The context of a request is the parent of that of the hook. A ResponseWriter of the middleware must have the method
-	// Unwrap of http.ResponseController, as that of otelhttp has: otherwise slow clients are not limited. Default: none.
+	// Middleware wraps the handler of all reviews, for example to trace them with otelhttp.NewMiddleware of
+	// OpenTelemetry. The context of a request is the parent of that of the hook. A ResponseWriter of the middleware
+	// must have the method Unwrap of http.ResponseController, as that of otelhttp has: otherwise slow clients are not
+	// limited. Default: none.
 	Middleware func(http.Handler) http.Handler
-	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus. Default:
-	// none.
+	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
+	// Default: none.
 	Metrics Recorder
-	// Logger receives failures at error level, and rejected requests at debug level. Default: slog.Default() at the time
-	// of New.
+	// Logger receives failures at error level, and rejected requests at debug level. Default: slog.Default() at the
+	// time of New.
 	Logger *slog.Logger
 }
 
@@ -117,7 +119,8 @@ func New(config Config) (*Server, error) {
 	names := map[string]bool{}
 	for i, hook := range config.Hooks {
 		if hook.protocol == nil {
-			errs = append(errs, fmt.Errorf("Hooks[%d] is empty: use Validating, Mutating or Converting", i)) //nolint:staticcheck // the name of a field
+			//nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Hooks[%d] is empty: use Validating, Mutating or Converting", i))
 			continue
 		}
 		prepared, mistakes := hook.protocol.prepare(config.Cluster)
@@ -126,7 +129,8 @@ func New(config Config) (*Server, error) {
 		}
 		names[hook.name] = true
 		for _, err := range mistakes {
-			errs = append(errs, fmt.Errorf("Hooks[%d] %q: %w", i, hook.name, err)) //nolint:staticcheck // the name of a field
+			//nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Hooks[%d] %q: %w", i, hook.name, err))
 		}
 		if len(mistakes) > 0 {
 			continue
@@ -136,7 +140,8 @@ func New(config Config) (*Server, error) {
 	}
 	if config.Middleware != nil {
 		if s.handler = config.Middleware(mux); usercode.IsNil(s.handler) {
-			errs = append(errs, errors.New("Middleware returned nil: it must return a handler")) //nolint:staticcheck // the name of a field
+			//nolint:staticcheck // the name of a field
+			errs = append(errs, errors.New("Middleware returned nil: it must return a handler"))
 		}
 	}
 	server, err := s.newServer(config)
@@ -154,13 +159,15 @@ func New(config Config) (*Server, error) {
 func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 	if config.Listen == "" && config.Listener == nil {
 		if config.CertFile != "" || config.KeyFile != "" || config.ClientCAFile != "" || config.Certificates != nil {
-			return nil, errors.New("CertFile, KeyFile, ClientCAFile or Certificates is set without Listen: set Listen, for example to \":9443\"")
+			return nil, errors.New("CertFile, KeyFile, ClientCAFile or Certificates is set without Listen: set " +
+				"Listen, for example to \":9443\"")
 		}
 		return nil, nil
 	}
 	var errs []error
 	if config.Listen != "" && config.Listener != nil {
-		errs = append(errs, errors.New("Listen and Listener are both set: use one")) //nolint:staticcheck // the name of a field
+		//nolint:staticcheck // the name of a field
+		errs = append(errs, errors.New("Listen and Listener are both set: use one"))
 	}
 	if config.Certificates != nil {
 		var err error
@@ -171,10 +178,12 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 			errs = append(errs, errors.New("Certificates and CertFile or KeyFile are set: use one"))
 		}
 	} else if config.CertFile == "" || config.KeyFile == "" {
-		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API server calls webhooks with TLS only"))
+		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API "+
+			"server calls webhooks with TLS only"))
 	}
 	if config.ClientCAFile != "" && len(s.hooks) > 0 && len(s.conversions()) == len(s.hooks) {
-		errs = append(errs, errors.New("ClientCAFile is set, and all hooks are conversions: the API server has no client certificate for them"))
+		errs = append(errs, errors.New("ClientCAFile is set, and all hooks are conversions: the API server has no "+
+			"client certificate for them"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -203,8 +212,8 @@ func (s *Server) Name() string { return "webhooks" }
 
 // Ready returns an error until the server listens, and while its certificate or Config.ClientCAFile is not valid. It
 // performs a TLS handshake with the server at most once a second, so that it returns an error while the server does not
-// accept connections. With Config.Certificates it also returns an error until the hooks are registered and the Secret is
-// current, and while the Secret or the configurations could not be read or written for 5 minutes.
+// accept connections. With Config.Certificates it also returns an error until the hooks are registered and the Secret
+// is current, and while the Secret or the configurations could not be read or written for 5 minutes.
 func (s *Server) Ready() error {
 	if s.http == nil {
 		return errNoAddress
@@ -237,7 +246,8 @@ func (h *handshakes) check(server *httpserver.Server) error {
 	if time.Since(h.at) < h.interval {
 		return h.err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), h.timeout) //nolint:forbidigo // Ready has no context, and the time-out bounds it
+	//nolint:forbidigo // Ready has no context, and the time-out bounds it
+	ctx, cancel := context.WithTimeout(context.Background(), h.timeout)
 	defer cancel()
 	h.err = server.Handshake(ctx)
 	h.at = time.Now()
@@ -246,8 +256,8 @@ func (h *handshakes) check(server *httpserver.Server) error {
 
 var errNoAddress = errors.New("the webhook server has no address: set Config.Listen")
 
-// Run serves until ctx ends, and then waits up to 30 s for reviews in progress. A second call at the same time returns an
-// error.
+// Run serves until ctx ends, and then waits up to 30 s for reviews in progress. A second call at the same time returns
+// an error.
 func (s *Server) Run(ctx context.Context) error {
 	if s.http == nil {
 		return errNoAddress
@@ -326,8 +336,8 @@ func (s *Server) reviews(hook Hook) http.Handler {
 	})
 }
 
-// checkClient returns an error unless the client of a review may send it. The connection ends then, so that the client can
-// use another certificate. API servers present none for conversions:
+// checkClient returns an error unless the client of a review may send it. The connection ends then, so that the client
+// can use another certificate. API servers present none for conversions:
 // k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go.
 func (s *Server) checkClient(hook Hook, w http.ResponseWriter, req *http.Request) error {
 	if _, isConversion := hook.protocol.(conversion); isConversion || s.http == nil {
@@ -367,7 +377,8 @@ func deadline(ctx context.Context, text string, timeout time.Duration) (context.
 	if text != "" {
 		sent, err := time.ParseDuration(text)
 		if err != nil || sent <= 0 {
-			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s", usercode.Shorten(text))
+			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s",
+				usercode.Shorten(text))
 		}
 		timeout = min(sent, time.Minute)
 	}

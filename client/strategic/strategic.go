@@ -73,7 +73,8 @@ func check(before, after kube.Object) error {
 	case kube.KeyOf(before) != kube.KeyOf(after):
 		return fmt.Errorf("one object is %s and the other one %s", kube.KeyOf(before), kube.KeyOf(after))
 	case !builtIn(one.Type()):
-		return fmt.Errorf("%T is not a built-in type of Kubernetes, and other types have no strategic merge patches: use client.MergeFrom or client.Apply", before)
+		return fmt.Errorf("%T is not a built-in type of Kubernetes, and other types have no strategic merge patches: "+
+			"use client.MergeFrom or client.Apply", before)
 	}
 	return nil
 }
@@ -83,7 +84,10 @@ func builtIn(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer {
 		return false
 	}
-	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/kube-aggregator/pkg/apis/"} {
+	for _, prefix := range []string{
+		"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/",
+		"k8s.io/kube-aggregator/pkg/apis/",
+	} {
 		if strings.HasPrefix(t.Elem().PkgPath(), prefix) {
 			return true
 		}

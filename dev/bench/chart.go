@@ -31,7 +31,9 @@ const (
 // svg draws the chart. Its colours follow the reader's dark or light mode.
 func (c chart) svg() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="sans-serif" font-size="12">`+"\n", chartWidth, chartHeight)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="sans-serif" `+
+			`font-size="12">`+"\n", chartWidth, chartHeight)
 	fmt.Fprintf(&b, "<title>%s</title>\n", c.title)
 	b.WriteString(`<style>
 .back { fill: #ffffff } .text { fill: #1f2328 } .grid { stroke: #d1d9e0; stroke-width: 1 }
@@ -46,22 +48,28 @@ func (c chart) svg() string {
 </style>
 `)
 	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d" rx="6"/>`+"\n", chartWidth, chartHeight)
-	fmt.Fprintf(&b, `<text class="text" x="%d" y="28" font-size="15" font-weight="bold">%s</text>`+"\n", plotLeft, c.title)
+	fmt.Fprintf(&b, `<text class="text" x="%d" y="28" font-size="15" font-weight="bold">%s</text>`+"\n", plotLeft,
+		c.title)
 	low, high := c.decades()
 	at := func(p point) (x, y float64) {
 		return scale(p.x, low.x, high.x, plotLeft, plotRight), scale(p.y, low.y, high.y, plotBottom, plotTop)
 	}
 	for x := low.x; x <= high.x*1.01; x *= 10 {
 		px, _ := at(point{x, low.y})
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/><text class="text" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
+		fmt.Fprintf(&b,
+			`<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/><text class="text" x="%.1f" y="%d" `+
+				`text-anchor="middle">%s</text>`+"\n",
 			px, plotTop, px, plotBottom, px, plotBottom+20, thousands(int(x+0.5)))
 	}
 	for y := low.y; y <= high.y*1.01; y *= 10 {
 		_, py := at(point{low.x, y})
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/><text class="text" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+		fmt.Fprintf(&b,
+			`<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/><text class="text" x="%d" y="%.1f" `+
+				`text-anchor="end">%s</text>`+"\n",
 			plotLeft, py, plotRight, py, plotLeft-8, py+4, c.tick(y))
 	}
-	fmt.Fprintf(&b, `<text class="text" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (plotLeft+plotRight)/2, plotBottom+44, c.xTitle)
+	fmt.Fprintf(&b, `<text class="text" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (plotLeft+plotRight)/2,
+		plotBottom+44, c.xTitle)
 	for i, l := range c.lines {
 		class := fmt.Sprintf("line c%d", i)
 		if i == 2 || i == 4 {
@@ -71,11 +79,13 @@ func (c chart) svg() string {
 		for _, p := range l.points {
 			x, y := at(p)
 			path = append(path, fmt.Sprintf("%.1f,%.1f", x, y))
-			fmt.Fprintf(&b, `<circle class="d%d" cx="%.1f" cy="%.1f" r="3.5"><title>%s, %s: %s</title></circle>`+"\n", i, x, y, l.name, thousands(int(p.x)), c.y.format(p.y))
+			fmt.Fprintf(&b, `<circle class="d%d" cx="%.1f" cy="%.1f" r="3.5"><title>%s, %s: %s</title></circle>`+"\n",
+				i, x, y, l.name, thousands(int(p.x)), c.y.format(p.y))
 		}
 		fmt.Fprintf(&b, `<polyline class="%s" points="%s"/>`+"\n", class, strings.Join(path, " "))
 		y := plotTop + 10 + i*legendLineSpace
-		fmt.Fprintf(&b, `<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"/><text class="text" x="%d" y="%d">%s</text>`+"\n",
+		fmt.Fprintf(&b,
+			`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"/><text class="text" x="%d" y="%d">%s</text>`+"\n",
 			class, legendLeft, y, legendLeft+26, y, legendLeft+32, y+4, l.name)
 	}
 	b.WriteString("</svg>\n")

@@ -120,7 +120,8 @@ func (r *runner) size(ctx context.Context, kind string, n, rounds int, events bo
 			}
 			if err != nil {
 				r.progress("failed: %v", err)
-				r.results.Failures = append(r.results.Failures, Failure{Contestant: c.name, Kind: kind, Objects: n, Round: round + 1, Err: err.Error()})
+				r.results.Failures = append(r.results.Failures,
+					Failure{Contestant: c.name, Kind: kind, Objects: n, Round: round + 1, Err: err.Error()})
 			}
 		}
 	}
@@ -150,7 +151,8 @@ func (r *runner) visit(ctx context.Context, url string, c contestant, kind strin
 		return fmt.Errorf("sync: %w", err)
 	}
 	if a.Runs > int64(n)+int64(r.options.Workers) {
-		r.progress("%s handled %d objects in %d runs: the machine is so slow that resyncs had begun", c.title, n, a.Runs)
+		r.progress("%s handled %d objects in %d runs: the machine is so slow that resyncs had begun", c.title, n,
+			a.Runs)
 	}
 	suffix := suffixOf(kind)
 	for metric, value := range map[string]float64{
@@ -194,7 +196,8 @@ func (r *runner) events(ctx context.Context, p *process, url string, c contestan
 	r.results.add("event_cpu_distinct"+suffix, c.name, a.CPUSeconds*1e6/float64(distinct))
 
 	hot := int(float64(o.HotRate) * o.HotSeconds)
-	a, err = r.burstOf(ctx, p, url, probe.Command{Count: hot, Keys: min(n, o.HotKeys), HandlerMicros: o.HotHandlerMicros}, o.HotRate)
+	a, err = r.burstOf(ctx, p, url,
+		probe.Command{Count: hot, Keys: min(n, o.HotKeys), HandlerMicros: o.HotHandlerMicros}, o.HotRate)
 	if err != nil {
 		return fmt.Errorf("events over few keys: %w", err)
 	}

@@ -20,10 +20,20 @@ type contestant struct {
 func contestants(only []string) []contestant {
 	all := []contestant{
 		{name: evenKeel, title: "Even Keel", module: "evenkeel", library: "github.com/evenkeel-go/evenkeel"},
-		{name: controllerRuntime, title: "controller-runtime", module: "controllerruntime", library: "sigs.k8s.io/controller-runtime"},
-		{name: controllerRuntime + "-best", title: "controller-runtime at its best", module: "controllerruntime", library: "sigs.k8s.io/controller-runtime", best: true},
+		{
+			name: controllerRuntime, title: "controller-runtime", module: "controllerruntime",
+			library: "sigs.k8s.io/controller-runtime",
+		},
+		{
+			name: controllerRuntime + "-best", title: "controller-runtime at its best", module: "controllerruntime",
+			library: "sigs.k8s.io/controller-runtime", best: true,
+		},
 		{name: "kooper", title: "Kooper", module: "kooper", library: "github.com/spotahome/kooper/v2"},
-		{name: "kooper-best", title: "Kooper at its best", module: "kooper", library: "github.com/spotahome/kooper/v2", best: true},
+		{
+			name: "kooper-best", title: "Kooper at its best", module: "kooper",
+			library: "github.com/spotahome/kooper/v2",
+			best:    true,
+		},
 	}
 	if len(only) == 0 {
 		return all

@@ -125,7 +125,8 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 		}
 		if text == "" {
 			text = "Not explained yet."
-			fmt.Fprintf(os.Stderr, "explanations.md has no section %q, nor %q\n", m.metric.family, m.metric.family+" "+m.peer)
+			fmt.Fprintf(os.Stderr, "explanations.md has no section %q, nor %q\n", m.metric.family, m.metric.family+
+				" "+m.peer)
 		}
 		fmt.Fprintf(b, "- **%s**: %s of %s's", m.metric.title, ratioText(m.ratio), m.peer)
 		if m.peer == controllerRuntime {
@@ -165,10 +166,16 @@ func allSizes(r *Results) []int {
 }
 
 func writeSizes(b *strings.Builder, r *Results) {
-	b.WriteString("| Even Keel, Pods | heap per Pod | peak RSS | time to sync and handle | CPU time |\n|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| Even Keel, Pods | heap per Pod | peak RSS | time to sync and handle | CPU time " +
+		"|\n|--:|--:|--:|--:|--:|\n")
 	for _, n := range allSizes(r) {
 		fmt.Fprintf(b, "| %s |", thousands(n))
-		for _, m := range []metric{{key: "heap_per_pod", unit: bytesUnit}, {key: "peak_rss_pod", unit: bytesUnit}, {key: "sync_time_pod", unit: secondsUnit}, {key: "sync_cpu_pod", unit: secondsUnit}} {
+		for _, m := range []metric{
+			{key: "heap_per_pod", unit: bytesUnit},
+			{key: "peak_rss_pod", unit: bytesUnit},
+			{key: "sync_time_pod", unit: secondsUnit},
+			{key: "sync_cpu_pod", unit: secondsUnit},
+		} {
 			m.key = sized(m.key, n)
 			fmt.Fprintf(b, " %s |", cell(r, m, contestant{name: evenKeel}))
 		}

@@ -73,8 +73,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var o Options
-	sizes := flags.String("n", "", "numbers of objects, separated by commas; events are measured at the first (default: the full run, 10000,100000)")
-	chartSizes := flags.String("charts", "", "further numbers of objects for the charts (default of the full run: 1000,1000000)")
+	sizes := flags.String("n", "", "numbers of objects, separated by commas; events are measured at the first "+
+		"(default: the full run, 10000,100000)")
+	chartSizes := flags.String("charts", "", "further numbers of objects for the charts (default of the full run: "+
+		"1000,1000000)")
 	only := flags.String("only", "", "names of the controllers to run, separated by commas (default: all)")
 	flags.IntVar(&o.Rounds, "rounds", 3, "how often everything is measured; medians count")
 	flags.BoolVar(&o.Cold, "cold", false, "measure the cold build too (on in the full run)")

@@ -33,8 +33,8 @@ const million = 1_000_000
 // millionTarget is the memory, in bytes, that 1,000,000 Pods are to stay below.
 const millionTarget = 700e6
 
-// millionLimit is the soft memory limit of the runs with so many. Programs of that size are run with one, because without it
-// the garbage collector lets the heap grow to twice what is in use.
+// millionLimit is the soft memory limit of the runs with so many. Programs of that size are run with one, because
+// without it the garbage collector lets the heap grow to twice what is in use.
 const millionLimit = "660MiB"
 
 // metricsOf returns all metrics of a run in the order of the tables. The targets are for
@@ -87,10 +87,19 @@ func sizeMetrics(kind string, n int, isLargest bool) []metric {
 // eventMetrics returns the metrics of events of a kind. hotKeys is the number of keys that change in a burst.
 func eventMetrics(kind string, hotKeys int) []metric {
 	rows := []metric{
-		{family: "event_cpu_distinct", title: "CPU per event, distinct keys, %s", unit: microsUnit, target: 0.40, stretch: 0.30},
-		{family: "event_cpu_hot", title: "CPU per event, %d hot keys, %s", unit: microsUnit, target: 0.30, stretch: 0.15},
+		{
+			family: "event_cpu_distinct", title: "CPU per event, distinct keys, %s", unit: microsUnit, target: 0.40,
+			stretch: 0.30,
+		},
+		{
+			family: "event_cpu_hot", title: "CPU per event, %d hot keys, %s", unit: microsUnit, target: 0.30,
+			stretch: 0.15,
+		},
 		{family: "latency_p50", title: "latency p50, %s", unit: microsUnit},
-		{family: "latency_p99", title: "latency p99, %s", unit: microsUnit, target: 0.60, note: "and a third below Kooper's"},
+		{
+			family: "latency_p99", title: "latency p99, %s", unit: microsUnit, target: 0.60,
+			note: "and a third below Kooper's",
+		},
 		{family: "latency_p999", title: "latency p99.9, %s", unit: microsUnit},
 		{family: "get", title: "Get from the cache, %s", unit: microsUnit, target: 1.5, stretch: 1.0, reads: true},
 		{family: "list_1000", title: "List of 1,000 from the cache, %s", unit: microsUnit, reads: true},

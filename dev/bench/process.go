@@ -30,7 +30,10 @@ func startProcess(ctx context.Context, name, path string, variables []string, ar
 	ctx, stop := context.WithCancel(ctx)
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(subprocess.Environment(), variables...)
-	p := &process{name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}), stderr: &subprocess.Tail{}}
+	p := &process{
+		name: name, stop: stop, lines: make(chan string, 1), ended: make(chan struct{}),
+		stderr: &subprocess.Tail{},
+	}
 	command.Stderr = p.stderr
 	input, err := command.StdinPipe()
 	if err != nil {

@@ -23,8 +23,9 @@ func CheckCode(root string, page Page) []string {
 			problems = append(problems, fmt.Sprintf("line %d: %v", b.Line, err))
 		case marked && want != b.Text:
 			source := strings.Join(slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("path")), "")
-			problems = append(problems, fmt.Sprintf("line %d: the block is not %s: %s; change its source, then run make docs",
-				b.Line, source, firstDifference(b.Text, want)))
+			problems = append(problems,
+				fmt.Sprintf("line %d: the block is not %s: %s; change its source, then run make docs",
+					b.Line, source, firstDifference(b.Text, want)))
 		}
 	}
 	return problems
@@ -79,8 +80,9 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 	case b.Lang == "go" && len(b.Marked("file")) > 0:
 		return "", false, nil // a test that follows the page compiles it; TestPages requires such a test
 	case b.Lang == "go":
-		return "", false, errors.New("a Go block must be code that is compiled: put it into a file of examples/ or an " +
-			"Example test, and name it directly above the block: <!-- code: PATH#REGION -->")
+		return "", false,
+			errors.New("a Go block must be code that is compiled: put it into a file of examples/ or an " +
+				"Example test, and name it directly above the block: <!-- code: PATH#REGION -->")
 	default:
 		return "", false, nil
 	}

@@ -51,7 +51,10 @@ func CommentBlocks(root string) ([]CommentBlock, error) {
 			}
 			for _, content := range new(comment.Parser).Parse(group.Text()).Content {
 				if code, ok := content.(*comment.Code); ok {
-					blocks = append(blocks, CommentBlock{File: name, Line: set.Position(group.Pos()).Line, Text: code.Text})
+					blocks = append(blocks, CommentBlock{
+						File: name, Line: set.Position(group.Pos()).Line,
+						Text: code.Text,
+					})
 				}
 			}
 		}
@@ -75,8 +78,9 @@ func CheckComments(root string, listed map[string]string) ([]string, error) {
 		delete(unused, name)
 		if what, other := listed[name]; other {
 			if isGo(b.Text) {
-				problems = append(problems, fmt.Sprintf("%s:%d: the block that begins with %q is said to be %s, and is Go code",
-					b.File, b.Line, b.First(), what))
+				problems = append(problems,
+					fmt.Sprintf("%s:%d: the block that begins with %q is said to be %s, and is Go code",
+						b.File, b.Line, b.First(), what))
 			}
 			continue
 		}
@@ -87,9 +91,12 @@ func CheckComments(root string, listed map[string]string) ([]string, error) {
 			}
 		}
 		pieces := piecesOf(b.Text)
-		if !slices.ContainsFunc(tests[folder], func(declaration []string) bool { return hasInOrder(declaration, pieces) }) {
+		if !slices.ContainsFunc(tests[folder], func(declaration []string) bool {
+			return hasInOrder(declaration, pieces)
+		}) {
 			problems = append(problems, fmt.Sprintf("%s:%d: no test in %s has the code that begins with %q: put it "+
-				"into an Example there (a line of three dots stands for omitted code), or, if it is not Go code, describe it "+
+				"into an Example there (a line of three dots stands for omitted code), or, if it is not Go code, "+
+				"describe it "+
 				"in the test of package docs",
 				b.File, b.Line, folder, b.First()))
 		}
@@ -117,7 +124,8 @@ func goFiles(root string, visit func(name string) error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (base == "testdata" || name != "." && strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")):
+		case entry.IsDir() && (base == "testdata" || name != "." && strings.HasPrefix(base, ".") ||
+			strings.HasPrefix(base, "_")):
 			return fs.SkipDir
 		case entry.IsDir() || path.Ext(name) != ".go":
 			return nil
@@ -163,7 +171,8 @@ func testDeclarations(root, folder string) ([][]string, error) {
 			continue
 		}
 		for _, decl := range file.Decls {
-			declarations = append(declarations, tokensOf(string(text[set.Position(decl.Pos()).Offset:set.Position(decl.End()).Offset])))
+			declarations = append(declarations,
+				tokensOf(string(text[set.Position(decl.Pos()).Offset:set.Position(decl.End()).Offset])))
 		}
 	}
 	return declarations, errors.Join(errs...)

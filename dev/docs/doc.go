@@ -7,8 +7,8 @@
 //
 //	<!-- code: examples/demo/main.go -->       the block is that file
 //	<!-- code: examples/demo/main.go#wire -->  the block is what stands between // region wire and // endregion in it
-//	<!-- loc: A = PATH PATH; B = PATH -->      the block is a table of the lines of code that the programs A and B have
-//	<!-- path: event -->                       the block is a list of functions, each with its number of lines, and their sum
+//	<!-- loc: A = PATH PATH; B = PATH -->      the block is a table of the lines of code in the programs A and B
+//	<!-- path: event -->                       the block is a list of functions with their lengths, and the sum
 //	<!-- file: main.go -->                     followed pages: save the block as that file
 //	<!-- run: ... -->                          followed pages: how the block is run, see package follow
 //

@@ -27,7 +27,8 @@ func CheckLinks(root, name string, page Page) []string {
 // targets returns where the links and images in a line lead: [text](target), [name]: target, <a href="target">.
 func targets(line string) []string {
 	line = withoutCodeSpans(line)
-	found := regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|^\s{0,3}\[[^\]]+\]:\s+<?([^\s>]+)|(?:href|src)="([^"]+)"`).
+	found := regexp.MustCompile(
+		`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|^\s{0,3}\[[^\]]+\]:\s+<?([^\s>]+)|(?:href|src)="([^"]+)"`).
 		FindAllStringSubmatch(line, -1)
 	var out []string
 	for _, groups := range found {
@@ -46,7 +47,8 @@ func checkLink(root, name, target string) error {
 	}
 	file, anchor, _ := strings.Cut(target, "#")
 	if strings.HasPrefix(file, "/") {
-		return fmt.Errorf("it starts with a slash, which means something else on each site: write it relative to %s", name)
+		return fmt.Errorf("it starts with a slash, which means something else on each site: write it "+
+			"relative to %s", name)
 	}
 	resolved := name
 	if file != "" {

@@ -34,7 +34,8 @@ func ParsePrograms(value string) ([]Program, error) {
 		title, paths, ok := strings.Cut(text, "=")
 		p := Program{Title: strings.TrimSpace(title), Paths: strings.Fields(paths)}
 		if !ok || p.Title == "" || len(p.Paths) == 0 {
-			return nil, fmt.Errorf("the loc marker has %q: write TITLE = PATH PATH; TITLE = PATH", strings.TrimSpace(text))
+			return nil, fmt.Errorf("the loc marker has %q: write TITLE = PATH PATH; TITLE = PATH",
+				strings.TrimSpace(text))
 		}
 		programs = append(programs, p)
 	}
@@ -71,7 +72,8 @@ func (p Program) Count(root string) ([]CodeFile, error) {
 	var files []CodeFile
 	for _, start := range p.Paths {
 		if !fs.ValidPath(start) {
-			return nil, fmt.Errorf("the loc marker names %q: write a path from the repository's root, with slashes", start)
+			return nil,
+				fmt.Errorf("the loc marker names %q: write a path from the repository's root, with slashes", start)
 		}
 		before := len(files)
 		err := fs.WalkDir(os.DirFS(root), start, func(name string, entry fs.DirEntry, err error) error {

@@ -56,7 +56,8 @@ func PackageFolders(root string) ([]string, error) {
 			return err
 		}
 		base := entry.Name()
-		if strings.HasPrefix(base, ".") || base == "testdata" || base == "internal" || base == "integration" || base == "cmd" {
+		if strings.HasPrefix(base, ".") || base == "testdata" || base == "internal" || base == "integration" ||
+			base == "cmd" {
 			return fs.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name), "go.mod")); err == nil {

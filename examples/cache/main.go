@@ -43,7 +43,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{{Runner: deployments}, {Runner: namespaces}}})
+	m, err := options.New(cluster,
+		manager.Config{Runnables: []manager.Runnable{{Runner: deployments}, {Runner: namespaces}}})
 	if err != nil {
 		return err
 	}

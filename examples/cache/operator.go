@@ -53,7 +53,9 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	if err != nil {
 		return nil, err
 	}
-	o.deployments, err = informer.New(informer.Config[*appsv1.Deployment]{Retriever: in[*appsv1.Deployment](cluster, home)})
+	o.deployments, err = informer.New(informer.Config[*appsv1.Deployment]{
+		Retriever: in[*appsv1.Deployment](cluster, home),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +72,8 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	}
 	// region metadata
 	o.namespaces, err = informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-		Retriever: informer.RetrieveMetadata[*corev1.Namespace](cluster, informer.Selection{LabelSelector: "example=cache"}),
+		Retriever: informer.RetrieveMetadata[*corev1.Namespace](cluster,
+			informer.Selection{LabelSelector: "example=cache"}),
 	})
 	// endregion
 	if err != nil {

@@ -42,10 +42,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	slow := &slowHandler{work: *work, out: out, busy: map[kube.Key]int{}}
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
-		Name:      "concurrency",
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{*namespace}}),
-		Handler:   slow.handle,
-		Workers:   *workers,
+		Name: "concurrency",
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster,
+			informer.Selection{Namespaces: []string{*namespace}}),
+		Handler: slow.handle,
+		Workers: *workers,
 	})
 	if err != nil {
 		return err

@@ -49,7 +49,10 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 	if err != nil {
 		return err
 	}
-	elector, err := leader.New(leader.Config{Cluster: cluster, Namespace: *namespace, Name: "config-example", Logger: logger})
+	elector, err := leader.New(leader.Config{
+		Cluster: cluster, Namespace: *namespace, Name: "config-example",
+		Logger: logger,
+	})
 	if err != nil {
 		return err
 	}
@@ -63,10 +66,11 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		return err
 	}
 	services, err := informer.New(informer.Config[*corev1.Service]{
-		Name:      "config-example-services",
-		Retriever: informer.RetrieveSelected[*corev1.Service](cluster, informer.Selection{Namespaces: []string{*namespace}}),
-		Metrics:   recorder,
-		Logger:    logger,
+		Name: "config-example-services",
+		Retriever: informer.RetrieveSelected[*corev1.Service](cluster,
+			informer.Selection{Namespaces: []string{*namespace}}),
+		Metrics: recorder,
+		Logger:  logger,
 	})
 	if err != nil {
 		return err
@@ -196,8 +200,9 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		return err
 	}
 	m, err := options.New(cluster, manager.Config{Logger: logger, Runnables: []manager.Runnable{
-		{Name: "events", Runner: events, Group: manager.Caches}, // stops after the controller, and sends its last Events
-		{Runner: ctrl, Group: manager.Always},                   // the controller has its own lease
+		// stops after the controller, and sends its last Events
+		{Name: "events", Runner: events, Group: manager.Caches},
+		{Runner: ctrl, Group: manager.Always}, // the controller has its own lease
 	}})
 	if err != nil {
 		return err
@@ -207,7 +212,8 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 
 func handler(services *informer.Informer[*corev1.Service]) controller.Handler[*corev1.ConfigMap] {
 	return func(ctx context.Context, configMap *corev1.ConfigMap) error {
-		controller.LoggerFrom(ctx).InfoContext(ctx, "handled a ConfigMap", "keys", len(configMap.Data), "services", services.Len())
+		controller.LoggerFrom(ctx).InfoContext(ctx, "handled a ConfigMap", "keys", len(configMap.Data), "services",
+			services.Len())
 		return nil
 	}
 }

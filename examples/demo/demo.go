@@ -65,7 +65,8 @@ type figures struct {
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("demo: %d rounds, %d pods terminated, %d healed, %d errors", f.rounds, f.terminated, f.healed, f.errors)
+	return fmt.Sprintf("demo: %d rounds, %d pods terminated, %d healed, %d errors", f.rounds, f.terminated, f.healed,
+		f.errors)
 }
 
 // runRounds runs the operator until enough rounds have ended or ctx ends.
@@ -92,7 +93,9 @@ func (d *demo) runRounds(ctx context.Context) (figures, error) {
 	}
 	// Each round takes its period, and the time limit of a step in addition.
 	for n := int64(1); n <= d.options.rounds; n++ {
-		if _, err := d.untilObserved(ctx, fmt.Sprintf("see round %d", n), func(s observations) bool { return s.rounds >= n }); err != nil {
+		if _, err := d.untilObserved(ctx, fmt.Sprintf("see round %d", n), func(s observations) bool {
+			return s.rounds >= n
+		}); err != nil {
 			return figures{}, err
 		}
 	}
@@ -138,7 +141,8 @@ func (d *demo) figures(ctx context.Context) (figures, error) {
 		return figures{}, err
 	}
 	pt := &v1alpha1.PodTerminator{}
-	if err := client.Get().Namespace(d.namespace).Resource(v1alpha1.Resource).Name(terminatorName).Do(ctx).Into(pt); err != nil {
+	if err := client.Get().Namespace(d.namespace).Resource(v1alpha1.Resource).Name(terminatorName).Do(ctx).
+		Into(pt); err != nil {
 		return figures{}, fmt.Errorf("read the status of PodTerminator %s/%s: %w", d.namespace, terminatorName, err)
 	}
 	return figures{
@@ -162,7 +166,8 @@ func (d *demo) checkPods(ctx context.Context, ended int) error {
 		}
 	}
 	if len(gone) != ended || len(list.Items) < d.replicas {
-		return fmt.Errorf("%d Pods should have ended, but %d were deleted, and %d of %d exist", ended, len(gone), len(list.Items), d.replicas)
+		return fmt.Errorf("%d Pods should have ended, but %d were deleted, and %d of %d exist", ended, len(gone),
+			len(list.Items), d.replicas)
 	}
 	return nil
 }
@@ -187,7 +192,8 @@ func (d *demo) printRuns(next controller.Handler[*v1alpha1.PodTerminator]) contr
 			d.failed(err)
 			kind, answer = kindProblem, err.Error()
 		}
-		d.printer.event(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes, short(time.Since(run.Started)), answer)
+		d.printer.event(kind, "PodTerminator "+pt.Name, "cause: %s; took %s; %s", run.Causes,
+			short(time.Since(run.Started)), answer)
 		return err
 	}
 }

@@ -40,7 +40,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.SetOutput(out)
 	flags.BoolVar(&o.once, "once", false, "end after some rounds, and check the result")
 	flags.Int64Var(&o.rounds, "rounds", 5, "number of rounds of --once")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of a cluster to use; default: a new local cluster")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of a cluster to use; default: a new "+
+		"local cluster")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "time limit of each step")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -64,7 +65,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // runOn runs the demo on a cluster, and cleans up. The result is nil if it was interrupted before the first round.
 func runOn(ctx context.Context, o options, s *printer, out io.Writer) (result *figures, err error) {
-	cluster, err := localcluster.Start(ctx, localcluster.Config{Controllers: true, Nodes: 2, Kubeconfig: o.kubeconfig, Progress: out})
+	cluster, err := localcluster.Start(ctx, localcluster.Config{
+		Controllers: true, Nodes: 2, Kubeconfig: o.kubeconfig,
+		Progress: out,
+	})
 	if err != nil {
 		return nil, o.ignoreInterrupt(ctx, err)
 	}

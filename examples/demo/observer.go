@@ -44,7 +44,8 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 	selection := informer.Selection{Namespaces: []string{namespace}}
 	var err error
 	a.pods, err = informer.New(informer.Config[*corev1.Pod]{
-		Name: "observer-pods", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection), Logger: s.logger(),
+		Name: "observer-pods", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection),
+		Logger: s.logger(),
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +109,8 @@ func (a *observer) began(pod *corev1.Pod) {
 	since := time.Since(a.lostAt[0])
 	a.lostAt = a.lostAt[1:]
 	a.healed++
-	a.printer.event(kindHealed, pod.Name, "runs on %s, %s after the loss; %d run", pod.Spec.NodeName, short(since), len(a.present))
+	a.printer.event(kindHealed, pod.Name, "runs on %s, %s after the loss; %d run", pod.Spec.NodeName, short(since),
+		len(a.present))
 }
 
 // over prints a Pod that has ended.
@@ -131,7 +133,8 @@ func (a *observer) sawTerminator(_ context.Context, pt *v1alpha1.PodTerminator) 
 		for _, c := range pt.Status.Conditions {
 			words = c.Message
 		}
-		a.printer.event(kindRound, fmt.Sprintf("PodTerminator %s", pt.Name), "round %d: %s, %d so far", a.rounds, words, pt.Status.TerminatedTotal)
+		a.printer.event(kindRound, fmt.Sprintf("PodTerminator %s", pt.Name), "round %d: %s, %d so far", a.rounds, words,
+			pt.Status.TerminatedTotal)
 	}
 	return nil
 }

@@ -58,7 +58,8 @@ func newPrinter(out io.Writer) *printer {
 
 // event prints an event: its kind, its subject, and a text.
 func (s *printer) event(kind, subject, format string, args ...any) {
-	line := fmt.Sprintf("%6.1fs  %-9s  %-26s  %s", time.Since(s.begin).Seconds(), kind, subject, fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%6.1fs  %-9s  %-26s  %s", time.Since(s.begin).Seconds(), kind, subject,
+		fmt.Sprintf(format, args...))
 	if colour := colourOf(kind); s.colours && colour != "" {
 		line = colour + line + "\x1b[0m"
 	}

@@ -26,8 +26,14 @@ func (d *demo) grant(ctx context.Context) error {
 			obj.SetKind("Role")
 		case "ClusterRoleBinding":
 			obj.SetKind("RoleBinding")
-			obj.Object["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": obj.GetName()}
-			obj.Object["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": operator.Name, "namespace": d.namespace}}
+			obj.Object["roleRef"] = map[string]any{
+				"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+				"name": obj.GetName(),
+			}
+			obj.Object["subjects"] = []any{map[string]any{
+				"kind": "ServiceAccount", "name": operator.Name,
+				"namespace": d.namespace,
+			}}
 		default:
 			continue
 		}

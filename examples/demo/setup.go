@@ -41,7 +41,8 @@ func (d *demo) setUp(ctx context.Context) error {
 	d.namespace = namespace.Name
 	d.printer.event(kindStep, "Namespace "+d.namespace, "created")
 	if d.local.Existing() {
-		d.printer.text("(if the demo is killed: kubectl -n %[1]s patch %[2]s %[3]s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'; kubectl delete namespace %[1]s)",
+		d.printer.text("(if the demo is killed: kubectl -n %[1]s patch %[2]s %[3]s --type=merge -p "+
+			"'{\"metadata\":{\"finalizers\":null}}'; kubectl delete namespace %[1]s)",
 			d.namespace, v1alpha1.Resource, terminatorName)
 	}
 
@@ -89,7 +90,8 @@ func (d *demo) untilReady(ctx context.Context) (*appsv1.Deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.WaitFor[*appsv1.Deployment](ctx, c, kube.Key{Namespace: d.namespace, Name: deploymentName}, readiness.RolledOut)
+	return client.WaitFor[*appsv1.Deployment](ctx, c, kube.Key{Namespace: d.namespace, Name: deploymentName},
+		readiness.RolledOut)
 }
 
 func (d *demo) applyTerminator(ctx context.Context) error {
@@ -122,7 +124,8 @@ func (d *demo) cleanUp(ctx context.Context) error {
 		if d.local.Existing() {
 			byHand = "; then delete the objects with the commands above"
 		}
-		d.printer.text("(interrupted: cleaning up takes some seconds; another Ctrl-C ends at once without cleanup%s)", byHand)
+		d.printer.text("(interrupted: cleaning up takes some seconds; another Ctrl-C ends at once without cleanup%s)",
+			byHand)
 	}
 	ctx, cancel := d.step(context.WithoutCancel(ctx))
 	defer cancel()
@@ -137,7 +140,8 @@ func (d *demo) cleanUp(ctx context.Context) error {
 	errs = append(errs, manifest.Delete(ctx, d.cluster, object("v1", "Namespace", d.namespace)))
 	if d.crdIsOurs {
 		name := v1alpha1.Resource + "." + v1alpha1.Group
-		errs = append(errs, manifest.Delete(ctx, d.cluster, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)))
+		errs = append(errs,
+			manifest.Delete(ctx, d.cluster, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)))
 	}
 	err := errors.Join(errs...)
 	if err == nil {

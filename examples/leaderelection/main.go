@@ -66,7 +66,9 @@ func run(ctx context.Context, args []string) error {
 }
 
 // newPrinter returns a controller that prints the objects of one kind.
-func newPrinter[T kube.Object](name string, cluster *kube.Cluster, replica, namespace string) (*controller.Controller[T], error) {
+func newPrinter[T kube.Object](
+	name string, cluster *kube.Cluster, replica, namespace string,
+) (*controller.Controller[T], error) {
 	return controller.New(controller.Config[T]{
 		Name:      name,
 		Retriever: informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: []string{namespace}}),

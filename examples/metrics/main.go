@@ -67,7 +67,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	m, err := options.New(cluster, manager.Config{
 		// OpenMetrics is required for exemplars.
-		Handlers:  map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})},
+		Handlers: map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{EnableOpenMetrics: true})},
 		Runnables: []manager.Runnable{{Runner: ctrl}},
 		Logger:    logger,
 	})

@@ -39,7 +39,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Both controllers have the same Handler. Metadata-only objects (metav1.PartialObjectMetadata) can represent any kind.
+	// Both controllers have the same Handler. Metadata-only objects (metav1.PartialObjectMetadata) can represent any
+	// kind.
 	newController := func(name, kind string, resync time.Duration) (manager.Runner, error) {
 		return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 			Name: name,
@@ -63,7 +64,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{{Runner: services}, {Runner: configMaps}}})
+	m, err := options.New(cluster,
+		manager.Config{Runnables: []manager.Runnable{{Runner: services}, {Runner: configMaps}}})
 	if err != nil {
 		return err
 	}

@@ -51,15 +51,17 @@ func run(ctx context.Context, args []string) error {
 	}
 	objects := pollBucket(*bucket, *prefix, *interval)
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
-		Name:      "objectstore",
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{LabelSelector: "example=objectstore"}),
+		Name: "objectstore",
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster,
+			informer.Selection{LabelSelector: "example=objectstore"}),
 		// region handler
 		Handler: func(ctx context.Context, obj *corev1.ConfigMap) error {
 			object, found, err := objects.Item(*prefix + kube.KeyOf(obj).String())
 			if err != nil {
 				return err // the first poll has not ended: called again after it
 			}
-			desired := corev1apply.ConfigMap(obj.Name, obj.Namespace).WithUID(obj.UID) // a deleted ConfigMap is not created again
+			// a deleted ConfigMap is not created again
+			desired := corev1apply.ConfigMap(obj.Name, obj.Namespace).WithUID(obj.UID)
 			switch {
 			case !found:
 			case utf8.Valid(object.Content):

@@ -28,9 +28,10 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("podterminator", flag.ExitOnError)
-	namespaces := flags.String("namespaces", "", "the namespaces of the PodTerminators, separated by commas; default: all")
-	// The lease is used also with one replica: during a rolling update the old and the new one run at the same time. Its
-	// namespace is that of config/rbac.yaml.
+	namespaces := flags.String("namespaces", "", "the namespaces of the PodTerminators, separated by commas; "+
+		"default: all")
+	// The lease is used also with one replica: during a rolling update the old and the new one run at the same time.
+	// Its namespace is that of config/rbac.yaml.
 	options := manager.Options{LeaderElect: true, LeaseName: operator.Name, LeaseNamespace: operator.Name}
 	if err := options.Parse(flags, args); err != nil {
 		return err

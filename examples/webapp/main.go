@@ -37,11 +37,16 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("webapp", flag.ExitOnError)
 	records := flags.String("records", "http://127.0.0.1:8053", "URL of the records outside the cluster")
 	var hooked webhooks
-	flags.StringVar(&hooked.listen, "webhook-listen", "", "address of the webhook server, for example :9443 (default: no webhooks)")
-	flags.StringVar(&hooked.url, "webhook-url", "https://webapp-operator.webapp-operator.svc:9443", "URL at which the API server reaches the webhook server")
-	flags.BoolVar(&hooked.storeV2, "store-v2", false, "store WebApps in v2; before, all replicas must have webhooks (default: in v1)")
-	flags.StringVar(&hooked.domain, "domain", "", "domain that a webhook appends to hosts without a dot (default: none)")
-	options := manager.Options{Listen: "127.0.0.1:8080", LeaseName: operator.Name, LeaseNamespace: operator.Name} // in a Pod, use --listen :8080
+	flags.StringVar(&hooked.listen, "webhook-listen", "", "address of the webhook server, for example :9443 "+
+		"(default: no webhooks)")
+	flags.StringVar(&hooked.url, "webhook-url", "https://webapp-operator.webapp-operator.svc:9443",
+		"URL at which the API server reaches the webhook server")
+	flags.BoolVar(&hooked.storeV2, "store-v2", false, "store WebApps in v2; before, all replicas must have webhooks "+
+		"(default: in v1)")
+	flags.StringVar(&hooked.domain, "domain", "", "domain that a webhook appends to hosts without a dot "+
+		"(default: none)")
+	// in a Pod, use --listen :8080
+	options := manager.Options{Listen: "127.0.0.1:8080", LeaseName: operator.Name, LeaseNamespace: operator.Name}
 	if err := options.Parse(flags, args); err != nil {
 		return err
 	}
@@ -72,7 +77,8 @@ func run(ctx context.Context, args []string) error {
 		runnables = append(runnables, more...)
 	}
 	m, err := options.New(cluster, manager.Config{
-		Handlers:  map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})},
+		Handlers: map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{EnableOpenMetrics: true})},
 		Runnables: runnables,
 	})
 	if err != nil {

@@ -22,9 +22,11 @@ type webhooks struct {
 	storeV2             bool
 }
 
-// runnables returns a server of the hooks, which maintains its certificates and its registration, and what the versions of
-// WebApp need.
-func (w webhooks) runnables(cluster *kube.Cluster, logger *slog.Logger, config hooks.Config) ([]manager.Runnable, error) {
+// runnables returns a server of the hooks, which maintains its certificates and its registration, and what the versions
+// of WebApp need.
+func (w webhooks) runnables(
+	cluster *kube.Cluster, logger *slog.Logger, config hooks.Config,
+) ([]manager.Runnable, error) {
 	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: operator.Name, Logger: logger})
 	if err != nil {
 		return nil, err
@@ -38,7 +40,8 @@ func (w webhooks) runnables(cluster *kube.Cluster, logger *slog.Logger, config h
 	server, err := webhook.New(webhook.Config{
 		Cluster: cluster, Hooks: append(all, hooks.Conversion()), Listen: w.listen, Logger: logger,
 		Certificates: &webhook.Certificates{
-			Client: c, Secret: kube.Key{Namespace: operator.Name, Name: operator.Name + "-tls"}, Register: operator.Name, ClientConfig: at,
+			Client: c, Secret: kube.Key{Namespace: operator.Name, Name: operator.Name + "-tls"},
+			Register: operator.Name, ClientConfig: at,
 		},
 	})
 	if err != nil {
@@ -56,7 +59,8 @@ func (w webhooks) runnables(cluster *kube.Cluster, logger *slog.Logger, config h
 		versions[i].Storage = (versions[i].Name == v2.Version) == w.storeV2
 	}
 	install := func(ctx context.Context) error {
-		_, err := crd.Ensure(ctx, c, definitions, crd.AcceptNewer()) // keeps v2 as the storage version without --store-v2
+		// keeps v2 as the storage version without --store-v2
+		_, err := crd.Ensure(ctx, c, definitions, crd.AcceptNewer())
 		return err
 	}
 	migrate := func(ctx context.Context) error {
@@ -65,7 +69,10 @@ func (w webhooks) runnables(cluster *kube.Cluster, logger *slog.Logger, config h
 	}
 	return []manager.Runnable{
 		{Runner: server, Group: manager.Servers},
-		{Name: "definition", Runner: manager.RunFunc(install), Group: manager.Caches, Task: true, OnFailure: manager.Restart},
+		{
+			Name: "definition", Runner: manager.RunFunc(install), Group: manager.Caches, Task: true,
+			OnFailure: manager.Restart,
+		},
 		// Each replica serves webhooks, which read the cache, so it is full also before the replica leads.
 		{Name: "webapps", Runner: config.WebApps, Group: manager.Caches},
 		{Name: "storage migration", Runner: manager.RunFunc(migrate), OnFailure: manager.Restart},

@@ -1,5 +1,5 @@
-// Command webhook rejects Ingresses with a host that another Ingress has. No schema can express this, because it is about
-// two objects.
+// Command webhook rejects Ingresses with a host that another Ingress has. No schema can express this, because it is
+// about two objects.
 package main
 
 import (
@@ -30,7 +30,8 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("webhook", flag.ExitOnError)
 	listen := flags.String("webhook-listen", "127.0.0.1:9443", "the address of the webhook server; in a Pod :9443")
-	url := flags.String("webhook-url", "https://127.0.0.1:9443", "the URL at which the API server reaches it; in a Pod https://SERVICE.NAMESPACE.svc:PORT")
+	url := flags.String("webhook-url", "https://127.0.0.1:9443", "the URL at which the API server reaches it; in "+
+		"a Pod https://SERVICE.NAMESPACE.svc:PORT")
 	namespace := flags.String("namespace", "default", "the namespace of the Secret with the certificates")
 	options := manager.Options{Listen: "127.0.0.1:0"}
 	if err := options.Parse(flags, args); err != nil {
@@ -99,8 +100,11 @@ func hostsOptions() webhook.Options {
 	return webhook.Options{
 		Name: "hosts.ingresses.example.com",
 		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-			Rule:       admissionregistrationv1.Rule{Resources: []string{"ingresses"}},
+			Operations: []admissionregistrationv1.OperationType{
+				admissionregistrationv1.Create,
+				admissionregistrationv1.Update,
+			},
+			Rule: admissionregistrationv1.Rule{Resources: []string{"ingresses"}},
 		}},
 	}
 }
@@ -119,7 +123,8 @@ func uniqueHosts(ingresses *informer.Informer[*networkingv1.Ingress]) webhook.Va
 					return webhook.Failure(err)
 				}
 				if key := kube.KeyOf(other); rule.Host != "" && key != kube.KeyOf(request.Object) {
-					errs = append(errs, field.Invalid(field.NewPath("spec", "rules").Index(i).Child("host"), rule.Host, "used by Ingress "+key.String()))
+					errs = append(errs, field.Invalid(field.NewPath("spec", "rules").Index(i).Child("host"), rule.Host,
+						"used by Ingress "+key.String()))
 				}
 			}
 		}

@@ -137,7 +137,8 @@ func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecod
 
 // isRewritten reports whether an object changed without a change of its resource version, as after a restore of etcd.
 func isRewritten(c informer.Change) bool {
-	return c.Type == informer.Updated && c.Changed(kube.ChangedResourceVersion) == 0 && c.Changed(kube.ChangedAnything) != 0
+	return c.Type == informer.Updated && c.Changed(kube.ChangedResourceVersion) == 0 &&
+		c.Changed(kube.ChangedAnything) != 0
 }
 
 func (e *events[T]) deliver(ctx context.Context) {

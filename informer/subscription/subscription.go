@@ -95,7 +95,8 @@ func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 		return nil, fmt.Errorf("new subscription %q: %w", config.Name, err)
 	}
 	return &Subscription[T]{
-		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: guarded(config.Predicate, logger), logger: logger,
+		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: guarded(config.Predicate, logger),
+		logger: logger,
 	}, nil
 }
 
@@ -168,7 +169,8 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
 		s.mu.Unlock()
-		return fmt.Errorf("run subscription %q: it has run before, and its channels are closed: create a new one", s.name)
+		return fmt.Errorf("run subscription %q: it has run before, and its channels are closed: create a new one",
+			s.name)
 	}
 	s.ran = true
 	s.mu.Unlock()

@@ -66,7 +66,8 @@ func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 	parts := splitPath(path)
 	hides := func(steps []string) bool { return overlap(steps, parts) }
 	return secret && (hides([]string{"data"}) || hides([]string{"stringData"})) ||
-		hides([]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) || // a copy of the object
+		// a copy of the object
+		hides([]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) ||
 		slices.ContainsFunc(paths, hides)
 }
 

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DeclaredScope returns the scope that the Go type of obj declares by the method NamespaceScoped. obj may be a nil pointer.
+// DeclaredScope returns the scope that the Go type of obj declares by the method NamespaceScoped. obj may be a nil
+// pointer.
 func DeclaredScope(obj any) (namespaced, declared bool) {
 	scoped, ok := obj.(interface{ NamespaceScoped() bool })
 	if !ok {
@@ -20,8 +21,8 @@ func DeclaredScope(obj any) (namespaced, declared bool) {
 	return scoped.NamespaceScoped(), true
 }
 
-// DeclaredScopeOf returns the scope that the Go type of obj declares. If obj is unstructured, or metadata only, it is that of
-// the type that is registered for kind in scheme, which may be nil.
+// DeclaredScopeOf returns the scope that the Go type of obj declares. If obj is unstructured, or metadata only, it is
+// that of the type that is registered for kind in scheme, which may be nil.
 func DeclaredScopeOf(obj any, kind schema.GroupVersionKind, scheme *runtime.Scheme) (namespaced, declared bool) {
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 )
 
-// Admission reviews the writes of objects, as admission plugins and webhooks do. Its functions are called in the goroutine
-// of the request, and no lock is held: they may make requests. They are called once more if another request changes the
-// object before it is stored. An error that is not an API status is an internal error of the server.
+// Admission reviews the writes of objects, as admission plugins and webhooks do. Its functions are called in the
+// goroutine of the request, and no lock is held: they may make requests. They are called once more if another request
+// changes the object before it is stored. An error that is not an API status is an internal error of the server.
 type Admission interface {
-	// Mutate may change r.Object, except for its kind, name and namespace. It is called before the rules of the kind, and
-	// for DELETE, before Validate.
+	// Mutate may change r.Object, except for its kind, name and namespace. It is called before the rules of the kind,
+	// and for DELETE, before Validate.
 	Mutate(ctx context.Context, r *Review) error
 	// Validate must not change r.Object, which is what will be stored.
 	Validate(ctx context.Context, r *Review) error
@@ -29,7 +29,8 @@ type Review struct {
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string
-	// Name is empty while a name is not generated, and for the deletion of a collection. A Namespace is in the namespace Name.
+	// Name is empty while a name is not generated, and for the deletion of a collection. A Namespace is in the
+	// namespace Name.
 	Namespace, Name string
 	Object          Object         // nil for DELETE
 	Old             Object         // nil for CREATE; must not be changed
@@ -54,8 +55,9 @@ func (s *Server) Admission() Admission {
 	return s.admission
 }
 
-// review returns the review of a write by this request; nil if the server has no admission. obj is nil for a deletion, old
-// for a creation. name is the one in the path of the request, or the one of a created object before one is generated.
+// review returns the review of a write by this request; nil if the server has no admission. obj is nil for a deletion,
+// old for a creation. name is the one in the path of the request, or the one of a created object before one is
+// generated.
 func (r *request) review(obj, old Object, name string, options runtime.Object, dryRun bool) (Admission, *Review) {
 	admission := r.server.Admission()
 	if admission == nil {
@@ -63,8 +65,9 @@ func (r *request) review(obj, old Object, name string, options runtime.Object, d
 	}
 	review := &Review{
 		Operation: "UPDATE", Kind: r.kind.GroupVersionKind, Resource: r.resource, Subresource: r.subresource,
-		Namespace: r.namespace, Name: name, Object: obj, Old: old, Options: options, DryRun: dryRun, UserAgent: r.UserAgent(),
-		Warn: func(text string) { r.warn(text) },
+		Namespace: r.namespace, Name: name, Object: obj, Old: old, Options: options, DryRun: dryRun,
+		UserAgent: r.UserAgent(),
+		Warn:      func(text string) { r.warn(text) },
 	}
 	if r.kind.namespace() {
 		review.Namespace = name
@@ -107,7 +110,8 @@ func (r *request) mutate(obj, old Object, options writeOptions) error {
 	}
 	if err := managedfields.ValidateManagedFields(obj.GetManagedFields()); err != nil {
 		obj.SetManagedFields(before)
-		r.warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "+
+		r.warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by "+
+			"an outdated "+
 			"mutating admission controller; please fix your requests: %v", err))
 	}
 	if r.kind.Rules.Default != nil {

@@ -47,7 +47,8 @@ func (r *request) bind() (*response, error) {
 	}
 }
 
-// validateBinding returns an error that is not for the client: in the real server, an invalid binding is an internal error.
+// validateBinding returns an error that is not for the client: in the real server, an invalid binding is an internal
+// error.
 func validateBinding(binding *corev1.Binding) error {
 	var errs field.ErrorList
 	target := field.NewPath("target")
@@ -74,10 +75,12 @@ func (r *request) tryBind(binding *corev1.Binding, dryRun bool) error {
 		return r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, pod.UID), dryRun)
 	}
 	if version := binding.ResourceVersion; version != "" && version != pod.ResourceVersion {
-		return r.storedPrecondition(r.namespace, r.name, precondition("ResourceVersion", version, pod.ResourceVersion), dryRun)
+		return r.storedPrecondition(r.namespace, r.name, precondition("ResourceVersion", version, pod.ResourceVersion),
+			dryRun)
 	}
 	conflict := func(format string, args ...any) error {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, fmt.Errorf(format, args...))
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name,
+			fmt.Errorf(format, args...))
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -100,16 +103,19 @@ func (r *request) tryBind(binding *corev1.Binding, dryRun bool) error {
 func postedKinds() []*Kind {
 	return []*Kind{
 		Builtin[corev1.Binding](corev1.SchemeGroupVersion.WithKind("Binding"), bindingSubresource, corev1.AddToScheme),
-		Builtin[policyv1.Eviction](policyv1.SchemeGroupVersion.WithKind("Eviction"), evictionSubresource, policyv1.AddToScheme),
+		Builtin[policyv1.Eviction](policyv1.SchemeGroupVersion.WithKind("Eviction"), evictionSubresource,
+			policyv1.AddToScheme),
 	}
 }
 
-// created decodes the body of a request that creates an object in a subresource, and lets the admission change it. part is
-// the request with the kind of the body.
+// created decodes the body of a request that creates an object in a subresource, and lets the admission change it. part
+// is the request with the kind of the body.
 func (r *request) created() (obj Object, part *request, options writeOptions, err error) {
 	copied := *r
 	part = &copied
-	part.kind = r.serving.posted[slices.IndexFunc(r.serving.posted, func(k *Kind) bool { return k.Resource == r.subresource })]
+	part.kind = r.serving.posted[slices.IndexFunc(r.serving.posted, func(k *Kind) bool {
+		return k.Resource == r.subresource
+	})]
 	body, err := r.body()
 	if err != nil {
 		return nil, nil, options, err

@@ -47,8 +47,8 @@ func ConfigMaps() *Kind {
 	return k
 }
 
-// storeBytes changes data to what the real server reads from etcd, where it is protobuf: no map if it is empty, and empty
-// values in place of nil. It reports whether there were nil values: they have other bytes than empty ones.
+// storeBytes changes data to what the real server reads from etcd, where it is protobuf: no map if it is empty, and
+// empty values in place of nil. It reports whether there were nil values: they have other bytes than empty ones.
 func storeBytes(data *map[string][]byte) (rewritten bool) {
 	if len(*data) == 0 {
 		*data = nil
@@ -178,7 +178,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
+			errs = append(errs,
+				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
 		}
 	case corev1.SecretTypeDockercfg:
 		docker(corev1.DockerConfigKey)
@@ -232,7 +233,9 @@ func Namespaces() *Kind {
 		Validate: func(obj, old Object) field.ErrorList {
 			errs := ValidateCoreMetadata(obj, false, validation.ValidateNamespaceName)
 			path := field.NewPath("spec", "finalizers")
-			errs = append(errs, validateNamespaceFinalizers(obj.(*corev1.Namespace), func(int) *field.Path { return path })...)
+			errs = append(errs, validateNamespaceFinalizers(obj.(*corev1.Namespace), func(int) *field.Path {
+				return path
+			})...)
 			return append(errs, ValidateCoreMetadataUpdate(obj, old)...)
 		},
 		ValidateSubresource: func(subresource string, obj, old Object) field.ErrorList {
@@ -280,7 +283,8 @@ func validateNamespaceFinalizers(n *corev1.Namespace, path func(int) *field.Path
 
 // Leases returns the kind Lease.
 func Leases() *Kind {
-	k := Builtin[coordinationv1.Lease](coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", coordinationv1.AddToScheme)
+	k := Builtin[coordinationv1.Lease](coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases",
+		coordinationv1.AddToScheme)
 	k.UnconditionalUpdate, k.CreateOnUpdate = false, true
 	k.Rules = Rules{
 		Prepare: func(obj, old Object) { // the feature CoordinatedLeaderElection is off by default
@@ -302,7 +306,8 @@ func Leases() *Kind {
 				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), d, "must be greater than 0"))
 			}
 			if n := spec.LeaseTransitions; n != nil && *n < 0 {
-				errs = append(errs, field.Invalid(path.Child("leaseTransitions"), n, "must be greater than or equal to 0"))
+				errs = append(errs,
+					field.Invalid(path.Child("leaseTransitions"), n, "must be greater than or equal to 0"))
 			}
 			return errs
 		},

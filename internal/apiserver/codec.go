@@ -44,7 +44,8 @@ func newCodecs(kinds []*Kind) (*codecs, error) {
 			return nil, fmt.Errorf("register the type of %s: %w", kind.Kind, err)
 		}
 		if !scheme.Recognizes(kind.GroupVersionKind) {
-			return nil, fmt.Errorf("register the type of %s: the function does not register %s", kind.Kind, kind.GroupVersionKind)
+			return nil, fmt.Errorf("register the type of %s: the function does not register %s", kind.Kind,
+				kind.GroupVersionKind)
 		}
 	}
 	serializer := func(options json.SerializerOptions) *json.Serializer {
@@ -53,8 +54,9 @@ func newCodecs(kinds []*Kind) (*codecs, error) {
 	return &codecs{
 		scheme: scheme,
 		json:   serializer(json.SerializerOptions{}), strictJSON: serializer(json.SerializerOptions{Strict: true}),
-		yaml: serializer(json.SerializerOptions{Yaml: true}), strictYAML: serializer(json.SerializerOptions{Yaml: true, Strict: true}),
-		protobuf: protobuf.NewSerializer(scheme, scheme), rawProtobuf: protobuf.NewRawSerializer(scheme, scheme),
+		yaml:       serializer(json.SerializerOptions{Yaml: true}),
+		strictYAML: serializer(json.SerializerOptions{Yaml: true, Strict: true}),
+		protobuf:   protobuf.NewSerializer(scheme, scheme), rawProtobuf: protobuf.NewRawSerializer(scheme, scheme),
 	}, nil
 }
 
@@ -72,9 +74,11 @@ func (c *codecs) decoder(media mediaType, strict bool) runtime.Decoder {
 	return c.json
 }
 
-// decode decodes an object of a kind, completes it with the kind's defaults, and returns the kind that the body names. A
-// *runtime.StrictDecodingError comes with the object.
-func (c *codecs) decode(kind *Kind, body []byte, media mediaType, strict bool) (Object, schema.GroupVersionKind, error) {
+// decode decodes an object of a kind, completes it with the kind's defaults, and returns the kind that the body names.
+// A *runtime.StrictDecodingError comes with the object.
+func (c *codecs) decode(
+	kind *Kind, body []byte, media mediaType, strict bool,
+) (Object, schema.GroupVersionKind, error) {
 	into := kind.empty()
 	expected := kind.GroupVersionKind
 	decoded, actual, err := c.decoder(media, strict).Decode(body, &expected, into)
@@ -171,7 +175,8 @@ func (c *codecs) equal(a, b *record) (bool, error) {
 	return bytes.Equal(x, y), err
 }
 
-// mayEncodeEqually reports whether two values of custom resources can have the same JSON: numbers of different types can.
+// mayEncodeEqually reports whether two values of custom resources can have the same JSON: numbers of different types
+// can.
 func mayEncodeEqually(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -8,15 +8,15 @@ import (
 
 // The functions of this file have no equal in the API of Kubernetes: they cause states of the server that tests need.
 
-// CloseWatches ends the open watches of the resources, as a broken connection does: they do not send events that they have
-// not sent yet. Without resources: of all.
+// CloseWatches ends the open watches of the resources, as a broken connection does: they do not send events that they
+// have not sent yet. Without resources: of all.
 func (s *Server) CloseWatches(resources ...schema.GroupResource) {
 	s.control(resources, func(t *table) { t.closed++ })
 }
 
-// HoldWatches makes the watches of the resources, open ones and later ones, send no changes after the latest write, and no
-// bookmarks, as if the connection had stalled. Lists, and the initial objects of watches, are not affected. A
-// second call changes nothing for held watches. Without resources: of all.
+// HoldWatches makes the watches of the resources, open ones and later ones, send no changes after the latest write, and
+// no bookmarks, as if the connection had stalled. Lists, and the initial objects of watches, are not affected. A second
+// call changes nothing for held watches. Without resources: of all.
 func (s *Server) HoldWatches(resources ...schema.GroupResource) {
 	s.control(resources, func(t *table) {
 		if t.held == nil {
@@ -49,8 +49,8 @@ func (s *Server) ReleaseWrite(resources ...schema.GroupResource) {
 	})
 }
 
-// SendBookmarks makes the open watches of the resources that accept bookmarks send one now, unless they are held. Without
-// resources: of all.
+// SendBookmarks makes the open watches of the resources that accept bookmarks send one now, unless they are held.
+// Without resources: of all.
 func (s *Server) SendBookmarks(resources ...schema.GroupResource) {
 	s.control(resources, func(t *table) {
 		for st := range t.streams {
@@ -59,7 +59,8 @@ func (s *Server) SendBookmarks(resources ...schema.GroupResource) {
 	})
 }
 
-// OpenWatches returns the number of watches of the resources whose clients have not closed them. Without resources: of all.
+// OpenWatches returns the number of watches of the resources whose clients have not closed them. Without resources: of
+// all.
 func (s *Server) OpenWatches(resources ...schema.GroupResource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +94,9 @@ func (s *Server) tablesOf(resources []schema.GroupResource) []*table {
 	return tables
 }
 
-// Restore gives s the objects, kinds and the version of backup, a fork of s, as etcd does when it is restored from a backup. The
-// history is gone, and all watches end. Random values go on from those of s, so uids of lost objects are not used again.
+// Restore gives s the objects, kinds and the version of backup, a fork of s, as etcd does when it is restored from a
+// backup. The history is gone, and all watches end. Random values go on from those of s, so uids of lost objects are
+// not used again.
 func (s *Server) Restore(backup *Server) {
 	backup = backup.Fork() // so that two servers are never locked at once
 	s.mu.Lock()

@@ -61,14 +61,17 @@ func (r *request) decodeBody(body []byte, media mediaType, options writeOptions)
 		strict := strictErrors(err)
 		if obj == nil || len(strict) == 0 || options.validation != metav1.FieldValidationWarn {
 			if r.scaled() && r.custom { // the real server fails to describe the error
-				return nil, apierrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
+				return nil,
+					apierrors.NewBadRequest(
+						`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
 			}
 			return nil, undecodable(r.kind, actual, err, body)
 		}
 		r.warnStrict(strict)
 	}
 	if gv := actual.GroupVersion(); gv != r.kind.GroupVersion() && !r.evicts(gv) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv, r.kind.GroupVersion()))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the "+
+			"expected API version (%s)", gv, r.kind.GroupVersion()))
 	}
 	return obj, nil
 }
@@ -149,8 +152,8 @@ func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) 
 	return rec, err
 }
 
-// allocate gives an object its values that no other object has. No other request gets them until release, which follows the
-// write.
+// allocate gives an object its values that no other object has. No other request gets them until release, which follows
+// the write.
 func (r *request) allocate(obj, old Object, options writeOptions) (release func(), err error) {
 	if r.kind.Rules.Allocate == nil || r.subresource != "" {
 		return func() {}, nil
@@ -178,8 +181,8 @@ func (r *request) find(namespace, name string) *record {
 	return r.table.get(keyOf(namespace, name))
 }
 
-// alreadyExists returns the error of a create. existing is nil if the object was deleted meanwhile. A request that creates or
-// updates gets errChanged, and updates the object then.
+// alreadyExists returns the error of a create. existing is nil if the object was deleted meanwhile. A request that
+// creates or updates gets errChanged, and updates the object then.
 func (r *request) alreadyExists(name string, existing *record) error {
 	if r.Method != http.MethodPost {
 		return errChanged
@@ -209,8 +212,8 @@ func (r *request) prepareNew(obj Object) error {
 	return nil
 }
 
-// invalid returns the error of an invalid object. It names the kind that a custom resource has, which is wrong if admission
-// has changed it.
+// invalid returns the error of an invalid object. It names the kind that a custom resource has, which is wrong if
+// admission has changed it.
 func (r *request) invalid(obj Object, errs field.ErrorList) error {
 	kind := r.kind.storage().GroupKind()
 	if r.kind.custom() {

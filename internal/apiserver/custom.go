@@ -87,7 +87,10 @@ func integers(value any) any {
 
 // finalizerWarnings returns warnings about finalizers without a domain that an object did not have before.
 func finalizerWarnings(finalizers, before []string) []string {
-	standard := []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
+	standard := []string{
+		metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
+		string(corev1.FinalizerKubernetes),
+	}
 	var warnings []string
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(finalizers))) {
 		if slices.Contains(before, name) {
@@ -103,7 +106,8 @@ func finalizerWarnings(finalizers, before []string) []string {
 		if strings.Contains(name, ".") {
 			what += " including a path (/)"
 		}
-		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s to avoid accidental conflicts with other finalizer writers", name, what))
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s to avoid accidental conflicts with "+
+			"other finalizer writers", name, what))
 	}
 	return warnings
 }
@@ -118,8 +122,8 @@ func (k *Kind) coerce(u *unstructured.Unstructured, strict bool) (unknown []erro
 	return append(unknown, other...), err
 }
 
-// prune removes what admission has added to a custom resource and its schema does not have. Fields of metadata with a wrong
-// type are removed too. The real server does that after validation, which sees them.
+// prune removes what admission has added to a custom resource and its schema does not have. Fields of metadata with a
+// wrong type are removed too. The real server does that after validation, which sees them.
 func (k *Kind) prune(u *unstructured.Unstructured) error {
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok && !isObjectMeta(metadata) {
 		for key, value := range metadata {
@@ -136,8 +140,8 @@ func (k *Kind) prune(u *unstructured.Unstructured) error {
 	return err
 }
 
-// coerceMetadata gives the metadata of a custom resource the form of ObjectMeta: unknown fields are removed, and reported
-// as strict errors. Error: a field with the wrong type.
+// coerceMetadata gives the metadata of a custom resource the form of ObjectMeta: unknown fields are removed, and
+// reported as strict errors. Error: a field with the wrong type.
 func coerceMetadata(u *unstructured.Unstructured, strict bool) (strictErrs []error, err error) {
 	metadata, exists := u.Object["metadata"]
 	if !exists || isObjectMeta(metadata) {
@@ -169,8 +173,8 @@ func coerceMetadata(u *unstructured.Unstructured, strict bool) (strictErrs []err
 	return strictErrs, nil
 }
 
-// isObjectMeta reports whether decoded metadata certainly has the form of an encoded ObjectMeta. Most metadata has, and the
-// check takes a twentieth of the time of the conversion.
+// isObjectMeta reports whether decoded metadata certainly has the form of an encoded ObjectMeta. Most metadata has, and
+// the check takes a twentieth of the time of the conversion.
 func isObjectMeta(metadata any) bool {
 	m, ok := metadata.(map[string]any)
 	if !ok {
@@ -281,8 +285,8 @@ func isFieldSet(value any) bool {
 	return ok
 }
 
-// prepareContent applies the rules for status and generation to an object; old is nil for a new object. statusOnly is true
-// for an update of the status subresource. The rules of the kind have not run yet.
+// prepareContent applies the rules for status and generation to an object; old is nil for a new object. statusOnly is
+// true for an update of the status subresource. The rules of the kind have not run yet.
 func (k *Kind) prepareContent(obj, old Object, statusOnly bool) error {
 	if !k.custom() {
 		return k.prepareTyped(obj, old, statusOnly)

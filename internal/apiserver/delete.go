@@ -24,7 +24,8 @@ func (r *request) delete() (*response, error) {
 		return nil, err
 	}
 	code := http.StatusOK
-	if orphan := options.OrphanDependents; !deleted && orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
+	//nolint:staticcheck // clients still send it
+	if orphan := options.OrphanDependents; !deleted && orphan != nil && !*orphan {
 		code = http.StatusAccepted
 	}
 	if empty := rec.obj.GetName() == ""; empty || !deleted || r.kind.Rules.ReturnDeleted {
@@ -37,14 +38,18 @@ func (r *request) delete() (*response, error) {
 
 // warnOfOrphans warns if the kind decides what happens to the dependents.
 func (r *request) warnOfOrphans(options *metav1.DeleteOptions) {
-	if text := r.kind.Rules.OrphanWarning; text != "" && options.PropagationPolicy == nil && options.OrphanDependents == nil { //nolint:staticcheck // clients still send it
+	//nolint:staticcheck // clients still send it
+	if text := r.kind.Rules.OrphanWarning; text != "" && options.PropagationPolicy == nil &&
+		options.OrphanDependents == nil {
 		r.warn(text)
 	}
 }
 
-// deleteNamed deletes an object, or marks it as being deleted if it has finalizers or a grace period. It returns the last
-// state of a deleted object, or the current state of one that remains.
-func (r *request) deleteNamed(namespace, name string, options *metav1.DeleteOptions) (rec *record, deleted bool, err error) {
+// deleteNamed deletes an object, or marks it as being deleted if it has finalizers or a grace period. It returns the
+// last state of a deleted object, or the current state of one that remains.
+func (r *request) deleteNamed(
+	namespace, name string, options *metav1.DeleteOptions,
+) (rec *record, deleted bool, err error) {
 	for {
 		rec, deleted, err = r.tryDelete(namespace, name, options.DeepCopy())
 		if !errors.Is(err, errChanged) {
@@ -54,7 +59,9 @@ func (r *request) deleteNamed(namespace, name string, options *metav1.DeleteOpti
 }
 
 // tryDelete is one attempt of deleteNamed. It may change options. Error: errChanged.
-func (r *request) tryDelete(namespace, name string, options *metav1.DeleteOptions) (rec *record, deleted bool, err error) {
+func (r *request) tryDelete(
+	namespace, name string, options *metav1.DeleteOptions,
+) (rec *record, deleted bool, err error) {
 	stored := r.find(namespace, name)
 	if stored == nil {
 		return nil, false, apierrors.NewNotFound(r.kind.groupResource(), name)
@@ -133,9 +140,9 @@ func (r *request) deleteNow(stored *record, dryRun bool) (*record, bool, error) 
 	return last, true, err
 }
 
-// beginDeletion gives an object with a grace period a deletion timestamp in the future, or shortens the period of one that
-// has it already. graceful is true if obj has a grace period, which may be 0. pending is true if the object is being
-// deleted already, and the deletion changes nothing.
+// beginDeletion gives an object with a grace period a deletion timestamp in the future, or shortens the period of one
+// that has it already. graceful is true if obj has a grace period, which may be 0. pending is true if the object is
+// being deleted already, and the deletion changes nothing.
 func (r *request) beginDeletion(obj Object, options *metav1.DeleteOptions) (graceful, pending bool) {
 	if seconds := options.GracePeriodSeconds; seconds != nil && *seconds < 0 {
 		options.GracePeriodSeconds = new(int64(1))
@@ -184,8 +191,8 @@ func markAsDeleting(obj Object) {
 	obj.SetDeletionGracePeriodSeconds(new(int64))
 }
 
-// beginTermination checks a deletion of a kind that is not deleted at once, before it is reviewed, and adds the uid of the
-// object to the preconditions. stays is true if the deletion changes nothing.
+// beginTermination checks a deletion of a kind that is not deleted at once, before it is reviewed, and adds the uid of
+// the object to the preconditions. stays is true if the deletion changes nothing.
 func (r *request) beginTermination(existing *record, options *metav1.DeleteOptions) (remains bool, err error) {
 	n, isNamespace := existing.obj.(*corev1.Namespace)
 	if !isNamespace && r.kind.Rules.Terminate == nil {
@@ -205,14 +212,17 @@ func (r *request) beginTermination(existing *record, options *metav1.DeleteOptio
 		return true, nil
 	}
 	if slices.Contains([]string{"default", "kube-system", "kube-public"}, n.Name) {
-		return false, apierrors.NewForbidden(r.kind.groupResource(), n.Name, errors.New("this namespace may not be deleted"))
+		return false,
+			apierrors.NewForbidden(r.kind.groupResource(), n.Name, errors.New("this namespace may not be deleted"))
 	}
 	return false, nil
 }
 
-// terminate begins the deletion of an object that stays until its finalizers are removed. existing is the stored object in
-// the form of the request's kind. It returns nil for other objects, and for those that are being deleted already.
-func (r *request) terminate(stored *record, existing Object, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
+// terminate begins the deletion of an object that stays until its finalizers are removed. existing is the stored object
+// in the form of the request's kind. It returns nil for other objects, and for those that are being deleted already.
+func (r *request) terminate(
+	stored *record, existing Object, options *metav1.DeleteOptions, dryRun bool,
+) (*record, error) {
 	n, isNamespace := existing.(*corev1.Namespace)
 	if !isNamespace && r.kind.Rules.Terminate == nil || existing.GetDeletionTimestamp() != nil {
 		return nil, nil //nolint:nilnil // another object
@@ -236,10 +246,12 @@ func (r *request) checkTerminationPreconditions(obj Object, want *metav1.Precond
 		return nil
 	}
 	if want.UID != nil && *want.UID != obj.GetUID() {
-		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(), precondition("UID", *want.UID, obj.GetUID()))
+		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(),
+			precondition("UID", *want.UID, obj.GetUID()))
 	}
 	if want.ResourceVersion != nil && *want.ResourceVersion != obj.GetResourceVersion() {
-		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(), precondition("ResourceVersion", *want.ResourceVersion, obj.GetResourceVersion()))
+		return apierrors.NewConflict(r.kind.groupResource(), obj.GetName(),
+			precondition("ResourceVersion", *want.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil
 }
@@ -248,14 +260,17 @@ func (r *request) checkPreconditions(existing *record, want *metav1.Precondition
 	if want == nil {
 		return nil
 	}
-	resource := schema.GroupResource{Group: r.kind.storage().Group, Resource: r.kind.Kind} // the real server names the kind here
+	// the real server names the kind here
+	resource := schema.GroupResource{Group: r.kind.storage().Group, Resource: r.kind.Kind}
 	if uid := existing.obj.GetUID(); want.UID != nil && *want.UID != uid {
-		return apierrors.NewConflict(resource, existing.obj.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
-			"The object might have been deleted and then recreated", *want.UID, uid))
+		return apierrors.NewConflict(resource, existing.obj.GetName(),
+			fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
+				"The object might have been deleted and then recreated", *want.UID, uid))
 	}
 	if version := existing.obj.GetResourceVersion(); want.ResourceVersion != nil && *want.ResourceVersion != version {
-		return apierrors.NewConflict(resource, existing.obj.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the "+
-			"ResourceVersion in record (%s). The object might have been modified", *want.ResourceVersion, version))
+		return apierrors.NewConflict(resource, existing.obj.GetName(),
+			fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the "+
+				"ResourceVersion in record (%s). The object might have been modified", *want.ResourceVersion, version))
 	}
 	return nil
 }
@@ -269,7 +284,8 @@ func (k *Kind) finalizersFor(current []string, options *metav1.DeleteOptions) []
 	orphan := slices.Contains(current, metav1.FinalizerOrphanDependents)
 	foreground := slices.Contains(current, metav1.FinalizerDeleteDependents)
 	if orphan && foreground { // the first one counts
-		orphan = slices.Index(current, metav1.FinalizerOrphanDependents) < slices.Index(current, metav1.FinalizerDeleteDependents)
+		orphan = slices.Index(current, metav1.FinalizerOrphanDependents) < slices.Index(current,
+			metav1.FinalizerDeleteDependents)
 		foreground = !orphan
 	}
 	if o := options.OrphanDependents; o != nil { //nolint:staticcheck // clients still send it
@@ -296,9 +312,11 @@ func sameSet(a, b []string) bool {
 	return includes(a, b) && includes(b, a)
 }
 
-// terminateNamespace begins the deletion of a namespace. It returns the namespace unless it can be removed now: it is being
-// deleted and has no finalizers in its spec.
-func (r *request) terminateNamespace(stored *record, n *corev1.Namespace, options *metav1.DeleteOptions, dryRun bool) (*record, error) {
+// terminateNamespace begins the deletion of a namespace. It returns the namespace unless it can be removed now: it is
+// being deleted and has no finalizers in its spec.
+func (r *request) terminateNamespace(
+	stored *record, n *corev1.Namespace, options *metav1.DeleteOptions, dryRun bool,
+) (*record, error) {
 	n = n.DeepCopy()
 	deletion := now()
 	n.DeletionTimestamp = &deletion
@@ -341,8 +359,8 @@ func withoutGarbageCollection(finalizers []string) []string {
 	return rest
 }
 
-// deleteCollection deletes the selected objects, and responds with the list of them as they were. Like the real server, it lists
-// in pages, and a page of a version without a match has exactly this version.
+// deleteCollection deletes the selected objects, and responds with the list of them as they were. Like the real server,
+// it lists in pages, and a page of a version without a match has exactly this version.
 func (r *request) deleteCollection() (*response, error) {
 	listOptions, selected, err := r.listOptions(false)
 	if err != nil {
@@ -353,7 +371,8 @@ func (r *request) deleteCollection() (*response, error) {
 		return nil, err
 	}
 	r.warnOfOrphans(options)
-	if version, _ := parseVersion(listOptions.ResourceVersion); version > 0 && listOptions.Limit == 0 && listOptions.ResourceVersionMatch == "" && selected.name == "" {
+	if version, _ := parseVersion(listOptions.ResourceVersion); version > 0 && listOptions.Limit == 0 &&
+		listOptions.ResourceVersionMatch == "" && selected.name == "" {
 		listOptions.ResourceVersionMatch = metav1.ResourceVersionMatchExact
 	}
 	records, listMeta, err := r.selectRecords(listOptions, selected)

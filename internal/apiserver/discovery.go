@@ -38,7 +38,10 @@ func (s *serving) discovery(req *http.Request, parts []string) *response {
 	case len(parts) > 1 && parts[0] == "openapi" && parts[1] == "v3":
 		return s.openAPI(req, parts[2:])
 	case path == "version":
-		return discoveryResponse(version.Info{Major: "1", Minor: "36", GitVersion: serverVersion, Platform: "linux/amd64"}, "")
+		return discoveryResponse(version.Info{
+			Major: "1", Minor: "36", GitVersion: serverVersion,
+			Platform: "linux/amd64",
+		}, "")
 	case (path == "api" || path == "apis") && aggregated:
 		return discoveryResponse(s.aggregated(groups, path == "api"), aggregatedMedia)
 	case path == "api":
@@ -47,7 +50,10 @@ func (s *serving) discovery(req *http.Request, parts []string) *response {
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
 		}, "")
 	case path == "apis":
-		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+		list := metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups:   []metav1.APIGroup{},
+		}
 		for _, group := range groups {
 			if group != "" {
 				list.Groups = append(list.Groups, s.group(group))
@@ -135,7 +141,8 @@ func (s *serving) resources(gv schema.GroupVersion) *response {
 		return notServed()
 	}
 	list := metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(), APIResources: []metav1.APIResource{},
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(),
+		APIResources: []metav1.APIResource{},
 	}
 	for _, kind := range kinds {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
@@ -144,7 +151,8 @@ func (s *serving) resources(gv schema.GroupVersion) *response {
 		})
 		for _, sub := range kind.discoveredSubresources() {
 			resource := metav1.APIResource{
-				Name: kind.Resource + "/" + sub.Subresource, Namespaced: !kind.ClusterScoped, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,
+				Name: kind.Resource + "/" + sub.Subresource, Namespaced: !kind.ClusterScoped,
+				Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,
 			}
 			if sub.ResponseKind.Group != "" && sub.ResponseKind.Group != kind.Group {
 				resource.Group, resource.Version = sub.ResponseKind.Group, sub.ResponseKind.Version
@@ -168,7 +176,10 @@ func (s *serving) aggregated(groups []string, legacy bool) apidiscoveryv2.APIGro
 		group := apidiscoveryv2.APIGroupDiscovery{}
 		group.Name = name
 		for _, v := range s.versionsOf(name) {
-			discovered := apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+			discovered := apidiscoveryv2.APIVersionDiscovery{
+				Version:   v,
+				Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			}
 			for _, kind := range s.kindsOf(name, v) {
 				discovered.Resources = append(discovered.Resources, s.discovered(kind))
 			}
@@ -193,12 +204,16 @@ func (k *Kind) discoveredSubresources() []apidiscoveryv2.APISubresourceDiscovery
 	var subresources []apidiscoveryv2.APISubresourceDiscovery
 	add := func(exists bool, name string, kind *metav1.GroupVersionKind, verbs ...string) {
 		if exists {
-			subresources = append(subresources, apidiscoveryv2.APISubresourceDiscovery{Subresource: name, ResponseKind: kind, Verbs: verbs})
+			subresources = append(subresources, apidiscoveryv2.APISubresourceDiscovery{
+				Subresource:  name,
+				ResponseKind: kind, Verbs: verbs,
+			})
 		}
 	}
 	scale := &metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 	add(k.bound(), bindingSubresource, &metav1.GroupVersionKind{Kind: "Binding"}, "create")
-	add(k.bound(), evictionSubresource, &metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, "create")
+	add(k.bound(), evictionSubresource, &metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"},
+		"create")
 	add(k.namespace(), "finalize", k.discoveredKind(), "update")
 	add(k.Scale != nil && !k.custom(), scaleSubresource, scale, "get", "patch", "update")
 	add(k.Status, "status", k.discoveredKind(), "get", "patch", "update")

@@ -2,17 +2,17 @@
 // codes, reasons, messages, objects and watch events. The package
 // simulation/conformance compares the two with random operations.
 //
-// A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine. Both
-// work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were made in
-// the bubble. The clients of one server must be in one bubble. Server.Fork makes a server for each test from one that was
-// set up once.
+// A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine.
+// Both work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were
+// made in the bubble. The clients of one server must be in one bubble. Server.Fork makes a server for each test from
+// one that was set up once.
 //
 // Invariants:
 //
-//   - There is one resource version for all objects. Each committed write increments it; nothing else does. A write that
-//     changes nothing is not committed: the object keeps its resource version, and watches get no event.
-//   - A stored object never changes. A write stores a new object, so that lists, watches and forks share the stored ones
-//     without copies.
+//   - There is one resource version for all objects. Each committed write increments it; nothing else does. A write
+//     that changes nothing is not committed: the object keeps its resource version, and watches get no event.
+//   - A stored object never changes. A write stores a new object, so that lists, watches and forks share the stored
+//     ones without copies.
 //   - Every event of a resource is in its history, in the order of resource versions, until Compact or the limit of the
 //     history removes it. A watch reads the history, so it cannot skip or reorder events.
 //   - uids, generated names and random delays come from the seed, times from time.Now.
@@ -20,17 +20,17 @@
 //     written.
 //
 // Kinds: Config.Kinds names them. ConfigMap, Secret, Namespace and Lease have the validation and defaults of the real
-// server. Builtin serves any other kind of a Go type with the rules for metadata only, and Custom serves a custom resource
-// without a schema (x-kubernetes-preserve-unknown-fields at the root).
+// server. Builtin serves any other kind of a Go type with the rules for metadata only, and Custom serves a custom
+// resource without a schema (x-kubernetes-preserve-unknown-fields at the root).
 //
-// Different from kube-apiserver: a read of a version that does not exist yet fails at once, not after three seconds. A read
-// with resourceVersion=0 returns the latest state, never an older one. An eviction ignores PodDisruptionBudgets.
+// Different from kube-apiserver: a read of a version that does not exist yet fails at once, not after three seconds. A
+// read with resourceVersion=0 returns the latest state, never an older one. An eviction ignores PodDisruptionBudgets.
 //
 // Server-side apply and managed fields are computed by apimachinery's field managers. Built-in kinds have the schema of
-// client-go, if package applyschema has it. In all other kinds, only metadata has the schema of the real server; lists in
-// the rest of the object are atomic, as in a custom resource without a schema.
+// client-go, if package applyschema has it. In all other kinds, only metadata has the schema of the real server; lists
+// in the rest of the object are atomic, as in a custom resource without a schema.
 //
-// Missing, compared with kube-apiserver: authentication, authorization, Table output, CBOR, watches over WebSockets. Other
-// packages have the built-in kinds (builtin), and in the module simulation the schemas of custom resources and the
-// controllers.
+// Missing, compared with kube-apiserver: authentication, authorization, Table output, CBOR, watches over WebSockets.
+// Other packages have the built-in kinds (builtin), and in the module simulation the schemas of custom resources and
+// the controllers.
 package apiserver

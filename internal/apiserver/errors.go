@@ -21,7 +21,8 @@ func statusError(code int32, reason metav1.StatusReason, message string) error {
 	}}
 }
 
-// statusOf returns the Status that is sent for an error. Errors that are not for the client get 500, as in the real server.
+// statusOf returns the Status that is sent for an error. Errors that are not for the client get 500, as in the real
+// server.
 func statusOf(err error) *metav1.Status {
 	var apiStatus apierrors.APIStatus
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
@@ -43,7 +44,8 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 // undecodable returns the error of a body that is not an object of the kind.
 func undecodable(kind *Kind, actual schema.GroupVersionKind, err error, body []byte) error {
 	if actual.Kind != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", actual.Kind, actual.Version, kind.Kind, err))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", actual.Kind,
+			actual.Version, kind.Kind, err))
 	}
 	const shown = 30
 	summary := string(body)
@@ -58,11 +60,12 @@ func undecodable(kind *Kind, actual schema.GroupVersionKind, err error, body []b
 	if len(body) > shown {
 		summary += " ..."
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind.Kind, err, summary))
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		kind.Kind, err, summary))
 }
 
-// storedPrecondition returns the error of a write whose precondition does not hold when it is stored. It contains the key
-// in etcd.
+// storedPrecondition returns the error of a write whose precondition does not hold when it is stored. It contains the
+// key in etcd.
 func (r *request) storedPrecondition(namespace, name string, problem error, dryRun bool) error {
 	key := "/registry/"
 	if dryRun {
@@ -77,12 +80,14 @@ func (r *request) storedPrecondition(namespace, name string, problem error, dryR
 	}
 	key += folder + "/" + keyOf(namespace, name)
 	return apierrors.NewConflict(r.kind.groupResource(), name,
-		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", key, problem))
+		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", key,
+			problem))
 }
 
 // precondition describes a precondition that does not hold.
 func precondition(what string, want, have any) error {
-	return fmt.Errorf("Precondition failed: %s in precondition: %v, %s in object meta: %v", what, want, what, have) //nolint:staticcheck // the real server's text
+	//nolint:staticcheck // the real server's text
+	return fmt.Errorf("Precondition failed: %s in precondition: %v, %s in object meta: %v", what, want, what, have)
 }
 
 // strictErrors returns the single errors in a StrictDecodingError.

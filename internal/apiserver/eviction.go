@@ -88,7 +88,8 @@ func deletionOptions(eviction *policyv1.Eviction, dryRun bool) (*metav1.DeleteOp
 	case dryRun && len(options.DryRun) == 0:
 		options.DryRun = all
 	case dryRun && !slices.Equal(options.DryRun, all):
-		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", all, options.DryRun) //nolint:staticcheck // the real server's text
+		//nolint:staticcheck // the real server's text
+		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", all, options.DryRun)
 	}
 	return options, nil
 }
@@ -107,7 +108,8 @@ func ignoresBudgets(pod *corev1.Pod) bool {
 }
 
 func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.DeletionTimestamp != nil
 }
 
 // evictWithoutBudget evicts a Pod that does not run. A Pod that may run now is not deleted, but read again.
@@ -243,7 +245,8 @@ func (r *request) disrupt(budget *policyv1.PodDisruptionBudget, pod string, dryR
 func decrement(budget *policyv1.PodDisruptionBudget, pod string) error {
 	status := &budget.Status
 	forbidden := func(reason string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}, budget.Name, errors.New(reason))
+		return apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"},
+			budget.Name, errors.New(reason))
 	}
 	switch {
 	case status.ObservedGeneration < budget.Generation:
@@ -258,7 +261,8 @@ func decrement(budget *policyv1.PodDisruptionBudget, pod string) error {
 	status.DisruptionsAllowed--
 	if status.DisruptionsAllowed == 0 {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason:             policyv1.InsufficientPodsReason,
 			ObservedGeneration: status.ObservedGeneration, LastTransitionTime: now(),
 		})
 	}
@@ -279,7 +283,8 @@ func budgetExhausted(budget *policyv1.PodDisruptionBudget) string {
 	case explained && condition.Reason == policyv1.SyncFailedReason:
 		return text + " because it failed sync: " + condition.Message
 	case status.CurrentHealthy <= status.DesiredHealthy:
-		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, status.DesiredHealthy, status.CurrentHealthy)
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name,
+			status.DesiredHealthy, status.CurrentHealthy)
 	case explained:
 		return fmt.Sprintf("%s (%s): %s", text, condition.Reason, condition.Message)
 	}
@@ -288,12 +293,14 @@ func budgetExhausted(budget *policyv1.PodDisruptionBudget) string {
 
 // budgetNotReady is the error while the disruption controller has not seen the latest budget or Pod.
 func budgetNotReady(budget string) error {
-	return tooManyDisruptions(retryAfter, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+	return tooManyDisruptions(retryAfter,
+		fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
 }
 
 func tooManyDisruptions(retryAfter int, cause string) error {
 	err := apierrors.NewTooManyRequests(budgetViolated, retryAfter)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
 	return err
 }
 
@@ -326,7 +333,8 @@ func (r *request) markEvicted(deletion *metav1.DeleteOptions) error {
 		}
 		pod := stored.obj.DeepCopyObject().(*corev1.Pod)
 		setPodCondition(pod, corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+			Message: "Eviction API: evicting",
 		})
 		if err := status.prepareUpdate(pod, stored.obj); err != nil {
 			return err

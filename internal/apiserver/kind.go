@@ -27,39 +27,40 @@ type Kind struct {
 	ShortNames    []string
 	Categories    []string // such as all
 	ClusterScoped bool
-	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status, and
-	// updates of the subresource ignore the spec (of custom resources: everything but the status).
+	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status,
+	// and updates of the subresource ignore the spec (of custom resources: everything but the status).
 	Status bool
-	// Generation is true if the kind counts changes of everything except metadata and, with Status, the status. All custom
-	// resources do; of the built-in kinds, those with a spec that controllers act on.
+	// Generation is true if the kind counts changes of everything except metadata and, with Status, the status. All
+	// custom resources do; of the built-in kinds, those with a spec that controllers act on.
 	Generation bool
 	// UnconditionalUpdate is true if an update without a resourceVersion replaces any version.
 	UnconditionalUpdate bool
 	// CreateOnUpdate is true if an update of a missing object creates it.
 	CreateOnUpdate bool
-	// Uncached is true if the real server has no cache of the kind: reads and watches have the limits and errors of etcd.
+	// Uncached is true if the real server has no cache of the kind: reads and watches have the limits and errors of
+	// etcd.
 	Uncached bool
 
 	// Scale is nil if the kind does not have the subresource scale.
 	Scale *Scale
-	// NewObject returns an empty object of the kind's Go type, which AddToScheme registers together with its list type. Both
-	// are nil for custom resources.
+	// NewObject returns an empty object of the kind's Go type, which AddToScheme registers together with its list type.
+	// Both are nil for custom resources.
 	NewObject   func() Object
 	AddToScheme func(*runtime.Scheme) error
 	// Rules are the validation and the defaults of the kind.
 	Rules Rules
 	// Deprecation is a warning that is sent with each response. Empty: none.
 	Deprecation string
-	// Storage is the kind as which objects are stored: another version of the same resource, which need not be served. Nil:
-	// this kind.
+	// Storage is the kind as which objects are stored: another version of the same resource, which need not be served.
+	// Nil: this kind.
 	Storage *Kind
 	// From converts an object of another version of the resource, or one that was stored when the kind had another
-	// definition, to this kind. It must not change obj. It is required of kinds with several versions, and of kinds that
-	// Serve replaces.
+	// definition, to this kind. It must not change obj. It is required of kinds with several versions, and of kinds
+	// that Serve replaces.
 	From func(obj Object) (Object, error)
-	// External is true if From calls another program: it can fail, and two results for one object can differ. As in the real
-	// server, whose watch caches contain converted objects, lists, watches and writes then use the first result for an object,
-	// and a get and a delete convert it again.
+	// External is true if From calls another program: it can fail, and two results for one object can differ. As in the
+	// real server, whose watch caches contain converted objects, lists, watches and writes then use the first result
+	// for an object, and a get and a delete convert it again.
 	External bool
 	// Convert is From for parts of objects, whose managed fields are computed: it adds and removes nothing. Nil: From.
 	Convert func(obj Object) (Object, error)
@@ -67,8 +68,8 @@ type Kind struct {
 	CheckCreate func(*Server) error
 	// Committed is called after each committed write of an object of this storage kind, as described at Observe.
 	Committed func(*Server, Change)
-	// Types is the schema of server-side apply. Default: the built-in kinds of package applyschema have their real schema. In
-	// other kinds only metadata has it; lists are atomic, and maps are separable.
+	// Types is the schema of server-side apply. Default: the built-in kinds of package applyschema have their real
+	// schema. In other kinds only metadata has it; lists are atomic, and maps are separable.
 	Types *typed.ParseableType
 	// OpenAPI is the schema of a custom resource in version 3 of OpenAPI, as JSON. Default: all fields are preserved.
 	OpenAPI json.RawMessage
@@ -91,7 +92,8 @@ func (k *Kind) convert(obj Object) (Object, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case converted.GetName() != obj.GetName() || converted.GetNamespace() != obj.GetNamespace() || converted.GetUID() != obj.GetUID():
+	case converted.GetName() != obj.GetName() || converted.GetNamespace() != obj.GetNamespace() ||
+		converted.GetUID() != obj.GetUID():
 		return nil, errors.New("the conversion changed the name, the namespace or the uid")
 	}
 	return converted, nil
@@ -103,7 +105,8 @@ func (k *Kind) subresources() []string {
 	if k.Status {
 		names = append(names, "status")
 	}
-	if slices.Contains([]string{scaleSubresource, bindingSubresource, evictionSubresource}, k.Resource) { // the kind of a subresource
+	// the kind of a subresource
+	if slices.Contains([]string{scaleSubresource, bindingSubresource, evictionSubresource}, k.Resource) {
 		names = []string{k.Resource}
 	}
 	if k.namespace() {
@@ -112,16 +115,16 @@ func (k *Kind) subresources() []string {
 	return names
 }
 
-// Rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil. The functions must not keep
-// or change old objects.
+// Rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil. The functions must not
+// keep or change old objects.
 type Rules struct {
-	// Coerce removes from a decoded custom resource what its schema does not have, and returns a text for each unknown field
-	// if strict is true. It runs before Default.
+	// Coerce removes from a decoded custom resource what its schema does not have, and returns a text for each unknown
+	// field if strict is true. It runs before Default.
 	Coerce func(obj Object, strict bool) (unknown []error, err error)
 	// Default completes a decoded object.
 	Default func(Object)
-	// Admit does what admission plugins of the real server do to a written object before webhooks review it, and again after
-	// they have changed it; old is nil for a new object.
+	// Admit does what admission plugins of the real server do to a written object before webhooks review it, and again
+	// after they have changed it; old is nil for a new object.
 	Admit func(obj, old Object)
 	// Allocate completes an object before Prepare with values that no other object has; old is nil for a new object.
 	Allocate func(obj, old Object, stored Stored) error
@@ -133,17 +136,19 @@ type Rules struct {
 	PrepareStatus func(obj, old Object)
 	// StatusIgnores are the fields of metadata that PrepareStatus does not let change, such as labels.
 	StatusIgnores []string
-	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether that
-	// form has other bytes than the stored one: then the next write is a change, even if it writes the same object.
+	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether
+	// that form has other bytes than the stored one: then the next write is a change, even if it writes the same
+	// object.
 	Stored func(Object) (rewritten bool)
 	// Canonicalize completes a valid new object, when its name is known.
 	Canonicalize func(Object)
-	// Validate returns what is wrong with an object; old is nil for a new object. The rules for metadata of all kinds are
-	// checked besides. Kinds check them again where the real server does, because its responses contain each cause.
+	// Validate returns what is wrong with an object; old is nil for a new object. The rules for metadata of all kinds
+	// are checked besides. Kinds check them again where the real server does, because its responses contain each cause.
 	Validate func(obj, old Object) field.ErrorList
 	// ValidateSubresource is Validate for updates of a subresource. Nil: Validate.
 	ValidateSubresource func(subresource string, obj, old Object) field.ErrorList
-	// Check replaces Validate and ValidateSubresource if validation can add warnings. subresource is empty for the object.
+	// Check replaces Validate and ValidateSubresource if validation can add warnings. subresource is empty for the
+	// object.
 	Check func(subresource string, obj, old Object, warn func(text ...string)) field.ErrorList
 	// Fields returns the selectable fields besides metadata.name and metadata.namespace. FieldLabels are their names in
 	// requests.
@@ -153,17 +158,17 @@ type Rules struct {
 	UnknownField string
 	// Warnings are sent with a successful write; old is nil for a new object.
 	Warnings func(obj, old Object) []string
-	// GracePeriod returns the seconds for which a deleted object stays, and which another client can shorten; requested is
-	// nil or not negative. Nil: an object without finalizers is deleted at once.
+	// GracePeriod returns the seconds for which a deleted object stays, and which another client can shorten; requested
+	// is nil or not negative. Nil: an object without finalizers is deleted at once.
 	GracePeriod func(obj Object, requested *int64) int64
-	// Terminate changes an object when its deletion begins: it gets a deletion timestamp, and stays. Nil: only objects with
-	// finalizers or a grace period stay.
+	// Terminate changes an object when its deletion begins: it gets a deletion timestamp, and stays. Nil: only objects
+	// with finalizers or a grace period stay.
 	Terminate func(Object)
 	// OrphanDependents is true if a deletion without a policy orphans the dependents. OrphanWarning is sent with it.
 	OrphanDependents bool
 	OrphanWarning    string
-	// NoGarbageCollection is true if a deletion ignores the policy for dependents, and removes the finalizers of the garbage
-	// collector.
+	// NoGarbageCollection is true if a deletion ignores the policy for dependents, and removes the finalizers of the
+	// garbage collector.
 	NoGarbageCollection bool
 	// ReturnDeleted is true if the response to a delete contains the object, not a Status.
 	ReturnDeleted bool
@@ -177,8 +182,8 @@ type Stored struct {
 }
 
 // Builtin returns a kind with the Go type T, which addToScheme registers, together with its list type. The kind has the
-// rules of the real server for metadata, but no defaults and no validation of other fields. The caller sets the remaining
-// fields of the Kind.
+// rules of the real server for metadata, but no defaults and no validation of other fields. The caller sets the
+// remaining fields of the Kind.
 func Builtin[T any, P interface {
 	*T
 	Object
@@ -258,7 +263,8 @@ func (k *Kind) internalType(kind string) string {
 func (k *Kind) checkFieldLabel(label string) error {
 	own := k.custom() || k.Rules.FieldLabels != nil // other kinds have the rule of all kinds of apimachinery
 	switch {
-	case label == "metadata.name", label == "metadata.namespace" && (!own || !k.ClusterScoped), slices.Contains(k.Rules.FieldLabels, label):
+	case label == "metadata.name", label == "metadata.namespace" && (!own || !k.ClusterScoped),
+		slices.Contains(k.Rules.FieldLabels, label):
 		return nil
 	case k.Rules.UnknownField != "":
 		return fmt.Errorf(k.Rules.UnknownField, label)

@@ -14,14 +14,15 @@ const (
 	// maxStored is the largest write that etcd accepts, and maxSent the largest that etcd's client sends to it.
 	maxStored = 3 << 19
 	maxSent   = 2 << 20
-	// writeOverhead is about what a write has besides the encoded object: its key, twice or three times, and its condition.
+	// writeOverhead is about what a write has besides the encoded object: its key, twice or three times, and its
+	// condition.
 	writeOverhead = 150
 )
 
 // limitSize returns the real server's error for an object that is too large for etcd. It sets rec.size.
 //
-// rec.size is an upper bound: that of the replaced record, and several times the body, because each field has its managers.
-// Only an object that may exceed a limit is encoded.
+// rec.size is an upper bound: that of the replaced record, and several times the body, because each field has its
+// managers. Only an object that may exceed a limit is encoded.
 func (r *request) limitSize(rec, old *record) error {
 	const perByte, least = 4, 4096
 	rec.size = perByte*r.bodySize + least
@@ -42,7 +43,8 @@ func (r *request) limitSize(rec, old *record) error {
 	rec.size = len(text)
 	switch size := rec.size + writeOverhead; {
 	case size > maxSent:
-		return fmt.Errorf("rpc error: code = ResourceExhausted desc = trying to send message larger than max (%d vs. %d)", size, maxSent)
+		return fmt.Errorf("rpc error: code = ResourceExhausted desc = trying to send message larger than max "+
+			"(%d vs. %d)", size, maxSent)
 	case size > maxStored:
 		return errors.New("etcdserver: request is too large")
 	}

@@ -25,16 +25,20 @@ type scope struct {
 	subresource string
 }
 
-// addFieldManagers adds the field managers of a kind and its subresources. They keep no state about objects. versions are
-// the kinds of the same resource.
-func addFieldManagers(managers map[scope]*managedfields.FieldManager, kind *Kind, versions []*Kind, typeOf func(*Kind) typed.ParseableType) error {
+// addFieldManagers adds the field managers of a kind and its subresources. They keep no state about objects. versions
+// are the kinds of the same resource.
+func addFieldManagers(
+	managers map[scope]*managedfields.FieldManager, kind *Kind, versions []*Kind,
+	typeOf func(*Kind) typed.ParseableType,
+) error {
 	types := fieldTypes{kind, versions, typeOf}
 	create := managedfields.NewDefaultFieldManager
 	if kind.custom() {
 		create = managedfields.NewDefaultCRDFieldManager
 	}
 	for _, subresource := range kind.subresources() {
-		manager, err := create(types, types, types, types, kind.GroupVersionKind, kind.GroupVersion(), subresource, kind.resetFields(subresource, versions))
+		manager, err := create(types, types, types, types, kind.GroupVersionKind, kind.GroupVersion(), subresource,
+			kind.resetFields(subresource, versions))
 		if err != nil {
 			return fmt.Errorf("field manager of %s: %w", kind.Kind, err)
 		}
@@ -43,8 +47,8 @@ func addFieldManagers(managers map[scope]*managedfields.FieldManager, kind *Kind
 	return nil
 }
 
-// resetFields returns the fields that a write to the subresource ("": the object) ignores: nobody becomes their manager. For
-// the status of custom resources, they are ignored in all versions.
+// resetFields returns the fields that a write to the subresource ("": the object) ignores: nobody becomes their
+// manager. For the status of custom resources, they are ignored in all versions.
 func (k *Kind) resetFields(subresource string, versions []*Kind) map[fieldpath.APIVersion]fieldpath.Filter {
 	if !k.Status {
 		return nil
@@ -78,7 +82,9 @@ type fieldTypes struct {
 // version returns the kind in a version of its group, or nil. The field manager of the real server has the types of one
 // group: a write removes the managers that wrote in another one.
 func (t fieldTypes) version(gv schema.GroupVersion) *Kind {
-	if i := slices.IndexFunc(t.versions, func(k *Kind) bool { return k.GroupVersion() == gv && gv.Group == t.kind.Group }); i >= 0 {
+	if i := slices.IndexFunc(t.versions, func(k *Kind) bool {
+		return k.GroupVersion() == gv && gv.Group == t.kind.Group
+	}); i >= 0 {
 		return t.versions[i]
 	}
 	return nil
@@ -91,18 +97,22 @@ func (t fieldTypes) ObjectToTyped(obj runtime.Object, options ...typed.Validatio
 	}
 	schema := t.typeOf(kind)
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		// Not an applied configuration: only metadata has a schema, which it fits. A validation takes a tenth of the write.
+		// Not an applied configuration: only metadata has a schema, which it fits. A validation takes a tenth of the
+		// write.
 		if kind.Types == nil && len(options) > 0 {
-			return typed.AsTypedUnvalidated(value.NewValueInterface(u.Object), schema.Schema, schema.TypeRef), nil //nolint:staticcheck // deprecated, because validation is cheaper than it was
+			//nolint:staticcheck // deprecated, because validation is cheaper than it was
+			return typed.AsTypedUnvalidated(value.NewValueInterface(u.Object), schema.Schema, schema.TypeRef), nil
 		}
 		return schema.FromUnstructured(u.Object, options...)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj) // the field manager walks maps faster than structs
+	// the field manager walks maps faster than structs
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
 	}
 	if len(options) > 0 { // not an applied configuration: a Go type fits its schema
-		return typed.AsTypedUnvalidated(value.NewValueInterface(content), schema.Schema, schema.TypeRef), nil //nolint:staticcheck // as above
+		//nolint:staticcheck // as above
+		return typed.AsTypedUnvalidated(value.NewValueInterface(content), schema.Schema, schema.TypeRef), nil
 	}
 	return schema.FromUnstructured(content, options...)
 }

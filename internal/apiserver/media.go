@@ -33,8 +33,9 @@ const (
 	partialList   = "PartialObjectMetadataList"
 )
 
-// accepted selects the first form in the order of preference in the header Accept that the server can send. kind is nil for
-// responses that are not objects of a kind. isList is true for lists and watches, which built-in kinds send in more forms.
+// accepted selects the first form in the order of preference in the header Accept that the server can send. kind is nil
+// for responses that are not objects of a kind. isList is true for lists and watches, which built-in kinds send in more
+// forms.
 func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	accept := strings.Join(header.Values("Accept"), ",")
 	if accept == "" {
@@ -62,7 +63,8 @@ func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	supported := []string{string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}
 	if !known && kind != nil && !kind.custom() {
 		if isList {
-			supported = append(supported, "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+			supported = append(supported, "application/json;stream=watch",
+				"application/vnd.kubernetes.protobuf;stream=watch")
 		}
 		const code = http.StatusNotAcceptable
 		return output{}, apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "",
@@ -132,5 +134,6 @@ func contentType(header http.Header) (mediaType, error) {
 
 func unsupportedMediaType(supported []string) error {
 	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(supported, ", "))
+		"the body of the request was in an unknown format - accepted media types include: "+
+			strings.Join(supported, ", "))
 }

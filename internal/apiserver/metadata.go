@@ -37,8 +37,8 @@ func validated(obj Object) metav1.Object {
 	return obj
 }
 
-// customMetadata is the metadata of a custom resource. Conversion of the complete managed fields would take most of the time
-// of the validation, which does not read their times and fields.
+// customMetadata is the metadata of a custom resource. Conversion of the complete managed fields would take most of the
+// time of the validation, which does not read their times and fields.
 type customMetadata struct{ *unstructured.Unstructured }
 
 func (m customMetadata) GetManagedFields() []metav1.ManagedFieldsEntry {
@@ -52,7 +52,8 @@ func (m customMetadata) GetManagedFields() []metav1.ManagedFieldsEntry {
 			return value
 		}
 		managed[i] = metav1.ManagedFieldsEntry{
-			Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), APIVersion: text("apiVersion"),
+			Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")),
+			APIVersion: text("apiVersion"),
 			FieldsType: text("fieldsType"), Subresource: text("subresource"),
 		}
 	}
@@ -82,11 +83,15 @@ func validateCoreFinalizers(obj Object) field.ErrorList {
 
 // validateQualifiedFinalizer checks that a finalizer has a domain, unless it is one of Kubernetes.
 func validateQualifiedFinalizer(name string, path *field.Path) field.ErrorList {
-	standard := []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+	standard := []string{
+		string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents,
+		metav1.FinalizerDeleteDependents,
+	}
 	if strings.Contains(name, "/") || slices.Contains(standard, name) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")}
+	return field.ErrorList{field.Invalid(path, name, "name is neither a standard finalizer name nor is it "+
+		"fully qualified")}
 }
 
 // wipeSystemFields removes what only the server may set in a new object.
@@ -105,7 +110,8 @@ func (r *request) setNamespace(obj Object) error {
 	case obj.GetNamespace() == "" || r.namespace == "":
 		obj.SetNamespace(r.namespace)
 	default:
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on " +
+			"the request")
 	}
 	return nil
 }
@@ -116,9 +122,11 @@ func (r *request) checkName(obj Object) error {
 	case r.name:
 		return nil
 	case "":
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", r.name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: "+
+			"name must be provided", r.name))
 	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on "+
+			"the URL (%s)", name, r.name))
 	}
 }
 
@@ -143,7 +151,8 @@ func (r *request) removeDuplicateOwners(obj Object, afterAdmission bool) {
 	if afterAdmission {
 		after = " after mutating admission happens"
 	}
-	r.warn(fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
+	r.warn(fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner "+
+		"references in 1.20+, "+
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s",
 		after, strings.Join(duplicates, ", ")))
 	obj.SetOwnerReferences(unique)
@@ -167,8 +176,8 @@ func (r *request) warn(texts ...string) {
 	}
 }
 
-// checkNamespace returns an error if objects cannot be written because of their namespace: it does not exist, or for a new
-// object, it is being deleted.
+// checkNamespace returns an error if objects cannot be written because of their namespace: it does not exist, or for a
+// new object, it is being deleted.
 func (r *request) checkNamespace(creating bool, name string) error {
 	if creating && r.kind.CheckCreate != nil {
 		if err := r.kind.CheckCreate(r.server); err != nil {
@@ -176,7 +185,8 @@ func (r *request) checkNamespace(creating bool, name string) error {
 		}
 	}
 	namespaces := schema.GroupResource{Resource: "namespaces"}
-	if r.kind.ClusterScoped || r.server.config.NamespacesExist || r.serving.paths[resourcePath{"", "v1", "namespaces"}] == nil {
+	if r.kind.ClusterScoped || r.server.config.NamespacesExist ||
+		r.serving.paths[resourcePath{"", "v1", "namespaces"}] == nil {
 		return nil
 	}
 	rec := r.server.find(namespaces, r.namespace)
@@ -189,7 +199,8 @@ func (r *request) checkNamespace(creating bool, name string) error {
 	err := apierrors.NewForbidden(r.kind.groupResource(), name,
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", r.namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", r.namespace), Field: "metadata.namespace",
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", r.namespace),
+		Field: "metadata.namespace",
 	})
 	return err
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver/openapi"
 )
 
-// openAPI responds to requests for OpenAPI documents of version 3. parts is the path after openapi/v3. The document of a group
-// version has the schemas of its kinds, and the operations with what clients read of them: kinds and parameters.
+// openAPI responds to requests for OpenAPI documents of version 3. parts is the path after openapi/v3. The document of
+// a group version has the schemas of its kinds, and the operations with what clients read of them: kinds and
+// parameters.
 func (s *serving) openAPI(req *http.Request, parts []string) *response {
 	type reference struct {
 		URL string `json:"serverRelativeURL"`
@@ -59,7 +60,8 @@ func (s *serving) openAPI(req *http.Request, parts []string) *response {
 func (s *serving) openAPIHash(group, version string) string {
 	hash := sha256.New()
 	for _, kind := range s.kindsOf(group, version) {
-		fmt.Fprintln(hash, kind.GroupVersionKind, kind.Resource, kind.ClusterScoped, kind.subresources(), string(kind.OpenAPI))
+		fmt.Fprintln(hash, kind.GroupVersionKind, kind.Resource, kind.ClusterScoped, kind.subresources(),
+			string(kind.OpenAPI))
 	}
 	return strings.ToUpper(fmt.Sprintf("%x", hash.Sum(nil)))
 }
@@ -118,7 +120,8 @@ func (k *Kind) openAPISchema() (json.RawMessage, error) {
 		properties[name] = map[string]any{"type": "string", "description": metav1.TypeMeta{}.SwaggerDoc()[name]}
 	}
 	properties["metadata"] = map[string]any{
-		"description": metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"], "allOf": []any{map[string]any{"$ref": openapi.Prefix + openapi.ObjectMeta}},
+		"description": metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"],
+		"allOf":       []any{map[string]any{"$ref": openapi.Prefix + openapi.ObjectMeta}},
 	}
 	content["x-kubernetes-group-version-kind"] = []metav1.GroupVersionKind{metav1.GroupVersionKind(k.GroupVersionKind)}
 	return json.Marshal(content)
@@ -140,10 +143,14 @@ func (k *Kind) addOpenAPIPaths(paths map[string]any) {
 			if name == "force" {
 				kind = "boolean"
 			}
-			list = append(list, map[string]any{"name": name, "in": "query", "schema": map[string]any{"type": kind, "uniqueItems": true}})
+			list = append(list, map[string]any{
+				"name": name, "in": "query",
+				"schema": map[string]any{"type": kind, "uniqueItems": true},
+			})
 		}
 		return map[string]any{
-			"x-kubernetes-action": action, "x-kubernetes-group-version-kind": metav1.GroupVersionKind(k.GroupVersionKind), "parameters": list,
+			"x-kubernetes-action":             action,
+			"x-kubernetes-group-version-kind": metav1.GroupVersionKind(k.GroupVersionKind), "parameters": list,
 			"responses": map[string]any{"200": map[string]any{"description": "OK", "content": map[string]any{
 				string(mediaJSON): map[string]any{"schema": map[string]any{"$ref": openapi.Prefix + k.openAPIName()}},
 			}}},
@@ -156,11 +163,15 @@ func (k *Kind) addOpenAPIPaths(paths map[string]any) {
 		"delete": operation("delete", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
 	}
 	paths[base+"/"+k.Resource] = map[string]any{
-		"get":  operation("list", "labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch", "watch"),
+		"get": operation("list", "labelSelector", "fieldSelector", "limit", "continue", "resourceVersion",
+			"resourceVersionMatch", "watch"),
 		"post": operation("post", "dryRun", "fieldManager", "fieldValidation"),
 	}
 	paths[base+"/"+k.Resource+"/{name}"] = object
 	if k.Status {
-		paths[base+"/"+k.Resource+"/{name}/status"] = map[string]any{"get": object["get"], "put": object["put"], "patch": object["patch"]}
+		paths[base+"/"+k.Resource+"/{name}/status"] = map[string]any{
+			"get": object["get"], "put": object["put"],
+			"patch": object["patch"],
+		}
 	}
 }

@@ -48,7 +48,8 @@ func (r *request) checkPatchType() error {
 		return nil
 	}
 	const code = http.StatusUnsupportedMediaType
-	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "415: Unsupported Media Type", 0, false)
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "415: Unsupported Media Type",
+		0, false)
 }
 
 func (r *request) patch() (*response, error) {
@@ -62,7 +63,9 @@ func (r *request) patch() (*response, error) {
 	}
 	part := r.ofBody()
 	return r.replace("", options, func(current Object) (Object, error) {
-		return r.changeBody(current, func(current Object) (Object, error) { return part.patched(current, body, options) })
+		return r.changeBody(current, func(current Object) (Object, error) {
+			return part.patched(current, body, options)
+		})
 	})
 }
 
@@ -111,7 +114,8 @@ func (r *request) apply(current Object, body []byte, options writeOptions) (Obje
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 	}
 	patch := &unstructured.Unstructured{Object: content}
-	merged, err := r.serving.managers[scope{r.kind, r.subresource}].Apply(current, patch, options.manager, options.force)
+	merged, err := r.serving.managers[scope{r.kind, r.subresource}].Apply(current, patch, options.manager,
+		options.force)
 	if r.scaled() && r.custom {
 		err = r.scaleError(current, patch, merged, err)
 	}
@@ -140,8 +144,8 @@ func sortCauses(err error) error {
 	return err
 }
 
-// decodeApplied decodes an applied configuration in YAML. With strict it also looks for duplicate keys. JSON, which most
-// clients send, is not decoded as YAML, because that takes ten times as long; except for escapes, which YAML reads
+// decodeApplied decodes an applied configuration in YAML. With strict it also looks for duplicate keys. JSON, which
+// most clients send, is not decoded as YAML, because that takes ten times as long; except for escapes, which YAML reads
 // differently.
 func decodeApplied(body []byte, strict bool) (content map[string]any, strictErr, err error) {
 	content = map[string]any{}
@@ -190,8 +194,8 @@ func (r *request) jsonPatch(current Object, body []byte, options writeOptions) (
 	return obj, r.checkStrict(append(strict, strictErrors(err)...), string(after), options)
 }
 
-// mergeCustom applies a merge patch to a copy of a custom resource, which takes less time than to encode, merge and decode
-// it. It returns nil for patches that have errors or warnings, because those contain the encoded object.
+// mergeCustom applies a merge patch to a copy of a custom resource, which takes less time than to encode, merge and
+// decode it. It returns nil for patches that have errors or warnings, because those contain the encoded object.
 func (r *request) mergeCustom(current *unstructured.Unstructured, body []byte) Object {
 	var patch map[string]any
 	if strict, err := kjson.UnmarshalStrict(body, &patch); err != nil || len(strict) > 0 || patch == nil {
@@ -267,7 +271,8 @@ func (r *request) checkStrict(strict []error, patched string, options writeOptio
 }
 
 func invalidPatch(patched string, err error) error {
-	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), patched, err.Error())})
+	return apierrors.NewInvalid(schema.GroupKind{}, "",
+		field.ErrorList{field.Invalid(field.NewPath("patch"), patched, err.Error())})
 }
 
 // patchOperation is the form of an operation of a JSON patch, for strict decoding.
@@ -316,7 +321,8 @@ func applyMergePatch(before, body []byte, options writeOptions) (after []byte, s
 }
 
 func unprocessable(err error) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "",
+		err.Error(), 0, false)
 }
 
 // strategicPatch applies a strategic merge patch to an object of a Go type.
@@ -338,7 +344,8 @@ func (r *request) strategicPatch(current Object, body []byte, options writeOptio
 	after, err := strategicpatch.StrategicMergeMapPatch(before, patch, r.kind.NewObject())
 	switch {
 	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
-		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
 		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
 		return nil, apierrors.NewBadRequest(err.Error())
 	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):

@@ -66,7 +66,8 @@ func invalidVersion(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 }
 
-// tooLarge is the error of a request for a version that does not exist yet. The real server waits for it for three seconds.
+// tooLarge is the error of a request for a version that does not exist yet. The real server waits for it for three
+// seconds.
 func tooLarge(want, current uint64) *apierrors.StatusError {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -106,14 +107,17 @@ func (r *request) listOrWatch(forceWatch bool) (*response, error) {
 }
 
 // listedRecords returns all objects at the version of a list, that version, and the key at which the list starts.
-func (r *request) listedRecords(options internalversion.ListOptions, selected selection) (records []*record, version uint64, start string, err error) {
+func (r *request) listedRecords(
+	options internalversion.ListOptions, selected selection,
+) (records []*record, version uint64, start string, err error) {
 	fail := func(err error) ([]*record, uint64, string, error) { return nil, 0, "", err }
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	current := r.server.version
 	version = current
 	want, err := parseVersion(options.ResourceVersion)
-	exact := options.ResourceVersionMatch == metav1.ResourceVersionMatchExact || options.ResourceVersionMatch == "" && options.Limit > 0
+	exact := options.ResourceVersionMatch == metav1.ResourceVersionMatchExact || options.ResourceVersionMatch == "" &&
+		options.Limit > 0
 	switch {
 	case options.Continue != "":
 		token, tokenErr := decodeContinue(options.Continue)
@@ -153,7 +157,9 @@ func (r *request) listedRecords(options internalversion.ListOptions, selected se
 }
 
 // selectRecords returns the objects of a list, in the form of the request's kind, and the list's metadata.
-func (r *request) selectRecords(options internalversion.ListOptions, selected selection) ([]*record, metav1.ListMeta, error) {
+func (r *request) selectRecords(
+	options internalversion.ListOptions, selected selection,
+) ([]*record, metav1.ListMeta, error) {
 	fail := func(err error) ([]*record, metav1.ListMeta, error) { return nil, metav1.ListMeta{}, err }
 	stored, version, start, err := r.listedRecords(options, selected)
 	if err != nil {
@@ -203,8 +209,8 @@ func (r *request) selectRecords(options internalversion.ListOptions, selected se
 	return records, listMeta, nil
 }
 
-// listsFromStorage reports whether the real server reads a page of a list from etcd, and not from its cache. It does so for a
-// version like "00", of which its cache has no snapshot.
+// listsFromStorage reports whether the real server reads a page of a list from etcd, and not from its cache. It does so
+// for a version like "00", of which its cache has no snapshot.
 func (r *request) listsFromStorage(options internalversion.ListOptions) bool {
 	zeros := len(options.ResourceVersion) > 1 && strings.Trim(options.ResourceVersion, "0") == ""
 	return r.kind.Uncached || zeros && options.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan
@@ -253,8 +259,8 @@ type continueToken struct {
 
 const continueVersion = "meta.k8s.io/v1"
 
-// encodeContinue returns a token. Its start has a leading slash in the lists of the real server's cache, and none in the
-// lists of etcd, and in the error of a list that etcd has compacted.
+// encodeContinue returns a token. Its start has a leading slash in the lists of the real server's cache, and none in
+// the lists of etcd, and in the error of a list that etcd has compacted.
 func encodeContinue(start string, version int64) (string, error) {
 	text, err := json.Marshal(continueToken{continueVersion, version, start})
 	if err != nil {
@@ -273,9 +279,11 @@ func decodeContinue(text string) (continueToken, error) {
 	case err != nil:
 		return token, fmt.Errorf("continue key is not valid: %w", err)
 	case token.APIVersion != continueVersion:
-		return token, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", token.APIVersion)
+		return token, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s",
+			token.APIVersion)
 	case token.Version == 0:
-		return token, fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version %s)", continueVersion)
+		return token, fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version %s)",
+			continueVersion)
 	case token.Start == "":
 		return token, fmt.Errorf("continue key is not valid: encoded start key empty (version %s)", continueVersion)
 	}

@@ -81,8 +81,8 @@ func (s *Server) respond(req *http.Request) *response {
 	return res
 }
 
-// warningHeaders returns the headers of warnings. Those with control characters are left out, as in the real server. If all
-// are too long, each is cut, and the last ones are left out.
+// warningHeaders returns the headers of warnings. Those with control characters are left out, as in the real server. If
+// all are too long, each is cut, and the last ones are left out.
 func warningHeaders(warnings []string) []string {
 	const code, maxTotal, maxCut = 299, 4096, 256
 	var headers []string
@@ -181,7 +181,8 @@ func (r *request) listOptions(forceWatch bool) (internalversion.ListOptions, sel
 	if r.name != "" { // watches of one object, in the old form of paths
 		selected.fields = fields.OneTermEqualSelector("metadata.name", r.name)
 	}
-	if namespace, ok := selected.fields.RequiresExactMatch("metadata.namespace"); ok && selected.namespace == "" && options.Continue == "" {
+	if namespace, ok := selected.fields.RequiresExactMatch("metadata.namespace"); ok && selected.namespace == "" &&
+		options.Continue == "" {
 		selected.namespace = namespace
 	}
 	if name, ok := selected.fields.RequiresExactMatch("metadata.name"); ok && options.Continue == "" &&
@@ -212,7 +213,10 @@ func (o writeOptions) forReview(creating bool) runtime.Object {
 		return &options
 	}
 	kind.Kind = "CreateOptions"
-	return &metav1.CreateOptions{TypeMeta: kind, DryRun: options.DryRun, FieldManager: options.FieldManager, FieldValidation: options.FieldValidation}
+	return &metav1.CreateOptions{
+		TypeMeta: kind, DryRun: options.DryRun, FieldManager: options.FieldManager,
+		FieldValidation: options.FieldValidation,
+	}
 }
 
 func (o writeOptions) strict() bool { return o.validation != metav1.FieldValidationIgnore }
@@ -220,7 +224,8 @@ func (o writeOptions) strict() bool { return o.validation != metav1.FieldValidat
 func newWriteOptions(dryRun []string, validation, manager string) writeOptions {
 	requested := metav1.UpdateOptions{DryRun: dryRun, FieldManager: manager, FieldValidation: validation}
 	return writeOptions{
-		dryRun: len(dryRun) > 0, validation: cmp.Or(validation, metav1.FieldValidationWarn), manager: manager, requested: requested,
+		dryRun: len(dryRun) > 0, validation: cmp.Or(validation, metav1.FieldValidationWarn), manager: manager,
+		requested: requested,
 	}
 }
 
@@ -229,7 +234,8 @@ func (r *request) createOptions() (writeOptions, error) {
 	if err := r.decodeQuery(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager), invalidOptions("CreateOptions", metavalidation.ValidateCreateOptions(&o))
+	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager),
+		invalidOptions("CreateOptions", metavalidation.ValidateCreateOptions(&o))
 }
 
 func (r *request) updateOptions() (writeOptions, error) {
@@ -237,7 +243,8 @@ func (r *request) updateOptions() (writeOptions, error) {
 	if err := r.decodeQuery(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager), invalidOptions("UpdateOptions", metavalidation.ValidateUpdateOptions(&o))
+	return newWriteOptions(o.DryRun, o.FieldValidation, o.FieldManager),
+		invalidOptions("UpdateOptions", metavalidation.ValidateUpdateOptions(&o))
 }
 
 func (r *request) patchOptions(patch types.PatchType) (writeOptions, error) {

@@ -50,8 +50,8 @@ func (s *serving) failure(err error, header http.Header) *response {
 	return res
 }
 
-// ErrorResponse returns the response with which an API server reports an error, as JSON: for code that responds in place of
-// the server.
+// ErrorResponse returns the response with which an API server reports an error, as JSON: for code that responds in
+// place of the server.
 func ErrorResponse(status metav1.Status) (*http.Response, error) {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, err := json.Marshal(status)
@@ -62,7 +62,8 @@ func ErrorResponse(status metav1.Status) (*http.Response, error) {
 	res := &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {string(mediaJSON)}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+		Header: http.Header{"Content-Type": {string(mediaJSON)}}, ContentLength: int64(len(body)),
+		Body: io.NopCloser(bytes.NewReader(body)),
 	}
 	setRetryAfter(res.Header, &status)
 	return res, nil
@@ -195,8 +196,8 @@ func (r *request) encodeList(records []*record, listMeta metav1.ListMeta) ([]byt
 	return codecs.encode(list, r.out.media)
 }
 
-// encodeListJSON joins the cached encodings of the objects. Items of Go types have no TypeMeta, those of custom resources
-// have one.
+// encodeListJSON joins the cached encodings of the objects. Items of Go types have no TypeMeta, those of custom
+// resources have one.
 func (r *request) encodeListJSON(records []*record, listMeta metav1.ListMeta) ([]byte, error) {
 	var b bytes.Buffer
 	size := 256
@@ -214,7 +215,8 @@ func (r *request) encodeListJSON(records []*record, listMeta metav1.ListMeta) ([
 		size += len(text)
 	}
 	b.Grow(size)
-	fmt.Fprintf(&b, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q`, r.kind.listKind(), r.kind.GroupVersion(), listMeta.ResourceVersion)
+	fmt.Fprintf(&b, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q`, r.kind.listKind(),
+		r.kind.GroupVersion(), listMeta.ResourceVersion)
 	if listMeta.Continue != "" || r.kind.custom() {
 		fmt.Fprintf(&b, `,"continue":%q`, listMeta.Continue)
 	}
@@ -264,8 +266,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Transport returns a transport whose requests the server handles in the caller's goroutine. It needs no connection. The
-// body of a watch waits until there is an event, the request's context ends, or it is closed.
+// Transport returns a transport whose requests the server handles in the caller's goroutine. It needs no connection.
+// The body of a watch waits until there is an event, the request's context ends, or it is closed.
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ server *Server }

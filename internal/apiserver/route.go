@@ -26,7 +26,8 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 	case !inScope:
 		methods[http.MethodGet] = list // of all namespaces
 	case r.name == "":
-		methods[http.MethodGet], methods[http.MethodPost], methods[http.MethodDelete] = list, r.create, r.deleteCollection
+		methods[http.MethodGet], methods[http.MethodPost], methods[http.MethodDelete] = list, r.create,
+			r.deleteCollection
 		if isNamespace {
 			delete(methods, http.MethodDelete)
 		}
@@ -61,10 +62,14 @@ func genericError(code int) error {
 
 // routeCustom is route for custom resources: the verb selects the handler, also for paths without a meaning.
 func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error) {
-	if r.kind.ClusterScoped != (r.namespace == "") && (r.kind.ClusterScoped || r.Method != http.MethodGet || r.name != "" && !forceWatch) {
+	if r.kind.ClusterScoped != (r.namespace == "") && (r.kind.ClusterScoped || r.Method != http.MethodGet ||
+		r.name != "" && !forceWatch) {
 		return nil, nil
 	}
-	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get"}
+	verbs := map[string]string{
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch",
+		http.MethodDelete: "delete", http.MethodGet: "get",
+	}
 	verb := verbs[r.Method]
 	switch {
 	case verb == "get" && (r.name == "" || forceWatch):
@@ -87,7 +92,8 @@ func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error
 	return handler, nil
 }
 
-// unknownResource is the response for a resource that is not served: a Status in a group of built-in kinds, otherwise text.
+// unknownResource is the response for a resource that is not served: a Status in a group of built-in kinds, otherwise
+// text.
 func (s *serving) unknownResource(name resourcePath, req *http.Request) *response {
 	for _, kind := range s.kindsOf(name.group, name.version) {
 		if !kind.custom() {

@@ -33,14 +33,15 @@ const noReplicas = math.MinInt32
 
 // newScaleKind returns the kind of the subresource.
 func newScaleKind() *Kind {
-	return Builtin[autoscalingv1.Scale](autoscalingv1.SchemeGroupVersion.WithKind("Scale"), scaleSubresource, autoscalingv1.AddToScheme)
+	return Builtin[autoscalingv1.Scale](autoscalingv1.SchemeGroupVersion.WithKind("Scale"), scaleSubresource,
+		autoscalingv1.AddToScheme)
 }
 
 // scaled reports whether the request is for the subresource scale.
 func (r *request) scaled() bool { return r.subresource == scaleSubresource }
 
-// ofBody returns a request whose kind is the one of the request's body: r itself, or for the subresource scale, a request
-// with the kind Scale.
+// ofBody returns a request whose kind is the one of the request's body: r itself, or for the subresource scale, a
+// request with the kind Scale.
 func (r *request) ofBody() *request {
 	if !r.scaled() {
 		return r
@@ -80,7 +81,8 @@ func (r *request) changeBody(current Object, change func(current Object) (Object
 	if err := r.checkScale(after, current); err != nil {
 		return nil, err
 	}
-	if err := unstructured.SetNestedField(content, int64(after.Spec.Replicas), pathOf(r.kind.Scale.Replicas)...); err != nil {
+	if err := unstructured.SetNestedField(content, int64(after.Spec.Replicas),
+		pathOf(r.kind.Scale.Replicas)...); err != nil {
 		return nil, err
 	}
 	obj := Object(&unstructured.Unstructured{Object: content})
@@ -119,13 +121,14 @@ func (s *serving) replicasPaths(kind *Kind) managedfields.ResourcePathMappings {
 	return paths
 }
 
-// scaleError returns the error of an apply to the scale of a custom resource, whose result without this error is merged or
-// err. The real server fails to convert the scale to the custom resource, unless nothing changes.
+// scaleError returns the error of an apply to the scale of a custom resource, whose result without this error is merged
+// or err. The real server fails to convert the scale to the custom resource, unless nothing changes.
 func (r *request) scaleError(current Object, patch *unstructured.Unstructured, merged runtime.Object, err error) error {
 	version := r.kind.GroupVersion()
 	const problem = "to proper version: request to convert CR to an invalid group/version"
 	if len(current.GetManagedFields()) == 0 && !apierrors.IsBadRequest(err) {
-		return fmt.Errorf("failed to create manager for existing fields: failed to convert live object (/; %s, Kind=Scale) %s: %s", version, problem, version)
+		return fmt.Errorf("failed to create manager for existing fields: failed to convert live object (/; %s, "+
+			"Kind=Scale) %s: %s", version, problem, version)
 	}
 	if err != nil {
 		return err
@@ -136,27 +139,31 @@ func (r *request) scaleError(current Object, patch *unstructured.Unstructured, m
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	return fmt.Errorf("failed to convert new object (%s/%s; %s, Kind=Scale) %s: %s", patch.GetNamespace(), patch.GetName(), version, problem, version)
+	return fmt.Errorf("failed to convert new object (%s/%s; %s, Kind=Scale) %s: %s", patch.GetNamespace(),
+		patch.GetName(), version, problem, version)
 }
 
 // checkScale returns an error if the scale of an object is invalid.
 func (r *request) checkScale(scale *autoscalingv1.Scale, current Object) error {
 	if r.kind.custom() {
 		if scale.Spec.Replicas == noReplicas {
-			return apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", r.kind.Scale.Replicas))
+			return apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty",
+				r.kind.Scale.Replicas))
 		}
 		return nil
 	}
 	errs := ValidateCoreMetadata(scale, true, validation.NameIsDNSSubdomain)
 	if scale.Spec.Replicas < 0 {
-		errs = append(errs, validation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
+		errs = append(errs, validation.ValidateNonnegativeField(int64(scale.Spec.Replicas),
+			field.NewPath("spec", "replicas"))...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(r.serving.scale.GroupKind(), current.GetName(), errs)
 	}
 	if uid := scale.UID; uid != "" && uid != current.GetUID() {
 		resource := schema.GroupResource{Group: r.kind.Group, Resource: r.kind.Resource + "/" + scaleSubresource}
-		return apierrors.NewConflict(resource, current.GetName(), fmt.Errorf( //nolint:staticcheck // the real server's text
+		//nolint:staticcheck // the real server's text
+		return apierrors.NewConflict(resource, current.GetName(), fmt.Errorf(
 			"Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, current.GetUID()))
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 // typeOther is the type of a kind without a schema: only its metadata has one.
 const typeOther = "other"
 
-// newTypes returns the function from a kind to its type for server-side apply. All types are in one schema, which the first
-// use builds.
+// newTypes returns the function from a kind to its type for server-side apply. All types are in one schema, which the
+// first use builds.
 func newTypes(kinds []*Kind) func(*Kind) typed.ParseableType {
 	parser := sync.OnceValue(func() *typed.Parser { return newParser(kinds) })
 	return func(k *Kind) typed.ParseableType {
@@ -54,7 +54,8 @@ func newParser(kinds []*Kind) *typed.Parser {
 	return &typed.Parser{Schema: smd.Schema{Types: append(applyschema.Types(names...), own...)}}
 }
 
-// subresourceTypes returns the types of Scale and Binding, which client-go does not have. common are the fields of all kinds.
+// subresourceTypes returns the types of Scale and Binding, which client-go does not have. common are the fields of all
+// kinds.
 func subresourceTypes(common []smd.StructField) []smd.TypeDef {
 	text, number := smd.String, smd.Numeric
 	scalar := func(name string, s *smd.Scalar) smd.StructField {
@@ -64,7 +65,10 @@ func subresourceTypes(common []smd.StructField) []smd.TypeDef {
 		return smd.StructField{Name: name, Type: smd.TypeRef{Inlined: smd.Atom{Map: &smd.Map{Fields: fields}}}}
 	}
 	define := func(gvk schema.GroupVersionKind, fields ...smd.StructField) smd.TypeDef {
-		return smd.TypeDef{Name: applyschema.Name(gvk), Atom: smd.Atom{Map: &smd.Map{Fields: slices.Concat(common, fields)}}}
+		return smd.TypeDef{
+			Name: applyschema.Name(gvk),
+			Atom: smd.Atom{Map: &smd.Map{Fields: slices.Concat(common, fields)}},
+		}
 	}
 	target := smd.StructField{Name: "target", Type: smd.TypeRef{NamedType: new(applyschema.Atomic)}}
 	return []smd.TypeDef{

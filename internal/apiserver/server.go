@@ -30,8 +30,8 @@ type Config struct {
 	Kinds []*Kind
 	// History is the least number of events of each resource that can be watched or listed later. Default 10,000.
 	History int
-	// NamespacesExist makes each namespace exist without a Namespace object. Default false: objects can be created only in
-	// an existing namespace.
+	// NamespacesExist makes each namespace exist without a Namespace object. Default false: objects can be created only
+	// in an existing namespace.
 	NamespacesExist bool
 }
 
@@ -64,8 +64,9 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("new API server: %w", err)
 	}
 	s := &Server{
-		config: config, serving: serving, random: rand.NewPCG(config.Seed, 0), timeouts: rand.NewPCG(config.Seed, 1), version: firstVersion,
-		tables: map[schema.GroupResource]*table{},
+		config: config, serving: serving, random: rand.NewPCG(config.Seed, 0), timeouts: rand.NewPCG(config.Seed, 1),
+		version: firstVersion,
+		tables:  map[schema.GroupResource]*table{},
 	}
 	for _, kind := range config.Kinds {
 		storage := kind.storage()
@@ -76,16 +77,17 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Fork returns a server with the same objects, history and random sequence, which changes independently from then on. It
-// has no open watches and no observers. A fork shares all stored objects. The first write to a resource copies the list of
-// references to its objects, in the fork and in the original.
+// Fork returns a server with the same objects, history and random sequence, which changes independently from then on.
+// It has no open watches and no observers. A fork shares all stored objects. The first write to a resource copies the
+// list of references to its objects, in the fork and in the original.
 func (s *Server) Fork() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	random, timeouts := *s.random, *s.timeouts
 	fork := &Server{
-		config: s.config, serving: s.serving, admission: s.admission, random: &random, timeouts: &timeouts, version: s.version,
-		tables: make(map[schema.GroupResource]*table, len(s.tables)),
+		config: s.config, serving: s.serving, admission: s.admission, random: &random, timeouts: &timeouts,
+		version: s.version,
+		tables:  make(map[schema.GroupResource]*table, len(s.tables)),
 	}
 	for name, t := range s.tables {
 		fork.tables[name] = t.fork()
@@ -105,8 +107,8 @@ func (s *Server) Version() string {
 	return strconv.FormatUint(s.version, 10)
 }
 
-// Compact removes the history of all resources, as etcd does every five minutes. Watches and lists from an earlier version
-// then fail with 410. Open watches stay open.
+// Compact removes the history of all resources, as etcd does every five minutes. Watches and lists from an earlier
+// version then fail with 410. Open watches stay open.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

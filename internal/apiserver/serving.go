@@ -56,7 +56,8 @@ func newServing(kinds []*Kind, previous *serving) (*serving, error) {
 		}
 	}
 	for _, kind := range kinds {
-		if previous != nil && slices.Equal(previous.versionsOfKind(kind), versions[kind.storage()]) { // the managers convert between them
+		// the managers convert between them
+		if previous != nil && slices.Equal(previous.versionsOfKind(kind), versions[kind.storage()]) {
 			for _, subresource := range kind.subresources() {
 				s.managers[scope{kind, subresource}] = previous.managers[scope{kind, subresource}]
 			}
@@ -77,26 +78,29 @@ func (s *serving) versionsOfKind(kind *Kind) []*Kind {
 	return slices.DeleteFunc(slices.Clone(s.kinds), func(k *Kind) bool { return k.storage() != kind.storage() })
 }
 
-// Serve makes the server serve kinds as the versions of a resource, in place of the versions that it serves so far. All of
-// them have the same storage kind. Without kinds the resource is not served any more, and its objects are removed. Open
-// watches of the resource end. Stored objects stay as they are until they are written: Kind.From converts them when they
-// are read.
+// Serve makes the server serve kinds as the versions of a resource, in place of the versions that it serves so far. All
+// of them have the same storage kind. Without kinds the resource is not served any more, and its objects are removed.
+// Open watches of the resource end. Stored objects stay as they are until they are written: Kind.From converts them
+// when they are read.
 func (s *Server) Serve(resource schema.GroupResource, kinds ...*Kind) error {
 	return s.serve(resource, kinds, false)
 }
 
-// Withdraw makes the server serve no version of a resource, and keeps its objects for a later Serve. Open watches of the
-// resource end.
+// Withdraw makes the server serve no version of a resource, and keeps its objects for a later Serve. Open watches of
+// the resource end.
 func (s *Server) Withdraw(resource schema.GroupResource) error { return s.serve(resource, nil, true) }
 
 // serve is Serve. With keep it does not remove objects.
 func (s *Server) serve(resource schema.GroupResource, kinds []*Kind, keep bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(s.serving.kinds), func(k *Kind) bool { return k.storage().groupResource() == resource })
+	all := slices.DeleteFunc(slices.Clone(s.serving.kinds), func(k *Kind) bool {
+		return k.storage().groupResource() == resource
+	})
 	for _, kind := range kinds {
 		if kind.storage().groupResource() != resource || kind.storage() != kinds[0].storage() {
-			return fmt.Errorf("serve %s: %s is stored as %s", resource, kind.GroupVersionKind, kind.storage().GroupVersionKind)
+			return fmt.Errorf("serve %s: %s is stored as %s", resource, kind.GroupVersionKind,
+				kind.storage().GroupVersionKind)
 		}
 	}
 	serving, err := newServing(append(all, kinds...), s.serving)
@@ -113,7 +117,8 @@ func (s *Server) serve(resource schema.GroupResource, kinds []*Kind, keep bool) 
 		return nil
 	case len(kinds) > 0:
 		t.kind = kinds[0].storage()
-		// Without the views of the previous kinds. Those of an External kind belong to this server, and forks share the records.
+		// Without the views of the previous kinds. Those of an External kind belong to this server, and forks share the
+		// records.
 		t.records, t.shared = t.copies(), false
 	case !keep:
 		delete(s.tables, resource)
@@ -130,7 +135,8 @@ func (s *Server) Kinds() []*Kind {
 	return s.serving.kinds
 }
 
-// Objects returns the stored objects of a resource, in the form in which they are stored. The caller must not change them.
+// Objects returns the stored objects of a resource, in the form in which they are stored. The caller must not change
+// them.
 func (s *Server) Objects(resource schema.GroupResource) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,16 +149,16 @@ func (s *Server) Objects(resource schema.GroupResource) []Object {
 // Change is a committed write.
 type Change struct {
 	Kind *Kind // the storage kind
-	// Object is the object after the write; nil after a deletion. Old is the object before; nil after a creation. They must
-	// not be changed.
+	// Object is the object after the write; nil after a deletion. Old is the object before; nil after a creation. They
+	// must not be changed.
 	Object, Old Object
 	// Version is the version that the write has in Server.Version. It is the resource version of Object.
 	Version uint64
 }
 
-// Observe makes the server call observer after each committed write, in the order of the writes, after Kind.Committed. The
-// call is made by the goroutine of a request, before its response is sent; observer may make requests, and later writes are
-// observed when it has returned. A fork has no observers.
+// Observe makes the server call observer after each committed write, in the order of the writes, after Kind.Committed.
+// The call is made by the goroutine of a request, before its response is sent; observer may make requests, and later
+// writes are observed when it has returned. A fork has no observers.
 func (s *Server) Observe(observer func(Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -100,7 +100,8 @@ type table struct {
 	// records is sorted by key. It is copied before a write if a list, a watch or a fork still reads it.
 	records []*record
 	shared  bool
-	// history contains the latest events in the order of versions. Its elements never change: readers keep slices of it.
+	// history contains the latest events in the order of versions. Its elements never change: readers keep slices of
+	// it.
 	history []event
 	// compacted is the version of the latest event that was removed from history.
 	compacted uint64
@@ -136,7 +137,10 @@ func (t *table) objects() []Object {
 func (t *table) copies() []*record {
 	records := make([]*record, len(t.records))
 	for i, r := range t.records {
-		records[i] = &record{kind: r.kind, key: r.key, version: r.version, obj: r.obj, rewritten: r.rewritten, size: r.size}
+		records[i] = &record{
+			kind: r.kind, key: r.key, version: r.version, obj: r.obj, rewritten: r.rewritten,
+			size: r.size,
+		}
 	}
 	return records
 }

@@ -49,9 +49,11 @@ func (r *request) update() (*response, error) {
 	})
 }
 
-// replace replaces the object that the request names by what change makes of it, and responds with the stored object. uid
-// is a precondition, or empty. change is called again if another request changes the object in the meantime.
-func (r *request) replace(uid types.UID, options writeOptions, change func(current Object) (Object, error)) (*response, error) {
+// replace replaces the object that the request names by what change makes of it, and responds with the stored object.
+// uid is a precondition, or empty. change is called again if another request changes the object in the meantime.
+func (r *request) replace(
+	uid types.UID, options writeOptions, change func(current Object) (Object, error),
+) (*response, error) {
 	for {
 		warnings := len(*r.warnings)
 		res, err := r.tryReplace(uid, options, change)
@@ -63,7 +65,9 @@ func (r *request) replace(uid types.UID, options writeOptions, change func(curre
 }
 
 // tryReplace is one attempt of replace. Error: errChanged.
-func (r *request) tryReplace(uid types.UID, options writeOptions, change func(current Object) (Object, error)) (*response, error) {
+func (r *request) tryReplace(
+	uid types.UID, options writeOptions, change func(current Object) (Object, error),
+) (*response, error) {
 	stored := r.find(r.namespace, r.name)
 	if stored == nil {
 		return r.createOnUpdate(uid, options, change)
@@ -73,7 +77,8 @@ func (r *request) tryReplace(uid types.UID, options writeOptions, change func(cu
 		return nil, err
 	}
 	if uid != "" && uid != existing.obj.GetUID() {
-		return nil, r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, existing.obj.GetUID()), options.dryRun)
+		return nil, r.storedPrecondition(r.namespace, r.name, precondition("UID", uid, existing.obj.GetUID()),
+			options.dryRun)
 	}
 	obj, err := change(existing.obj)
 	if err != nil {
@@ -120,7 +125,9 @@ func (r *request) tryReplace(uid types.UID, options writeOptions, change func(cu
 }
 
 // createOnUpdate creates the object of an update, if the update may do that.
-func (r *request) createOnUpdate(uid types.UID, options writeOptions, change func(Object) (Object, error)) (*response, error) {
+func (r *request) createOnUpdate(
+	uid types.UID, options writeOptions, change func(Object) (Object, error),
+) (*response, error) {
 	switch {
 	case r.kind.CreateOnUpdate && (r.applies() || r.Method == http.MethodPut): // by an update of the status, too
 	case r.applies() && r.subresource == "":

@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// minWatchTimeout is the time after which the server ends a watch, plus up to as much at random, unless the request has
-	// timeoutSeconds.
+	// minWatchTimeout is the time after which the server ends a watch, plus up to as much at random, unless the request
+	// has timeoutSeconds.
 	minWatchTimeout = 30 * time.Minute
-	// bookmarkInterval is the time between bookmarks, and finalBookmark the time before the end of a watch when it gets the
-	// last one.
+	// bookmarkInterval is the time between bookmarks, and finalBookmark the time before the end of a watch when it gets
+	// the last one.
 	bookmarkInterval = time.Minute
 	finalBookmark    = 2 * time.Second
-	// minConversionBackoff and maxConversionBackoff limit the time between two attempts to convert the object of an event.
+	// minConversionBackoff and maxConversionBackoff limit the time between two attempts to convert the object of an
+	// event.
 	minConversionBackoff = time.Second
 	maxConversionBackoff = 30 * time.Second
 )
@@ -56,8 +57,8 @@ func (r *request) watch(options internalversion.ListOptions, selected selection)
 	return res, nil
 }
 
-// begin sets the limits of a watch and the version after which it begins. It returns the objects that a watch with initial
-// events sends first, with their version, or the error that ends the watch at once.
+// begin sets the limits of a watch and the version after which it begins. It returns the objects that a watch with
+// initial events sends first, with their version, or the error that ends the watch at once.
 func (st *stream) begin(options internalversion.ListOptions, version uint64) (initial []*record, at uint64, err error) {
 	s, t := st.request.server, st.request.table
 	s.mu.Lock()
@@ -118,8 +119,8 @@ type stream struct {
 	backoff    time.Duration    // after the latest failed conversion
 	retry      <-chan time.Time // of a failed conversion
 
-	// cursor is the version up to which events were taken; it can be in the future. backlog contains taken events that were
-	// not sent, because they left the history before. bookmarkDue is set by SendBookmarks. Guarded by Server.mu.
+	// cursor is the version up to which events were taken; it can be in the future. backlog contains taken events that
+	// were not sent, because they left the history before. bookmarkDue is set by SendBookmarks. Guarded by Server.mu.
 	cursor      uint64
 	backlog     []event
 	bookmarkDue bool
@@ -209,8 +210,8 @@ func (st *stream) requestBookmark() {
 }
 
 // take encodes the events after the cursor into the buffer, and a bookmark if one is due. It returns a channel that is
-// closed at the next event. When the server has ended the watch, its client gets no further events. A watch from a version
-// in the future gets no bookmark until that version exists, and a held watch gets none.
+// closed at the next event. When the server has ended the watch, its client gets no further events. A watch from a
+// version in the future gets no bookmark until that version exists, and a held watch gets none.
 func (st *stream) take() <-chan struct{} {
 	s, t := st.request.server, st.request.table
 	s.mu.Lock()
@@ -244,8 +245,8 @@ func (st *stream) take() <-chan struct{} {
 	return wait
 }
 
-// delay makes the watch send events later, because an External kind failed to convert the first one. The real server does the
-// same: its watch cache watches again from the latest version that it has, with a backoff.
+// delay makes the watch send events later, because an External kind failed to convert the first one. The real server
+// does the same: its watch cache watches again from the latest version that it has, with a backoff.
 func (st *stream) delay(events []event) {
 	st.backoff = min(max(2*st.backoff, minConversionBackoff), maxConversionBackoff)
 	st.retry = time.After(st.backoff)
@@ -255,10 +256,11 @@ func (st *stream) delay(events []event) {
 	st.backlog = append(slices.Clip(events), st.backlog...)
 }
 
-// send encodes an event if its object was selected before or after it. Error: the object cannot be converted to the version
-// of the watch.
+// send encodes an event if its object was selected before or after it. Error: the object cannot be converted to the
+// version of the watch.
 func (st *stream) send(e event) error {
-	if st.selected.name != "" && e.record.obj.GetName() != st.selected.name || st.selected.namespace != "" && e.record.obj.GetNamespace() != st.selected.namespace {
+	if st.selected.name != "" && e.record.obj.GetName() != st.selected.name || st.selected.namespace != "" &&
+		e.record.obj.GetNamespace() != st.selected.namespace {
 		return nil
 	}
 	kind := st.request.kind

@@ -21,19 +21,22 @@ func ClusterScoped(kind *apiserver.Kind) *apiserver.Kind {
 
 // Deployments returns the kind Deployment, without defaults and validation of its spec.
 func Deployments() *apiserver.Kind {
-	kind := WithStatus(apiserver.Builtin[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", appsv1.AddToScheme))
+	kind := WithStatus(apiserver.Builtin[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"),
+		"deployments", appsv1.AddToScheme))
 	kind.Generation = true
 	return kind
 }
 
 // Pods returns the kind Pod, without defaults and validation of its spec.
 func Pods() *apiserver.Kind {
-	kind := WithStatus(apiserver.Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods", corev1.AddToScheme))
+	kind := WithStatus(apiserver.Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods",
+		corev1.AddToScheme))
 	kind.Generation = true
 	return kind
 }
 
 // Nodes returns the kind Node, without validation of its spec.
 func Nodes() *apiserver.Kind {
-	return ClusterScoped(WithStatus(apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)))
+	return ClusterScoped(WithStatus(apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes",
+		corev1.AddToScheme)))
 }

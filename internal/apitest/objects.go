@@ -55,9 +55,9 @@ func (s *Server) Keys(resource string) []string {
 }
 
 // Edit creates, changes or deletes an object, as another client with the field manager manager. change gets the object,
-// or one with nothing but its name. It returns false to delete the object. It is called again if the object was changed in
-// between. A changed status is written by a second request, if the kind has that subresource. Edit returns the object's
-// resource version. It panics if the server rejects the object.
+// or one with nothing but its name. It returns false to delete the object. It is called again if the object was changed
+// in between. A changed status is written by a second request, if the kind has that subresource. Edit returns the
+// object's resource version. It panics if the server rejects the object.
 func (s *Server) Edit(resource string, key kube.Key, manager string, change func(obj map[string]any) bool) string {
 	kind := s.kind(resource)
 	for {
@@ -71,7 +71,9 @@ func (s *Server) Edit(resource string, key kube.Key, manager string, change func
 	}
 }
 
-func (s *Server) edit(kind *apiserver.Kind, key kube.Key, manager string, change func(obj map[string]any) bool) (version string, err error) {
+func (s *Server) edit(
+	kind *apiserver.Kind, key kube.Key, manager string, change func(obj map[string]any) bool,
+) (version string, err error) {
 	path := pathOf(kind, key)
 	old, err := s.read(path)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -181,7 +183,8 @@ func (s *Server) Send(method, path string, body []byte) ([]byte, error) {
 
 // SendWith is Send with a header. With the header Accept, the Status of an error must be JSON or protobuf.
 func (s *Server) SendWith(header http.Header, method, path string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(context.Background(), method, "http://apitest.invalid"+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://apitest.invalid"+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,11 @@
-// Package apitest is the API server of this project's own tests: internal/apiserver, with requests that fail, wait or are
-// recorded, with held watches, with backups, and with objects that another client changes.
+// Package apitest is the API server of this project's own tests: internal/apiserver, with requests that fail, wait or
+// are recorded, with held watches, with backups, and with objects that another client changes.
 //
 // It works in a bubble of testing/synctest: it has no goroutines, and holds no lock while a hook runs. Requests for
 // discovery are never recorded, hooked or failed, because clients hold mutexes meanwhile.
 //
-// Namespaces exist without objects. Everything else is as in the real server: objects are validated, updates conflict, and
-// the status is written by its subresource only.
+// Namespaces exist without objects. Everything else is as in the real server: objects are validated, updates conflict,
+// and the status is written by its subresource only.
 package apitest
 
 import (
@@ -48,7 +48,8 @@ func New(kinds ...*apiserver.Kind) *Server {
 	return &Server{api: api, kinds: kinds, failures: map[string]error{}, verbs: map[string]int{}}
 }
 
-// Fork returns a server with the same objects, which changes independently from then on. It has no hook and no failures.
+// Fork returns a server with the same objects, which changes independently from then on. It has no hook and no
+// failures.
 func (s *Server) Fork() *Server {
 	return &Server{api: s.api.Fork(), kinds: s.kinds, failures: map[string]error{}, verbs: map[string]int{}}
 }
@@ -125,7 +126,8 @@ func (s *Server) Requests() []string {
 	return requests
 }
 
-// Count returns the number of requests with a verb of Kubernetes' rules of access ("get", "list", "watch", "create", ...).
+// Count returns the number of requests with a verb of Kubernetes' rules of access ("get", "list", "watch", "create",
+// ...).
 func (s *Server) Count(verb string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +184,8 @@ func (s *Server) serveLists(stale *apiserver.Server) {
 	s.stale = stale
 }
 
-// kind returns the served kind with a resource name, such as deployments or deployments.apps. It panics if there is none.
+// kind returns the served kind with a resource name, such as deployments or deployments.apps. It panics if there is
+// none.
 func (s *Server) kind(resource string) *apiserver.Kind {
 	wanted := schema.ParseGroupResource(resource)
 	for _, kind := range s.kinds {

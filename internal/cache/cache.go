@@ -43,8 +43,9 @@ type Reader interface {
 	// informer does not show does not exist, or was created too recently. An informer that selects by labels covers the
 	// selectors that require the same labels or more.
 	//
-	// Covers is false until the informer has listed, if the informer selects by fields other than metadata.namespace, for a Retriever of the program,
-	// and for an informer with Config.Transform, in which Object finds no objects either. An optional informer that the API server refused covers nothing until it has listed again, whatever
+	// Covers is false until the informer has listed, if the informer selects by fields other than metadata.namespace,
+	// for a Retriever of the program, and for an informer with Config.Transform, in which Object finds no objects
+	// either. An optional informer that the API server refused covers nothing until it has listed again, whatever
 	// errors follow.
 	Covers(namespace string, selector labels.Selector) bool
 	// Object returns a copy of the object under key, which belongs to the caller, and the fields that the field manager
@@ -60,9 +61,10 @@ type Reader interface {
 	// index has the name of the field. It is false if the function of the index has failed for an object, or if the
 	// informer removes fields, which the function may read.
 	HasFields(required fields.Requirements) bool
-	// ObjectsByFields iterates over those of Objects that meet all requirements on fields. HasFields must be true for them
-	// before and after the iteration: otherwise objects may be missing.
-	ObjectsByFields(namespace string, selector labels.Selector, required fields.Requirements) iter.Seq2[kube.Object, error]
+	// ObjectsByFields iterates over those of Objects that meet all requirements on fields. HasFields must be true for
+	// them before and after the iteration: otherwise objects may be missing.
+	ObjectsByFields(namespace string, selector labels.Selector, required fields.Requirements) iter.Seq2[kube.Object,
+		error]
 
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)

@@ -4,8 +4,8 @@ import "context"
 
 type policyKey struct{}
 
-// WithPolicy returns a context with the policy of servers that run with it. Tests use it: rotations take months with the
-// default policy.
+// WithPolicy returns a context with the policy of servers that run with it. Tests use it: rotations take months with
+// the default policy.
 func WithPolicy(ctx context.Context, policy Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, policy)
 }

@@ -84,7 +84,8 @@ func HasState(data map[string][]byte) bool {
 // Data returns the data of a Secret with the State.
 func (s State) Data() map[string][]byte {
 	data := map[string][]byte{
-		keyBundle: s.Bundle(), keyLeafCert: s.Leaf.Cert, keyLeafKey: s.Leaf.Key, keySignerCert: s.Signer.Cert, keySignerKey: s.Signer.Key,
+		keyBundle: s.Bundle(), keyLeafCert: s.Leaf.Cert, keyLeafKey: s.Leaf.Key, keySignerCert: s.Signer.Cert,
+		keySignerKey: s.Signer.Key,
 	}
 	if s.Next.Cert != nil {
 		data[keyNextCert], data[keyNextKey] = s.Next.Cert, s.Next.Key
@@ -115,15 +116,15 @@ func (s State) Issuer() []byte {
 	return nil
 }
 
-// signed reports whether the authority has signed the certificate. Names of authorities are not unique, so it checks the
-// signature.
+// signed reports whether the authority has signed the certificate. Names of authorities are not unique, so it checks
+// the signature.
 func signed(leaf *x509.Certificate, authority []byte) bool {
 	parent, err := Pair{Cert: authority}.Certificate()
 	return err == nil && leaf.CheckSignatureFrom(parent) == nil
 }
 
-// Advance returns the State that should follow, with the reasons of the changes; none if nothing is due. names are those
-// of the servers. nextTrusted is true if clients have trusted Next for at least Overlap. Another replica may have
+// Advance returns the State that should follow, with the reasons of the changes; none if nothing is due. names are
+// those of the servers. nextTrusted is true if clients have trusted Next for at least Overlap. Another replica may have
 // another clock, at most by Skew.
 func (s State) Advance(policy Policy, names []string, now time.Time, nextTrusted bool) (State, []string, error) {
 	if len(names) == 0 {

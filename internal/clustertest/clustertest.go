@@ -24,8 +24,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
-// Main is the body of a TestMain: it starts a cluster, passes it to use, runs the tests, stops the cluster, and fails if a
-// goroutine is left. It exits the process.
+// Main is the body of a TestMain: it starts a cluster, passes it to use, runs the tests, stops the cluster, and fails
+// if a goroutine is left. It exits the process.
 func Main(m *testing.M, config localcluster.Config, use func(*localcluster.Cluster)) {
 	os.Exit(run(m, config, use))
 }
@@ -77,7 +77,8 @@ func Client(tb testing.TB, cluster *kube.Cluster, informers ...client.Informer) 
 // Namespace creates a namespace for one test.
 func Namespace(tb testing.TB, c *client.Client) string {
 	tb.Helper()
-	namespace, err := client.Create(tb.Context(), c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}})
+	namespace, err := client.Create(tb.Context(), c,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -185,7 +186,8 @@ const patience = time.Minute
 func Eventually(tb testing.TB, check func() string) {
 	tb.Helper()
 	last := "not checked"
-	err := wait.PollUntilContextTimeout(tb.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(tb.Context(), 20*
+		time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == "", nil
 	})

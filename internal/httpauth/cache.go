@@ -38,7 +38,9 @@ func newCache[K comparable, V any](budget *lru[string, window], budgetMu *sync.M
 
 // get returns the result for a key: the cached one, that of a review in progress, or that of review, which reports
 // whether it is positive. Errors are not cached. client limits reviews without a positive result: see takeBudget.
-func (c *cache[K, V]) get(ctx context.Context, client string, key K, review func(context.Context) (V, bool, error)) (V, error) {
+func (c *cache[K, V]) get(
+	ctx context.Context, client string, key K, review func(context.Context) (V, bool, error),
+) (V, error) {
 	for {
 		c.mu.Lock()
 		result, fresh, known := c.positive.get(key)
@@ -75,9 +77,11 @@ func (c *cache[K, V]) get(ctx context.Context, client string, key K, review func
 	}
 }
 
-// fly makes a review. A key that had a positive result before needed no budget: so a hostile client with the same address
-// does not lock out another one.
-func (c *cache[K, V]) fly(ctx context.Context, client string, key K, known bool, f *flight[V], review func(context.Context) (V, bool, error)) {
+// fly makes a review. A key that had a positive result before needed no budget: so a hostile client with the same
+// address does not lock out another one.
+func (c *cache[K, V]) fly(
+	ctx context.Context, client string, key K, known bool, f *flight[V], review func(context.Context) (V, bool, error),
+) {
 	positive := false
 	defer func() {
 		c.mu.Lock()

@@ -32,8 +32,9 @@ type Filter struct {
 	rest   rest.Interface
 	logger *slog.Logger
 
-	tokens   *cache[[sha256.Size]byte, *authenticationv1.UserInfo] // by the hash of the token; nil users are not authenticated
-	accesses *cache[[sha256.Size]byte, bool]                       // by the hash of the review's spec
+	// by the hash of the token; nil users are not authenticated
+	tokens   *cache[[sha256.Size]byte, *authenticationv1.UserInfo]
+	accesses *cache[[sha256.Size]byte, bool] // by the hash of the review's spec
 
 	mu     sync.Mutex
 	logged time.Time // guarded by mu; the last record of a failed review
@@ -84,9 +85,11 @@ func (f *Filter) Protect(next http.Handler) http.Handler {
 		case err != nil:
 			f.reviewFailed(req.Context(), err)
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "the API server cannot check the request: the log has the reason", http.StatusServiceUnavailable)
+			http.Error(w, "the API server cannot check the request: the log has the reason",
+				http.StatusServiceUnavailable)
 		case !allowed:
-			http.Error(w, fmt.Sprintf("user %q cannot %s path %q", user.Username, verb, req.URL.Path), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("user %q cannot %s path %q", user.Username, verb, req.URL.Path),
+				http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, req)
 		}
@@ -115,21 +118,24 @@ func (f *Filter) reviewFailed(ctx context.Context, err error) {
 
 // authenticate returns the user of a token, or nil if the API server rejects it.
 func (f *Filter) authenticate(ctx context.Context, client, token string) (*authenticationv1.UserInfo, error) {
-	return f.tokens.get(ctx, client, sha256.Sum256([]byte(token)), func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
-		review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		review.APIVersion, review.Kind = "authentication.k8s.io/v1", "TokenReview"
-		if err := f.review(ctx, "/apis/authentication.k8s.io/v1/tokenreviews", &review); err != nil {
-			return nil, false, fmt.Errorf("review a token: %w", err)
-		}
-		if !review.Status.Authenticated {
-			return nil, false, nil
-		}
-		return &review.Status.User, true, nil
-	})
+	return f.tokens.get(ctx, client, sha256.Sum256([]byte(token)),
+		func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
+			review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+			review.APIVersion, review.Kind = "authentication.k8s.io/v1", "TokenReview"
+			if err := f.review(ctx, "/apis/authentication.k8s.io/v1/tokenreviews", &review); err != nil {
+				return nil, false, fmt.Errorf("review a token: %w", err)
+			}
+			if !review.Status.Authenticated {
+				return nil, false, nil
+			}
+			return &review.Status.User, true, nil
+		})
 }
 
 // authorize reports whether a user may use a path with a verb.
-func (f *Filter) authorize(ctx context.Context, client string, user *authenticationv1.UserInfo, verb, path string) (bool, error) {
+func (f *Filter) authorize(
+	ctx context.Context, client string, user *authenticationv1.UserInfo, verb, path string,
+) (bool, error) {
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, Groups: user.Groups, UID: user.UID,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
@@ -162,7 +168,8 @@ func (f *Filter) review(ctx context.Context, path string, review any) error {
 	if err != nil {
 		return err
 	}
-	text, err := f.rest.Post().AbsPath(path).SetHeader("Accept", "application/json").SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
+	text, err := f.rest.Post().AbsPath(path).SetHeader("Accept", "application/json").SetHeader("Content-Type",
+		"application/json").Body(body).DoRaw(ctx)
 	if err != nil {
 		return err
 	}

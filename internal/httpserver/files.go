@@ -41,8 +41,8 @@ func (v *fileValue[T]) load() error {
 	return v.err
 }
 
-// current returns the last valid value of the files. A client that connects more than reloadInterval after a change gets
-// the new one.
+// current returns the last valid value of the files. A client that connects more than reloadInterval after a change
+// gets the new one.
 func (v *fileValue[T]) current() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -56,7 +56,8 @@ func (v *fileValue[T]) ready() error {
 	defer v.mu.Unlock()
 	v.refreshLocked()
 	if end := v.expires(v.loaded); time.Now().After(end) {
-		return errors.Join(fmt.Errorf("the %s in %s has expired at %s", v.name, v.files[0], end.UTC().Format(time.RFC3339)), v.err)
+		return errors.Join(fmt.Errorf("the %s in %s has expired at %s", v.name, v.files[0],
+			end.UTC().Format(time.RFC3339)), v.err)
 	}
 	return v.err
 }
@@ -76,7 +77,8 @@ func (v *fileValue[T]) refreshLocked() {
 		}
 	case v.err.Error() != v.reported:
 		v.reported = v.err.Error()
-		v.logger.Error("certificate reload failed, the previous certificate stays in use", "content", v.name, "error", v.err)
+		v.logger.Error("certificate reload failed, the previous certificate stays in use", "content", v.name,
+			"error", v.err)
 	}
 }
 
@@ -139,7 +141,8 @@ func newClientCA(file string, logger *slog.Logger) *fileValue[*clientCA] {
 			return ca, nil
 		},
 		expires: func(ca *clientCA) time.Time {
-			return slices.MaxFunc(ca.certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+			return slices.MaxFunc(ca.certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).
+				NotAfter
 		},
 	}
 }
@@ -181,20 +184,24 @@ func (ca *clientCA) check(connection *tls.ConnectionState, now time.Time) error 
 	}
 	for _, chain := range connection.VerifiedChains {
 		isTrusted := slices.ContainsFunc(ca.certs, chain[len(chain)-1].Equal)
-		if isTrusted && !slices.ContainsFunc(chain, func(cert *x509.Certificate) bool { return now.After(cert.NotAfter) }) {
+		if isTrusted && !slices.ContainsFunc(chain, func(cert *x509.Certificate) bool {
+			return now.After(cert.NotAfter)
+		}) {
 			return nil
 		}
 	}
 	// The file may have another certificate of the authority, for example a renewed one with the same key.
 	sent := connection.PeerCertificates
 	options := x509.VerifyOptions{
-		Roots: ca.pool, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: ca.pool, Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	for _, cert := range sent[1:] {
 		options.Intermediates.AddCert(cert)
 	}
 	if _, err := sent[0].Verify(options); err != nil {
-		return fmt.Errorf("the client certificate has expired, or its authority was removed: connect again with another one: %w", err)
+		return fmt.Errorf("the client certificate has expired, or its authority was removed: connect again with "+
+			"another one: %w", err)
 	}
 	return nil
 }

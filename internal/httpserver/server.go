@@ -38,8 +38,8 @@ type Config struct {
 	CertFile, KeyFile string
 	// Certificate returns the certificate of a new connection, in place of CertFile and KeyFile.
 	Certificate func() (*tls.Certificate, error)
-	// ClientCAFile is a PEM file of the authorities of client certificates. It is read again when it changes. Clients need
-	// no certificate for a connection; CheckClient checks it for a request. Default: no client certificates.
+	// ClientCAFile is a PEM file of the authorities of client certificates. It is read again when it changes. Clients
+	// need no certificate for a connection; CheckClient checks it for a request. Default: no client certificates.
 	ClientCAFile string
 	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
 	// without a request in progress for the longest time, or if all have one, the connection whose request began first.
@@ -67,7 +67,10 @@ type Server struct {
 func New(config Config) (*Server, error) {
 	config.MaxConnections = cmp.Or(config.MaxConnections, 256)
 	config.MaxBodyBytes = cmp.Or(config.MaxBodyBytes, 1<<20)
-	s := &Server{config: config, guard: usercode.NewGuard(config.Logger), connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}}}
+	s := &Server{
+		config: config, guard: usercode.NewGuard(config.Logger),
+		connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}},
+	}
 	var errs []error
 	if config.Certificate == nil && (config.CertFile != "" || config.KeyFile != "") {
 		s.certificate = newCertificate(config.CertFile, config.KeyFile, config.Logger)
@@ -117,8 +120,8 @@ func (s *Server) CheckClient(req *http.Request) error {
 	return s.clientCA.current().check(req.TLS, time.Now())
 }
 
-// Handshake connects to the server, and returns an error unless a TLS handshake succeeds with a certificate that is valid
-// now. It does not check by whom the certificate is signed.
+// Handshake connects to the server, and returns an error unless a TLS handshake succeeds with a certificate that is
+// valid now. It does not check by whom the certificate is signed.
 func (s *Server) Handshake(ctx context.Context) error {
 	address := s.address.Load()
 	if address == nil {
@@ -137,7 +140,8 @@ func (s *Server) Handshake(ctx context.Context) error {
 		VerifyConnection: func(state tls.ConnectionState) error {
 			cert := state.PeerCertificates[0]
 			if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
-				return fmt.Errorf("the certificate is valid from %s to %s", cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
+				return fmt.Errorf("the certificate is valid from %s to %s", cert.NotBefore.UTC().Format(time.RFC3339),
+					cert.NotAfter.UTC().Format(time.RFC3339))
 			}
 			return nil
 		},
@@ -170,7 +174,8 @@ func (s *Server) Run(ctx context.Context) error {
 	server := s.server(base)
 	served := make(chan error, len(listeners))
 	for _, listener := range listeners {
-		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls", s.config.Certificate != nil)
+		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls",
+			s.config.Certificate != nil)
 		go func() { served <- s.serve(server, listener) }() // waited for below
 	}
 	if len(listeners) > 0 {
@@ -229,7 +234,8 @@ func (s *Server) serve(server *http.Server, listener net.Listener) error {
 func (s *Server) server(base context.Context) *http.Server {
 	server := &http.Server{
 		Handler:           s.handler(),
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		BaseContext:    func(net.Listener) context.Context { return base },
 		ConnContext:    s.connections.context,
@@ -349,8 +355,8 @@ func (c *connections) stateChanged(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// oldestLocked returns the connection that must be closed for a new one: the one without a request for the longest time,
-// otherwise the one whose request began first. mu must be held.
+// oldestLocked returns the connection that must be closed for a new one: the one without a request for the longest
+// time, otherwise the one whose request began first. mu must be held.
 func (c *connections) oldestLocked() net.Conn {
 	var oldest net.Conn
 	var state *connection

@@ -15,17 +15,20 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Load returns the config of the first cluster that it finds, and the namespace of its context: in the file path, in the
-// files of $KUBECONFIG, the one of the Pod in which the program runs, in ~/.kube/config. The namespace is "" for the
-// cluster of the Pod. A context selects one of a file, so the cluster of the Pod is not used then.
+// Load returns the config of the first cluster that it finds, and the namespace of its context: in the file path, in
+// the files of $KUBECONFIG, the one of the Pod in which the program runs, in ~/.kube/config. The namespace is "" for
+// the cluster of the Pod. A context selects one of a file, so the cluster of the Pod is not used then.
 func Load(path, context string) (config *rest.Config, namespace string, err error) {
 	return load(path, context, rest.InClusterConfig)
 }
 
-func load(path, context string, inCluster func() (*rest.Config, error)) (config *rest.Config, namespace string, err error) {
+func load(
+	path, context string, inCluster func() (*rest.Config, error),
+) (config *rest.Config, namespace string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: context})
 	if path == "" && context == "" && !anyExists(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		config, err := inCluster()
 		if err == nil {
@@ -43,7 +46,8 @@ func load(path, context string, inCluster func() (*rest.Config, error)) (config 
 	case clientcmd.IsEmptyConfig(err) && !slices.ContainsFunc(files, anyExists):
 		return nil, "", noConfig()
 	case clientcmd.IsEmptyConfig(err): // also if the context lacks a cluster, or no context is selected
-		return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "), unusable(loader, context))
+		return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "),
+			unusable(loader, context))
 	case err != nil:
 		return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "), err)
 	}
@@ -86,5 +90,6 @@ func noConfig() error {
 	}
 	return fmt.Errorf("no cluster is configured: %s does not exist, and this program does not run in a Pod "+
 		"($KUBERNETES_SERVICE_HOST is not set, or the Pod has no service account token): "+
-		"set $%s to the path of a kubeconfig, or pass its path, or run the program in a Pod with a service account", files, variable)
+		"set $%s to the path of a kubeconfig, or pass its path, or run the program in a Pod with a service account",
+		files, variable)
 }

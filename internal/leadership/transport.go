@@ -27,7 +27,8 @@ type leasedTransport struct {
 // Transport sends the writes of terms of leadership for one client.
 type Transport struct {
 	// Immutable.
-	Base func() http.RoundTripper                     // client-go's transport, which a reload of root certificates replaces
+	// client-go's transport, which a reload of root certificates replaces
+	Base func() http.RoundTripper
 	Wrap func(rt http.RoundTripper) http.RoundTripper // the wrappers of the user's config
 	Next http.RoundTripper                            // Base with these wrappers
 
@@ -94,11 +95,13 @@ func (l *Term) newTransport(base *http.Transport) *leasedTransport {
 	_, http2 := base.TLSNextProto["h2"] // set by Clone if net/http configures HTTP/2
 	transport.TLSNextProto = nil        // otherwise base's HTTP/2 connections would be used
 	if !http2 {
-		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{} // HTTP/2 is disabled, as in base
+		// HTTP/2 is disabled, as in base
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
 	dial := transport.DialContext
 	if dial == nil && transport.Dial != nil { //nolint:staticcheck // deprecated, but used
-		dial = func(_ context.Context, network, address string) (net.Conn, error) { return base.Dial(network, address) } //nolint:staticcheck // see above
+		//nolint:staticcheck // see above
+		dial = func(_ context.Context, network, address string) (net.Conn, error) { return base.Dial(network, address) }
 	}
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext

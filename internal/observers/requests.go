@@ -14,8 +14,8 @@ func Mark(ctx context.Context) context.Context {
 	return context.WithValue(ctx, outsideKey{}, ctx)
 }
 
-// Outside returns the context from which the first kube.ObserveCalls derived ctx, or ctx itself without ObserveCalls. It
-// is for work that outlives the handler which started it: its requests do not belong to the handler, and it must not
+// Outside returns the context from which the first kube.ObserveCalls derived ctx, or ctx itself without ObserveCalls.
+// It is for work that outlives the handler which started it: its requests do not belong to the handler, and it must not
 // keep the run's values alive. The cancellation, the deadline and the values that were added after the first
 // ObserveCalls are missing.
 func Outside(ctx context.Context) context.Context {

@@ -74,7 +74,8 @@ func validatePolicy(p retry.Policy, where string) error {
 		mistakes.Addf("%s.Max is %s, below Base, %s", where, p.Max, p.Base)
 	}
 	if p.Factor != 0 && !(p.Factor >= 1 && p.Factor <= math.MaxFloat64) {
-		mistakes.Addf("%s.Factor is %g, must be at least 1 (constant delay), or 0 for the class's default", where, p.Factor)
+		mistakes.Addf("%s.Factor is %g, must be at least 1 (constant delay), or 0 for the class's default", where,
+			p.Factor)
 	}
 	if p.Jitter > 1 || math.IsNaN(p.Jitter) {
 		mistakes.Addf("%s.Jitter is %g, must not exceed 1 (negative: no jitter)", where, p.Jitter)

@@ -46,8 +46,8 @@
 // objects, and both trust them for the user's indexes, because their functions are called only once for each Put: one
 // of 2^64 pairs of values would be taken for equal.
 //
-// AddIndex adds an index of the user to a store with objects. Writers call its function as soon as it is registered. The
-// records from before get its values in small steps, and then queries may use it.
+// AddIndex adds an index of the user to a store with objects. Writers call its function as soon as it is registered.
+// The records from before get its values in small steps, and then queries may use it.
 //
 // An update that changes neither labels nor owners nor values, as most updates, does not change the indexes. In
 // protobuf it is not even decoded to find that out.

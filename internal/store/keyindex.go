@@ -39,7 +39,8 @@ func (k *keyShard) find(v *view, hash uint64, key kube.Key) (place int, found bo
 		if slot == 0 {
 			return place, false
 		}
-		if number, name := parseKey(v.record(slot - 1)); name == key.Name && v.namespaces[number].name == key.Namespace {
+		if number, name := parseKey(v.record(slot - 1)); name == key.Name &&
+			v.namespaces[number].name == key.Namespace {
 			return place, true
 		}
 	}

@@ -105,7 +105,8 @@ func (b *build) change(v *view, slot uint32, change func(index *inverted, term u
 func (s *Store) allIndexed(requirements labels.Requirements) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.terms.labels) >= maxLabelIndexes || !slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
-		return s.terms.labels[r.Key()] == nil
-	})
+	return len(s.terms.labels) >= maxLabelIndexes ||
+		!slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+			return s.terms.labels[r.Key()] == nil
+		})
 }

@@ -65,7 +65,8 @@ func (r *Ref) Same(o *wire.Object) bool {
 		return false
 	}
 	var buffer [64]byte
-	return string(r.header.appendVersion(buffer[:0])) == o.ResourceVersion && string(r.header.appendUID(buffer[:0])) == string(o.UID)
+	return string(r.header.appendVersion(buffer[:0])) == o.ResourceVersion &&
+		string(r.header.appendUID(buffer[:0])) == string(o.UID)
 }
 
 // Differs returns which of UID, resource version, generation and deletion are different in o and the stored state. It

@@ -143,8 +143,8 @@ func (s *Store) PutIf(o *wire.Object, accept func(kept Ref) bool) (old, current 
 	return at.kept, current, err
 }
 
-// HasIndex reports whether the store has a complete index with this name whose function has never failed since New. Such
-// an index finds all objects.
+// HasIndex reports whether the store has a complete index with this name whose function has never failed since New.
+// Such an index finds all objects.
 func (s *Store) HasIndex(name string) bool {
 	indexes := s.indexes.Load()
 	if !slices.ContainsFunc(indexes.all[:indexes.complete], func(i Index) bool { return i.Name == name }) {
@@ -184,7 +184,9 @@ func (s *Store) placeOf(hash uint64, key kube.Key) place {
 // enter is the part of Put with mu held. The payload was packed with the earlier current dictionary. at is the earlier
 // place of the key, and is set to the present one. enter returns the new state. entered is false, and nothing has
 // happened, if f lacks the values of an index that was added meanwhile.
-func (s *Store) enter(o *wire.Object, hash uint64, at *place, f *facts, p payload, scratch *scratch) (current Ref, trial func(), entered bool) {
+func (s *Store) enter(
+	o *wire.Object, hash uint64, at *place, f *facts, p payload, scratch *scratch,
+) (current Ref, trial func(), entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.indexes != len(s.indexes.Load().all) {

@@ -16,9 +16,9 @@ const (
 	maxErrors = 100_000
 )
 
-// Error returns an error that is safe to use: its methods return, and its text has at most MaxText bytes. Most errors are
-// returned unchanged. If only the text of err is too long, or its Error method panics, the result wraps err. If err wraps
-// itself, or its Unwrap method panics, the result describes err and wraps nothing. Error returns nil for nil.
+// Error returns an error that is safe to use: its methods return, and its text has at most MaxText bytes. Most errors
+// are returned unchanged. If only the text of err is too long, or its Error method panics, the result wraps err. If err
+// wraps itself, or its Unwrap method panics, the result describes err and wraps nothing. Error returns nil for nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -101,13 +101,14 @@ func describePanic(err error, value any) string {
 	return Shorten(fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, value))
 }
 
-// describe returns a text for an error that is not sound. It does not call the Error method, which may not return if the
-// error wraps itself.
+// describe returns a text for an error that is not sound. It does not call the Error method, which may not return if
+// the error wraps itself.
 func describe(err error) string {
 	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Sprintf("a nil %T was returned as an error: return nil instead", err)
 	}
-	return fmt.Sprintf("an error of type %T that wraps itself, or more than %d others, or cannot be unwrapped", err, maxDepth)
+	return fmt.Sprintf("an error of type %T that wraps itself, or more than %d others, or cannot be unwrapped", err,
+		maxDepth)
 }
 
 // Shorten returns text, shortened to MaxText bytes. It removes the middle, because the end of an error's text is often

@@ -89,7 +89,8 @@ func compareMetadata(before, after *Object, different kube.ChangedParts) (change
 	if different.Has(kube.ChangedFinalizers) && !slices.Equal(before.Finalizers(), after.Finalizers()) {
 		changed |= kube.ChangedFinalizers
 	}
-	if different.Has(kube.ChangedOwnerReferences) && !slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner) {
+	if different.Has(kube.ChangedOwnerReferences) &&
+		!slices.EqualFunc(before.OwnerReferences(), after.OwnerReferences(), sameOwner) {
 		changed |= kube.ChangedOwnerReferences
 	}
 	return changed

@@ -95,7 +95,10 @@ func diffJSONMetadata(a, b []byte) (different kube.ChangedParts) {
 	if !aok || !bok {
 		return metadataParts
 	}
-	parts := [...]kube.ChangedParts{kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers, kube.ChangedOwnerReferences}
+	parts := [...]kube.ChangedParts{
+		kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers,
+		kube.ChangedOwnerReferences,
+	}
 	for i, part := range parts {
 		if !bytes.Equal(as[i], bs[i]) {
 			different |= part

@@ -97,7 +97,8 @@ func (c *Cut) add(t reflect.Type, path string) error {
 	if identifies(steps) {
 		return errors.New("this field identifies objects and cannot be cut")
 	}
-	onlyMetadata := t == reflect.TypeFor[unstructured.Unstructured]() || t == reflect.TypeFor[metav1.PartialObjectMetadata]()
+	onlyMetadata := t == reflect.TypeFor[unstructured.Unstructured]() ||
+		t == reflect.TypeFor[metav1.PartialObjectMetadata]()
 	switch {
 	case onlyMetadata && steps[0] == "metadata":
 		t = reflect.TypeFor[metav1.PartialObjectMetadata]()
@@ -125,6 +126,7 @@ func (c *Cut) checkProto() error {
 	if c == nil || len(c.jsonOnly) == 0 {
 		return nil
 	}
-	return fmt.Errorf("cannot cut %s from protobuf, which has no names of fields: compile the cut for the typed object's Go type",
+	return fmt.Errorf("cannot cut %s from protobuf, which has no names of fields: compile the cut for the typed "+
+		"object's Go type",
 		strings.Join(c.jsonOnly, ", "))
 }

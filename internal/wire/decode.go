@@ -40,7 +40,8 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: %s is not a pointer to a struct", kind.Kind, t)
 	}
 	if !kind.Empty() && (kind.Kind == "" || kind.Version == "") {
-		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: the kind %q is incomplete: it needs kind and version", t, kind)
+		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: the kind %q is incomplete: it needs kind and version",
+			t, kind)
 	}
 	d := Decoder[T]{kind: kind, proto: isMessage(t), twin: twin}
 	if twin != nil {
@@ -109,7 +110,8 @@ func decodeTyped(o *Object, obj kube.Object, proto bool) error {
 func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) error {
 	if o.Format == Protobuf {
 		if d.twin == nil {
-			return fmt.Errorf("protobuf contains no field names: use NewDecoderVia, or request JSON from the API server")
+			return fmt.Errorf("protobuf contains no field names: use NewDecoderVia, or request JSON from " +
+				"the API server")
 		}
 		twin := d.twin()
 		if err := decodeTyped(o, twin, d.twinProto); err != nil {

@@ -240,7 +240,8 @@ func (r *EventReader) nextDocument() (Event, error) {
 			return Event{}, fmt.Errorf("a JSON document is larger than the limit of %d bytes", MaxObjectBytes)
 		}
 		if err := r.win.fill(); err != nil {
-			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have arrived: %w", len(r.win.data()), unexpected(err))
+			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have arrived: %w", len(r.win.data()),
+				unexpected(err))
 		}
 	}
 }

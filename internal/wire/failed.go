@@ -22,13 +22,15 @@ type failedContent struct {
 }
 
 // NewFailed returns an object that cannot be decoded: a Decoder returns the text of problem. It has the identity of o,
-// and the labels, owners and finalizers. Its annotations, spec and status differ in each state. It shares no memory with o.
+// and the labels, owners and finalizers. Its annotations, spec and status differ in each state. It shares no memory
+// with o.
 func NewFailed(o *Object, problem error) *Object {
 	failed := *o
 	unknown := failedContent{Error: problem.Error(), ResourceVersion: o.ResourceVersion}
 	content := failedObject{Spec: unknown, Status: unknown, Metadata: metav1.ObjectMeta{
-		Name: o.Key.Name, Namespace: o.Key.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation,
-		Labels: o.Labels(), OwnerReferences: o.OwnerReferences(), Finalizers: o.Finalizers(),
+		Name: o.Key.Name, Namespace: o.Key.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion,
+		Generation: o.Generation,
+		Labels:     o.Labels(), OwnerReferences: o.OwnerReferences(), Finalizers: o.Finalizers(),
 		Annotations: map[string]string{"resourceVersion": o.ResourceVersion}, // differs too
 	}}
 	if o.Deleting {

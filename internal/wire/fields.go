@@ -1,7 +1,7 @@
 package wire
 
-// Fields calls use for each field of a JSON object, in the order of the data. The values are parts of data. A field that
-// the object has twice is used twice.
+// Fields calls use for each field of a JSON object, in the order of the data. The values are parts of data. A field
+// that the object has twice is used twice.
 func Fields(data []byte, use func(name string, value []byte)) error {
 	s := scanner{data: data}
 	var m members

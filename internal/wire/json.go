@@ -117,7 +117,8 @@ func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode) e
 // objectCutting is like object, and calls cut for every member that is removed. cut must skip the member's value. If it
 // returns a value, that is kept as the member nameApplied.
 func (s *scanner) objectCutting(
-	node *jsonNode, use func(key []byte, child *jsonNode) error, cut func(key []byte, child *jsonNode) (kept []byte, err error),
+	node *jsonNode, use func(key []byte, child *jsonNode) error,
+	cut func(key []byte, child *jsonNode) (kept []byte, err error),
 ) error {
 	var m members
 	for {
@@ -313,8 +314,10 @@ func decodeJSONMetadata(data []byte) (*metav1.ObjectMeta, error) {
 	var a, b Object
 	a.setMetadata(&typed.ObjectMeta)
 	b.setMetadata(looseMetadata(&loose))
-	if a.Key != b.Key || a.UID != b.UID || a.ResourceVersion != b.ResourceVersion || a.Generation != b.Generation || a.Deleting != b.Deleting {
-		return nil, errors.New("ambiguous metadata: typed and unstructured decoders read it differently, most often because of a duplicate key")
+	if a.Key != b.Key || a.UID != b.UID || a.ResourceVersion != b.ResourceVersion || a.Generation != b.Generation ||
+		a.Deleting != b.Deleting {
+		return nil, errors.New("ambiguous metadata: typed and unstructured decoders read it differently, most often " +
+			"because of a duplicate key")
 	}
 	return &typed.ObjectMeta, nil
 }

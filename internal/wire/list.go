@@ -156,7 +156,8 @@ func wantList(kind string) error {
 // statusError returns the error for a Status instead of a list.
 func statusError(status *metav1.Status) error {
 	if status.Message == "" {
-		status.Message = fmt.Sprintf("the server responded with a Status instead of a list: status %q, code %d, reason %q", status.Status, status.Code, status.Reason)
+		status.Message = fmt.Sprintf("the server responded with a Status instead of a list: status %q, code "+
+			"%d, reason %q", status.Status, status.Code, status.Reason)
 	}
 	return apierrors.FromObject(status)
 }

@@ -7,14 +7,15 @@ import (
 )
 
 // lastWriter finds the last writer of an object in metadata.managedFields: the manager of the entry with the latest
-// time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second: tied is
-// then another manager with this time.
+// time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second: tied
+// is then another manager with this time.
 //
 // It reads every entry of every object, even if managedFields are cut. It must therefore be cheap: it allocates no
 // string, and skips the entries' fields.
 type lastWriter struct {
-	name  []byte
-	tied  []byte // the entry before, in the order of the entries, of those with the same time and another name; nil: none
+	name []byte
+	// the entry before, in the order of the entries, of those with the same time and another name; nil: none
+	tied  []byte
 	found bool
 	// Time of the entry with this name, in protobuf or JSON.
 	seconds, nanos int64

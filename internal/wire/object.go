@@ -19,7 +19,8 @@ const (
 	Protobuf Format = iota + 1
 	// JSON is the object as one JSON value.
 	JSON
-	// Failed is an object that is unknown except for its metadata, in JSON, because its processing failed: see NewFailed.
+	// Failed is an object that is unknown except for its metadata, in JSON, because its processing failed: see
+	// NewFailed.
 	Failed
 )
 

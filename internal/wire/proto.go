@@ -202,7 +202,8 @@ func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 		switch f.num {
 		case numGeneration, numGracePeriod:
 			ok = f.wireType == wireVarint
-		case numName, numGenerateName, numNamespace, numSelfLink, numUID, numResourceVersion, numFinalizers, numManagedFields:
+		case numName, numGenerateName, numNamespace, numSelfLink, numUID, numResourceVersion, numFinalizers,
+			numManagedFields:
 			ok = f.wireType == wireBytes
 		case numCreationTimestamp, numDeletionTimestamp:
 			ok = f.wireType == wireBytes && plainTimestamp(content)

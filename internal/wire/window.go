@@ -142,8 +142,10 @@ func sniff(data []byte, proto func(byte) bool) (encoding, error) {
 	case proto(c):
 		return encodingProtobuf, nil
 	case c == cborFirst || c >= 0xa0 && c <= 0xbf:
-		return 0, fmt.Errorf("CBOR is not supported: set AcceptContentTypes of the rest config to %q, or leave it empty", "application/vnd.kubernetes.protobuf,application/json")
+		return 0, fmt.Errorf("CBOR is not supported: set AcceptContentTypes of the rest config to %q, or "+
+			"leave it empty", "application/vnd.kubernetes.protobuf,application/json")
 	default:
-		return 0, fmt.Errorf("neither JSON nor protobuf, possibly the response of a proxy; it begins with %s", excerpt(data))
+		return 0, fmt.Errorf("neither JSON nor protobuf, possibly the response of a proxy; it begins with %s",
+			excerpt(data))
 	}
 }

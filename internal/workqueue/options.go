@@ -47,8 +47,8 @@ type Options[C any] struct {
 	// After is the delay before the key becomes ready. Default 0, as any negative value: no delay.
 	After time.Duration
 	// Delay is the delay before an event counts: the key becomes ready after it. Unlike with After, the cause is never
-	// lost: if the key runs earlier, the cause is merged with that run. Debounce does not delay the key further. Default
-	// 0, as any negative value: no delay. It has no effect together with After.
+	// lost: if the key runs earlier, the cause is merged with that run. Debounce does not delay the key further.
+	// Default 0, as any negative value: no delay. It has no effect together with After.
 	Delay time.Duration
 	// Priority orders the key among the ready ones. Default PriorityNormal.
 	Priority Priority

@@ -14,20 +14,20 @@ import (
 //
 // Guarantees:
 //   - A key is in the queue at most once. Adding it again merges the causes.
-//   - A key that a worker has taken with Get is not handed out again before Done or Hold. If it was added in between, it
-//     is handed out again after that.
-//   - If a delayed key is added for another time, the earlier time wins. A key that was only added with After loses that
-//     cause when it is added for an earlier time, because the earlier run decides when the next one is. It keeps
-//     PriorityHigh. Causes with Delay are events, and stay. Keys in backoff and held keys wait until their end, and keep all causes: see
-//     Options.Backoff and Hold.
+//   - A key that a worker has taken with Get is not handed out again before Done or Hold. If it was added in between,
+//     it is handed out again after that.
+//   - If a delayed key is added for another time, the earlier time wins. A key that was only added with After loses
+//     that cause when it is added for an earlier time, because the earlier run decides when the next one is. It keeps
+//     PriorityHigh. Causes with Delay are events, and stay. Keys in backoff and held keys wait until their end, and
+//     keep all causes: see Options.Backoff and Hold.
 //   - Of the ready keys, those with the highest priority go first, except for an overdue priority. Within a priority,
 //     groups take turns, with one key per turn. Within a group, the key that has been ready for longest goes first. The
 //     age of keys has no other effect: even if a group's keys are very old, a new key of another group with the same
 //     priority waits only for its group's turn.
-//   - Nothing starves: a priority is overdue when a ready key has had it for StarvationTimeout. From then on at least one
-//     in four of the keys that are handed out has that priority, or one in eight if two priorities below the highest are
-//     overdue. Groups take turns among these keys too: if G groups have such keys, the Nth key of a group is one of the
-//     next N times G. With a GroupLimit, this holds while the group is below it.
+//   - Nothing starves: a priority is overdue when a ready key has had it for StarvationTimeout. From then on at least
+//     one in four of the keys that are handed out has that priority, or one in eight if two priorities below the
+//     highest are overdue. Groups take turns among these keys too: if G groups have such keys, the Nth key of a group
+//     is one of the next N times G. With a GroupLimit, this holds while the group is below it.
 //   - Get does not block while a key can be handed out.
 //
 // Every operation takes one lock and O(log n) time, except Snapshot, Drain and ShutDown, which visit all keys and take
@@ -162,7 +162,10 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 			if r.heldFrom > 0 {
 				r.held, r.heldFrom = r.held+entry.readySince-r.heldFrom, 0
 			}
-			return Item[K, C]{Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since, Held: r.held}, true
+			return Item[K, C]{
+				Key: entry.key, Causes: r.causes, Priority: r.priority, Wait: now - r.since,
+				Held: r.held,
+			}, true
 		}
 		q.available.Wait()
 	}

@@ -114,16 +114,16 @@ func (r *run[C]) backOff(o *Options[C], now time.Duration) bool {
 	return true
 }
 
-// supersede replaces a plan. It keeps the plan's endsBackoff, and PriorityHigh: otherwise an earlier Add of a low priority
-// could make the key run later.
+// supersede replaces a plan. It keeps the plan's endsBackoff, and PriorityHigh: otherwise an earlier Add of a low
+// priority could make the key run later.
 func (r *run[C]) supersede(o *Options[C], now time.Duration) {
 	endsBackoff, priority := r.endsBackoff, urgent(r.priority)
 	r.begin(o, now)
 	r.endsBackoff, r.priority, r.decides = r.endsBackoff || endsBackoff, max(r.priority, priority), true
 }
 
-// urgent returns p if it is above PriorityNormal, otherwise the lowest priority. A run that takes the place of a plan has
-// at least this priority. A plan of PriorityNormal must not raise background work.
+// urgent returns p if it is above PriorityNormal, otherwise the lowest priority. A run that takes the place of a plan
+// has at least this priority. A plan of PriorityNormal must not raise background work.
 func urgent(p Priority) Priority {
 	if p > PriorityNormal {
 		return p

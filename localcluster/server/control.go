@@ -113,7 +113,8 @@ func readCommands(in io.Reader, requests chan<- request, reply func(event)) erro
 		select {
 		case requests <- r:
 		default:
-			return fmt.Errorf("%w: %q arrived while %d are waiting, which is the maximum", errProtocol, lines.Text(), maxWaiting)
+			return fmt.Errorf("%w: %q arrived while %d are waiting, which is the maximum", errProtocol, lines.Text(),
+				maxWaiting)
 		}
 	}
 	if err := lines.Err(); err != nil {

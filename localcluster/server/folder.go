@@ -118,7 +118,8 @@ func (f *folder) load() error {
 		return err
 	}
 	if !sameMinor(saved.Kubernetes, kubernetesVersion()) {
-		return fmt.Errorf("the folder %s holds data of Kubernetes %s and this is %s: use another --dir, or delete that one",
+		return fmt.Errorf("the folder %s holds data of Kubernetes %s and this is %s: use another --dir, or "+
+			"delete that one",
 			f.path, saved.Kubernetes, kubernetesVersion())
 	}
 	f.Port, f.kept = saved.Port, true
@@ -141,7 +142,8 @@ func (f *folder) mustBeEmpty() error {
 	}
 	isLock := func(e fs.DirEntry) bool { return e.Name() == lockFile }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
-		return fmt.Errorf("the folder %s contains other files (%s) and is not a cluster's: set --dir to an empty or a new folder", f.path, entries[0].Name())
+		return fmt.Errorf("the folder %s contains other files (%s) and is not a cluster's: set --dir to an empty or "+
+			"a new folder", f.path, entries[0].Name())
 	}
 	return nil
 }

@@ -111,7 +111,8 @@ func mayOverwrite(ctx context.Context, path string, authority []byte) error {
 	}
 	for name := range existing.Contexts {
 		if name != contextName {
-			return fmt.Errorf("the kubeconfig %s has a context %q that localcluster did not make, %s", path, name, advice)
+			return fmt.Errorf("the kubeconfig %s has a context %q that localcluster did not make, %s", path, name,
+				advice)
 		}
 	}
 	if len(existing.Contexts) == 0 && fileSize(path) > 0 {
@@ -119,7 +120,8 @@ func mayOverwrite(ctx context.Context, path string, authority []byte) error {
 	}
 	other := existing.Clusters[contextName]
 	if other != nil && !bytes.Equal(other.CertificateAuthorityData, authority) && answers(ctx, other) {
-		return fmt.Errorf("the kubeconfig %s belongs to another localcluster, which runs at %s, %s", path, other.Server, advice)
+		return fmt.Errorf("the kubeconfig %s belongs to another localcluster, which runs at %s, %s", path, other.Server,
+			advice)
 	}
 	return nil
 }

@@ -58,18 +58,21 @@ func chooseKubeconfig(args []string, tempDir string) (string, []string, error) {
 			return "", nil, fmt.Errorf("reading the files in KUBECONFIG: %w", err)
 		}
 		if config.CurrentContext != contextName {
-			return "", nil, fmt.Errorf("KUBECONFIG is %s, which is not a localcluster: set --kubeconfig, or unset KUBECONFIG", inherited)
+			return "", nil, fmt.Errorf("KUBECONFIG is %s, which is not a localcluster: set --kubeconfig, or "+
+				"unset KUBECONFIG", inherited)
 		}
 		return "", args, nil
 	}
 	running, _ := temporaryClusters(tempDir)
 	switch len(running) {
 	case 0:
-		return "", nil, errors.New("no cluster is running: start one with 'localcluster up', use kubectl --dir DIR ..., or set KUBECONFIG")
+		return "", nil, errors.New("no cluster is running: start one with 'localcluster up', use kubectl --dir DIR " +
+			"..., or set KUBECONFIG")
 	case 1:
 		return filepath.Join(running[0], adminFile), args, nil
 	}
-	return "", nil, fmt.Errorf("%d clusters are running: choose one with kubectl --dir DIR ...: %s", len(running), strings.Join(running, " "))
+	return "", nil, fmt.Errorf("%d clusters are running: choose one with kubectl --dir DIR ...: %s", len(running),
+		strings.Join(running, " "))
 }
 
 // cutDir removes a leading --dir from the arguments.
@@ -95,7 +98,8 @@ func mustRun(dir string) error {
 	}
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(loopback, strconv.Itoa(s.Port)), time.Second)
 	if err != nil {
-		return fmt.Errorf("the cluster in %[1]s is not running: start it with 'localcluster --dir %[1]s' (%[2]w)", dir, err)
+		return fmt.Errorf("the cluster in %[1]s is not running: start it with 'localcluster --dir %[1]s' (%[2]w)",
+			dir, err)
 	}
 	_ = conn.Close()
 	return nil

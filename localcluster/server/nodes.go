@@ -105,12 +105,12 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n int) error 
 	return nil
 }
 
-// deleteLeases deletes the leases of an earlier run. Kwok ignores nodes whose lease another kwok holds, until it expires.
-// In this cluster that can only be a dead one.
+// deleteLeases deletes the leases of an earlier run. Kwok ignores nodes whose lease another kwok holds, until it
+// expires. In this cluster that can only be a dead one.
 //
-// It returns when the server's cache has no leases either. Kwok lists and watches with resource version 0: both begin with
-// the state of that cache, and the watch does not send earlier deletions. A lease that the cache loses between the list and
-// the watch would stay in kwok, which would update it for ever without success.
+// It returns when the server's cache has no leases either. Kwok lists and watches with resource version 0: both begin
+// with the state of that cache, and the watch does not send earlier deletions. A lease that the cache loses between the
+// list and the watch would stay in kwok, which would update it for ever without success.
 func deleteLeases(ctx context.Context, leases coordinationclient.LeaseInterface) error {
 	if err := leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return err

@@ -70,7 +70,8 @@ func bindReserved(socket, port int) (int, error) {
 // portError adds to err which port it is and what to do.
 func portError(port int, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d of %s is used by another program: stop it, or choose another port with --port", port, loopback)
+		return fmt.Errorf("port %d of %s is used by another program: stop it, or choose another port with --port", port,
+			loopback)
 	}
 	return fmt.Errorf("reserving port %d of %s: %w", port, loopback, err)
 }

@@ -147,16 +147,19 @@ func controllersAct(old bool) check {
 		maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 		found, err := maps.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s: %w", metav1.NamespaceSystem, name, err)
+			return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s: %w", metav1.NamespaceSystem,
+				name, err)
 		}
 		if !old || (deleted != "" && found.UID != deleted) {
 			return nil
 		}
 		if err := maps.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(found.UID))); err != nil {
-			return fmt.Errorf("deleting the ConfigMap %s/%s, which must be created again: %w", metav1.NamespaceSystem, name, err)
+			return fmt.Errorf("deleting the ConfigMap %s/%s, which must be created again: %w", metav1.NamespaceSystem,
+				name, err)
 		}
 		deleted = found.UID
-		return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s again", metav1.NamespaceSystem, name)
+		return fmt.Errorf("kube-controller-manager has not created the ConfigMap %s/%s again",
+			metav1.NamespaceSystem, name)
 	}
 }
 

@@ -25,7 +25,8 @@ func temporaryClusters(tempDir string) (running, stale []string) {
 		if err != nil || !isPrivate(info) {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(dir, settingsFile)); err != nil && time.Since(info.ModTime()) < creationTime {
+		if _, err := os.Lstat(filepath.Join(dir, settingsFile)); err != nil &&
+			time.Since(info.ModTime()) < creationTime {
 			continue // testing its lock could make the start of its creator fail
 		}
 		held, err := lockExisting(filepath.Join(dir, lockFile))

@@ -74,18 +74,32 @@ func parseOptions(args []string) (options, error) {
 	var users []string
 	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVar(&opts.Dir, "dir", "", "`folder` for the cluster's data, kept between runs (default: a temporary folder, removed at the end); writes are not synced to disk (no fsync): the data survives killed processes, but not a crash of the machine")
-	flags.IntVar(&opts.Port, "port", 0, "`port` of the API server on 127.0.0.1; 0 means the previous port of --dir, or any free port")
+	flags.StringVar(&opts.Dir, "dir", "", "`folder` for the cluster's data, kept between runs (default: a temporary "+
+		"folder, removed at the end); writes are not synced to disk (no fsync): the data survives killed processes, "+
+		"but not a crash of the machine")
+	flags.IntVar(&opts.Port, "port", 0, "`port` of the API server on 127.0.0.1; 0 means the previous port of --dir, "+
+		"or any free port")
 	flags.BoolVar(&opts.Controllers, "controllers", false, "run kube-controller-manager and kube-scheduler")
-	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes, named node-0 and so on, without volumes: claims stay Pending; a number above 0 implies --controllers, because Pods need the scheduler")
-	flags.BoolVar(&opts.SecondServer, "second-server", false, "run a second API server with the same etcd, on any free port; clients see what they see in a cluster with several control planes: each server has a cache of its own")
-	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as ShardedListAndWatch=true,OtherGate=false")
-	flags.StringArrayVar(&opts.APIServerArgs, "apiserver-arg", nil, "a `flag` of kube-apiserver, such as --audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself; paths of files must be absolute")
-	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with its own certificate and kubeconfig (repeatable); your RBAC rules define its permissions")
-	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig (admin.kubeconfig in the folder)")
-	flags.DurationVar(&opts.ReadyTimeout, "ready-timeout", DefaultReadyTimeout, "maximum time to wait for the cluster to become ready")
-	flags.BoolVarP(&opts.Verbose, "verbose", "v", false, "more detailed logs of the components (in logs/ of the folder)")
-	flags.BoolVar(&opts.Control, "control", false, "for programs: commands on stdin, events on stdout, as JSON lines; the cluster ends when stdin does")
+	flags.IntVar(&opts.Nodes, "nodes", 0, "`number` of simulated nodes, named node-0 and so on, without volumes: "+
+		"claims stay Pending; a number above 0 implies --controllers, because Pods need the scheduler")
+	flags.BoolVar(&opts.SecondServer, "second-server", false, "run a second API server with the same etcd, on any "+
+		"free port; clients see what they see in a cluster with several control planes: each server has a "+
+		"cache of its own")
+	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as "+
+		"ShardedListAndWatch=true,OtherGate=false")
+	flags.StringArrayVar(&opts.APIServerArgs, "apiserver-arg", nil, "a `flag` of kube-apiserver, such as "+
+		"--audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself; paths of "+
+		"files must be absolute")
+	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with its own certificate and kubeconfig "+
+		"(repeatable); your RBAC rules define its permissions")
+	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig "+
+		"(admin.kubeconfig in the folder)")
+	flags.DurationVar(&opts.ReadyTimeout, "ready-timeout", DefaultReadyTimeout,
+		"maximum time to wait for the cluster to become ready")
+	flags.BoolVarP(&opts.Verbose, "verbose", "v", false, "more detailed logs of the components (in logs/ of "+
+		"the folder)")
+	flags.BoolVar(&opts.Control, "control", false, "for programs: commands on stdin, events on stdout, as JSON "+
+		"lines; the cluster ends when stdin does")
 	flags.Usage = func() { fmt.Printf(upUsage, flags.FlagUsages()) }
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -113,11 +127,13 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("--nodes is %d: must be 0 or more", o.Nodes))
 	}
 	if o.ReadyTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--ready-timeout is %v: must be a positive duration such as 60s", o.ReadyTimeout))
+		errs = append(errs, fmt.Errorf("--ready-timeout is %v: must be a positive duration such as 60s",
+			o.ReadyTimeout))
 	}
 	for _, arg := range o.APIServerArgs {
 		if flagName(arg) == "" {
-			errs = append(errs, fmt.Errorf("--apiserver-arg is %q: must be a flag such as --audit-log-path=/tmp/audit.log", arg))
+			errs = append(errs,
+				fmt.Errorf("--apiserver-arg is %q: must be a flag such as --audit-log-path=/tmp/audit.log", arg))
 		}
 	}
 	for gate := range strings.SplitSeq(o.FeatureGates, ",") {

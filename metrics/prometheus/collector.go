@@ -53,7 +53,8 @@ type observations[S any] struct {
 	all map[*observation[S]]struct{} // guarded by mu
 }
 
-// observation is one function of ObserveController, ObserveInformer or ObserveCertificate. It is never called after stop has returned.
+// observation is one function of ObserveController, ObserveInformer or ObserveCertificate. It is never called after
+// stop has returned.
 type observation[S any] struct {
 	name    string
 	observe func() S

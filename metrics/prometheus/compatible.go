@@ -73,9 +73,10 @@ func newCompatible(native bool) *compatible {
 			"Sum of the durations of the current runs so far.", "name", "controller"),
 		longest: gauge("workqueue_longest_running_processor_seconds",
 			"Duration of the longest current run so far.", "name", "controller"),
-		workers: gauge("controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.", "controller"),
-		active:  gauge("controller_runtime_active_workers", "Workers that are processing a key.", "controller"),
-		leads:   gauge("leader_election_master_status", "1 if this process leads, otherwise 0.", "name"),
+		workers: gauge("controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.",
+			"controller"),
+		active: gauge("controller_runtime_active_workers", "Workers that are processing a key.", "controller"),
+		leads:  gauge("leader_election_master_status", "1 if this process leads, otherwise 0.", "name"),
 	}
 }
 
@@ -218,7 +219,8 @@ type countingTransport struct {
 func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	method, host, began := req.Method, label(req.URL.Host), time.Now()
 	if !slices.Contains([]string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions,
 	}, method) {
 		method = otherValue
 	}

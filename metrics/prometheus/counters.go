@@ -72,9 +72,15 @@ func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
 	var first []controller.CauseType
 	switch source {
 	case controller.SourceSelf:
-		first = []controller.CauseType{controller.CauseListed, controller.CauseAdded, controller.CauseUpdated, controller.CauseDeleted}
+		first = []controller.CauseType{
+			controller.CauseListed, controller.CauseAdded, controller.CauseUpdated,
+			controller.CauseDeleted,
+		}
 	case controller.SourceLoop:
-		first = []controller.CauseType{controller.CauseResync, controller.CauseRetry, controller.CauseRequeue, controller.CauseTimer}
+		first = []controller.CauseType{
+			controller.CauseResync, controller.CauseRetry, controller.CauseRequeue,
+			controller.CauseTimer,
+		}
 	}
 	return newLookup(oneOf(controller.CauseTypes()), func(cause string) prometheus.Counter {
 		return v.triggers.WithLabelValues(name, source, cause)

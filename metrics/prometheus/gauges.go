@@ -25,32 +25,47 @@ func newGauges(c Config) gauges {
 		return prometheus.NewDesc(c.name(name), help, labels, nil)
 	}
 	return gauges{
-		queueReady:   desc("controller_queue_ready", "Keys that are ready and wait for a worker.", "controller"),
-		queueDelayed: desc("controller_queue_delayed", "Keys that are delayed, without those in backoff and those that are held back.", "controller"),
-		queueBackoff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.", "controller"),
-		queueHeld:    desc("controller_queue_held", "Keys that are ready but held back, because a write is not in the cache yet, a hot loop is slowed down, or an earlier process ended while it handled them.", "controller"),
-		oldestWait:   desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.", "controller"),
-		workers:      desc("controller_workers", "Number of workers of the controller.", "controller"),
-		busy:         desc("controller_workers_busy", "Workers that are processing a key.", "controller"),
-		phase:        desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.", "controller", "phase"),
-		failingKeys:  desc("controller_failing_keys", "Keys with a failed last run.", "controller"),
-		failingSince: desc("controller_failing_since_timestamp_seconds", "Time of the first failure of the key that has been failing for longest, in seconds since 1970. Missing if no key fails.", "controller"),
+		queueReady: desc("controller_queue_ready", "Keys that are ready and wait for a worker.", "controller"),
+		queueDelayed: desc("controller_queue_delayed", "Keys that are delayed, without those in backoff and those "+
+			"that are held back.", "controller"),
+		queueBackoff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.",
+			"controller"),
+		queueHeld: desc("controller_queue_held", "Keys that are ready but held back, because a write is not in "+
+			"the cache yet, a hot loop is slowed down, or an earlier process ended while it handled them.",
+			"controller"),
+		oldestWait: desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.",
+			"controller"),
+		workers: desc("controller_workers", "Number of workers of the controller.", "controller"),
+		busy:    desc("controller_workers_busy", "Workers that are processing a key.", "controller"),
+		phase: desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.",
+			"controller", "phase"),
+		failingKeys: desc("controller_failing_keys", "Keys with a failed last run.", "controller"),
+		failingSince: desc("controller_failing_since_timestamp_seconds", "Time of the first failure of the key that "+
+			"has been failing for longest, in seconds since 1970. Missing if no key fails.", "controller"),
 		// Not controller_problems, because that is the OpenMetrics name of controller_problems_total.
 		problems: desc("controller_problems_active", "Current problems.", "controller", "type"),
 
-		objects:    desc("informer_objects", "Objects in the cache.", "informer"),
-		synced:     desc("informer_synced", "1 if the informer has listed everything since its start, otherwise 0.", "informer"),
-		failing:    desc("informer_failing", "1 for each current reason why the informer cannot list or watch, 0 for the other reasons.", "informer", "reason"),
-		degraded:   desc("informer_degraded", "1 while an optional informer skips a kind that the cluster does not serve or forbids to read, otherwise 0.", "informer"),
-		lastEvent:  desc("informer_last_event_timestamp_seconds", "Time of the last list, event or bookmark, in seconds since 1970.", "informer"),
-		staleness:  desc("informer_staleness_seconds", "Maximum age of the state in the cache. Missing before the first list.", "informer"),
-		lag:        desc("informer_lag_seconds", "Time between a handler's last awaited write and its arrival in the cache.", "informer"),
+		objects: desc("informer_objects", "Objects in the cache.", "informer"),
+		synced: desc("informer_synced", "1 if the informer has listed everything since its start, otherwise 0.",
+			"informer"),
+		failing: desc("informer_failing", "1 for each current reason why the informer cannot list or watch, 0 for "+
+			"the other reasons.", "informer", "reason"),
+		degraded: desc("informer_degraded", "1 while an optional informer skips a kind that the cluster does not "+
+			"serve or forbids to read, otherwise 0.", "informer"),
+		lastEvent: desc("informer_last_event_timestamp_seconds", "Time of the last list, event or bookmark, in "+
+			"seconds since 1970.", "informer"),
+		staleness: desc("informer_staleness_seconds", "Maximum age of the state in the cache. Missing before the "+
+			"first list.", "informer"),
+		lag: desc("informer_lag_seconds", "Time between a handler's last awaited write and its arrival "+
+			"in the cache.", "informer"),
 		cacheBytes: desc("informer_cache_bytes", "Estimated memory of the cache and its indexes.", "informer"),
 		received:   desc("informer_received_bytes_total", "Bytes read from the API server.", "informer"),
 		decoded:    desc("informer_decoded_objects_total", "Objects decoded for readers of the cache.", "informer"),
-		decodeTime: desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.", "informer"),
+		decodeTime: desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.",
+			"informer"),
 
-		certificateExpiry: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the webhook server, in seconds since 1970. Missing without a certificate.", "server"),
+		certificateExpiry: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
+			"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
 	}
 }
 

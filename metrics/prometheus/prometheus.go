@@ -61,8 +61,8 @@ type Config struct {
 	CompatibleNames bool
 }
 
-// Recorder implements controller.Recorder, informer.Recorder and webhook.Recorder, and exposes their measurements to Prometheus. It is
-// safe for concurrent use.
+// Recorder implements controller.Recorder, informer.Recorder and webhook.Recorder, and exposes their measurements to
+// Prometheus. It is safe for concurrent use.
 //
 // Guarantees:
 //   - One Recorder serves any number of controllers and informers. Recorders on different registries are
@@ -205,7 +205,8 @@ func (c Config) validate() error {
 	}
 	// Newer Prometheus servers accept any name, but queries must quote such names.
 	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Namespace) {
-		mistakes.Addf("Namespace is %q: must consist of letters, digits and underscores, and must not begin with a digit", c.Namespace)
+		mistakes.Addf("Namespace is %q: must consist of letters, digits and underscores, and must not begin "+
+			"with a digit", c.Namespace)
 	}
 	mistakes.Join(
 		validateBuckets("DurationBuckets", c.DurationBuckets),

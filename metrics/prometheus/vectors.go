@@ -14,7 +14,8 @@ type vectors struct {
 
 func newVectors(c Config) vectors {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: c.name(name), Help: help}, append([]string{"controller"}, labels...))
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: c.name(name), Help: help},
+			append([]string{"controller"}, labels...))
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(c.histogram(name, help, buckets), append([]string{"controller"}, labels...))
@@ -43,9 +44,11 @@ func newVectors(c Config) vectors {
 		wait: histogram("controller_queue_wait_seconds",
 			"Time that keys were ready before a worker processed them.", c.WaitBuckets),
 		hold: histogram("controller_hold_seconds",
-			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, a hot loop was slowed down, or an earlier process ended while it handled them.", c.WaitBuckets),
+			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, a "+
+				"hot loop was slowed down, or an earlier process ended while it handled them.", c.WaitBuckets),
 		reviews: prometheus.NewHistogramVec(c.histogram("webhook_review_seconds",
-			"Duration of webhook reviews by result. The count is the number of reviews.", c.DurationBuckets), []string{"webhook", "result"}),
+			"Duration of webhook reviews by result. The count is the number of reviews.", c.DurationBuckets),
+			[]string{"webhook", "result"}),
 		durationBuckets: c.DurationBuckets,
 		waitBuckets:     c.WaitBuckets,
 	}

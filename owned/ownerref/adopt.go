@@ -31,7 +31,9 @@ import (
 // Errors: *AlreadyOwnedError; client.ErrTerminating if either object is being deleted; ErrScope;
 // client.ErrGone and client.ErrReplaced for either object; client.ErrChanged if the owner references of child
 // have changed since it was read.
-func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T, options ...Option) (T, error) {
+func Adopt[T kube.Object](
+	ctx context.Context, c *client.Client, owner kube.Object, child T, options ...Option,
+) (T, error) {
 	var none T
 	refs, err := withReference(ctx, c, owner, child, true, options)
 	if err != nil {
@@ -48,7 +50,8 @@ func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Obje
 		return none, fmt.Errorf("adopt %s: read the owner: %w", kube.KeyOf(child), err)
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return none, fmt.Errorf("adopt %s: the owner %s: %w", kube.KeyOf(child), kube.KeyOf(owner), client.ErrTerminating)
+		return none, fmt.Errorf("adopt %s: the owner %s: %w", kube.KeyOf(child), kube.KeyOf(owner),
+			client.ErrTerminating)
 	}
 	adopted, err := write(ctx, c, child, refs, client.Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	if err != nil {
@@ -82,17 +85,21 @@ func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Ob
 
 // write replaces the owner references of child by refs with one JSON patch. The patch succeeds only if the uid
 // and the owner references are those of child, and all tests hold.
-func write[T kube.Object](ctx context.Context, c *client.Client, child T, refs []metav1.OwnerReference, tests ...client.Operation) (T, error) {
+func write[T kube.Object](
+	ctx context.Context, c *client.Client, child T, refs []metav1.OwnerReference, tests ...client.Operation,
+) (T, error) {
 	const path = "/metadata/ownerReferences"
 	var none T
 	if child.GetUID() == "" {
-		return none, fmt.Errorf("%s has no uid, which identifies it: use an object that was read from the cluster", kube.KeyOf(child))
+		return none, fmt.Errorf("%s has no uid, which identifies it: use an object that was read from the cluster",
+			kube.KeyOf(child))
 	}
 	unchanged := client.Operation{Op: "test", Path: path} // without a value it tests that the field is missing
 	if present := child.GetOwnerReferences(); len(present) > 0 {
 		unchanged.Value = present
 	}
-	operations := append([]client.Operation{{Op: "test", Path: "/metadata/uid", Value: child.GetUID()}, unchanged}, tests...)
+	operations := append([]client.Operation{{Op: "test", Path: "/metadata/uid", Value: child.GetUID()}, unchanged},
+		tests...)
 	if len(refs) == 0 {
 		operations = append(operations, client.Operation{Op: "remove", Path: path})
 	} else {
@@ -107,7 +114,9 @@ func write[T kube.Object](ctx context.Context, c *client.Client, child T, refs [
 
 // explainRejection reads child to find out which test of the patch failed, because the response does not name
 // it. It returns rejection if no test can have failed.
-func explainRejection[T kube.Object](ctx context.Context, c *client.Client, child T, tests []client.Operation, rejection error) error {
+func explainRejection[T kube.Object](
+	ctx context.Context, c *client.Client, child T, tests []client.Operation, rejection error,
+) error {
 	live, err := client.GetLive(ctx, c, child)
 	switch {
 	case err != nil:

@@ -42,12 +42,12 @@ func SetController(ctx context.Context, c *client.Client, owner, child kube.Obje
 }
 
 // SetControllerInMemory is SetController without a client and without any request, for functions that compute objects,
-// and their tests. The kind of owner is the one in its TypeMeta, otherwise the one that its Go type is registered for in
-// scheme, which may be nil for types of k8s.io/api.
+// and their tests. The kind of owner is the one in its TypeMeta, otherwise the one that its Go type is registered for
+// in scheme, which may be nil for types of k8s.io/api.
 //
-// It derives the scopes from the objects: an owner without a namespace is cluster-scoped and may own any object; an owner
-// in a namespace may own objects in that namespace. So child must have its namespace already. Scopes that Go types
-// declare (kube.Scoped) are checked.
+// It derives the scopes from the objects: an owner without a namespace is cluster-scoped and may own any object; an
+// owner in a namespace may own objects in that namespace. So child must have its namespace already. Scopes that Go
+// types declare (kube.Scoped) are checked.
 //
 // Errors: *AlreadyOwnedError; ErrScope; an owner without a kind or a uid. SetControllerInMemory does not change child
 // then.
@@ -105,7 +105,8 @@ func kindIn(scheme *runtime.Scheme, obj kube.Object) (schema.GroupVersionKind, e
 	if kind, ok := apiobject.BuiltinKind(obj); ok {
 		return kind, nil
 	}
-	return schema.GroupVersionKind{}, fmt.Errorf("the kind of a %T is unknown: register its type in the scheme, or set its apiVersion and kind", obj)
+	return schema.GroupVersionKind{},
+		fmt.Errorf("the kind of a %T is unknown: register its type in the scheme, or set its apiVersion and kind", obj)
 }
 
 // Set adds owner to the owners of child in memory. The garbage collector deletes child when its last owner is
@@ -126,7 +127,9 @@ func set(ctx context.Context, c *client.Client, owner, child kube.Object, contro
 }
 
 // withReference returns a copy of the references of child with exactly one to owner. It does not change child.
-func withReference(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
+func withReference(
+	ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option,
+) ([]metav1.OwnerReference, error) {
 	p, err := validatePair(ctx, c, owner, child)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,8 @@ func withReference(ctx context.Context, c *client.Client, owner, child kube.Obje
 // references returns a copy of the references of child with exactly one to owner.
 func (p pair) references(owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
 	ref := metav1.OwnerReference{
-		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
+		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind, Name: owner.GetName(),
+		UID: owner.GetUID(),
 	}
 	if controller {
 		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
@@ -224,7 +228,8 @@ func notNil(owner, child kube.Object) error {
 func (p pair) validate(owner, child kube.Object) error {
 	switch ownerText := describe(p.ownerKind, owner); {
 	case owner.GetUID() == "" || owner.GetName() == "":
-		return fmt.Errorf("%s has no uid, which identifies an owner: use an object that was read from the cluster", ownerText)
+		return fmt.Errorf("%s has no uid, which identifies an owner: use an object that was read from the cluster",
+			ownerText)
 	case owner.GetUID() == child.GetUID():
 		return fmt.Errorf("%s would own itself", ownerText)
 	}
@@ -236,10 +241,12 @@ func (p pair) validateNamespace(owner, child kube.Object, namespaced bool) error
 	ownerText, childText := describe(p.ownerKind, owner), describe(p.childKind, child)
 	switch {
 	case !namespaced:
-		return fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the owner, and would delete the child",
+		return fmt.Errorf("%w: %s lives in no namespace, and %s in one: the garbage collector would not find the "+
+			"owner, and would delete the child",
 			ErrScope, childText, ownerText)
 	case child.GetNamespace() != owner.GetNamespace():
-		return fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and would delete the child",
+		return fmt.Errorf("%w: %s is not in the namespace of %s: the garbage collector would not find the owner, and "+
+			"would delete the child",
 			ErrScope, childText, ownerText)
 	}
 	return nil

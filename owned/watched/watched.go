@@ -158,9 +158,11 @@ func (c Config) open() ([]informer.Any, error) {
 	nameProblems := validation.IsValidLabelValue(c.Set.Name)
 	switch {
 	case c.Set.Name == "":
-		errs = append(errs, errors.New("Set.Name is required, unless Client.FieldOwner is set: the children's informers select by it"))
+		errs = append(errs,
+			errors.New("Set.Name is required, unless Client.FieldOwner is set: the children's informers select by it"))
 	case len(nameProblems) > 0:
-		errs = append(errs, fmt.Errorf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s", c.Set.Name, strings.Join(nameProblems, "; ")))
+		errs = append(errs, fmt.Errorf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s",
+			c.Set.Name, strings.Join(nameProblems, "; ")))
 	}
 	if c.Set.Client != nil {
 		errs = append(errs, errors.New("Set.Client must be nil: New sets it to the client made from Client"))
@@ -193,7 +195,8 @@ func (c Config) checkNamespaces() error {
 	var errs []error
 	for _, namespace := range c.Set.Namespaces {
 		if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, namespace) {
-			errs = append(errs, fmt.Errorf("Set.Namespaces has %q, which is not among Namespaces: children there would not be watched", namespace))
+			errs = append(errs, fmt.Errorf("Set.Namespaces has %q, which is not among Namespaces: children there "+
+				"would not be watched", namespace))
 		}
 	}
 	return errors.Join(errs...)

@@ -120,7 +120,8 @@ func (r *sourceRun) health() runState {
 	if timeout <= 0 || state.began.IsZero() || time.Since(state.began) <= 2*timeout {
 		return state
 	}
-	state.err = fmt.Errorf("the poll under way has taken %s, though its context ended after Timeout, %s: the Poller does not listen to it",
+	state.err = fmt.Errorf("the poll under way has taken %s, though its context ended after Timeout, %s: the Poller "+
+		"does not listen to it",
 		time.Since(state.began).Round(time.Second), timeout)
 	if state.since.IsZero() {
 		state.since = state.began.Add(timeout)

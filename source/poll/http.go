@@ -73,7 +73,8 @@ func HTTP(config HTTPConfig) Poller {
 		p.shown = (&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String()
 	}
 	if p.config.MaxBytes < 0 {
-		errs = append(errs, fmt.Errorf("HTTPConfig.MaxBytes is %d: it cannot be negative (0 means %d)", p.config.MaxBytes, defaultMaxBytes))
+		errs = append(errs, fmt.Errorf("HTTPConfig.MaxBytes is %d: it cannot be negative (0 means %d)",
+			p.config.MaxBytes, defaultMaxBytes))
 	}
 	p.problem = errors.Join(errs...)
 	return p

@@ -42,11 +42,12 @@ type Config struct {
 	Poller Poller
 
 	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
-	// removed. A controller of controller.NoObject resyncs Item.Keys only. For example, it returns the objects of an informer that refer to the item. That informer must be the
-	// controller's own or in its Config.Reads: otherwise its reads return informer.ErrNotRunning. For a removed item,
-	// KeysOf gets the ID and the Keys that the item had. The result is not stored: keys that follow from the item
-	// itself belong in Item.Keys. It is called for one item at a time. If it panics, the poll fails, and the next poll
-	// announces that item and those that follow. Default nil: no further keys.
+	// removed. A controller of controller.NoObject resyncs Item.Keys only. For example, it returns the objects of an
+	// informer that refer to the item. That informer must be the controller's own or in its Config.Reads: otherwise its
+	// reads return informer.ErrNotRunning. For a removed item, KeysOf gets the ID and the Keys that the item had. The
+	// result is not stored: keys that follow from the item itself belong in Item.Keys. It is called for one item at a
+	// time. If it panics, the poll fails, and the next poll announces that item and those that follow. Default nil: no
+	// further keys.
 	KeysOf func(item Item) []kube.Key
 
 	// KeepItems stores the items of the latest poll, with their contents, so that handlers can read them with

@@ -11,16 +11,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
-// ObjectStore is a store outside the cluster that lists its objects with versions and returns their contents one by one,
-// such as a bucket of an object store, a folder of a repository, or a table. examples/objectstore has one for the API of
-// S3.
+// ObjectStore is a store outside the cluster that lists its objects with versions and returns their contents one by
+// one, such as a bucket of an object store, a folder of a repository, or a table. examples/objectstore has one for the
+// API of S3.
 type ObjectStore interface {
-	// List returns all objects: their ID, Version (such as an ETag) and Keys, without Content. If the list is incomplete,
-	// List must return an error.
+	// List returns all objects: their ID, Version (such as an ETag) and Keys, without Content. If the list is
+	// incomplete, List must return an error.
 	List(ctx context.Context) ([]Item, error)
-	// Read returns the current Content of an item of List, and the Version of this content; other fields are ignored. An
-	// empty Version means that of the list. found is false if the object does not exist anymore. The store must not change
-	// the Content afterwards.
+	// Read returns the current Content of an item of List, and the Version of this content; other fields are ignored.
+	// An empty Version means that of the list. found is false if the object does not exist anymore. The store must not
+	// change the Content afterwards.
 	Read(ctx context.Context, listed Item) (read Item, found bool, err error)
 }
 

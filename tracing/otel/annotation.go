@@ -25,7 +25,8 @@ func (t *Tracer) Inject(ctx context.Context, obj metav1.Object) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return
 	}
-	fields := fields{t.prefix, maps.Clone(obj.GetAnnotations())} // the object may share its map, for example with a template
+	// the object may share its map, for example with a template
+	fields := fields{t.prefix, maps.Clone(obj.GetAnnotations())}
 	if fields.annotations == nil {
 		fields.annotations = map[string]string{}
 	}
@@ -79,7 +80,8 @@ func (t *Tracer) addLinks(ctx context.Context, run trace.Span, causes controller
 func hasNewAnnotations(run controller.RunRecord) bool {
 	for _, cause := range run.Causes.List() {
 		if cause.Source == controller.SourceSelf &&
-			(cause.Type == controller.CauseAdded || cause.Type == controller.CauseUpdated && cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {
+			(cause.Type == controller.CauseAdded || cause.Type == controller.CauseUpdated &&
+				cause.Changed.Has(kube.ChangedUID|kube.ChangedAnnotations)) {
 			return true
 		}
 	}

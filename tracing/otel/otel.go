@@ -68,7 +68,8 @@ var _ middleware.Tracer = (*Tracer)(nil)
 func New(config Config) (*Tracer, error) {
 	if config.TracerProvider == nil {
 		return nil, fmt.Errorf("new OpenTelemetry tracer: %w",
-			errors.New("TracerProvider is required: use otel.GetTracerProvider() of go.opentelemetry.io/otel, or the program's own"))
+			errors.New("TracerProvider is required: use otel.GetTracerProvider() of go.opentelemetry.io/otel, or the "+
+				"program's own"))
 	}
 	t := &Tracer{
 		tracer:      config.TracerProvider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL)),

@@ -17,7 +17,9 @@ import (
 )
 
 // Start implements middleware.Tracer. For a run that is not sampled it creates only the span that the sampler needs.
-func (t *Tracer) Start(ctx context.Context, run controller.RunRecord, obj kube.Object) (context.Context, middleware.Span) {
+func (t *Tracer) Start(
+	ctx context.Context, run controller.RunRecord, obj kube.Object,
+) (context.Context, middleware.Span) {
 	now := time.Now()
 	began := startTime(run)
 	options := []trace.SpanStartOption{trace.WithTimestamp(began), trace.WithNewRoot()}
@@ -34,7 +36,8 @@ func (t *Tracer) Start(ctx context.Context, run controller.RunRecord, obj kube.O
 	t.addLinks(ctx, span, run.Causes, obj)
 	t.addCauseSpans(runCtx, run, began)
 	if run.Wait > 0 {
-		t.addSpan(runCtx, "queue wait", run.Started.Add(-run.Wait), run.Started, attributes{}.seconds(keyQueueHeld, run.Held))
+		t.addSpan(runCtx, "queue wait", run.Started.Add(-run.Wait), run.Started,
+			attributes{}.seconds(keyQueueHeld, run.Held))
 	}
 	handleCtx, handle := t.tracer.Start(runCtx, spanName("handle", run.Controller), trace.WithTimestamp(now),
 		trace.WithAttributes(attributes{}.text(keyController, run.Controller)...))

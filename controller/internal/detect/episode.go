@@ -214,7 +214,8 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 		if onlyTimes {
 			effect = "change nothing but times"
 		}
-		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused, and they %s (%s): "+
+		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused, and "+
+			"they %s (%s): "+
 			"write only what differs, and leave Config.OwnWrites.Handle off",
 			object, e.Writes, within, effect, e.fields())
 	case PatternEndless:
@@ -251,7 +252,8 @@ func opponents(k *history) string {
 	var words []string
 	for _, manager := range k.opposing {
 		if slices.Contains(k.own, manager) {
-			manager += " (the same name as the handler's: another key that writes the object, or another copy of the program)"
+			manager += " (the same name as the handler's: another key that writes the object, or another copy of " +
+				"the program)"
 		}
 		words = append(words, manager)
 	}

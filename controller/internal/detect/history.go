@@ -95,7 +95,9 @@ func (k *history) forget() {
 }
 
 // note adds a write's changes, and returns their signs.
-func (k *history) note(seed maphash.Seed, d difference, l *look, run uint64, now time.Time, window time.Duration) (s signs) {
+func (k *history) note(
+	seed maphash.Seed, d difference, l *look, run uint64, now time.Time, window time.Duration,
+) (s signs) {
 	if run != k.run {
 		s.flip = k.settle(now, window)
 		k.run, k.about = run, l.about
@@ -212,7 +214,8 @@ func addManager(managers []string, manager string) []string {
 
 // within reports whether path is a part of outer.
 func within(path, outer string) bool {
-	return len(path) > len(outer) && strings.HasPrefix(path, outer) && (path[len(outer)] == '.' || path[len(outer)] == '[')
+	return len(path) > len(outer) && strings.HasPrefix(path, outer) &&
+		(path[len(outer)] == '.' || path[len(outer)] == '[')
 }
 
 // hashValue returns the hash of a field's value. All times have the same hash.

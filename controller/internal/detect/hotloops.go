@@ -85,7 +85,8 @@ type Step struct {
 	// Kind and Object identify the object. Kind is the same as in the causes of runs.
 	Kind   schema.GroupKind
 	Object kube.Key
-	// Hides reports whether the value of a field of the object must not be shown. Default: the values of Secrets are not shown.
+	// Hides reports whether the value of a field of the object must not be shown. Default: the values of Secrets are
+	// not shown.
 	Hides func(path string) bool
 	// Before is the state before the step: for a write, the cached state when the request was sent. Nil: not known.
 	// After is the state after the step: for a write, the one in the API server's response. Nil: the object no longer
@@ -177,9 +178,11 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr, ok := h.tracks.peek(id); ok && tr.history != nil {
-		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its own.
+		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its
+		// own.
 		manager := c.Manager
-		if own, tied := tr.history.own, c.After.TiedManager; tied != "" && slices.Contains(own, manager) && !slices.Contains(own, tied) {
+		if own, tied := tr.history.own, c.After.TiedManager; tied != "" && slices.Contains(own, manager) &&
+			!slices.Contains(own, tied) {
 			manager = tied
 		}
 		tr.history.oppose(h.seed, changes, manager)
@@ -206,8 +209,8 @@ type difference struct {
 	// own are the changes by the write. known is false if they cannot be determined.
 	own   []FieldChange
 	known bool
-	// isCertain is false if own may include changes by other clients, because the cache did not show the key's last write
-	// yet.
+	// isCertain is false if own may include changes by other clients, because the cache did not show the key's last
+	// write yet.
 	isCertain bool
 	// otherChanges are the changes by other clients since the key's last write, if they are known.
 	otherChanges []FieldChange

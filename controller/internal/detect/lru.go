@@ -44,7 +44,8 @@ func (l *lru[K, V]) peek(key K) (value V, ok bool) {
 }
 
 // add adds a value under key, which must be new. If there are limit entries already, it evicts and returns the least
-// recently used value. With evictNext it becomes the least recently used entry, which is evicted next unless it is used.
+// recently used value. With evictNext it becomes the least recently used entry, which is evicted next unless it is
+// used.
 func (l *lru[K, V]) add(key K, value V, evictNext bool) (gone V, full bool) {
 	var e *entry[K, V]
 	if len(l.entries) < l.limit {

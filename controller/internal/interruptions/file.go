@@ -82,7 +82,8 @@ func Open(dir, controller string, logger *slog.Logger) (*File, error) {
 	}
 	f := &File{file: file, table: path + ".interrupted.json"}
 	if err := lock(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s, which another controller or process may use: %w", file.Name(), err), file.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s, which another controller or process may use: %w", file.Name(),
+			err), file.Close())
 	}
 	if err := f.load(logger); err != nil {
 		return nil, errors.Join(err, f.Close())

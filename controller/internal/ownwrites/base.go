@@ -75,7 +75,9 @@ func versionInJSONPatch(call kube.Call) (version string) {
 }
 
 // isOnlyDifference reports whether a patch is the only difference between two states.
-func isOnlyDifference(call kube.Call, before, after *wire.Object, content func(*wire.Object) (map[string]any, error)) bool {
+func isOnlyDifference(
+	call kube.Call, before, after *wire.Object, content func(*wire.Object) (map[string]any, error),
+) bool {
 	if isStatusPatchResult(call, before, after) {
 		return true
 	}

@@ -59,7 +59,8 @@ func deletePrecondition(call kube.Call) string {
 	var options metav1.DeleteOptions
 	if rest, isProtobuf := cutProtobufPrefix(call.Request); isProtobuf {
 		var envelope runtime.Unknown
-		if envelope.Unmarshal(rest) != nil || envelope.Kind != "DeleteOptions" || options.Unmarshal(envelope.Raw) != nil {
+		if envelope.Unmarshal(rest) != nil || envelope.Kind != "DeleteOptions" ||
+			options.Unmarshal(envelope.Raw) != nil {
 			return ""
 		}
 	} else if json.Unmarshal(call.Request, &options) != nil {

@@ -15,9 +15,9 @@
 //  1. Before a request is sent, Run.State returns the known state of the object. It is the start of the proof that the
 //     event of the write is an echo.
 //  2. When the response has arrived, and before the handler receives it, Run.Record reads it, derives how the informers
-//     will show the write, and records it. From then on, Tracker.IsEcho recognizes its event. If the informer was faster
-//     than the response, Record removes the cause of the event from the queue. The controller checks an event before
-//     and after it enqueues the key, because Record may be called between the two.
+//     will show the write, and records it. From then on, Tracker.IsEcho recognizes its event. If the informer was
+//     faster than the response, Record removes the cause of the event from the queue. The controller checks an event
+//     before and after it enqueues the key, because Record may be called between the two.
 //  3. After the run, Run.End asks the informers of the written kind to report when they show the write. The last report
 //     removes the record, so nothing is kept for idle keys.
 //  4. If the key is ready earlier, Tracker.Hold gives it back to the queue, and the last report releases it. No worker

@@ -73,7 +73,10 @@ func (r *Run) State(kind schema.GroupVersionKind, object kube.Key) *State {
 //
 // removeCauses removes those causes of the key from the queue whose events are echoes: the event of the write may have
 // arrived before the response. It must not call the Tracker. nil: all causes stay.
-func (r *Run) Record(call kube.Call, before *State, content func(*wire.Object) (map[string]any, error), removeCauses func(isEcho func(Event) bool)) Write {
+func (r *Run) Record(
+	call kube.Call, before *State, content func(*wire.Object) (map[string]any, error),
+	removeCauses func(isEcho func(Event) bool),
+) Write {
 	response := readResponse(call.Response, r.Tracker.cut)
 	w := Write{Key: response.key(call.Key), Object: response.object}
 	own, ok := newOwnWrite(call, before, response)
@@ -147,7 +150,8 @@ func (r *Run) WaitShown(ctx context.Context) error {
 		select {
 		case <-w.shown:
 		case <-ctx.Done():
-			missing = append(missing, fmt.Errorf("informer %q does not show %s", w.by.Name(), w.write.String()), w.by.ReadyFor(w.write.Write))
+			missing = append(missing, fmt.Errorf("informer %q does not show %s", w.by.Name(), w.write.String()),
+				w.by.ReadyFor(w.write.Write))
 		}
 	}
 	if len(missing) == 0 {

@@ -44,7 +44,10 @@ func start(ctx context.Context, options probe.Options, failed chan<- error) (*pr
 			DefaultUnsafeDisableDeepCopy: &noCopies,
 		}
 	}
-	manager, err := ctrl.NewManager(&rest.Config{Host: options.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, managerOptions)
+	manager, err := ctrl.NewManager(&rest.Config{
+		Host:            options.Server,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}, managerOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +107,8 @@ func add[O any, T object[O]](
 		if err := reads.Get(ctx, request.NamespacedName, obj); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
-		options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()), obj.GetAnnotations(), touch(obj))
+		options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()), obj.GetAnnotations(),
+			touch(obj))
 		return ctrl.Result{}, nil
 	}
 	err := ctrl.NewControllerManagedBy(manager).

@@ -20,7 +20,10 @@ import (
 func main() { probe.Main(start) }
 
 func start(ctx context.Context, options probe.Options, failed chan<- error) (*probe.Reader, error) {
-	cluster, err := kube.Connect(&rest.Config{Host: options.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, database.AddToScheme)
+	cluster, err := kube.Connect(&rest.Config{
+		Host:            options.Server,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}, database.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +41,16 @@ func touchDatabase(d *database.Database) int {
 	return len(d.Status.Phase) + len(d.Spec.Engine)
 }
 
-func run[T kube.Object](ctx context.Context, cluster *kube.Cluster, options probe.Options, failed chan<- error, touch func(T) int) (*probe.Reader, error) {
+func run[T kube.Object](
+	ctx context.Context, cluster *kube.Cluster, options probe.Options, failed chan<- error, touch func(T) int,
+) (*probe.Reader, error) {
 	c, err := controller.New(controller.Config[T]{
 		Name:    "bench",
 		Cluster: cluster,
 		Handler: func(_ context.Context, obj T) error {
 			started := time.Now()
-			options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()), obj.GetAnnotations(), touch(obj))
+			options.Observer.Handled(started, obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
+				obj.GetAnnotations(), touch(obj))
 			return nil
 		},
 		Workers: options.Workers,

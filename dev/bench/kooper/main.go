@@ -40,9 +40,11 @@ func start(ctx context.Context, options probe.Options, failed chan<- error) (*pr
 		retriever = stripped{retriever}
 	}
 	c, err := controller.New(&controller.Config{
-		Name:              "bench",
-		Retriever:         retriever,
-		Handler:           controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error { return handle(options.Observer, obj) }),
+		Name:      "bench",
+		Retriever: retriever,
+		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
+			return handle(options.Observer, obj)
+		}),
 		Logger:            log.Dummy,
 		ConcurrentWorkers: options.Workers,
 	})
@@ -57,9 +59,11 @@ func handle(observer *probe.Observer, obj runtime.Object) error {
 	started := time.Now()
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		observer.Handled(started, obj.Namespace, obj.Name, string(obj.UID), obj.Annotations, len(obj.Status.Phase)+len(obj.Spec.NodeName))
+		observer.Handled(started, obj.Namespace, obj.Name, string(obj.UID), obj.Annotations, len(obj.Status.Phase)+
+			len(obj.Spec.NodeName))
 	case *database.Database:
-		observer.Handled(started, obj.Namespace, obj.Name, string(obj.UID), obj.Annotations, len(obj.Status.Phase)+len(obj.Spec.Engine))
+		observer.Handled(started, obj.Namespace, obj.Name, string(obj.UID), obj.Annotations, len(obj.Status.Phase)+
+			len(obj.Spec.Engine))
 	default:
 		return fmt.Errorf("unexpected object %T", obj)
 	}

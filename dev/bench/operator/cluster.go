@@ -56,7 +56,8 @@ func installCRD(ctx context.Context, config *rest.Config, definition []byte) err
 	}
 	defer api.client.CloseIdleConnections()
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.webapp.example.com"
-	if _, err := api.send(ctx, http.MethodPatch, path+"?fieldManager="+fieldManager, "application/apply-patch+yaml", definition); err != nil {
+	if _, err := api.send(ctx, http.MethodPatch, path+"?fieldManager="+fieldManager, "application/apply-patch+yaml",
+		definition); err != nil {
 		return fmt.Errorf("install the definition of WebApps: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -130,7 +131,10 @@ func (a *api) count(ctx context.Context, path string) (int, error) {
 // writeKubeconfig writes a kubeconfig with the proxy as server.
 func writeKubeconfig(path string, p *proxy) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: "https://" + p.address, CertificateAuthorityData: p.authority}
+	config.Clusters["bench"] = &clientcmdapi.Cluster{
+		Server:                   "https://" + p.address,
+		CertificateAuthorityData: p.authority,
+	}
 	config.AuthInfos["bench"] = &clientcmdapi.AuthInfo{Token: "the proxy replaces it"}
 	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
 	config.CurrentContext = "bench"

@@ -37,8 +37,8 @@ type Options struct {
 	Rounds int   `json:"rounds"`
 	// Rate is the number of changes a second.
 	Rate float64 `json:"rate"`
-	// Churn and Rest are how long these phases last. Outage is how long specs change before the API server is killed, and
-	// again after it is back.
+	// Churn and Rest are how long these phases last. Outage is how long specs change before the API server is killed,
+	// and again after it is back.
 	Churn  time.Duration `json:"churn"`
 	Rest   time.Duration `json:"rest"`
 	Outage time.Duration `json:"outage"`
@@ -62,8 +62,9 @@ func main() {
 	}
 }
 
-const usage = `Compare the operator of examples/webapp with the same operator on controller-runtime: a real API server, the same
-changes for both, and requests, CPU time, memory and latencies of each phase (start, rest, churn, outage, restart, deletion).
+const usage = `Compare the operator of examples/webapp with the same operator on controller-runtime: a real API server,
+the same changes for both, and requests, CPU time, memory and latencies of each phase (start, rest, churn, outage,
+restart, deletion).
 
 Usage: go run ./operator [flags]      (in the folder bench; make bench-operator does it)
 
@@ -82,7 +83,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.Float64Var(&o.Rate, "rate", 20, "changes of specs a second, in the phases churn and outage")
 	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long specs change in the phase churn")
 	flags.DurationVar(&o.Rest, "rest", 30*time.Second, "how long the phase rest lasts")
-	flags.DurationVar(&o.Outage, "outage", 5*time.Second, "how long specs change before the API server is killed, and after it is back")
+	flags.DurationVar(&o.Outage, "outage", 5*time.Second, "how long specs change before the API server is killed, "+
+		"and after it is back")
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long each wait may take")
 	flags.StringVar(&o.Only, "only", "", "run only this program: evenkeel or controller-runtime")
 	flags.StringVar(&o.Profile, "profile", "", "the `folder` for CPU and allocation profiles of each phase (default: none); profiles cost CPU time")
@@ -152,7 +154,10 @@ func (o *Options) complete(sizes string) error {
 // measure builds the programs and runs them by turns.
 func measure(ctx context.Context, o Options, progress io.Writer) (_ *Results, err error) {
 	begin := time.Now()
-	results := &Results{Date: begin.UTC().Truncate(time.Minute), Options: o, Machine: machine.This(), Versions: make(map[string]string)}
+	results := &Results{
+		Date: begin.UTC().Truncate(time.Minute), Options: o, Machine: machine.This(),
+		Versions: make(map[string]string),
+	}
 	dir, err := os.MkdirTemp("", "bench-operator-binaries-")
 	if err != nil {
 		return nil, err
@@ -182,7 +187,10 @@ func measure(ctx context.Context, o Options, progress io.Writer) (_ *Results, er
 			for i := range measured {
 				p := measured[(i+round)%len(measured)] // by turns, so that none is always the first
 				fmt.Fprintf(progress, "%s, %d WebApps: round %d of %d\n", p.name, size, round+1, o.Rounds)
-				s := &session{o: o, program: p, binary: binaries[p.name], profileDir: o.Profile, progress: progress, size: size}
+				s := &session{
+					o: o, program: p, binary: binaries[p.name], profileDir: o.Profile, progress: progress,
+					size: size,
+				}
 				phases, err := s.measure(ctx)
 				results.add(size, p.name, phases)
 				if err != nil {

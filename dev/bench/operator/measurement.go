@@ -9,7 +9,8 @@ import (
 type Measurement struct {
 	// Seconds is how long the phase took; see method.txt for where each phase begins and ends.
 	Seconds float64 `json:"seconds"`
-	// Requests and Failures are counted by "verb resource"; Failures are responses of 400 and above, with the code in front.
+	// Requests and Failures are counted by "verb resource"; Failures are responses of 400 and above, with the code in
+	// front.
 	Requests map[string]int `json:"requests"`
 	Failures map[string]int `json:"failures,omitempty"`
 	// Sent and Received are bytes of bodies.

@@ -53,7 +53,8 @@ func (s *session) allReady() (bool, string) {
 
 func (s *session) allShown() (bool, string) {
 	c := s.view.counts()
-	return c.unshown == 0 && c.ready == s.size, fmt.Sprintf("%d of %d WebApps are ready, %d changes are not shown", c.ready, s.size, c.unshown)
+	return c.unshown == 0 && c.ready == s.size, fmt.Sprintf("%d of %d WebApps are ready, %d changes are not shown",
+		c.ready, s.size, c.unshown)
 }
 
 func (s *session) allHandled() (bool, string) {
@@ -89,7 +90,10 @@ func (s *session) change(ctx context.Context, duration time.Duration) error {
 		sending.Go(func() { s.changeOne(ctx, revision) })
 		if time.Since(reported) > 2*time.Second {
 			reported = time.Now()
-			s.say("%d changes in %.0f s, %s", n+1, time.Since(begin).Seconds(), func() string { _, state := s.allShown(); return state }())
+			s.say("%d changes in %.0f s, %s", n+1, time.Since(begin).Seconds(), func() string {
+				_, state := s.allShown()
+				return state
+			}())
 		}
 	}
 	return nil
@@ -106,7 +110,8 @@ func (s *session) changeOne(ctx context.Context, revision int) {
 		patch = fmt.Sprintf(`{"spec":{"config":{%q:"%d"}}}`, revisionKey, revision)
 	}
 	s.view.await(c, revision, time.Now())
-	path := "/apis/webapp.example.com/v1/namespaces/" + namespaceOf(i) + "/webapps/" + nameOf(i) + "?fieldManager=" + fieldManager
+	path := "/apis/webapp.example.com/v1/namespaces/" + namespaceOf(i) + "/webapps/" + nameOf(i) + "?fieldManager=" +
+		fieldManager
 	if _, err := s.api.send(ctx, http.MethodPatch, path, "application/merge-patch+json", []byte(patch)); err != nil {
 		s.view.forget(c, revision) // while the API server is down
 	}
@@ -140,7 +145,8 @@ func (s *session) outage(ctx context.Context) (time.Time, error) {
 func (s *session) deletion(ctx context.Context) (seconds float64, left string, err error) {
 	begin := time.Now()
 	for i := range min(10, s.size) {
-		if _, err := s.api.send(ctx, http.MethodDelete, "/apis/webapp.example.com/v1/namespaces/"+namespaceOf(i)+"/webapps", "", nil); err != nil {
+		if _, err := s.api.send(ctx, http.MethodDelete, "/apis/webapp.example.com/v1/namespaces/"+namespaceOf(i)+
+			"/webapps", "", nil); err != nil {
 			return 0, "", err
 		}
 	}

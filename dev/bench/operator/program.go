@@ -80,7 +80,9 @@ func profileOverlay(folder, dir string) (string, error) {
 	if err := os.WriteFile(source, profileSource, 0o600); err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(folder, "profile_of_the_benchmark.go"): source}})
+	text, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(folder, "profile_of_the_benchmark.go"): source},
+	})
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +112,10 @@ func startOperator(p program, binary, kubeconfig, records, profileAddress string
 	if profileAddress != "" {
 		command.Env = append(command.Env, "BENCH_PROFILE_ADDRESS="+profileAddress)
 	}
-	o := &operator{name: p.name, command: command, ended: make(chan struct{}), output: &subprocess.Tail{}, profileAddress: profileAddress}
+	o := &operator{
+		name: p.name, command: command, ended: make(chan struct{}), output: &subprocess.Tail{},
+		profileAddress: profileAddress,
+	}
 	command.Stdout, command.Stderr = o.output, o.output
 	endWithThisProcess(command)
 	if err := command.Start(); err != nil {
@@ -192,7 +197,8 @@ func (o *operator) startProfile(ctx context.Context, path string) (finish func()
 		if err != nil {
 			return fmt.Errorf("read the allocations of %s: %w", o.name, err)
 		}
-		return errors.Join(os.WriteFile(path+".cpu.pprof", profile, 0o600), os.WriteFile(path+".allocs.pprof", allocated, 0o600))
+		return errors.Join(os.WriteFile(path+".cpu.pprof", profile, 0o600),
+			os.WriteFile(path+".allocs.pprof", allocated, 0o600))
 	}, nil
 }
 

@@ -111,7 +111,8 @@ func (s *session) measure(ctx context.Context) (_ map[string]Measurement, err er
 			return result, fmt.Errorf("%s: %s: %w", s.program.name, phase, err)
 		}
 		result[phase] = m
-		s.say("%s: %.1f s, %d requests, %d conflicts, %.2f s CPU, %.1f MB peak RSS, handled %d%s", phase, m.Seconds, m.requestCount(), m.conflicts(),
+		s.say("%s: %.1f s, %d requests, %d conflicts, %.2f s CPU, %.1f MB peak RSS, handled %d%s", phase, m.Seconds,
+			m.requestCount(), m.conflicts(),
 			m.CPU, float64(m.PeakRSS)/1e6, m.Handled, delayText(m))
 	}
 	return result, nil
@@ -142,7 +143,8 @@ func (s *session) run(ctx context.Context, phase string) (Measurement, error) {
 		}
 		before.cpu = cpu
 	}
-	finish, err := s.operator.startProfile(ctx, filepath.Join(s.profileDir, fmt.Sprintf("%s-%d-%s", s.program.name, s.size, phase)))
+	finish, err := s.operator.startProfile(ctx,
+		filepath.Join(s.profileDir, fmt.Sprintf("%s-%d-%s", s.program.name, s.size, phase)))
 	if err != nil {
 		return Measurement{}, err
 	}
@@ -159,7 +161,8 @@ func (s *session) run(ctx context.Context, phase string) (Measurement, error) {
 	}
 	m.Seconds, m.Left, m.Changes = seconds, left, s.revision-changes
 	delays, unshown := s.view.takeDelays()
-	m.P50, m.P99, m.Max = percentile(delays, 50).Seconds(), percentile(delays, 99).Seconds(), percentile(delays, 100).Seconds()
+	m.P50, m.P99, m.Max = percentile(delays, 50).Seconds(), percentile(delays, 99).Seconds(),
+		percentile(delays, 100).Seconds()
 	if unshown > 0 {
 		m.Left = strings.TrimPrefix(m.Left+fmt.Sprintf(", %d changes that no child shows", unshown), ", ")
 	}
@@ -231,7 +234,8 @@ func keyOf(i int) string { return namespaceOf(i) + "/" + nameOf(i) }
 func (s *session) createWebApps(ctx context.Context) error {
 	for i := range min(10, s.size) {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespaceOf(i))
-		if _, err := s.api.send(ctx, http.MethodPost, "/api/v1/namespaces", "application/json", []byte(body)); err != nil {
+		if _, err := s.api.send(ctx, http.MethodPost, "/api/v1/namespaces", "application/json",
+			[]byte(body)); err != nil {
 			return err
 		}
 	}
@@ -280,7 +284,8 @@ func (s *session) createWebApp(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.api.send(ctx, http.MethodPost, "/apis/webapp.example.com/v1/namespaces/"+namespaceOf(i)+"/webapps?fieldManager="+fieldManager, "application/json", body)
+	_, err = s.api.send(ctx, http.MethodPost, "/apis/webapp.example.com/v1/namespaces/"+namespaceOf(i)+
+		"/webapps?fieldManager="+fieldManager, "application/json", body)
 	return err
 }
 

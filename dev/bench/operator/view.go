@@ -168,7 +168,10 @@ func (v *view) take(path, key, kind string, o *object, now time.Time) {
 			delete(v.apps, key)
 			return
 		}
-		a := app{generation: o.Metadata.Generation, observed: o.Status.ObservedGeneration, deleting: o.Metadata.DeletionTimestamp != nil}
+		a := app{
+			generation: o.Metadata.Generation, observed: o.Status.ObservedGeneration,
+			deleting: o.Metadata.DeletionTimestamp != nil,
+		}
 		for _, condition := range o.Status.Conditions {
 			a.ready = a.ready || condition.Type == "Ready" && condition.Status == "True"
 		}

@@ -45,21 +45,35 @@ func cases() []testCase {
 		{name: "validate a Pod", path: pathValidate, cost: 1, body: podReview, check: allowed(false)},
 		{name: "mutate a Pod", path: pathMutate, cost: 1, body: podReview, check: allowed(true)},
 		{name: "convert 1 object", path: pathConvert, cost: 1, body: conversions(1), check: converted(1)},
-		{name: "convert 10,000 objects", path: pathConvert, cost: manyObjects / 10, body: conversions(manyObjects), check: converted(manyObjects), oneClient: true},
+		{
+			name: "convert 10,000 objects", path: pathConvert, cost: manyObjects / 10, body: conversions(manyObjects),
+			check: converted(manyObjects), oneClient: true,
+		},
 	}
 }
 
 // podReview is a review of the creation of a Pod with two containers.
 func podReview() []byte {
 	pod := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-5d4f8c7b6-x2x7l", Labels: map[string]string{"app": "web", "tier": "front"}, Annotations: map[string]string{}},
-		Spec:       corev1.PodSpec{ServiceAccountName: "web", Tolerations: []corev1.Toleration{{Key: "node", Operator: corev1.TolerationOpExists}}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-5d4f8c7b6-x2x7l",
+			Labels: map[string]string{"app": "web", "tier": "front"}, Annotations: map[string]string{},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "web",
+			Tolerations:        []corev1.Toleration{{Key: "node", Operator: corev1.TolerationOpExists}},
+		},
 	}
 	for i := range 2 {
-		c := corev1.Container{Name: fmt.Sprint("c", i), Image: "registry.example.com/shop/web:v1.2.3", Ports: []corev1.ContainerPort{{ContainerPort: int32(8080 + i), Protocol: corev1.ProtocolTCP}}} //nolint:gosec // small
+		//nolint:gosec // small
+		c := corev1.Container{
+			Name: fmt.Sprint("c", i), Image: "registry.example.com/shop/web:v1.2.3",
+			Ports: []corev1.ContainerPort{{ContainerPort: int32(8080 + i), Protocol: corev1.ProtocolTCP}},
+		}
 		for j := range 15 {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", j), Value: fmt.Sprintf("value of the setting %d", j)})
+			c.Env = append(c.Env,
+				corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", j), Value: fmt.Sprintf("value of the setting %d", j)})
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
@@ -67,9 +81,11 @@ func podReview() []byte {
 	return encode(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: pod.Namespace, Name: pod.Name,
-			Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-			Object: runtime.RawExtension{Raw: raw},
+			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: pod.Namespace,
+			Name:     pod.Name,
+			Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Object:   runtime.RawExtension{Raw: raw},
 		},
 	})
 }
@@ -79,13 +95,19 @@ func conversions(n int) func() []byte {
 	return func() []byte {
 		review := &apiextensionsv1.ConversionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "ConversionReview"},
-			Request:  &apiextensionsv1.ConversionRequest{UID: "705ab4f5-6393-11e8-b7cc-42010a800002", DesiredAPIVersion: "bench.example.com/v2"},
+			Request: &apiextensionsv1.ConversionRequest{
+				UID:               "705ab4f5-6393-11e8-b7cc-42010a800002",
+				DesiredAPIVersion: "bench.example.com/v2",
+			},
 		}
 		for i := range n {
 			g := &gadget[specV1]{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "bench.example.com/v1", Kind: "Gadget"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("gadget-%05d", i), UID: "8c1f", Generation: 1, ResourceVersion: "17", Labels: map[string]string{"app": "web"}},
-				Spec:       specV1{Image: "registry.example.com/shop/web:v1.2.3", Port: 8080, Env: map[string]string{}},
+				TypeMeta: metav1.TypeMeta{APIVersion: "bench.example.com/v1", Kind: "Gadget"},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "shop", Name: fmt.Sprintf("gadget-%05d", i), UID: "8c1f",
+					Generation: 1, ResourceVersion: "17", Labels: map[string]string{"app": "web"},
+				},
+				Spec: specV1{Image: "registry.example.com/shop/web:v1.2.3", Port: 8080, Env: map[string]string{}},
 			}
 			for j := range 10 {
 				g.Spec.Env[fmt.Sprintf("SETTING_%d", j)] = fmt.Sprintf("value of the setting %d", j)
@@ -131,7 +153,8 @@ func converted(n int) func([]byte) error {
 		if err := json.Unmarshal(r.ConvertedObjects[n-1].Raw, &last); err != nil {
 			return err
 		}
-		if last.APIVersion != "bench.example.com/v2" || last.Name != fmt.Sprintf("gadget-%05d", n-1) || len(last.Spec.Container.Env) != 10 {
+		if last.APIVersion != "bench.example.com/v2" || last.Name != fmt.Sprintf("gadget-%05d", n-1) ||
+			len(last.Spec.Container.Env) != 10 {
 			return fmt.Errorf("the last object is %+v", last)
 		}
 		return nil
@@ -148,7 +171,10 @@ func (p *process) load(ctx context.Context, c testCase, calls int) ([]time.Durat
 	if c.oneClient {
 		parallel = 1
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, MaxIdleConnsPerHost: parallel}
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		MaxIdleConnsPerHost: parallel,
+	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	url, body := "https://"+p.Address+"/"+c.path+"?timeout=30s", c.body()

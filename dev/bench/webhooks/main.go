@@ -1,5 +1,5 @@
-// Command webhooks compares the webhook servers of Even Keel and controller-runtime: admission of a Pod, and conversion of
-// custom resources. Each server is a process of its own, which this one calls as the API server does: TLS, HTTP/1.1.
+// Command webhooks compares the webhook servers of Even Keel and controller-runtime: admission of a Pod, and conversion
+// of custom resources. Each server is a process of its own, which this one calls as the API server does: TLS, HTTP/1.1.
 //
 // It prints a table of medians. With -docs it writes the section of docs/reference/benchmarks.md.
 package main
@@ -164,7 +164,8 @@ func measureCase(ctx context.Context, library string, c testCase, calls int) (f 
 		return f, err
 	}
 	return figures{
-		CPU: (after.CPU - before.CPU) / time.Duration(len(times)), P50: times[len(times)/2], P99: times[len(times)*99/100], PeakRSS: after.PeakRSS,
+		CPU: (after.CPU - before.CPU) / time.Duration(len(times)), P50: times[len(times)/2],
+		P99: times[len(times)*99/100], PeakRSS: after.PeakRSS,
 	}, nil
 }
 

@@ -33,7 +33,8 @@ func document(r *Results) string {
 	b.WriteString("## Webhook servers\n\n" + strings.TrimSpace(methodText) + "\n\n")
 	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load average before the run: %s. Medians of %d %s. Ratios above 1.05 are in bold: there Even Keel needs more.\n\n",
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Versions[evenKeel], r.Versions[controllerRuntime],
-		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg, rounds, noun)
+		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg,
+		rounds, noun)
 	b.WriteString("| call | figure | Even Keel | controller-runtime | ratio |\n|---|---|--:|--:|--:|\n")
 	for _, c := range cases() {
 		shown := c.name
@@ -45,7 +46,9 @@ func document(r *Results) string {
 			{"CPU of the server per call", func(f figures) float64 { return float64(f.CPU) }, duration},
 			{"p50", func(f figures) float64 { return float64(f.P50) }, duration},
 			{"p99", func(f figures) float64 { return float64(f.P99) }, duration},
-			{"peak RSS of the server", func(f figures) float64 { return float64(f.PeakRSS) }, func(v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }},
+			{"peak RSS of the server", func(f figures) float64 { return float64(f.PeakRSS) }, func(v float64) string {
+				return fmt.Sprintf("%.1f MB", v/1e6)
+			}},
 		} {
 			own, peer := median(r.Rounds[c.name][evenKeel], f.of), median(r.Rounds[c.name][controllerRuntime], f.of)
 			ratio := fmt.Sprintf("%.2f", own/peer)

@@ -203,11 +203,17 @@ func newEvenKeel(listener net.Listener, folder string) (*webhook.Server, error) 
 		}}}
 	}
 	return webhook.New(webhook.Config{
-		Cluster: cluster, Listener: listener, CertFile: filepath.Join(folder, "tls.crt"), KeyFile: filepath.Join(folder, "tls.key"),
-		Logger: slog.New(slog.DiscardHandler),
+		Cluster: cluster, Listener: listener, CertFile: filepath.Join(folder, "tls.crt"),
+		KeyFile: filepath.Join(folder, "tls.key"),
+		Logger:  slog.New(slog.DiscardHandler),
 		Hooks: []webhook.Hook{
-			webhook.Validating(options(pathValidate), func(_ context.Context, r *webhook.Request[*corev1.Pod]) error { return validate(r.Object) }),
-			webhook.Mutating(options(pathMutate), func(_ context.Context, r *webhook.Request[*corev1.Pod]) error { mutate(r.Object); return nil }),
+			webhook.Validating(options(pathValidate), func(_ context.Context, r *webhook.Request[*corev1.Pod]) error {
+				return validate(r.Object)
+			}),
+			webhook.Mutating(options(pathMutate), func(_ context.Context, r *webhook.Request[*corev1.Pod]) error {
+				mutate(r.Object)
+				return nil
+			}),
 			webhook.Converting(pathConvert, webhook.Spoke(
 				func(from gadgetV1, to gadgetV2) error { toV2(&from.Spec, &to.Spec); return nil },
 				func(from gadgetV2, to gadgetV1) error { toV1(&from.Spec, &to.Spec); return nil },
@@ -240,7 +246,8 @@ func newControllerRuntime(listener net.Listener, folder string) (crwebhook.Serve
 		return nil, err
 	}
 	registry := conversion.NewRegistry()
-	if err := registry.RegisterConverter(schema.GroupKind{Group: "bench.example.com", Kind: "Gadget"}, converter); err != nil {
+	if err := registry.RegisterConverter(schema.GroupKind{Group: "bench.example.com", Kind: "Gadget"},
+		converter); err != nil {
 		return nil, err
 	}
 	port := listener.Addr().(*net.TCPAddr).Port

@@ -7,8 +7,9 @@
 //	                                    Options.Dir, wherever the shell is by then.
 //	no comment                          a block of language sh is run. It must succeed.
 //	<!-- run: expect "text" -->         it is run, and its output must contain the text.
-//	<!-- run: until "text" -->          it is run again and again until it succeeds with the text in its output, at most
-//	                                    for Options.Until. Each run has a subshell, so it changes nothing for later blocks.
+//	<!-- run: until "text" -->          it is run repeatedly until it succeeds with the text in its output, at most
+//	                                    for Options.Until. Each run has a subshell, so it changes nothing for later
+//	                                    blocks.
 //	<!-- run: background -->            it is started, must live until the page's end, and is then ended with SIGTERM.
 //	<!-- run: background, until "a" --> the page goes on when its output contains the text.
 //	<!-- run: background, expect "a" -> the text must be in its output by the page's end.

@@ -221,7 +221,8 @@ func (r *reader) await(ctx context.Context, b backgroundStep, want string) error
 func (r *reader) alive() error {
 	for _, b := range r.started {
 		if status, ended := b.job.ended(); ended {
-			return fmt.Errorf("%s:%d: the background block ended with status %s before the page did; its output was:\n%s",
+			return fmt.Errorf("%s:%d: the background block ended with status %s before the page did; its "+
+				"output was:\n%s",
 				r.name, b.line, status, tail(b.job.output()))
 		}
 	}
@@ -237,7 +238,8 @@ func (r *reader) showBackground() {
 func contains(out string, wants []string) error {
 	for _, want := range wants {
 		if !strings.Contains(out, want) {
-			return fmt.Errorf("the block's output does not contain %q, which the page expects; it was:\n%s", want, tail(out))
+			return fmt.Errorf("the block's output does not contain %q, which the page expects; it was:\n%s", want,
+				tail(out))
 		}
 	}
 	return nil

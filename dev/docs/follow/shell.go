@@ -144,7 +144,8 @@ func (s *shell) watch(cmd *exec.Cmd, reports, held *os.File) {
 	}()
 	go func() { // shell.end waits for it
 		defer close(gone)
-		_, _ = io.Copy(io.Discard, held) // no process writes; it returns when the last holder has ended, or shell.end gives up
+		// no process writes; it returns when the last holder has ended, or shell.end gives up
+		_, _ = io.Copy(io.Discard, held)
 	}()
 }
 

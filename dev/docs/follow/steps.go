@@ -57,9 +57,11 @@ func stepOf(block docs.Block) (s step, ok bool, err error) {
 		}
 		return s, true, nil
 	case slices.Contains([]string{"bash", "shell", "zsh"}, block.Lang):
-		return s, false, fmt.Errorf("a %s block is not run: call it sh, or console where it shows a session", block.Lang)
+		return s, false, fmt.Errorf("a %s block is not run: call it sh, or console where it shows a session",
+			block.Lang)
 	case block.Lang != "sh" && len(runs) > 0:
-		return s, false, errors.New("the block has a run comment but is not an sh block: call it sh, or remove the comment")
+		return s, false, errors.New("the block has a run comment but is not an sh block: call it sh, or remove " +
+			"the comment")
 	case block.Lang != "sh":
 		return s, false, nil
 	}
@@ -106,7 +108,8 @@ func (s *step) options(text string) (no bool, err error) {
 				s.expect = append(s.expect, want)
 			}
 		default:
-			return false, fmt.Errorf("%q is unknown: use background, expect \"text\", until \"text\" or no, REASON", word)
+			return false,
+				fmt.Errorf("%q is unknown: use background, expect \"text\", until \"text\" or no, REASON", word)
 		}
 	}
 	return false, nil

@@ -112,10 +112,11 @@ func (f *finder) inCase() bool {
 	return ok && clause != nil
 }
 
-// nextConstant returns the name of the constant with the next value of the same named type, or of the first one after the
-// last. It returns "" if there is no other.
+// nextConstant returns the name of the constant with the next value of the same named type, or of the first one after
+// the last. It returns "" if there is no other.
 func (f *finder) nextConstant(object *types.Const) string {
-	if _, named := object.Type().(*types.Named); !named || object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
+	if _, named := object.Type().(*types.Named); !named || object.Pkg() == nil ||
+		object.Parent() != object.Pkg().Scope() {
 		return ""
 	}
 	var all []*types.Const

@@ -32,7 +32,8 @@ func readProfile(name string) (profile, error) {
 		}
 		var b block
 		var statements, count int
-		_, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.startLine, &b.startColumn, &b.endLine, &b.endColumn, &statements, &count)
+		_, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.startLine, &b.startColumn, &b.endLine, &b.endColumn,
+			&statements, &count)
 		if err != nil {
 			return nil, fmt.Errorf("coverage profile %s: line %q: %w", name, scanner.Text(), err)
 		}
@@ -42,8 +43,8 @@ func readProfile(name string) (profile, error) {
 	return found, scanner.Err()
 }
 
-// covers reports whether the tests reach the mutant. Code outside of all blocks (declarations of the package, conditions of
-// cases) counts as reached if any part of the file is.
+// covers reports whether the tests reach the mutant. Code outside of all blocks (declarations of the package,
+// conditions of cases) counts as reached if any part of the file is.
 func (p profile) covers(m *mutant) bool {
 	inBlock, reached, anywhere := false, false, false
 	for _, b := range p[m.Package+"/"+path.Base(m.File)] {

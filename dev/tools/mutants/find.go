@@ -159,8 +159,8 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// note adds a mutant that replaces n's text. keep holds the nodes that the change removes: their variables and imports are kept in
-// use, or the compiler would refuse the file.
+// note adds a mutant that replaces n's text. keep holds the nodes that the change removes: their variables and imports
+// are kept in use, or the compiler would refuse the file.
 func (f *finder) note(operator string, n ast.Node, text string, keep ...ast.Node) {
 	start, end := f.offset(n.Pos()), f.offset(n.End())
 	shown := text
@@ -202,7 +202,8 @@ func (f *finder) keepUsed(nodes []ast.Node) (prelude string, imports []edit) {
 			}
 			switch object := f.pkg.info.Uses[ident].(type) {
 			case *types.Var:
-				isLocal := !object.IsField() && object.Parent() != nil && object.Pkg() == f.pkg.types && object.Parent() != f.pkg.types.Scope()
+				isLocal := !object.IsField() && object.Parent() != nil && object.Pkg() == f.pkg.types &&
+					object.Parent() != f.pkg.types.Scope()
 				outside := object.Pos() < node.Pos() || object.Pos() >= node.End()
 				if isLocal && outside && !slices.Contains(names, ident.Name) {
 					names = append(names, ident.Name)

@@ -132,9 +132,11 @@ func check(fset *token.FileSet, imports types.Importer, p goPackage) (*loadedPac
 }
 
 // dependents returns, for each package in targets, the import paths of the packages with tests that link it, except its
-// own, those with the fewest dependencies first: they are the fastest to build. Packages that skip returns true for are left
-// out.
-func dependents(ctx context.Context, dir string, targets []*loadedPackage, skip func(string) bool) (map[string][]string, error) {
+// own, those with the fewest dependencies first: they are the fastest to build. Packages that skip returns true for are
+// left out.
+func dependents(
+	ctx context.Context, dir string, targets []*loadedPackage, skip func(string) bool,
+) (map[string][]string, error) {
 	tests, err := goList(ctx, dir, "-json=ImportPath,Deps", "-test", "./...")
 	if err != nil {
 		return nil, err
@@ -147,7 +149,8 @@ func dependents(ctx context.Context, dir string, targets []*loadedPackage, skip 
 			continue
 		}
 		for _, target := range targets {
-			linked := slices.Contains(t.Deps, target.ImportPath) || slices.Contains(t.Deps, target.ImportPath+" ["+t.ImportPath+"]")
+			linked := slices.Contains(t.Deps, target.ImportPath) ||
+				slices.Contains(t.Deps, target.ImportPath+" ["+t.ImportPath+"]")
 			if linked && path != target.ImportPath {
 				found[target.ImportPath] = append(found[target.ImportPath], path)
 			}

@@ -1,4 +1,5 @@
-// Command mutants changes the code of packages in small ways and reports which changes no test notices. See mutants --help.
+// Command mutants changes the code of packages in small ways and reports which changes no test notices. See mutants
+// --help.
 package main
 
 import (
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-const usage = `mutants changes the code of packages in small ways (a mutant is one change) and runs the tests that reach the
-changed line. A mutant that a test fails for is killed. A mutant that survives shows a missing test, or a change
+const usage = `mutants changes the code of packages in small ways (a mutant is one change) and runs the tests that reach
+the changed line. A mutant that a test fails for is killed. A mutant that survives shows a missing test, or a change
 that breaks no promise: a person reads it and writes a verdict.
 
   mutants -package ./status,./owned -n 50        try 50 mutants of two packages
@@ -79,13 +80,18 @@ func start(args []string) error {
 	flags.StringVar(&run, "run", "", "try only the mutants with these `IDs` (with commas) and show the tests' output")
 	flags.BoolVar(&c.list, "list", false, "show all mutants and try none")
 	flags.IntVar(&c.parallel, "p", runtime.NumCPU(), "how many mutants to try at a time")
-	flags.StringVar(&c.skip, "skip", `/(integration|localcluster|contractmatrix)(/|$)`, "never run tests of other packages that match this `regexp`")
-	flags.IntVar(&c.mostOthers, "others", 3, "how many other packages' tests to run on a mutant that its own package's tests let pass")
-	flags.StringVar(&c.last, "last", "", "`pairs` with commas, ./package=./tests: run all of these tests on a mutant that the other tests let pass")
-	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which a test hangs")
+	flags.StringVar(&c.skip, "skip", `/(integration|localcluster|contractmatrix)(/|$)`,
+		"never run tests of other packages that match this `regexp`")
+	flags.IntVar(&c.mostOthers, "others", 3, "how many other packages' tests to run on a mutant that its own "+
+		"package's tests let pass")
+	flags.StringVar(&c.last, "last", "", "`pairs` with commas, ./package=./tests: run all of these tests on a mutant "+
+		"that the other tests let pass")
+	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which "+
+		"a test hangs")
 	flags.IntVar(&c.memory, "memory", 4096, "address space of a test process in `MiB`")
 	flags.StringVar(&c.state, "state", "", "`file` that keeps the results for -retry")
-	flags.BoolVar(&c.retry, "retry", false, "keep the results of mutants that were killed or have a reason in the run in -state, and try the others")
+	flags.BoolVar(&c.retry, "retry", false, "keep the results of mutants that were killed or have a reason in the "+
+		"run in -state, and try the others")
 	flags.StringVar(&c.out, "out", "", "write the document to this `file`")
 	flags.StringVar(&c.verdicts, "verdicts", "", "`file` with the verdicts")
 	flags.DurationVar(&c.progress, "progress", 5*time.Second, "time between two lines of progress")

@@ -56,9 +56,9 @@ func packageKey(modulePath, importPath string) string {
 	return strings.Join(parts, "/")
 }
 
-// identify sets the IDs of all mutants. An ID depends on the package, the function, the operator, the statement's text and
-// the change, so that it survives edits elsewhere in the file. Equal changes of equal statements in one function are
-// numbered.
+// identify sets the IDs of all mutants. An ID depends on the package, the function, the operator, the statement's text
+// and the change, so that it survives edits elsewhere in the file. Equal changes of equal statements in one function
+// are numbered.
 func identify(modulePath string, mutants []*mutant) {
 	seen := map[string]int{}
 	for _, m := range mutants {

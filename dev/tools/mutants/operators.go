@@ -35,8 +35,9 @@ func (s span) End() token.Pos { return s.to }
 
 // remove drops a statement.
 //
-// Not dropped: a defer, Unlock, RUnlock and WaitGroup.Done (a test can only hang without them, and each hang costs a whole
-// timeout), Lock and RLock (the Unlock that follows crashes), declarations, and parts of another statement's head.
+// Not dropped: a defer, Unlock, RUnlock and WaitGroup.Done (a test can only hang without them, and each hang costs a
+// whole timeout), Lock and RLock (the Unlock that follows crashes), declarations, and parts of another statement's
+// head.
 func (f *finder) remove(s ast.Stmt) {
 	switch f.parent(0).(type) {
 	case *ast.BlockStmt, *ast.CaseClause:
@@ -108,10 +109,12 @@ func (f *finder) returns(r *ast.ReturnStmt) {
 	if passesAll || onlyError || !isError(signature.At(last).Type()) || f.isZero(r.Results[last], "nil") {
 		return
 	}
-	f.note(opReturn, r, "return "+string(f.file.text[f.offset(r.Results[0].Pos()):f.offset(r.Results[last].Pos())])+"nil", r.Results[last])
+	f.note(opReturn, r, "return "+string(f.file.text[f.offset(r.Results[0].Pos()):f.offset(r.Results[last].Pos())])+
+		"nil", r.Results[last])
 }
 
-// results returns the types of the results of the innermost function around the visited node, as written and as checked.
+// results returns the types of the results of the innermost function around the visited node, as written and as
+// checked.
 func (f *finder) results() ([]ast.Expr, *types.Tuple) {
 	for _, node := range slices.Backward(f.stack) {
 		var kind *ast.FuncType

@@ -106,7 +106,8 @@ func (s *session) report() error {
 		}
 	}
 	for _, id := range s.staleVerdicts() {
-		fmt.Fprintf(s.stdout, "\nverdict %s: no mutant has this ID; remove the verdict, or give it the mutant's new ID\n", id)
+		fmt.Fprintf(s.stdout, "\nverdict %s: no mutant has this ID; remove the verdict, or give it the "+
+			"mutant's new ID\n", id)
 	}
 	if s.config.out != "" {
 		if err := os.WriteFile(s.config.out, []byte(s.document(entries)), 0o644); err != nil {
@@ -129,7 +130,8 @@ func (s *session) report() error {
 	}
 	all := count(entries, len(s.mutants), func(entry) bool { return true })
 	if fresh := s.tried - s.reused; fresh > 0 {
-		fmt.Fprintf(s.stdout, "%d mutants in %v: one every %.1f s\n", fresh, time.Since(s.Began).Round(time.Second), time.Since(s.Began).Seconds()/float64(fresh))
+		fmt.Fprintf(s.stdout, "%d mutants in %v: one every %.1f s\n", fresh, time.Since(s.Began).Round(time.Second),
+			time.Since(s.Began).Seconds()/float64(fresh))
 	}
 	if !s.complete {
 		fmt.Fprintln(s.stdout, "The run was interrupted.")
@@ -188,7 +190,8 @@ func (s *session) document(entries []entry) string {
 		s.Began.UTC().Format("2006-01-02 15:04 UTC"), s.Commit, s.Seed, runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&text, "- Duration: %v", time.Since(s.Began).Round(time.Second))
 	if s.reused > 0 {
-		fmt.Fprintf(&text, "; %d results were taken over from an earlier run (`RETRY=1`), and the rest was tried", s.reused)
+		fmt.Fprintf(&text, "; %d results were taken over from an earlier run (`RETRY=1`), and the rest was tried",
+			s.reused)
 	}
 	text.WriteString("\n")
 	if !s.complete {
@@ -217,7 +220,8 @@ func (s *session) document(entries []entry) string {
 
 func writeSurvivor(text *strings.Builder, e entry) {
 	fmt.Fprintf(text, "### %s\n\n", e.ID)
-	fmt.Fprintf(text, "%s:%d, function %s, operator %s\n\n", e.File, e.Line, strings.ReplaceAll(e.Function, "*", `\*`), e.Operator)
+	fmt.Fprintf(text, "%s:%d, function %s, operator %s\n\n", e.File, e.Line, strings.ReplaceAll(e.Function, "*", `\*`),
+		e.Operator)
 	fmt.Fprintf(text, "```diff\n- %s\n+ %s\n```\n\n", e.Before, e.After)
 	if e.result.Outcome == notCovered {
 		text.WriteString("No test reaches it.\n\n")

@@ -15,15 +15,15 @@ type stratum struct {
 	take              int // how many of them the sample has
 }
 
-// rank orders mutants at random. It depends on the seed and the mutant's ID only, so that an edit elsewhere does not draw
-// another sample.
+// rank orders mutants at random. It depends on the seed and the mutant's ID only, so that an edit elsewhere does not
+// draw another sample.
 func rank(seed uint64, m *mutant) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.ID))
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// sample divides n over the packages by their number of mutants, and a package's share evenly over its operators. A package
-// gets at least a quarter of an even share, if it has that many mutants.
+// sample divides n over the packages by their number of mutants, and a package's share evenly over its operators. A
+// package gets at least a quarter of an even share, if it has that many mutants.
 func sample(mutants []*mutant, n int, seed uint64) []*stratum {
 	byPackage := map[string]map[string]*stratum{}
 	sizes := map[string]int{}

@@ -77,7 +77,10 @@ var errInterrupted = errors.New("interrupted")
 
 // runTool does what the flags ask for. Its last line sums the run up.
 func runTool(ctx context.Context, c config, stdout io.Writer) error {
-	s := &session{Began: time.Now(), Seed: c.seed, Results: map[string]*result{}, config: c, stdout: &lockedWriter{to: stdout}}
+	s := &session{
+		Began: time.Now(), Seed: c.seed, Results: map[string]*result{}, config: c,
+		stdout: &lockedWriter{to: stdout},
+	}
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -155,9 +158,12 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 	}
 	b := &bench{
 		dir: s.config.dir, work: work, slack: s.config.slack, dependents: dependentPackages, dirs: map[string]string{},
-		mostOthers: s.config.mostOthers, memory: s.config.memory, parallel: s.config.parallel, baselines: map[string]*baseline{},
-		last: map[string][]string{}, wholes: map[string]*whole{},
-		measuring: func(importPath string) { fmt.Fprintf(s.stdout, "measuring what the tests of %s reach\n", importPath) },
+		mostOthers: s.config.mostOthers, memory: s.config.memory, parallel: s.config.parallel,
+		baselines: map[string]*baseline{},
+		last:      map[string][]string{}, wholes: map[string]*whole{},
+		measuring: func(importPath string) {
+			fmt.Fprintf(s.stdout, "measuring what the tests of %s reach\n", importPath)
+		},
 	}
 	for _, p := range all {
 		b.dirs[p.ImportPath] = p.Dir
@@ -176,7 +182,8 @@ func (s *session) newBench(ctx context.Context) (*bench, func(), error) {
 			both = append(both, tested...)
 		}
 		if !ok || err != nil || len(both) != 2 {
-			return nil, nil, errors.Join(fmt.Errorf("-last: %q is not of the form ./package=./tests", pair), err, os.RemoveAll(work))
+			return nil, nil, errors.Join(fmt.Errorf("-last: %q is not of the form ./package=./tests", pair), err,
+				os.RemoveAll(work))
 		}
 		b.dirs[both[1].ImportPath] = both[1].Dir
 		b.last[both[0].ImportPath] = append(b.last[both[0].ImportPath], both[1].ImportPath)
@@ -189,7 +196,8 @@ func (s *session) repeat(ctx context.Context, b *bench) error {
 	for _, id := range s.config.run {
 		at := slices.IndexFunc(s.mutants, func(m *mutant) bool { return m.ID == id })
 		if at < 0 {
-			return fmt.Errorf("no mutant %s in %s: IDs change with the statement's text; -list shows them", id, strings.Join(s.config.patterns, " "))
+			return fmt.Errorf("no mutant %s in %s: IDs change with the statement's text; -list shows them", id,
+				strings.Join(s.config.patterns, " "))
 		}
 		m := s.mutants[at]
 		r, err := b.try(ctx, m)
@@ -197,7 +205,8 @@ func (s *session) repeat(ctx context.Context, b *bench) error {
 			return err
 		}
 		fmt.Fprintf(s.stdout, "%s\n%s", m, tail(r.output))
-		fmt.Fprintf(s.stdout, "%s: %s in %.1f s, %d tests ran\n", id, strings.TrimSpace(r.Outcome+" "+r.By), r.Seconds, r.Tests)
+		fmt.Fprintf(s.stdout, "%s: %s in %.1f s, %d tests ran\n", id, strings.TrimSpace(r.Outcome+" "+r.By), r.Seconds,
+			r.Tests)
 	}
 	return nil
 }
@@ -205,7 +214,9 @@ func (s *session) repeat(ctx context.Context, b *bench) error {
 // tryAll tries the sample in random order, so that an interrupted run is a sample as well.
 func (s *session) tryAll(ctx context.Context, b *bench) error {
 	for _, p := range s.packages {
-		if slices.ContainsFunc(s.strata, func(t *stratum) bool { return t.Package == p.ImportPath && s.hasUntried(t) }) {
+		if slices.ContainsFunc(s.strata, func(t *stratum) bool {
+			return t.Package == p.ImportPath && s.hasUntried(t)
+		}) {
 			if base := b.baseline(ctx, p.ImportPath); base.err != nil {
 				return base.err
 			}
@@ -324,7 +335,8 @@ func (s *session) showProgress(done <-chan struct{}, total int, measured time.Du
 		line := fmt.Sprintf("%d of %d tried, %d survived", tried, total, survivors)
 		if spent := time.Since(s.Began) - measured; fresh > 0 {
 			each := spent / time.Duration(fresh)
-			line += fmt.Sprintf(", one every %.1f s, about %v left", each.Seconds(), (time.Duration(total-tried) * each).Round(time.Second))
+			line += fmt.Sprintf(", one every %.1f s, about %v left", each.Seconds(),
+				(time.Duration(total-tried) * each).Round(time.Second))
 		}
 		fmt.Fprintln(s.stdout, line)
 	}

@@ -74,8 +74,8 @@ type testRun struct {
 	duration time.Duration
 }
 
-// covering returns the tests that reach the mutant in two groups: those that take less than a second, and the others. Most
-// mutants are killed by the first group.
+// covering returns the tests that reach the mutant in two groups: those that take less than a second, and the others.
+// Most mutants are killed by the first group.
 func (b *baseline) covering(m *mutant) [][]testRun {
 	var quick, slow []testRun
 	for _, t := range b.tests {
@@ -160,7 +160,8 @@ func (b *bench) measureTest(ctx context.Context, importPath, binary, out, patter
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s.%s fails without a mutant, repair it first: %w\n%s", importPath, t.name, err, tail(output))
+		return fmt.Errorf("%s.%s fails without a mutant, repair it first: %w\n%s", importPath, t.name, err,
+			tail(output))
 	}
 	t.profile, err = readProfile(out)
 	return err
@@ -185,8 +186,11 @@ func (b *bench) build(ctx context.Context, importPath, binary string, flags ...s
 // clusterMemory multiplies the address space of tests that start a cluster: etcd maps a file of 10 GiB.
 const clusterMemory = 8
 
-// test runs a test binary in its package's folder. The address space is limited, because a mutant may allocate without end.
-func (b *bench) test(ctx context.Context, importPath, binary string, timeout time.Duration, flags ...string) ([]byte, error) {
+// test runs a test binary in its package's folder. The address space is limited, because a mutant may allocate without
+// end.
+func (b *bench) test(
+	ctx context.Context, importPath, binary string, timeout time.Duration, flags ...string,
+) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Second)
 	defer cancel()
 	limit := b.memory

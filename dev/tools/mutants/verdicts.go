@@ -16,9 +16,9 @@ type verdict struct {
 	reason string
 }
 
-// readVerdicts reads a file of blocks that are separated by empty lines. The first line of a block starts with the mutant's
-// ID, and a line that starts with "test:" or "reason:" begins a text that goes on until the block ends. Lines that start
-// with # are comments. A missing file has no verdicts.
+// readVerdicts reads a file of blocks that are separated by empty lines. The first line of a block starts with the
+// mutant's ID, and a line that starts with "test:" or "reason:" begins a text that goes on until the block ends. Lines
+// that start with # are comments. A missing file has no verdicts.
 func readVerdicts(name string) ([]verdict, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,8 @@ func parseVerdict(part string) (verdict, error) {
 	return v, nil
 }
 
-// explains reports whether the verdict explains a mutant that survives. A test does not: it should have killed the mutant.
+// explains reports whether the verdict explains a mutant that survives. A test does not: it should have killed the
+// mutant.
 func (v verdict) explains() bool { return v.reason != "" }
 
 // addVerdicts appends an empty verdict for each mutant to the file.
@@ -90,7 +91,8 @@ func addVerdicts(name string, mutants []*mutant) error {
 	}
 	var text strings.Builder
 	for _, m := range mutants {
-		fmt.Fprintf(&text, "\n%s %s in %s, %s\n- %s\n+ %s\nreason:\n", m.ID, m.Operator, m.Function, m.File, m.Before, m.After)
+		fmt.Fprintf(&text, "\n%s %s in %s, %s\n- %s\n+ %s\nreason:\n", m.ID, m.Operator, m.Function, m.File, m.Before,
+			m.After)
 	}
 	_, err = file.WriteString(text.String())
 	return errors.Join(err, file.Close())

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// whole is what all tests of a package cover in one run without a mutant. Such tests share a cluster, so that running each on
-// its own would take too long.
+// whole is what all tests of a package cover in one run without a mutant. Such tests share a cluster, so that running
+// each on its own would take too long.
 type whole struct {
 	once sync.Once
 	run  testRun
@@ -45,9 +45,12 @@ func (b *bench) whole(ctx context.Context, importPath string) *whole {
 	return w
 }
 
-// tryWhole runs all tests of a package with the mutant, if they reach it. It reports whether the outcome is final. A test
-// with a cluster that failed runs once more, so that a failure of the cluster on a busy machine does not kill a mutant.
-func (b *bench) tryWhole(ctx context.Context, folder, overlay string, m *mutant, importPath string, r *result) (done bool, err error) {
+// tryWhole runs all tests of a package with the mutant, if they reach it. It reports whether the outcome is final. A
+// test with a cluster that failed runs once more, so that a failure of the cluster on a busy machine does not kill a
+// mutant.
+func (b *bench) tryWhole(
+	ctx context.Context, folder, overlay string, m *mutant, importPath string, r *result,
+) (done bool, err error) {
 	w := b.whole(ctx, importPath)
 	if w.err != nil || !w.run.profile.covers(m) {
 		return false, w.err

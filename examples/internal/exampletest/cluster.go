@@ -33,7 +33,9 @@ func Main(m *testing.M, config localcluster.Config, prepare func(ctx context.Con
 	os.Exit(code)
 }
 
-func runWithCluster(m *testing.M, config localcluster.Config, prepare func(context.Context, *rest.Config) error) (code int, err error) {
+func runWithCluster(
+	m *testing.M, config localcluster.Config, prepare func(context.Context, *rest.Config) error,
+) (code int, err error) {
 	ctx := context.Background()
 	cluster, err := localcluster.Start(ctx, config)
 	if err != nil {
@@ -49,7 +51,9 @@ func runWithCluster(m *testing.M, config localcluster.Config, prepare func(conte
 	return code, goleak.Find()
 }
 
-func runIn(ctx context.Context, m *testing.M, cluster *localcluster.Cluster, prepare func(context.Context, *rest.Config) error) (code int, err error) {
+func runIn(
+	ctx context.Context, m *testing.M, cluster *localcluster.Cluster, prepare func(context.Context, *rest.Config) error,
+) (code int, err error) {
 	// The examples find the cluster as a user's program would.
 	if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Kubeconfig()); err != nil {
 		return 1, err
@@ -112,7 +116,8 @@ func CreateConfigMap(tb testing.TB, namespace, name string, labels map[string]st
 func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok bool, state string)) {
 	tb.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(tb.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (ok bool, err error) {
+	err := wait.PollUntilContextTimeout(tb.Context(), 20*
+		time.Millisecond, patience, true, func(ctx context.Context) (ok bool, err error) {
 		ok, last = done(ctx)
 		return ok, nil
 	})
@@ -121,8 +126,8 @@ func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok b
 	}
 }
 
-// InMemory gives a test a cluster in memory on a port of this machine, in real time, and sets $KUBECONFIG to it. The test
-// must not be parallel.
+// InMemory gives a test a cluster in memory on a port of this machine, in real time, and sets $KUBECONFIG to it. The
+// test must not be parallel.
 func InMemory(tb testing.TB) {
 	tb.Helper()
 	cluster := simulation.New(tb, simulation.Config{})

@@ -29,7 +29,9 @@ func choose(pods []v1alpha1.PodReference, n int, shuffle func(n int, swap func(i
 //
 // Directly after the choice all of them are to end. When a plan is resumed after a crash or a failed request, Pods may
 // have been deleted in the meantime, by the first attempt or by other clients. minAlive is therefore checked again.
-func classifyVictims(victims []v1alpha1.PodReference, pods census, minAlive int32) (end, gone, spare []v1alpha1.PodReference) {
+func classifyVictims(
+	victims []v1alpha1.PodReference, pods census, minAlive int32,
+) (end, gone, spare []v1alpha1.PodReference) {
 	budget := len(pods.alive) - int(minAlive)
 	for _, v := range victims {
 		switch {

@@ -23,8 +23,8 @@ import (
 //
 //  1. The plan (the victims' names and UIDs) is written to the status, with the time of the round. From now on this
 //     round exists, and no other one begins before it has ended and the period has passed.
-//  2. The victims are ended, by UID. After a crash this step is repeated for the same Pods. Pods that have replaced them
-//     have other UIDs.
+//  2. The victims are ended, by UID. After a crash this step is repeated for the same Pods. Pods that have replaced
+//     them have other UIDs.
 //  3. The result is written to the status, and the plan is removed from it.
 //
 // If Pods were ended before anything is written, a crash in between would lose the round: the next start would find it
@@ -67,7 +67,8 @@ func (o *Operator) handle(ctx context.Context, cached *v1alpha1.PodTerminator) e
 
 // hasWork reports whether pt needs an action now.
 func (o *Operator) hasWork(pt *v1alpha1.PodTerminator) bool {
-	return pt.DeletionTimestamp != nil || pt.Status.Plan != nil || o.due(pt) || pt.Status.ObservedGeneration != pt.Generation
+	return pt.DeletionTimestamp != nil || pt.Status.Plan != nil || o.due(pt) ||
+		pt.Status.ObservedGeneration != pt.Generation
 }
 
 func (o *Operator) due(pt *v1alpha1.PodTerminator) bool {
@@ -113,7 +114,9 @@ func (o *Operator) rejectSpec(ctx context.Context, pt *v1alpha1.PodTerminator, m
 }
 
 // plan does step 1 of a round.
-func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
+func (o *Operator) plan(
+	ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector,
+) (*v1alpha1.PodTerminator, error) {
 	pods, err := o.count(ctx, pt, selector)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,9 @@ func (o *Operator) plan(ctx context.Context, pt *v1alpha1.PodTerminator, selecto
 }
 
 // carryOut does steps 2 and 3 of a round. Without a plan it only updates the status for a new spec.
-func (o *Operator) carryOut(ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector) (*v1alpha1.PodTerminator, error) {
+func (o *Operator) carryOut(
+	ctx context.Context, pt *v1alpha1.PodTerminator, selector labels.Selector,
+) (*v1alpha1.PodTerminator, error) {
 	status := pt.Status.DeepCopy()
 	if plan := pt.Status.Plan; plan != nil {
 		if o.due(pt) {

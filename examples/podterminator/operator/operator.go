@@ -41,11 +41,11 @@ type Config struct {
 //
 // Guarantees:
 //   - A round ends only the Pods in its plan, each by its UID, also if the operator crashes at any point and starts
-//     again, or if two operators work at the same time: the plan is in the status before the first Pod is changed, and a
-//     status is only written over the one that the round was based on.
+//     again, or if two operators work at the same time: the plan is in the status before the first Pod is changed, and
+//     a status is only written over the one that the round was based on.
 //   - A round must not leave fewer than minAlive Pods alive, by a count of the API server directly before the round,
-//     also if several PodTerminators select the same Pods. The operator does not see Pods that other clients end between
-//     the count and the deletions. If that matters, use the eviction API with a PodDisruptionBudget.
+//     also if several PodTerminators select the same Pods. The operator does not see Pods that other clients end
+//     between the count and the deletions. If that matters, use the eviction API with a PodDisruptionBudget.
 //   - When a PodTerminator is deleted, its marks are removed, and no more Pods are ended for it.
 //
 // The last two require that one operator works at a time: use Config.LeaderElector. If leadership is lost instead of

@@ -29,7 +29,9 @@ func (o *Operator) read(ctx context.Context, key kube.Key) (*v1alpha1.PodTermina
 
 // writeStatus replaces the status of pt, unless pt has changed since it was read: the resourceVersion in the patch then
 // causes a conflict. It returns the new object.
-func (o *Operator) writeStatus(ctx context.Context, pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus) (*v1alpha1.PodTerminator, error) {
+func (o *Operator) writeStatus(
+	ctx context.Context, pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus,
+) (*v1alpha1.PodTerminator, error) {
 	patch := map[string]any{
 		"metadata": map[string]any{"uid": pt.UID, "resourceVersion": pt.ResourceVersion},
 		"status":   status,
@@ -42,7 +44,10 @@ func (o *Operator) writeStatus(ctx context.Context, pt *v1alpha1.PodTerminator, 
 }
 
 // setReady sets the condition Ready.
-func setReady(pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus, conditionStatus metav1.ConditionStatus, reason, message string) {
+func setReady(
+	pt *v1alpha1.PodTerminator, status *v1alpha1.PodTerminatorStatus, conditionStatus metav1.ConditionStatus,
+	reason, message string,
+) {
 	status.ObservedGeneration = pt.Generation
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type:               v1alpha1.ConditionReady,
@@ -103,7 +108,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-func (o *Operator) patch(ctx context.Context, pt *v1alpha1.PodTerminator, kind types.PatchType, patch any, subresource ...string) (*v1alpha1.PodTerminator, error) {
+func (o *Operator) patch(
+	ctx context.Context, pt *v1alpha1.PodTerminator, kind types.PatchType, patch any, subresource ...string,
+) (*v1alpha1.PodTerminator, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
@@ -175,7 +182,9 @@ func (o *Operator) find(ctx context.Context, namespace string, ref v1alpha1.PodR
 }
 
 // deletePods deletes the Pods, unless other Pods have their names now, and returns the deleted ones.
-func (o *Operator) deletePods(ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference) (ended []v1alpha1.PodReference, err error) {
+func (o *Operator) deletePods(
+	ctx context.Context, pt *v1alpha1.PodTerminator, pods []v1alpha1.PodReference,
+) (ended []v1alpha1.PodReference, err error) {
 	for _, pod := range pods {
 		err := o.podClient.Pods(pt.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),

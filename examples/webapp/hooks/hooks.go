@@ -1,5 +1,5 @@
-// Package hooks has the admission webhooks of the webapp operator: a default that depends on the program's settings, and
-// rules about several objects and about the records outside the cluster. No schema can express them.
+// Package hooks has the admission webhooks of the webapp operator: a default that depends on the program's settings,
+// and rules about several objects and about the records outside the cluster. No schema can express them.
 package hooks
 
 import (
@@ -23,8 +23,8 @@ type Config struct {
 	WebApps *informer.Informer[*v1.WebApp]
 	// Owners looks up the owners of records. Required.
 	Owners Owners
-	// Domain is appended to hosts without a dot: with "example.com" the host "shop" becomes "shop.example.com". Default:
-	// such hosts stay unchanged.
+	// Domain is appended to hosts without a dot: with "example.com" the host "shop" becomes "shop.example.com".
+	// Default: such hosts stay unchanged.
 	Domain string
 }
 
@@ -56,8 +56,11 @@ func hostsOf(app *v1.WebApp) []string { return []string{app.Spec.Host, app.Statu
 // options registers a hook for creations and changes of WebApps.
 func options(name string) webhook.Options {
 	return webhook.Options{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-		Rule:       admissionregistrationv1.Rule{Resources: []string{v1.Resource}},
+		Operations: []admissionregistrationv1.OperationType{
+			admissionregistrationv1.Create,
+			admissionregistrationv1.Update,
+		},
+		Rule: admissionregistrationv1.Rule{Resources: []string{v1.Resource}},
 	}}}
 }
 
@@ -69,9 +72,10 @@ func (c Config) setDomain(_ context.Context, request *webhook.Request[*v1.WebApp
 	return nil
 }
 
-// checkHost rejects a new host that another WebApp has, or whose record has another owner. An object that keeps its host
-// is accepted, so that the operator can change it, and a user can solve a conflict. Two requests at the same time can
-// both be accepted, because the cache has neither object yet: then the record decides, and the second WebApp is stalled.
+// checkHost rejects a new host that another WebApp has, or whose record has another owner. An object that keeps its
+// host is accepted, so that the operator can change it, and a user can solve a conflict. Two requests at the same time
+// can both be accepted, because the cache has neither object yet: then the record decides, and the second WebApp is
+// stalled.
 func (c Config) checkHost(ctx context.Context, request *webhook.Request[*v1.WebApp]) error {
 	app := request.Object
 	host := app.Spec.Host

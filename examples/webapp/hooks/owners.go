@@ -12,8 +12,8 @@ import (
 // maxOwner is the maximum length of an owner, in bytes. A uid has 36.
 const maxOwner = 256
 
-// HTTPOwners looks up owners in the API of operator.HTTPRecords: GET of the host below URL. The API responds with the owner
-// as the body, or with 404 if there is no record.
+// HTTPOwners looks up owners in the API of operator.HTTPRecords: GET of the host below URL. The API responds with the
+// owner as the body, or with 404 if there is no record.
 type HTTPOwners struct {
 	URL    string
 	Client *http.Client

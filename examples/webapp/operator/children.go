@@ -46,7 +46,10 @@ func deployment(app *v1.WebApp, configHash string) *appsv1.Deployment {
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name:  v1.ContainerName,
 					Image: app.Spec.Image,
-					Ports: []corev1.ContainerPort{{Name: v1.PortName, ContainerPort: app.Spec.Port, Protocol: corev1.ProtocolTCP}},
+					Ports: []corev1.ContainerPort{{
+						Name: v1.PortName, ContainerPort: app.Spec.Port,
+						Protocol: corev1.ProtocolTCP,
+					}},
 					EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
 						LocalObjectReference: corev1.LocalObjectReference{Name: app.Name + v1.ConfigMapSuffix},
 					}}},
@@ -63,7 +66,8 @@ func service(app *v1.WebApp) *corev1.Service {
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: selector(app),
 			Ports: []corev1.ServicePort{{
-				Name: v1.PortName, Port: app.Spec.Port, TargetPort: intstr.FromString(v1.PortName), Protocol: corev1.ProtocolTCP,
+				Name: v1.PortName, Port: app.Spec.Port, TargetPort: intstr.FromString(v1.PortName),
+				Protocol: corev1.ProtocolTCP,
 			}},
 		},
 	}
@@ -71,7 +75,8 @@ func service(app *v1.WebApp) *corev1.Service {
 
 func meta(app *v1.WebApp, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: app.Namespace, Name: name, Labels: map[string]string{
-		"app.kubernetes.io/name": "webapp", "app.kubernetes.io/instance": app.Name, "app.kubernetes.io/managed-by": Name,
+		"app.kubernetes.io/name": "webapp", "app.kubernetes.io/instance": app.Name,
+		"app.kubernetes.io/managed-by": Name,
 	}}
 }
 

@@ -47,9 +47,9 @@ type operator struct {
 	records  Records
 }
 
-// The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner references
-// that block the owner's deletion, where OwnerReferencesPermissionEnforcement is on. Delete is for children that a later
-// version of the operator does not have.
+// The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner
+// references that block the owner's deletion, where OwnerReferencesPermissionEnforcement is on. Delete is for children
+// that a later version of the operator does not have.
 //
 // +kubebuilder:rbac:groups=webapp.example.com,resources=webapps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/status,verbs=patch
@@ -66,8 +66,11 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	// The list of kinds defines informers of the objects with the set's label (not of every Deployment in the cluster),
 	// a client that reads from them, the set, and the sources.
 	children, err := watched.New(watched.Config{
-		Client:     client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
-		Kinds:      []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap]()},
+		Client: client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
+		Kinds: []watched.Kind{
+			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](),
+			watched.Of[*corev1.ConfigMap](),
+		},
 		Namespaces: config.Namespaces,
 	})
 	// endregion
@@ -90,10 +93,13 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		// The status is written at the end of each run, with any result. The finalizer is added before the first call
 		// of the handler.
 		Handler: controller.Chain(op.handle,
-			middleware.Status(children.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
+			middleware.Status(children.Client, statusOptions()),
+			middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
-		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: config.ConsistencyTimeout}, Logger: config.Logger,
+		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{
+			ConsistencyTimeout: config.ConsistencyTimeout,
+		}, Logger: config.Logger,
 	})
 }
 
@@ -136,7 +142,10 @@ func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 	if app.Spec.Host == "" {
 		return nil
 	}
-	return o.records.Ensure(ctx, Record{Host: app.Spec.Host, Target: app.Name + "." + app.Namespace + ".svc", Owner: string(app.UID)})
+	return o.records.Ensure(ctx, Record{
+		Host: app.Spec.Host, Target: app.Name + "." + app.Namespace + ".svc",
+		Owner: string(app.UID),
+	})
 }
 
 // endregion

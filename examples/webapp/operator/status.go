@@ -29,7 +29,8 @@ func setStatus(app *v1.WebApp, report owned.Report) {
 	conditions := &app.Status.Conditions
 	app.Status.ObservedGeneration = app.Generation // the generation of the conditions
 	if app.Spec.Suspend {
-		status.Set(conditions, status.True(v1.ConditionSuspended, app.Generation, "Suspended", "the Deployment is scaled to 0 because spec.suspend is true"))
+		status.Set(conditions, status.True(v1.ConditionSuspended, app.Generation, "Suspended",
+			"the Deployment is scaled to 0 because spec.suspend is true"))
 	} else {
 		status.Set(conditions, status.False(v1.ConditionSuspended, app.Generation, "NotSuspended", ""))
 	}

@@ -54,7 +54,10 @@ func main() {
 		},
 	})
 	check(err)
-	m, err := manager.New(manager.Config{Runnables: []manager.Runnable{{Runner: printer}, {Runner: server, Group: manager.Servers}}})
+	m, err := manager.New(manager.Config{Runnables: []manager.Runnable{
+		{Runner: printer},
+		{Runner: server, Group: manager.Servers},
+	}})
 	check(err)
 	check(m.Run(context.Background()))
 }

@@ -1,11 +1,11 @@
-// Package applyschema has the schema of server-side apply of built-in kinds: which fields, elements of lists and entries of
-// maps can have managers of their own. client-go has it for all kinds as YAML, which takes 100 ms to parse. This package has
-// the types of some kinds in a short form, from which a process builds only the types that it uses.
+// Package applyschema has the schema of server-side apply of built-in kinds: which fields, elements of lists and
+// entries of maps can have managers of their own. client-go has it for all kinds as YAML, which takes 100 ms to parse.
+// This package has the types of some kinds in a short form, from which a process builds only the types that it uses.
 //
-// The package generate writes the short form. It has a line for each type, such as
-// "core.v1.ServicePort name:s port:n=0 protocol:s="TCP" targetPort:<util.intstr.IntOrString>": the type's name, and its
-// fields with their types. An exclamation mark after the name makes the type atomic. The line of a type without fields has
-// its type after the name. Types are
+// The package generate writes the short form. It has a line for each type, such as "core.v1.ServicePort name:s port:n=0
+// protocol:s="TCP" targetPort:<util.intstr.IntOrString>": the type's name, and its fields with their types. An
+// exclamation mark after the name makes the type atomic. The line of a type without fields has its type after the name.
+// Types are
 //
 //   - s, n, b, u: a string, a number, a boolean, any scalar
 //   - ?, *: any value, with separable maps and atomic lists; any value as a whole

@@ -11,7 +11,8 @@ import (
 
 // PodDisruptionBudgets returns the kind PodDisruptionBudget.
 func PodDisruptionBudgets() *apiserver.Kind {
-	k := apiserver.Builtin[policyv1.PodDisruptionBudget](policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", policyv1.AddToScheme)
+	k := apiserver.Builtin[policyv1.PodDisruptionBudget](policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		"poddisruptionbudgets", policyv1.AddToScheme)
 	k.ShortNames = []string{"pdb"}
 	k.Status, k.Generation, k.UnconditionalUpdate = true, true, false
 	k.Rules = apiserver.Rules{
@@ -41,7 +42,8 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 		}
 	}
 	p.selector(path.Child("selector"), spec.Selector)
-	optionalOneOf(&p, path.Child("unhealthyPodEvictionPolicy"), spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
+	optionalOneOf(&p, path.Child("unhealthyPodEvictionPolicy"), spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow,
+		policyv1.IfHealthyBudget)
 	return p.list
 }
 

@@ -59,7 +59,8 @@ func (p *podProblems) valueFrom(v corev1.EnvVar, path *field.Path) {
 	}
 	switch {
 	case sources == 0:
-		p.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+		p.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` "+
+			"or `fileKeyRef`")
 	case v.Value != "":
 		p.invalid(path, "", "may not be specified when `value` is not empty")
 	case sources > 1:
@@ -78,7 +79,8 @@ func (p *podProblems) fileKeyVolumes(path *field.Path) {
 			if v.ValueFrom == nil || v.ValueFrom.FileKeyRef == nil {
 				continue
 			}
-			name, path := v.ValueFrom.FileKeyRef.VolumeName, c.path.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			name, path := v.ValueFrom.FileKeyRef.VolumeName, c.path.Child("env").Index(i).Child("valueFrom",
+				"fileKeyRef", "volumeName")
 			if source := volumes[name]; source == nil {
 				p.add(field.NotFound(path, name))
 			} else if source.EmptyDir == nil {
@@ -135,8 +137,10 @@ func cutSubscript(path string) (base, key string, ok bool) {
 // knownField reports whether the downward API knows a field, even if it cannot be used everywhere.
 func knownField(name string) bool {
 	switch name {
-	case "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.restartPolicy",
-		"spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs":
+	case "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+		"spec.nodeName", "spec.restartPolicy",
+		"spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP", "status.hostIPs",
+		"status.podIP", "status.podIPs":
 		return true
 	}
 	return false
@@ -148,8 +152,10 @@ func (p *podProblems) resourceFieldRef(ref *corev1.ResourceFieldSelector, path *
 		p.required(path.Child("containerName"), "")
 	case ref.Resource == "":
 		p.required(path.Child("resource"), "")
-	case !strings.HasPrefix(ref.Resource, "requests.hugepages-") && !strings.HasPrefix(ref.Resource, "limits.hugepages-"):
-		oneOf(&p.problems, path.Child("resource"), ref.Resource, "limits.cpu", "limits.ephemeral-storage", "limits.memory",
+	case !strings.HasPrefix(ref.Resource, "requests.hugepages-") &&
+		!strings.HasPrefix(ref.Resource, "limits.hugepages-"):
+		oneOf(&p.problems, path.Child("resource"), ref.Resource, "limits.cpu", "limits.ephemeral-storage",
+			"limits.memory",
 			"requests.cpu", "requests.ephemeral-storage", "requests.memory")
 	}
 	if ref.Divisor.IsZero() {
@@ -172,7 +178,8 @@ func (p *podProblems) resourceFieldRef(ref *corev1.ResourceFieldSelector, path *
 			return
 		}
 	}
-	p.invalid(path.Child("divisor"), ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", valid, described))
+	p.invalid(path.Child("divisor"), ref.Resource,
+		fmt.Sprintf("only divisor's values %s are supported with the %s resource", valid, described))
 }
 
 func (p *podProblems) envFrom(sources []corev1.EnvFromSource, path *field.Path) {

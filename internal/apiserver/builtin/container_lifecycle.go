@@ -16,7 +16,8 @@ func (p *podProblems) restartRules(c *corev1.Container, path *field.Path) {
 	rules := c.RestartPolicyRules
 	if c.RestartPolicy != nil {
 		oneOf(&p.problems, path.Child("restartPolicy"), *c.RestartPolicy,
-			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
+			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever,
+			corev1.ContainerRestartPolicyOnFailure)
 	} else if len(rules) > 0 {
 		p.required(path.Child("restartPolicy"), needsPolicy)
 	}
@@ -48,7 +49,8 @@ func (p *podProblems) lifecycleAndProbes(c *corev1.Container, path *field.Path) 
 			*corev1.LifecycleHandler
 		}{{"postStart", l.PostStart}, {"preStop", l.PreStop}} {
 			if h.LifecycleHandler != nil {
-				p.handler(corev1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}, h.Sleep, path.Child("lifecycle", h.name))
+				p.handler(corev1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket}, h.Sleep,
+					path.Child("lifecycle", h.name))
 			}
 		}
 	}
@@ -110,8 +112,10 @@ func (p *podProblems) handler(h corev1.ProbeHandler, sleep *corev1.SleepAction, 
 	if first("grpc", h.GRPC != nil) {
 		p.portOrName(path.Child("grpc", "port"), intstr.FromInt32(h.GRPC.Port))
 	}
-	if grace := p.spec.TerminationGracePeriodSeconds; first("sleep", sleep != nil) && grace != nil && (sleep.Seconds < 0 || sleep.Seconds > *grace) {
-		p.invalid(path.Child("sleep"), sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace))
+	if grace := p.spec.TerminationGracePeriodSeconds; first("sleep", sleep != nil) && grace != nil &&
+		(sleep.Seconds < 0 || sleep.Seconds > *grace) {
+		p.invalid(path.Child("sleep"), sleep.Seconds,
+			fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace))
 	}
 	if count == 0 {
 		p.required(path, "must specify a handler type")

@@ -25,7 +25,8 @@ func (p *podProblems) resources(r *corev1.ResourceRequirements, path *field.Path
 			hugePages = true
 			page, err := resource.ParseQuantity(size)
 			if err != nil || page.Sign() <= 0 || page.MilliValue()%1000 != 0 || quantity.Value()%page.Value() != 0 {
-				p.invalid(path, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
+				p.invalid(path, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s",
+					quantity.String(), name))
 			}
 		}
 		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
@@ -45,7 +46,8 @@ func (p *podProblems) resources(r *corev1.ResourceRequirements, path *field.Path
 		case exists && compared != 0 && !overcommit:
 			p.invalid(requests, quantity.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 		case exists && compared > 0:
-			p.invalid(requests, quantity.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+			p.invalid(requests, quantity.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name,
+				limit.String()))
 		}
 	}
 	if hugePages && !cpuOrMemory {
@@ -118,8 +120,10 @@ func isStandardResource(name corev1.ResourceName) bool {
 // isObjectCount reports whether a resource is a number of objects, for quotas.
 func isObjectCount(name corev1.ResourceName) bool {
 	switch name {
-	case corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
-		corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
+	case corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
+		corev1.ResourceSecrets,
+		corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts,
+		corev1.ResourceServicesLoadBalancers:
 		return true
 	}
 	return false

@@ -78,7 +78,10 @@ func isSidecar(c *corev1.Container) bool {
 
 func (p *podProblems) ephemeralContainers(path *field.Path) {
 	seen, targets := names{}, names{}
-	for _, c := range allContainers(&corev1.PodSpec{Containers: p.spec.Containers, InitContainers: p.spec.InitContainers}) {
+	for _, c := range allContainers(&corev1.PodSpec{
+		Containers:     p.spec.Containers,
+		InitContainers: p.spec.InitContainers,
+	}) {
 		seen[c.Name], targets[c.Name] = true, true
 	}
 	for i := range p.spec.EphemeralContainers {
@@ -92,7 +95,8 @@ func (p *podProblems) ephemeralContainers(path *field.Path) {
 		}
 		const cannotBeSet = "cannot be set for an Ephemeral Container"
 		for _, name := range []string{
-			"Ports", "Resources", "ResizePolicy", "RestartPolicy", "RestartPolicyRules", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle",
+			"Ports", "Resources", "ResizePolicy", "RestartPolicy", "RestartPolicyRules", "LivenessProbe",
+			"ReadinessProbe", "StartupProbe", "Lifecycle",
 		} {
 			if !reflect.ValueOf(c).Elem().FieldByName(name).IsZero() {
 				p.forbidden(path.Child(lowerFirst(name)), cannotBeSet)
@@ -157,12 +161,14 @@ func (p *podProblems) ports(ports []corev1.ContainerPort, path *field.Path) {
 		if port.ContainerPort == 0 {
 			p.required(path.Child("containerPort"), "")
 		} else {
-			p.invalidFor(path.Child("containerPort"), port.ContainerPort, utilvalidation.IsValidPortNum(int(port.ContainerPort)))
+			p.invalidFor(path.Child("containerPort"), port.ContainerPort,
+				utilvalidation.IsValidPortNum(int(port.ContainerPort)))
 		}
 		if port.HostPort != 0 {
 			p.invalidFor(path.Child("hostPort"), port.HostPort, utilvalidation.IsValidPortNum(int(port.HostPort)))
 		}
-		requiredOneOf(&p.problems, path.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		requiredOneOf(&p.problems, path.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP,
+			corev1.ProtocolUDP)
 	}
 }
 
@@ -217,7 +223,8 @@ func (p *podProblems) mounts(c *corev1.Container, path *field.Path) {
 func (p *podProblems) propagation(c *corev1.Container, mount corev1.VolumeMount, path *field.Path) {
 	if mode := mount.MountPropagation; mode != nil {
 		path := path.Child("mountPropagation")
-		oneOf(&p.problems, path, *mode, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
+		oneOf(&p.problems, path, *mode, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
+			corev1.MountPropagationNone)
 		privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 		if *mode == corev1.MountPropagationBidirectional && !privileged {
 			p.forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
@@ -225,7 +232,8 @@ func (p *podProblems) propagation(c *corev1.Container, mount corev1.VolumeMount,
 	}
 	if mode := mount.RecursiveReadOnly; mode != nil {
 		path := path.Child("recursiveReadOnly")
-		if !oneOf(&p.problems, path, *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible) ||
+		if !oneOf(&p.problems, path, *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
+			corev1.RecursiveReadOnlyIfPossible) ||
 			*mode == corev1.RecursiveReadOnlyDisabled {
 			return
 		}
@@ -254,7 +262,8 @@ func (p *podProblems) devices(c *corev1.Container, path *field.Path) {
 		case !exists:
 			p.add(field.NotFound(name, device.Name))
 		case volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil:
-			p.invalid(name, device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
+			p.invalid(name, device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral "+
+				"for block mode")
 		}
 		p.nonEmpty(devicePath, device.DevicePath)
 		if paths[device.DevicePath] {

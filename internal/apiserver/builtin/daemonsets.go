@@ -94,7 +94,9 @@ func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 	})
 	p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
 	p.counts(path, []count{
-		{"updatedNumberScheduled", s.UpdatedNumberScheduled}, {"numberAvailable", s.NumberAvailable}, {"numberUnavailable", s.NumberUnavailable},
+		{"updatedNumberScheduled", s.UpdatedNumberScheduled},
+		{"numberAvailable", s.NumberAvailable},
+		{"numberUnavailable", s.NumberUnavailable},
 	})
 	nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
 	p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
@@ -129,7 +131,8 @@ func (p *problems) daemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, p
 	case appsv1.OnDeleteDaemonSetStrategyType:
 	case appsv1.RollingUpdateDaemonSetStrategyType:
 		unavailable, surge := *strategy.RollingUpdate.MaxUnavailable, *strategy.RollingUpdate.MaxSurge
-		unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"), path.Child("rollingUpdate", "maxSurge")
+		unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"),
+			path.Child("rollingUpdate", "maxSurge")
 		p.intOrPercent(unavailablePath, unavailable)
 		p.intOrPercent(surgePath, surge)
 		p.atMost100Percent(unavailablePath, unavailable)
@@ -141,7 +144,10 @@ func (p *problems) daemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, p
 			p.required(unavailablePath, "cannot be 0 when maxSurge is 0")
 		}
 	default:
-		valid := []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}
+		valid := []appsv1.DaemonSetUpdateStrategyType{
+			appsv1.RollingUpdateDaemonSetStrategyType,
+			appsv1.OnDeleteDaemonSetStrategyType,
+		}
 		p.add(field.NotSupported(path, internal(strategy), valid))
 	}
 }

@@ -22,7 +22,8 @@ const podNames = "Pod names and hostnames"
 func workload[T any, P interface {
 	*T
 	apiserver.Object
-}](kind, resource, shortName string, setDefaults func(P), prepare func(obj, old P), validate func(obj, old P) field.ErrorList,
+}](kind, resource, shortName string, setDefaults func(P), prepare func(obj, old P),
+	validate func(obj, old P) field.ErrorList,
 	validateStatus func(obj, old P) field.ErrorList, warnings func(obj, old P) []string,
 ) *apiserver.Kind {
 	k := apiserver.Builtin[T, P](appsv1.SchemeGroupVersion.WithKind(kind), resource, appsv1.AddToScheme)
@@ -106,7 +107,8 @@ func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	spec, path := &d.Spec, field.NewPath("spec")
 	nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
 	p.requiredSelector(path.Child("selector"), spec.Selector, "deployment")
-	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
+	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }),
+		spec.Selector, path)
 	p.deploymentStrategy(&spec.Strategy, path.Child("strategy"))
 	p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
 	nonNegativePointer(p, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
@@ -137,7 +139,8 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	nonNegativePointer(&p, path.Child("terminatingReplicas"), s.TerminatingReplicas)
 	nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
 	p.atMost(path, "status.replicas", s.Replicas,
-		count{"updatedReplicas", s.UpdatedReplicas}, count{"readyReplicas", s.ReadyReplicas}, count{"availableReplicas", s.AvailableReplicas})
+		count{"updatedReplicas", s.UpdatedReplicas}, count{"readyReplicas", s.ReadyReplicas},
+		count{"availableReplicas", s.AvailableReplicas})
 	p.atMost(path, "readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
 	p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
 	return p.list
@@ -179,7 +182,8 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
 	nonNegativePointer(p, path.Child("replicas"), spec.Replicas)
 	p.nonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
 	p.requiredSelector(path.Child("selector"), spec.Selector, "deployment") // as in the real server
-	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), spec.Selector, path)
+	p.replicaTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }),
+		spec.Selector, path)
 	if old != nil {
 		p.immutable(path.Child("selector"), spec.Selector, old.Spec.Selector)
 	}
@@ -257,7 +261,9 @@ func (p *problems) requiredSelector(path *field.Path, selector *metav1.LabelSele
 const notMatched = "`selector` does not match template `labels`"
 
 // replicaTemplate checks the template of an object with replicas.
-func (p *problems) replicaTemplate(template, old *corev1.PodTemplateSpec, labelSelector *metav1.LabelSelector, spec *field.Path) {
+func (p *problems) replicaTemplate(
+	template, old *corev1.PodTemplateSpec, labelSelector *metav1.LabelSelector, spec *field.Path,
+) {
 	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
 		p.invalid(spec.Child("selector"), labelSelector, "invalid label selector")
@@ -275,7 +281,8 @@ func (p *problems) replicaTemplate(template, old *corev1.PodTemplateSpec, labelS
 func (p *problems) alwaysRestarts(template *corev1.PodTemplateSpec, path *field.Path, kind string) {
 	oneOf(p, path.Child("spec", "restartPolicy"), template.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 	if template.Spec.ActiveDeadlineSeconds != nil {
-		p.forbidden(path.Child("spec", "activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind))
+		p.forbidden(path.Child("spec", "activeDeadlineSeconds"),
+			fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind))
 	}
 }
 
@@ -295,7 +302,10 @@ func (p *problems) deploymentStrategy(strategy *appsv1.DeploymentStrategy, path 
 		}
 		p.atMost100Percent(rollingPath.Child("maxUnavailable"), unavailable)
 	default:
-		valid := []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}
+		valid := []appsv1.DeploymentStrategyType{
+			appsv1.RecreateDeploymentStrategyType,
+			appsv1.RollingUpdateDeploymentStrategyType,
+		}
 		p.add(field.NotSupported(path, internal(strategy), valid))
 	}
 }

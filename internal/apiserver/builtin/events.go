@@ -16,9 +16,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
 
-// Events returns the kinds Event of the core group and of events.k8s.io: two forms of the same objects, which are stored
-// in the form of the core group. The second form is validated more strictly. The server does not delete Events after an
-// hour.
+// Events returns the kinds Event of the core group and of events.k8s.io: two forms of the same objects, which are
+// stored in the form of the core group. The second form is validated more strictly. The server does not delete Events
+// after an hour.
 func Events() []*apiserver.Kind {
 	legacy := apiserver.Builtin[corev1.Event](corev1.SchemeGroupVersion.WithKind("Event"), "events", corev1.AddToScheme)
 	legacy.ShortNames, legacy.CreateOnUpdate = []string{"ev"}, true
@@ -39,7 +39,8 @@ func Events() []*apiserver.Kind {
 		},
 		FieldLabels: append(eventLabels("involvedObject"), "reportingComponent", "source"),
 	}
-	current := apiserver.Builtin[eventsv1.Event](eventsv1.SchemeGroupVersion.WithKind("Event"), "events", eventsv1.AddToScheme)
+	current := apiserver.Builtin[eventsv1.Event](eventsv1.SchemeGroupVersion.WithKind("Event"), "events",
+		eventsv1.AddToScheme)
 	current.ShortNames, current.CreateOnUpdate = legacy.ShortNames, true
 	current.Uncached = true
 	current.Storage = legacy
@@ -69,8 +70,10 @@ func Events() []*apiserver.Kind {
 func coreEvent(e *eventsv1.Event) *corev1.Event {
 	e = e.DeepCopy()
 	converted := &corev1.Event{
-		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Reason: e.Reason, Message: e.Note, Source: e.DeprecatedSource,
-		FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount, Type: e.Type,
+		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Reason: e.Reason, Message: e.Note,
+		Source:         e.DeprecatedSource,
+		FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+		Type:      e.Type,
 		EventTime: e.EventTime, Action: e.Action, Related: e.Related,
 		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
 	}
@@ -85,8 +88,10 @@ func coreEvent(e *eventsv1.Event) *corev1.Event {
 func newEvent(e *corev1.Event) *eventsv1.Event {
 	e = e.DeepCopy()
 	converted := &eventsv1.Event{
-		ObjectMeta: e.ObjectMeta, Regarding: e.InvolvedObject, Reason: e.Reason, Note: e.Message, DeprecatedSource: e.Source,
-		DeprecatedFirstTimestamp: e.FirstTimestamp, DeprecatedLastTimestamp: e.LastTimestamp, DeprecatedCount: e.Count, Type: e.Type,
+		ObjectMeta: e.ObjectMeta, Regarding: e.InvolvedObject, Reason: e.Reason, Note: e.Message,
+		DeprecatedSource:         e.Source,
+		DeprecatedFirstTimestamp: e.FirstTimestamp, DeprecatedLastTimestamp: e.LastTimestamp, DeprecatedCount: e.Count,
+		Type:      e.Type,
 		EventTime: e.EventTime, Action: e.Action, Related: e.Related,
 		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
 	}
@@ -113,20 +118,23 @@ func eventFields(e *corev1.Event, object, controller string) fields.Set {
 	ref := e.InvolvedObject
 	return fields.Set{
 		"reason": e.Reason, "type": e.Type, controller: e.ReportingController, "source": source,
-		object + ".kind": ref.Kind, object + ".namespace": ref.Namespace, object + ".name": ref.Name, object + ".uid": string(ref.UID),
-		object + ".apiVersion": ref.APIVersion, object + ".resourceVersion": ref.ResourceVersion, object + ".fieldPath": ref.FieldPath,
+		object + ".kind": ref.Kind, object + ".namespace": ref.Namespace, object + ".name": ref.Name,
+		object + ".uid":        string(ref.UID),
+		object + ".apiVersion": ref.APIVersion, object + ".resourceVersion": ref.ResourceVersion,
+		object + ".fieldPath": ref.FieldPath,
 	}
 }
 
-// validateEvent checks the rules for both forms. controller is the name of the field with the reporting controller. Only
-// Events with an eventTime have the fields of the new form.
+// validateEvent checks the rules for both forms. controller is the name of the field with the reporting controller.
+// Only Events with an eventTime have the fields of the new form.
 func validateEvent(e *corev1.Event, controller string) *problems {
 	const maxNote, maxText = 1024, 128
 	p := &problems{}
 	namespace := e.InvolvedObject.Namespace
 	wrongNamespace := namespace != e.Namespace && (namespace != "" || e.Namespace != metav1.NamespaceDefault)
 	if !e.EventTime.IsZero() {
-		wrongNamespace = namespace == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem
+		wrongNamespace = namespace == "" && e.Namespace != metav1.NamespaceDefault &&
+			e.Namespace != metav1.NamespaceSystem
 	}
 	if wrongNamespace {
 		p.invalid(field.NewPath("involvedObject", "namespace"), namespace, "does not match event.namespace")
@@ -138,7 +146,8 @@ func validateEvent(e *corev1.Event, controller string) *problems {
 			}
 		}
 		p.nonEmpty(field.NewPath(controller), e.ReportingController)
-		p.invalidFor(field.NewPath(controller), e.ReportingController, utilvalidation.IsQualifiedName(e.ReportingController))
+		p.invalidFor(field.NewPath(controller), e.ReportingController,
+			utilvalidation.IsQualifiedName(e.ReportingController))
 		for _, f := range []struct{ name, value string }{
 			{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason},
 		} {

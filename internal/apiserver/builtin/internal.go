@@ -21,7 +21,8 @@ func laterFields(structName string) []string {
 	switch structName {
 	case "ConfigMapVolumeSource", "SecretVolumeSource", "DownwardAPIVolumeSource", "ProjectedVolumeSource":
 		return []string{"DefaultUser"}
-	case "KeyToPath", "DownwardAPIVolumeFile", "ServiceAccountTokenProjection", "ClusterTrustBundleProjection", "PodCertificateProjection":
+	case "KeyToPath", "DownwardAPIVolumeFile", "ServiceAccountTokenProjection", "ClusterTrustBundleProjection",
+		"PodCertificateProjection":
 		return []string{"User"}
 	case "GRPCAction", "EmptyDirVolumeSource":
 		return []string{"Mode"}
@@ -42,17 +43,25 @@ func isNumber(structName, field string) bool {
 	return structName == "RollingUpdateStatefulSetStrategy" && field == "Partition"
 }
 
-// Fields of internal types that have another order or another place than those of version v1. The fields of PodSpec that
-// its SecurityContext has are those without a place here.
+// Fields of internal types that have another order or another place than those of version v1. The fields of PodSpec
+// that its SecurityContext has are those without a place here.
 const (
-	internalPodSpec = "Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
-		"NodeSelector ServiceAccountName AutomountServiceAccountToken NodeName SecurityContext ImagePullSecrets Hostname Subdomain SetHostnameAsFQDN " +
-		"Affinity SchedulerName Tolerations HostAliases PriorityClassName Priority PreemptionPolicy DNSConfig ReadinessGates RuntimeClassName Overhead " +
-		"EnableServiceLinks TopologySpreadConstraints OS SchedulingGates ResourceClaims Resources HostnameOverride SchedulingGroup"
-	internalHostFields   = "HostNetwork HostPID HostIPC ShareProcessNamespace HostUsers"
-	internalSecurity     = "SELinuxOptions WindowsOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups SupplementalGroupsPolicy FSGroup FSGroupChangePolicy Sysctls SeccompProfile AppArmorProfile SELinuxChangePolicy"
-	internalVolumeSource = "HostPath EmptyDir GCEPersistentDisk AWSElasticBlockStore GitRepo Secret NFS ISCSI Glusterfs PersistentVolumeClaim RBD Quobyte " +
-		"FlexVolume Cinder CephFS Flocker DownwardAPI FC AzureFile ConfigMap VsphereVolume AzureDisk PhotonPersistentDisk Projected PortworxVolume ScaleIO " +
+	internalPodSpec = "Volumes InitContainers Containers EphemeralContainers RestartPolicy " +
+		"TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
+		"NodeSelector ServiceAccountName AutomountServiceAccountToken NodeName SecurityContext ImagePullSecrets " +
+		"Hostname Subdomain SetHostnameAsFQDN " +
+		"Affinity SchedulerName Tolerations HostAliases PriorityClassName Priority PreemptionPolicy DNSConfig " +
+		"ReadinessGates RuntimeClassName Overhead " +
+		"EnableServiceLinks TopologySpreadConstraints OS SchedulingGates ResourceClaims Resources HostnameOverride " +
+		"SchedulingGroup"
+	internalHostFields = "HostNetwork HostPID HostIPC ShareProcessNamespace HostUsers"
+	internalSecurity   = "SELinuxOptions WindowsOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups " +
+		"SupplementalGroupsPolicy FSGroup FSGroupChangePolicy Sysctls SeccompProfile AppArmorProfile " +
+		"SELinuxChangePolicy"
+	internalVolumeSource = "HostPath EmptyDir GCEPersistentDisk AWSElasticBlockStore GitRepo Secret NFS ISCSI " +
+		"Glusterfs PersistentVolumeClaim RBD Quobyte " +
+		"FlexVolume Cinder CephFS Flocker DownwardAPI FC AzureFile ConfigMap VsphereVolume AzureDisk " +
+		"PhotonPersistentDisk Projected PortworxVolume ScaleIO " +
 		"StorageOS CSI Ephemeral Image"
 )
 

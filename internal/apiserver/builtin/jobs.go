@@ -36,7 +36,8 @@ func Jobs() *apiserver.Kind {
 			return validateJobUpdate(obj.(*batchv1.Job), old.(*batchv1.Job))
 		},
 		ValidateSubresource: func(_ string, obj, old apiserver.Object) field.ErrorList {
-			return append(apiserver.ValidateCoreMetadataUpdate(obj, old), validateJobStatus(obj.(*batchv1.Job), old.(*batchv1.Job))...)
+			return append(apiserver.ValidateCoreMetadataUpdate(obj, old),
+				validateJobStatus(obj.(*batchv1.Job), old.(*batchv1.Job))...)
 		},
 		Warnings: jobWarnings,
 		Fields: func(obj apiserver.Object) fields.Set {
@@ -85,7 +86,8 @@ func jobWarnings(obj, old apiserver.Object) []string {
 	}
 	completions, parallelism := job.Spec.Completions, job.Spec.Parallelism
 	if isIndexed(job) && completions != nil && *completions > 100_000 && parallelism != nil && *parallelism > 10_000 {
-		warnings = append(warnings, "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
+		warnings = append(warnings, "spec: In Indexed Jobs with a number of completions higher than 10^5 and a "+
+			"parallelism higher than 10^4, "+
 			"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
 	return append(warnings, templateWarnings(job, false, &job.Spec.Template)...)
@@ -126,7 +128,8 @@ func generateSelector(job *batchv1.Job) {
 		template.Labels = map[string]string{}
 	}
 	for key, value := range map[string]string{
-		oldJobNameLabel: job.Name, batchv1.JobNameLabel: job.Name, oldControllerUIDLabel: string(job.UID), batchv1.ControllerUidLabel: string(job.UID),
+		oldJobNameLabel: job.Name, batchv1.JobNameLabel: job.Name, oldControllerUIDLabel: string(job.UID),
+		batchv1.ControllerUidLabel: string(job.UID),
 	} {
 		if _, exists := template.Labels[key]; !exists {
 			template.Labels[key] = value

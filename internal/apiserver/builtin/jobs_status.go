@@ -16,7 +16,9 @@ func hasCondition(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 }
 
 func conditionIs(job *batchv1.Job, kind batchv1.JobConditionType, status corev1.ConditionStatus) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == status })
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == kind && c.Status == status
+	})
 }
 
 // validateJobStatus checks an update of the status. Most rules apply only if the update changes what they are about.
@@ -90,7 +92,8 @@ func (u *jobStatusUpdate) completion() {
 	if (u.completeChanged || u.endChanged) && s.CompletionTime == nil && u.complete {
 		u.required(end, "completionTime is required for Complete jobs")
 	}
-	if (u.startChanged || u.endChanged) && s.StartTime != nil && s.CompletionTime.Before(s.StartTime) && s.CompletionTime != nil {
+	if (u.startChanged || u.endChanged) && s.StartTime != nil && s.CompletionTime.Before(s.StartTime) &&
+		s.CompletionTime != nil {
 		u.invalid(end, s.CompletionTime, "must be equal to or after `startTime`")
 	}
 	u.rejectIf((u.failedChanged || u.failedSetChanged) && u.failed && !u.failing,
@@ -125,7 +128,8 @@ func (u *jobStatusUpdate) podsOfFinishedJob() {
 		(u.finishedChanged || !equality.Semantic.DeepEqual(s.Terminating, before.Terminating)) {
 		u.invalid(u.path.Child("terminating"), s.Terminating, "terminating>0 is invalid for finished job")
 	}
-	if s.Ready != nil && *s.Ready > s.Active && (u.activeChanged || !equality.Semantic.DeepEqual(s.Ready, before.Ready)) {
+	if s.Ready != nil && *s.Ready > s.Active &&
+		(u.activeChanged || !equality.Semantic.DeepEqual(s.Ready, before.Ready)) {
 		u.invalid(u.path.Child("ready"), *s.Ready, "cannot set more ready pods than active")
 	}
 }
@@ -155,7 +159,8 @@ func (u *jobStatusUpdate) decreases() {
 	if s.CompletionTime != nil && before.CompletionTime != nil && u.endChanged {
 		u.invalid(u.path.Child("completionTime"), s.CompletionTime, isImmutable)
 	}
-	resuming := hasCondition(u.old, batchv1.JobSuspended) && conditionIs(u.job, batchv1.JobSuspended, corev1.ConditionFalse)
+	resuming := hasCondition(u.old, batchv1.JobSuspended) &&
+		conditionIs(u.job, batchv1.JobSuspended, corev1.ConditionFalse)
 	if u.startChanged && before.StartTime != nil && !resuming && !*spec.Suspend {
 		u.invalid(u.path.Child("startTime"), s.StartTime, "field is immutable for unsuspended job once set")
 	}
@@ -206,7 +211,8 @@ func (p *problems) statusIndexes(job, old *batchv1.Job, path *field.Path) {
 		}
 	}
 	if completedChanged && s.CompletedIndexes != "" && !isIndexed(job) {
-		p.invalid(completed, s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
+		p.invalid(completed, s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed "+
+			"completion mode")
 	}
 	if failedChanged && s.FailedIndexes != nil && job.Spec.BackoffLimitPerIndex == nil {
 		p.invalid(failed, *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
@@ -217,7 +223,8 @@ func (p *problems) statusIndexes(job, old *batchv1.Job, path *field.Path) {
 	for _, d := range done {
 		for _, b := range broken {
 			if d.first <= b.last && b.first <= d.last {
-				p.invalid(failed, *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", max(d.first, b.first)))
+				p.invalid(failed, *s.FailedIndexes,
+					fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", max(d.first, b.first)))
 				return
 			}
 		}

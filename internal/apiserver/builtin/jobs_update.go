@@ -17,7 +17,8 @@ func validateJobUpdate(job, old *batchv1.Job) field.ErrorList {
 	switch completions := path.Child("completions"); {
 	case !isIndexed(job):
 		p.immutable(completions, spec.Completions, before.Completions)
-	case spec.Completions != nil && !equality.Semantic.DeepEqual(spec.Completions, before.Completions) && *spec.Completions != *spec.Parallelism:
+	case spec.Completions != nil && !equality.Semantic.DeepEqual(spec.Completions, before.Completions) &&
+		*spec.Completions != *spec.Parallelism:
 		p.invalid(completions, spec.Completions, "can only be modified in tandem with spec.parallelism")
 	}
 	p.immutable(path.Child("selector"), spec.Selector, before.Selector)
@@ -37,11 +38,12 @@ func (p *problems) immutableInternal(path *field.Path, value, old any) {
 	}
 }
 
-// templateUpdate checks that the template does not change. A suspended Job without Pods may change where Pods run, and what
-// they need.
+// templateUpdate checks that the template does not change. A suspended Job without Pods may change where Pods run, and
+// what they need.
 func (p *problems) templateUpdate(job, old *batchv1.Job, path *field.Path) {
 	template, before := &job.Spec.Template, &old.Spec.Template
-	idle := *old.Spec.Suspend && (old.Status.StartTime == nil || hasCondition(old, batchv1.JobSuspended)) && old.Status.Active == 0
+	idle := *old.Spec.Suspend && (old.Status.StartTime == nil || hasCondition(old, batchv1.JobSuspended)) &&
+		old.Status.Active == 0
 	if !idle {
 		p.immutableInternal(path.Child("template"), template, before)
 		return
@@ -60,7 +62,8 @@ func (p *problems) templateUpdate(job, old *batchv1.Job, path *field.Path) {
 	allowed.Spec.NodeSelector, allowed.Spec.Tolerations = template.Spec.NodeSelector, template.Spec.Tolerations
 	allowed.Spec.SchedulingGates = template.Spec.SchedulingGates
 	for _, lists := range [][2][]corev1.Container{
-		{template.Spec.Containers, allowed.Spec.Containers}, {template.Spec.InitContainers, allowed.Spec.InitContainers},
+		{template.Spec.Containers, allowed.Spec.Containers},
+		{template.Spec.InitContainers, allowed.Spec.InitContainers},
 	} {
 		for i := range lists[0] {
 			if len(lists[0]) == len(lists[1]) && lists[0][i].Name == lists[1][i].Name {

@@ -31,7 +31,8 @@ func validateJob(job, old *batchv1.Job) field.ErrorList {
 	if isIndexed(job) && job.Spec.Completions != nil && *job.Spec.Completions > 0 {
 		hostname := fmt.Sprintf("%s-%d", job.Name, *job.Spec.Completions-1)
 		if len(utilvalidation.IsDNS1123Label(hostname)) > 0 {
-			p.invalid(field.NewPath("metadata", "name"), job.Name, "will not able to create pod with invalid DNS label: "+hostname)
+			p.invalid(field.NewPath("metadata", "name"), job.Name, "will not able to create pod with invalid "+
+				"DNS label: "+hostname)
 		}
 	}
 	return p.list
@@ -85,7 +86,8 @@ func (p *problems) jobSpec(job, old *batchv1.Job) {
 			p.add(field.TooLong(path.Child("managedBy"), "", maxLength))
 		}
 	}
-	oneOf(p, path.Child("completionMode"), *spec.CompletionMode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)
+	oneOf(p, path.Child("completionMode"), *spec.CompletionMode, batchv1.NonIndexedCompletion,
+		batchv1.IndexedCompletion)
 	p.indexes(spec, path)
 	p.failurePolicy(spec, path.Child("podFailurePolicy"))
 	p.successPolicy(spec, path.Child("successPolicy"))
@@ -94,7 +96,9 @@ func (p *problems) jobSpec(job, old *batchv1.Job) {
 	} else {
 		oneOf(p, path.Child("podReplacementPolicy"), *policy, batchv1.Failed, batchv1.TerminatingOrFailed)
 	}
-	p.add(validateTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), path.Child("template"))...)
+	p.add(validateTemplate(&spec.Template, templateOf(old, func() *corev1.PodTemplateSpec {
+		return &old.Spec.Template
+	}), path.Child("template"))...)
 	policyPath, policy := path.Child("template", "spec", "restartPolicy"), spec.Template.Spec.RestartPolicy
 	switch policy {
 	case corev1.RestartPolicyAlways, "":
@@ -110,7 +114,8 @@ func (p *problems) jobSpec(job, old *batchv1.Job) {
 	} else {
 		p.selector(path.Child("selector"), spec.Selector)
 	}
-	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
+	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil &&
+		!selector.Matches(labels.Set(spec.Template.Labels)) {
 		p.invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, notMatched)
 	}
 }
@@ -137,7 +142,8 @@ func (p *problems) indexes(spec *batchv1.JobSpec, path *field.Path) {
 		p.required(path.Child("completions"), "when completion mode is Indexed")
 	}
 	if *parallelism > maxIndexes {
-		p.invalid(parallelismPath, *parallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexes))
+		p.invalid(parallelismPath, *parallelism,
+			fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexes))
 	}
 	if failed != nil && completions != nil && *failed > *completions {
 		p.invalid(failedPath, *failed, "must be less than or equal to completions")
@@ -148,7 +154,8 @@ func (p *problems) indexes(spec *batchv1.JobSpec, path *field.Path) {
 	if completions == nil || *completions <= manyCompletions || spec.BackoffLimitPerIndex == nil {
 		return
 	}
-	limit := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxWithMany, manyCompletions)
+	limit := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff "+
+		"limit per index", maxWithMany, manyCompletions)
 	if failed == nil {
 		p.required(failedPath, fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
 	}
@@ -188,7 +195,8 @@ func (p *problems) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
 		for j, pattern := range rule.OnPodConditions {
 			path := path.Child("onPodConditions").Index(j)
 			p.invalidFor(path.Child("type"), string(pattern.Type), utilvalidation.IsQualifiedName(string(pattern.Type)))
-			oneOf(p, path.Child("status"), pattern.Status, corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)
+			oneOf(p, path.Child("status"), pattern.Status, corev1.ConditionFalse, corev1.ConditionTrue,
+				corev1.ConditionUnknown)
 		}
 		switch hasCodes, hasConditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
 		case hasCodes && hasConditions:
@@ -199,16 +207,20 @@ func (p *problems) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
 	}
 }
 
-func (p *problems) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path) {
+func (p *problems) exitCodes(
+	codes *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path,
+) {
 	const maxValues = 255
 	if codes.Operator == "" {
 		p.required(path.Child("operator"), `valid values: ["In" "NotIn"]`)
 	} else {
-		oneOf(p, path.Child("operator"), codes.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
+		oneOf(p, path.Child("operator"), codes.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn,
+			batchv1.PodFailurePolicyOnExitCodesOpNotIn)
 	}
 	isContainer := func(c *corev1.Container) bool { return c.Name == *codes.ContainerName }
 	if name := codes.ContainerName; name != nil && !slices.ContainsFunc(allContainers(pod), isContainer) {
-		p.invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
+		p.invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the "+
+			"pod template")
 	}
 	values := path.Child("values")
 	if len(codes.Values) == 0 {
@@ -261,17 +273,20 @@ func (p *problems) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
 			}
 			var err error
 			if total, err = countIndexes(*indexes, *spec.Completions); err != nil {
-				p.invalid(path.Child("succeededIndexes"), *indexes, fmt.Sprintf("error parsing succeededIndexes: %v", err))
+				p.invalid(path.Child("succeededIndexes"), *indexes,
+					fmt.Sprintf("error parsing succeededIndexes: %v", err))
 			}
 		}
 		if n := rule.SucceededCount; n != nil {
 			path := path.Child("succeededCount")
 			p.nonNegative(path, int64(*n))
 			if *n > *spec.Completions {
-				p.invalid(path, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *spec.Completions))
+				p.invalid(path, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified "+
+					"completions)", *spec.Completions))
 			}
 			if rule.SucceededIndexes != nil && *n > total {
-				p.invalid(path, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
+				p.invalid(path, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the "+
+					"specified succeededIndexes field)", total))
 			}
 		}
 	}
@@ -299,7 +314,8 @@ func parseIndexes(text string, completions int32) ([]interval, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		ends := strings.Split(part, "-")
 		if len(ends) > 2 {
-			return nil, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
+			return nil, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most "+
+				"two parts separated by '-'", part)
 		}
 		first, err := number(ends[0])
 		if err != nil {

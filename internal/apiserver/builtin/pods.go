@@ -77,7 +77,8 @@ func preparePod(obj, old apiserver.Object) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.Time{Time: time.Now().Truncate(time.Second)},
+			Message:            "Scheduling is blocked due to non-empty scheduling gates",
+			LastTransitionTime: metav1.Time{Time: time.Now().Truncate(time.Second)},
 		}}
 	}
 	addLabelKeys(pod)
@@ -86,9 +87,12 @@ func preparePod(obj, old apiserver.Object) {
 func podFields(obj apiserver.Object) fields.Set {
 	pod := obj.(*corev1.Pod)
 	return fields.Set{
-		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
-		"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": strconv.FormatBool(pod.Spec.HostNetwork),
-		"status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP, "status.nominatedNodeName": pod.Status.NominatedNodeName,
+		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy),
+		"spec.schedulerName":      pod.Spec.SchedulerName,
+		"spec.serviceAccountName": pod.Spec.ServiceAccountName,
+		"spec.hostNetwork":        strconv.FormatBool(pod.Spec.HostNetwork),
+		"status.phase":            string(pod.Status.Phase), "status.podIP": pod.Status.PodIP,
+		"status.nominatedNodeName": pod.Status.NominatedNodeName,
 	}
 }
 
@@ -113,8 +117,8 @@ func countChange(obj, old apiserver.Object, spec, before any) {
 	}
 }
 
-// admit does what the admission plugins of the real server do to Pods: it sets the priority of Pods without a class, and
-// for how long Pods tolerate nodes that are not ready.
+// admit does what the admission plugins of the real server do to Pods: it sets the priority of Pods without a class,
+// and for how long Pods tolerate nodes that are not ready.
 func admit(pod, old *corev1.Pod) {
 	spec := &pod.Spec
 	switch {
@@ -142,7 +146,8 @@ func admit(pod, old *corev1.Pod) {
 		})
 		if !tolerated {
 			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(seconds)),
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(seconds)),
 			})
 		}
 	}
@@ -169,8 +174,8 @@ func dropDisabled(spec *corev1.PodSpec) {
 	}
 }
 
-// qosClass returns the class of a Pod: guaranteed if all containers have limits for CPU and memory that their requests equal,
-// best effort if there are neither limits nor requests.
+// qosClass returns the class of a Pod: guaranteed if all containers have limits for CPU and memory that their requests
+// equal, best effort if there are neither limits nor requests.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	lists := []*corev1.ResourceRequirements{}
 	for _, c := range allContainers(spec) {
@@ -202,7 +207,8 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	switch {
 	case len(requests) == 0 && len(limits) == 0:
 		return corev1.PodQOSBestEffort
-	case guaranteed && len(requests) == len(limits) && !slices.ContainsFunc(sortedKeys(requests), func(name corev1.ResourceName) bool { return !equal(name) }):
+	case guaranteed && len(requests) == len(limits) &&
+		!slices.ContainsFunc(sortedKeys(requests), func(name corev1.ResourceName) bool { return !equal(name) }):
 		return corev1.PodQOSGuaranteed
 	}
 	return corev1.PodQOSBurstable
@@ -213,7 +219,8 @@ func addLabelKeys(pod *corev1.Pod) {
 	add := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		for _, key := range keys {
 			if value, exists := pod.Labels[key]; exists && selector != nil {
-				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+				selector.MatchExpressions = append(selector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 			}
 		}
 	}
@@ -230,10 +237,12 @@ func addLabelKeys(pod *corev1.Pod) {
 		}
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		add(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn)
@@ -254,7 +263,8 @@ func (p *podProblems) podAndMetadata(pod, old *corev1.Pod) {
 		}
 		for j, source := range v.Projected.Sources {
 			if source.ServiceAccountToken != nil {
-				p.forbidden(spec.Child("volumes").Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+				p.forbidden(spec.Child("volumes").Index(i).Child("projected", "sources").Index(j).
+					Child("serviceAccountToken"),
 					"must not be specified when serviceAccountName is not set")
 			}
 		}

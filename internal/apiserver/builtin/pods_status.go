@@ -58,9 +58,12 @@ func validatePodStatus(pod, old *corev1.Pod) field.ErrorList {
 		p.invalid(path.Child("observedGeneration"), status.ObservedGeneration, "must be a non-negative integer")
 	}
 	p.immutable(path.Child("qosClass"), status.QOSClass, old.Status.QOSClass)
-	p.transitions(status.ContainerStatuses, old.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))
-	p.transitions(status.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))
-	p.transitions(status.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))
+	p.transitions(status.ContainerStatuses, old.Status.ContainerStatuses, old.Spec.Containers,
+		path.Child("containerStatuses"))
+	p.transitions(status.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers,
+		path.Child("initContainerStatuses"))
+	p.transitions(status.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil,
+		path.Child("ephemeralContainerStatuses"))
 	var addresses, before []string
 	for _, ip := range old.Status.PodIPs {
 		before = append(before, ip.IP)
@@ -100,7 +103,9 @@ func (p *podProblems) oneOfEachFamily(addresses []string, shown any, path *field
 }
 
 // transitions checks that terminated containers stay terminated, unless their restart policy restarts them.
-func (p *podProblems) transitions(statuses, old []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) {
+func (p *podProblems) transitions(
+	statuses, old []corev1.ContainerStatus, containers []corev1.Container, path *field.Path,
+) {
 	for i, before := range old {
 		if before.State.Terminated == nil {
 			continue
@@ -125,7 +130,8 @@ func (p *podProblems) restarts(terminated corev1.ContainerStatus, containers []c
 			if rule.ExitCodes == nil {
 				continue
 			}
-			if in := rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn; slices.Contains(rule.ExitCodes.Values, code) == in {
+			if in := rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn; slices.Contains(
+				rule.ExitCodes.Values, code) == in {
 				return true
 			}
 		}

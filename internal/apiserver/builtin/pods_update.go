@@ -44,10 +44,11 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	if allowed := p.withAllowedChanges(&pod.Spec, &old.Spec); !equality.Semantic.DeepEqual(*allowed, old.Spec) {
-		p.forbidden(spec, "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"+
-			"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
-			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"+
-			diff.Diff(internal(readBack(old.Spec)), internal(*allowed)))
+		p.forbidden(spec,
+			"pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"+
+				"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
+				"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"+
+				diff.Diff(internal(readBack(old.Spec)), internal(*allowed)))
 	}
 	return p.list
 }
@@ -97,14 +98,16 @@ func (p *podProblems) withAllowedChanges(spec, old *corev1.PodSpec) *corev1.PodS
 	for i := range rest.InitContainers {
 		rest.InitContainers[i].Image = old.InitContainers[i].Image
 	}
-	rest.ActiveDeadlineSeconds, rest.SchedulingGates, rest.Tolerations = old.ActiveDeadlineSeconds, old.SchedulingGates, old.Tolerations
+	rest.ActiveDeadlineSeconds, rest.SchedulingGates, rest.Tolerations = old.ActiveDeadlineSeconds, old.SchedulingGates,
+		old.Tolerations
 	if len(old.SchedulingGates) == 0 {
 		return &rest
 	}
 	path := field.NewPath("spec", "nodeSelector")
 	for key, value := range old.NodeSelector {
 		if now, exists := spec.NodeSelector[key]; !exists || now != value {
-			p.invalid(path, spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			p.invalid(path, spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations "+
+				"or deletions)")
 			break
 		}
 	}

@@ -227,8 +227,8 @@ func isDomain(component string) bool {
 	return component == "localhost" || strings.ContainsAny(component, ".:") || strings.ToLower(component) != component
 }
 
-// invalidComponent reports whether a component is not words of lower case letters and digits, separated by a dot, one or
-// two underscores, or dashes.
+// invalidComponent reports whether a component is not words of lower case letters and digits, separated by a dot, one
+// or two underscores, or dashes.
 func invalidComponent(component string) bool {
 	words := strings.FieldsFunc(component, func(c rune) bool { return strings.ContainsRune("._-", c) })
 	for i, word := range words {
@@ -241,7 +241,8 @@ func invalidComponent(component string) bool {
 		}
 		separator := component[:len(component)-len(strings.TrimLeft(component, "._-"))]
 		last := i == len(words)-1
-		if last != (separator == "") || !last && !slices.Contains([]string{".", "_", "__"}, separator) && strings.Trim(separator, "-") != "" {
+		if last != (separator == "") || !last && !slices.Contains([]string{".", "_", "__"}, separator) &&
+			strings.Trim(separator, "-") != "" {
 			return true
 		}
 		component = component[len(separator):]

@@ -48,7 +48,8 @@ func (p *podProblems) tolerations(tolerations []corev1.Toleration, path *field.P
 }
 
 func (p *podProblems) affinity(a *corev1.Affinity, path *field.Path) {
-	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
+		"preferredDuringSchedulingIgnoredDuringExecution"
 	weight := func(path *field.Path, weight int32) {
 		if weight <= 0 || weight > 100 {
 			p.invalid(path.Child("weight"), weight, "must be in the range 1-100")
@@ -80,10 +81,12 @@ func (p *podProblems) affinity(a *corev1.Affinity, path *field.Path) {
 		}
 	}
 	if pod := a.PodAffinity; pod != nil {
-		terms(pod.RequiredDuringSchedulingIgnoredDuringExecution, pod.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+		terms(pod.RequiredDuringSchedulingIgnoredDuringExecution, pod.PreferredDuringSchedulingIgnoredDuringExecution,
+			path.Child("podAffinity"))
 	}
 	if pod := a.PodAntiAffinity; pod != nil {
-		terms(pod.RequiredDuringSchedulingIgnoredDuringExecution, pod.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
+		terms(pod.RequiredDuringSchedulingIgnoredDuringExecution, pod.PreferredDuringSchedulingIgnoredDuringExecution,
+			path.Child("podAntiAffinity"))
 	}
 }
 
@@ -121,7 +124,8 @@ func (p *podProblems) nodeTerm(term corev1.NodeSelectorTerm, preferred bool, pat
 		if r.Operator != corev1.NodeSelectorOpIn && r.Operator != corev1.NodeSelectorOpNotIn {
 			p.invalid(path.Child("operator"), r.Operator, notAnOperator)
 		} else if len(r.Values) != 1 {
-			p.required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+			p.required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node "+
+				"field selector")
 		}
 		if r.Key != metav1.ObjectNameField {
 			p.invalid(path.Child("key"), r.Key, "not a valid field selector key")
@@ -190,21 +194,26 @@ func (p *podProblems) topologySpread(path *field.Path) {
 		if c.TopologyKey == "" {
 			p.required(path.Child("topologyKey"), "can not be empty")
 		}
-		oneOf(&p.problems, path.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
+		oneOf(&p.problems, path.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule,
+			corev1.ScheduleAnyway)
 		for _, other := range constraints[i+1:] {
 			if c.TopologyKey == other.TopologyKey && c.WhenUnsatisfiable == other.WhenUnsatisfiable {
-				p.add(field.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
+				p.add(field.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"),
+					fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 				break
 			}
 		}
 		if n := c.MinDomains; n != nil {
 			p.positive(path.Child("minDomains"), int64(*n))
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				p.invalid(path.Child("minDomains"), n, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not %s", c.WhenUnsatisfiable))
+				p.invalid(path.Child("minDomains"), n, fmt.Sprintf("can only use minDomains if "+
+					"whenUnsatisfiable=DoNotSchedule, not %s", c.WhenUnsatisfiable))
 			}
 		}
-		optionalOneOf(&p.problems, path.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
-		optionalOneOf(&p.problems, path.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
+		optionalOneOf(&p.problems, path.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy,
+			corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
+		optionalOneOf(&p.problems, path.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor,
+			corev1.NodeInclusionPolicyIgnore)
 		p.labelKeys(c.MatchLabelKeys, nil, c.LabelSelector, path)
 		p.selector(path.Child("labelSelector"), c.LabelSelector)
 	}

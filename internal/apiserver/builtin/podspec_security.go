@@ -17,7 +17,8 @@ func (p *podProblems) podSecurity(c *corev1.PodSecurityContext, path *field.Path
 		p.invalidFor(path.Child("supplementalGroups").Index(i), group, utilvalidation.IsValidGroupID(group))
 	}
 	if share := p.spec.ShareProcessNamespace; share != nil && *share && p.spec.HostPID {
-		p.invalid(path.Child("shareProcessNamespace"), *share, "ShareProcessNamespace and HostPID cannot both be enabled")
+		p.invalid(path.Child("shareProcessNamespace"), *share, "ShareProcessNamespace and HostPID cannot "+
+			"both be enabled")
 	}
 	seen := names{}
 	for i, sysctl := range c.Sysctls {
@@ -25,7 +26,8 @@ func (p *podProblems) podSecurity(c *corev1.PodSecurityContext, path *field.Path
 			seen.unique(&p.problems, path.Child("sysctls").Index(i).Child("name"), sysctl.Name)
 		}
 	}
-	optionalOneOf(&p.problems, path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)
+	optionalOneOf(&p.problems, path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways,
+		corev1.FSGroupChangeOnRootMismatch)
 	p.seccomp(c.SeccompProfile, path.Child("seccompProfile"))
 	p.appArmor(c.AppArmorProfile, path.Child("appArmorProfile"))
 	optionalOneOf(&p.problems, path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
@@ -34,7 +36,8 @@ func (p *podProblems) podSecurity(c *corev1.PodSecurityContext, path *field.Path
 		optionalOneOf(&p.problems, path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy,
 			corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)
 	} else {
-		optionalOneOf(&p.problems, path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)
+		optionalOneOf(&p.problems, path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy,
+			corev1.SELinuxChangePolicyRecursive)
 	}
 }
 
@@ -55,7 +58,8 @@ func (p *problems) seccomp(profile *corev1.SeccompProfile, path *field.Path) {
 		p.required(path.Child("type"), "type is required when seccompProfile is set")
 	} else {
 		oneOf(p, path.Child("type"), profile.Type,
-			corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+			corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+			corev1.SeccompProfileTypeUnconfined)
 	}
 	file, path := profile.LocalhostProfile, path.Child("localhostProfile")
 	switch isLocal := profile.Type == corev1.SeccompProfileTypeLocalhost; {
@@ -90,7 +94,8 @@ func (p *problems) appArmor(profile *corev1.AppArmorProfile, path *field.Path) {
 		p.required(path.Child("type"), "type is required when appArmorProfile is set")
 	default:
 		oneOf(p, path.Child("type"), profile.Type,
-			corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+			corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault,
+			corev1.AppArmorProfileTypeUnconfined)
 	}
 }
 
@@ -109,7 +114,8 @@ func (p *podProblems) containerSecurity(c *corev1.SecurityContext, path *field.P
 		}
 		for i := 0; c.Capabilities != nil && i < len(c.Capabilities.Add); i++ {
 			if c.Capabilities.Add[i] == "CAP_SYS_ADMIN" {
-				p.invalid(path, internal(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+				p.invalid(path, internal(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` "+
+					"CAP_SYS_ADMIN")
 			}
 		}
 	}

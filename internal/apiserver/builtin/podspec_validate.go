@@ -47,7 +47,8 @@ func hasPolicy(spec *corev1.PodSpec) bool {
 // podAnnotations checks the annotations that have a meaning for Pods.
 func (p *podProblems) podAnnotations(annotations map[string]string, path *field.Path) {
 	if value, exists := annotations[corev1.MirrorPodAnnotationKey]; exists && p.spec.NodeName == "" {
-		p.invalid(path.Key(corev1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
+		p.invalid(path.Key(corev1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod "+
+			"annotation is set")
 	}
 	if value, exists := annotations[corev1.PodDeletionCost]; exists && !isDeletionCost(value) {
 		p.invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32bit integer")
@@ -146,7 +147,8 @@ func (p *podProblems) classes(path *field.Path) {
 		p.invalidFor(path.Child("runtimeClassName"), *name, validation.NameIsDNSSubdomain(*name, false))
 	}
 	if policy := p.spec.PreemptionPolicy; policy != nil {
-		requiredOneOf(&p.problems, path.Child("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+		requiredOneOf(&p.problems, path.Child("preemptionPolicy"), *policy, corev1.PreemptLowerPriority,
+			corev1.PreemptNever)
 	}
 }
 
@@ -248,7 +250,8 @@ func (p *podProblems) dnsConfig(path *field.Path) {
 	}
 	const maxServers, maxSearches, maxLength = 3, 32, 2048
 	if len(config.Nameservers) > maxServers {
-		p.invalid(path.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", maxServers))
+		p.invalid(path.Child("nameservers"), config.Nameservers,
+			fmt.Sprintf("must not have more than %d nameservers", maxServers))
 	}
 	for i, server := range config.Nameservers {
 		p.address(path.Child("nameservers").Index(i), server)
@@ -258,7 +261,8 @@ func (p *podProblems) dnsConfig(path *field.Path) {
 		p.invalid(searches, config.Searches, fmt.Sprintf("must not have more than %d search paths", maxSearches))
 	}
 	if len(strings.Join(config.Searches, " ")) > maxLength {
-		p.invalid(searches, config.Searches, fmt.Sprintf("must not have more than %d characters (including spaces) in the search list", maxLength))
+		p.invalid(searches, config.Searches,
+			fmt.Sprintf("must not have more than %d characters (including spaces) in the search list", maxLength))
 	}
 	for i, search := range config.Searches {
 		if search != "." {

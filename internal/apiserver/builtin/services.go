@@ -13,11 +13,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
 
-// Services returns the kind Service, in a cluster that has addresses of IPv4 only. Cluster IPs are from serviceRange, node
-// ports from 30000 to 32767; the server's random numbers select them. The first address is never selected: in the real
-// server, the Service kubernetes has it.
+// Services returns the kind Service, in a cluster that has addresses of IPv4 only. Cluster IPs are from serviceRange,
+// node ports from 30000 to 32767; the server's random numbers select them. The first address is never selected: in the
+// real server, the Service kubernetes has it.
 func Services() *apiserver.Kind {
-	k := apiserver.Builtin[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), "services", corev1.AddToScheme)
+	k := apiserver.Builtin[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), "services",
+		corev1.AddToScheme)
 	k.ShortNames, k.Categories = []string{"svc"}, []string{"all"}
 	k.Status, k.CreateOnUpdate = true, true
 	k.Rules = apiserver.Rules{
@@ -125,7 +126,9 @@ func dropUnused(s, old *corev1.Service) {
 			spec.IPFamilyPolicy = nil
 		}
 	}
-	if takesNodePorts(old) && !takesNodePorts(s) && !slices.ContainsFunc(nodePorts(s), func(p int32) bool { return !slices.Contains(nodePorts(old), p) }) {
+	if takesNodePorts(old) && !takesNodePorts(s) && !slices.ContainsFunc(nodePorts(s), func(p int32) bool {
+		return !slices.Contains(nodePorts(old), p)
+	}) {
 		for i := range spec.Ports {
 			spec.Ports[i].NodePort = 0
 		}
@@ -141,7 +144,8 @@ func dropUnused(s, old *corev1.Service) {
 			spec.LoadBalancerClass = nil
 		}
 	}
-	if externallyAccessible(old) && !externallyAccessible(s) && spec.ExternalTrafficPolicy == before.ExternalTrafficPolicy {
+	if externallyAccessible(old) && !externallyAccessible(s) &&
+		spec.ExternalTrafficPolicy == before.ExternalTrafficPolicy {
 		spec.ExternalTrafficPolicy = ""
 	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -166,11 +170,13 @@ func takesNodePorts(s *corev1.Service) bool {
 // allocatesNodePorts reports whether ports without a node port get one.
 func allocatesNodePorts(s *corev1.Service) bool {
 	enabled := s.Spec.AllocateLoadBalancerNodePorts
-	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer && (enabled == nil || *enabled)
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(enabled == nil || *enabled)
 }
 
 func needsHealthCheck(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 func externallyAccessible(s *corev1.Service) bool {
@@ -207,16 +213,20 @@ func serviceWarnings(s *corev1.Service) []string {
 		warnings = append(warnings, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
 	if spec.LoadBalancerIP != "" {
-		warnings = append(warnings, utilvalidation.GetWarningsForIP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+		warnings = append(warnings, utilvalidation.GetWarningsForIP(path.Child("loadBalancerIP"),
+			spec.LoadBalancerIP)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i),
+			cidr)...)
 	}
 	if spec.Type == corev1.ServiceTypeExternalName && len(spec.ExternalIPs) > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.externalIPs is ignored when spec.type is %q", corev1.ServiceTypeExternalName))
+		warnings = append(warnings, fmt.Sprintf("spec.externalIPs is ignored when spec.type is %q",
+			corev1.ServiceTypeExternalName))
 	}
 	if spec.Type != corev1.ServiceTypeExternalName && spec.ExternalName != "" {
-		warnings = append(warnings, fmt.Sprintf("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName))
+		warnings = append(warnings, fmt.Sprintf("spec.externalName is ignored when spec.type is not %q",
+			corev1.ServiceTypeExternalName))
 	}
 	if d := spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
 		warnings = append(warnings, fmt.Sprintf("spec.trafficDistribution: %q is deprecated; use %q",

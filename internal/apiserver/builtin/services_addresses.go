@@ -147,7 +147,8 @@ func (v *serviceProblems) sourceRanges() {
 	}
 	path := field.NewPath("metadata", "annotations").Key(corev1.AnnotationLoadBalancerSourceRangesKey)
 	v.forbid(spec.Type != corev1.ServiceTypeLoadBalancer, path, onlyLoadBalancer)
-	if value = strings.TrimSpace(value); value == "" || v.old != nil && v.old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey] == value {
+	if value = strings.TrimSpace(value); value == "" || v.old != nil &&
+		v.old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey] == value {
 		return
 	}
 	for cidr := range strings.SplitSeq(value, ",") {

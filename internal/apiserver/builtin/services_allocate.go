@@ -115,7 +115,8 @@ func (a *allocation) completeFamilies() error {
 	}
 	for i, family := range spec.IPFamilies {
 		if family != corev1.IPv4Protocol {
-			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(i), family,
+				"not configured on this cluster"))
 		}
 	}
 	if len(errs) > 0 {
@@ -140,8 +141,8 @@ func (a *allocation) defaultFamilyPolicy() {
 	}
 }
 
-// applyFamilyPolicy removes the second address and family from a Service that is updated to SingleStack, and returns what
-// contradicts the policy.
+// applyFamilyPolicy removes the second address and family from a Service that is updated to SingleStack, and returns
+// what contradicts the policy.
 func (a *allocation) applyFamilyPolicy(path *field.Path) (errs field.ErrorList) {
 	spec := &a.service.Spec
 	wrongPolicy := func(message string) {
@@ -192,7 +193,8 @@ func (a *allocation) addFamiliesOfIPs(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// completeHeadlessFamilies sets the families of a Service without addresses and selector: both, unless it is SingleStack.
+// completeHeadlessFamilies sets the families of a Service without addresses and selector: both, unless it is
+// SingleStack.
 func (a *allocation) completeHeadlessFamilies() {
 	spec := &a.service.Spec
 	if len(spec.IPFamilies) == 0 {
@@ -214,7 +216,8 @@ func (a *allocation) keepsDualStack() bool {
 		return false
 	}
 	spec, before, prefer := &a.service.Spec, &a.old.Spec, corev1.IPFamilyPolicyPreferDualStack
-	return spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == prefer && (before.IPFamilyPolicy == nil || *before.IPFamilyPolicy == prefer) &&
+	return spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == prefer &&
+		(before.IPFamilyPolicy == nil || *before.IPFamilyPolicy == prefer) &&
 		slices.Equal(spec.ClusterIPs, before.ClusterIPs) && slices.Equal(spec.IPFamilies, before.IPFamilies)
 }
 
@@ -256,12 +259,13 @@ func (a *allocation) allocateClusterIP() error {
 	return nil
 }
 
-// addIPv4 allocates an address for an update that adds IPv4 as the second family. Only a Service that loses its cluster IP
-// can do that on a cluster without IPv6: validation rejects it, and its errors show the address.
+// addIPv4 allocates an address for an update that adds IPv4 as the second family. Only a Service that loses its cluster
+// IP can do that on a cluster without IPv6: validation rejects it, and its errors show the address.
 func (a *allocation) addIPv4() {
 	spec, before := &a.service.Spec, &a.old.Spec
 	if len(before.IPFamilies) == 1 && !withoutClusterIP(a.old) && withoutClusterIP(a.service) &&
-		slices.Equal(spec.IPFamilies, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}) && !a.keepsDualStack() {
+		slices.Equal(spec.IPFamilies, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}) &&
+		!a.keepsDualStack() {
 		ip, _ := a.address("")
 		spec.ClusterIPs = append(spec.ClusterIPs, ip)
 	}
@@ -281,7 +285,8 @@ func (a *allocation) address(requested string) (ip, problem string) {
 		parsed, err := netip.ParseAddr(requested)
 		switch inRange := err == nil && addresses.Contains(parsed); {
 		case a.DryRun && !inRange:
-			problem = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", requested, serviceRange)
+			problem = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
+				requested, serviceRange)
 		case a.DryRun:
 		case !inRange:
 			problem = "the provided network does not match the current range"

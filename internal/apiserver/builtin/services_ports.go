@@ -115,7 +115,8 @@ func (p *portAllocation) requested(port *corev1.ServicePort) (number int32, isSh
 // reserve takes a requested port.
 func (p *portAllocation) reserve(port int32) error {
 	if !p.DryRun && (port < firstPort || port > lastPort) {
-		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", firstPort, lastPort)
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", firstPort,
+			lastPort)
 	}
 	if p.used[port] {
 		return errors.New("provided port is already allocated")
@@ -134,7 +135,8 @@ func (p *portAllocation) next() int32 {
 		return p.highest
 	}
 	for {
-		port := int32(firstPort + chosenPorts + p.Random()%(lastPort-firstPort-chosenPorts+1)) //nolint:gosec // a small number
+		//nolint:gosec // a small number
+		port := int32(firstPort + chosenPorts + p.Random()%(lastPort-firstPort-chosenPorts+1))
 		if !p.used[port] {
 			p.used[port] = true
 			return port

@@ -99,7 +99,8 @@ func (v *serviceProblems) immutable() {
 			}
 		}
 	}
-	if spec.Type == corev1.ServiceTypeLoadBalancer && before.Type == spec.Type && !equalPointers(spec.LoadBalancerClass, before.LoadBalancerClass) {
+	if spec.Type == corev1.ServiceTypeLoadBalancer && before.Type == spec.Type &&
+		!equalPointers(spec.LoadBalancerClass, before.LoadBalancerClass) {
 		v.add(field.Invalid(v.spec.Child("loadBalancerClass"), spec.LoadBalancerClass, notChangeable))
 	}
 	v.loadBalancerClass()
@@ -111,9 +112,11 @@ func (v *serviceProblems) all() {
 	s := v.service
 	spec := &s.Spec
 	mode, hasMode := s.Annotations[corev1.AnnotationTopologyMode]
-	if hints, hasHints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; hasMode && hasHints && mode != hints {
+	if hints, hasHints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; hasMode && hasHints &&
+		mode != hints {
 		v.add(field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
-			fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints)))
+			fmt.Sprintf("must match annotations[%s] when both are specified",
+				corev1.DeprecatedAnnotationTopologyAwareHints)))
 	}
 	if len(spec.Ports) == 0 && !withoutClusterIP(s) && hasClusterIP(s) {
 		v.add(field.Required(v.spec.Child("ports"), ""))
@@ -121,7 +124,8 @@ func (v *serviceProblems) all() {
 	switch spec.Type {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
 		if withoutClusterIP(s) {
-			v.add(field.Invalid(v.spec.Child("clusterIPs").Index(0), corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
+			v.add(field.Invalid(v.spec.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+				fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
 		}
 	case corev1.ServiceTypeExternalName:
 		v.externalName()
@@ -196,13 +200,16 @@ func (v *serviceProblems) uniquePorts() {
 	spec := &v.service.Spec
 	path := v.spec.Child("ports")
 	for i, p := range spec.Ports {
-		v.forbid(spec.Type == corev1.ServiceTypeClusterIP && p.NodePort != 0, path.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'")
+		v.forbid(spec.Type == corev1.ServiceTypeClusterIP && p.NodePort != 0, path.Index(i).Child("nodePort"),
+			"may not be used when `type` is 'ClusterIP'")
 	}
 	duplicate := func(i int, same func(a, b corev1.ServicePort) bool) bool {
 		return slices.ContainsFunc(spec.Ports[:i], func(p corev1.ServicePort) bool { return same(p, spec.Ports[i]) })
 	}
 	for i, p := range spec.Ports {
-		if p.NodePort != 0 && duplicate(i, func(a, b corev1.ServicePort) bool { return a.Protocol == b.Protocol && a.NodePort == b.NodePort }) {
+		if p.NodePort != 0 && duplicate(i, func(a, b corev1.ServicePort) bool {
+			return a.Protocol == b.Protocol && a.NodePort == b.NodePort
+		}) {
 			v.add(field.Duplicate(path.Index(i).Child("nodePort"), p.NodePort))
 		}
 	}
@@ -215,11 +222,13 @@ func (v *serviceProblems) uniquePorts() {
 
 func (v *serviceProblems) affinity() {
 	spec, path := &v.service.Spec, v.spec.Child("sessionAffinityConfig")
-	supported(v, v.spec.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	supported(v, v.spec.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+		corev1.ServiceAffinityNone)
 	const longest = 86400
 	if spec.SessionAffinity == corev1.ServiceAffinityClientIP { // the defaults set the timeout
 		if timeout := spec.SessionAffinityConfig.ClientIP.TimeoutSeconds; *timeout <= 0 || *timeout > longest {
-			v.add(field.Invalid(path.Child("clientIP", "timeoutSeconds"), timeout, fmt.Sprintf("must be greater than 0 and less than %d", longest)))
+			v.add(field.Invalid(path.Child("clientIP", "timeoutSeconds"), timeout,
+				fmt.Sprintf("must be greater than 0 and less than %d", longest)))
 		}
 	}
 }
@@ -242,17 +251,20 @@ func (v *serviceProblems) trafficPolicies() {
 	external, health := v.spec.Child("externalTrafficPolicy"), v.spec.Child("healthCheckNodePort")
 	switch {
 	case externallyAccessible(s):
-		supported(v, external, spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)
+		supported(v, external, spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster,
+			corev1.ServiceExternalTrafficPolicyLocal)
 	case spec.ExternalTrafficPolicy != "":
 		v.add(field.Invalid(external, spec.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
 	}
 	if needsHealthCheck(s) {
 		v.texts(health, spec.HealthCheckNodePort, utilvalidation.IsValidPortNum(int(spec.HealthCheckNodePort)))
 	} else if spec.HealthCheckNodePort != 0 {
-		v.add(field.Invalid(health, spec.HealthCheckNodePort, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		v.add(field.Invalid(health, spec.HealthCheckNodePort, "may only be set when `type` is 'LoadBalancer' and "+
+			"`externalTrafficPolicy` is 'Local'"))
 	}
 	if policy := spec.InternalTrafficPolicy; policy != nil {
-		supported(v, v.spec.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)
+		supported(v, v.spec.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster,
+			corev1.ServiceInternalTrafficPolicyLocal)
 	}
 	if d := spec.TrafficDistribution; d != nil {
 		supported(v, v.spec.Child("trafficDistribution"), *d, corev1.ServiceTrafficDistributionPreferClose,

@@ -25,8 +25,10 @@ func StatefulSets() *apiserver.Kind {
 	ofTemplate := k.Rules.Warnings
 	k.Rules.Warnings = func(obj, old apiserver.Object) []string {
 		warnings := ofTemplate(obj, old)
-		if limit := obj.(*appsv1.StatefulSet).Spec.RevisionHistoryLimit; limit != nil && *limit < 0 { // also if nothing changes
-			warnings = append(warnings, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+		// also if nothing changes
+		if limit := obj.(*appsv1.StatefulSet).Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+			warnings = append(warnings, "spec.revisionHistoryLimit: a negative value retains all historical "+
+				"revisions; a value >= 0 is recommended")
 		}
 		return warnings
 	}
@@ -50,8 +52,10 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		setPointer(&strategy.RollingUpdate.Partition, 0)
 	}
 	setPointer(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
-	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	setDefault(&spec.PersistentVolumeClaimRetentionPolicy.WhenScaled,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	for i := range spec.VolumeClaimTemplates {
 		claim := &spec.VolumeClaimTemplates[i]
 		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
@@ -82,7 +86,8 @@ func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
 	})
 	p.nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)
 	nonNegativePointer(&p, path.Child("collisionCount"), s.CollisionCount)
-	p.atMost(path, "status.replicas", s.Replicas, count{"readyReplicas", s.ReadyReplicas}, count{"currentReplicas", s.CurrentReplicas},
+	p.atMost(path, "status.replicas", s.Replicas, count{"readyReplicas", s.ReadyReplicas},
+		count{"currentReplicas", s.CurrentReplicas},
 		count{"updatedReplicas", s.UpdatedReplicas}, count{"availableReplicas", s.AvailableReplicas})
 	p.atMost(path, "status.readyReplicas", s.ReadyReplicas, count{"availableReplicas", s.AvailableReplicas})
 	p.notDecremented(path.Child("collisionCount"), s.CollisionCount, old.Status.CollisionCount)
@@ -102,9 +107,13 @@ func validateStatefulSet(s, old *appsv1.StatefulSet) field.ErrorList {
 	for _, policy := range []struct {
 		name  string
 		value appsv1.PersistentVolumeClaimRetentionPolicyType
-	}{{"whenDeleted", spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted}, {"whenScaled", spec.PersistentVolumeClaimRetentionPolicy.WhenScaled}} {
+	}{
+		{"whenDeleted", spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted},
+		{"whenScaled", spec.PersistentVolumeClaimRetentionPolicy.WhenScaled},
+	} {
 		oneOf(p, retention.Child(policy.name), policy.value,
-			appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
+			appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
 	}
 	if old == nil {
 		for i := range spec.VolumeClaimTemplates {
@@ -125,11 +134,13 @@ func validateStatefulSet(s, old *appsv1.StatefulSet) field.ErrorList {
 	if old != nil {
 		rest := *spec
 		before := &old.Spec
-		rest.Replicas, rest.Template, rest.UpdateStrategy, rest.MinReadySeconds = before.Replicas, before.Template, before.UpdateStrategy, before.MinReadySeconds
+		rest.Replicas, rest.Template, rest.UpdateStrategy, rest.MinReadySeconds = before.Replicas, before.Template,
+			before.UpdateStrategy, before.MinReadySeconds
 		rest.Ordinals, rest.RevisionHistoryLimit = before.Ordinals, before.RevisionHistoryLimit
 		rest.PersistentVolumeClaimRetentionPolicy = before.PersistentVolumeClaimRetentionPolicy
 		if !equality.Semantic.DeepEqual(&rest, before) {
-			p.forbidden(path, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+			p.forbidden(path, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+				"'updateStrategy', "+
 				"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
 		}
 	}
@@ -151,8 +162,8 @@ func (p *problems) statefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrateg
 	}
 }
 
-// statefulTemplate checks the template with the volumes that the controller adds for claims, and without the names that the
-// controller sets.
+// statefulTemplate checks the template with the volumes that the controller adds for claims, and without the names that
+// the controller sets.
 func (p *problems) statefulTemplate(s, old *appsv1.StatefulSet, spec *field.Path) {
 	selector, err := metav1.LabelSelectorAsSelector(s.Spec.Selector)
 	if err != nil {
@@ -183,7 +194,8 @@ func (p *problems) statefulTemplate(s, old *appsv1.StatefulSet, spec *field.Path
 		}
 		template.Spec.Volumes = volumes
 	}
-	p.add(validateTemplate(&template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }), path)...)
+	p.add(validateTemplate(&template, templateOf(old, func() *corev1.PodTemplateSpec { return &old.Spec.Template }),
+		path)...)
 	// The real server checks these twice.
 	p.add(metavalidation.ValidateLabels(template.Labels, path.Child("labels"))...)
 	p.add(validation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)

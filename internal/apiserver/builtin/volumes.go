@@ -31,7 +31,8 @@ func (p *podProblems) checkVolumes(path *field.Path) {
 			p.volumes[v.Name] = v.VolumeSource
 		}
 		if claim := v.PersistentVolumeClaim; claim != nil && claims[claim.ClaimName] {
-			p.invalid(path.Child("persistentVolumeClaim", "claimName"), claim.ClaimName, "must not reference a PVC that gets created for an ephemeral volume")
+			p.invalid(path.Child("persistentVolumeClaim", "claimName"), claim.ClaimName,
+				"must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
 }
@@ -216,7 +217,8 @@ func (p *podProblems) downwardFile(file *corev1.DownwardAPIVolumeFile, path *fie
 	p.localPath(path.Child("path"), file.Path)
 	switch {
 	case file.FieldRef != nil:
-		p.fieldRef(file.FieldRef, path.Child("fieldRef"), "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+		p.fieldRef(file.FieldRef, path.Child("fieldRef"), "metadata.annotations", "metadata.labels", "metadata.name",
+			"metadata.namespace", "metadata.uid")
 		if file.ResourceFieldRef != nil {
 			p.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 		}
@@ -357,6 +359,7 @@ func (p *problems) claimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field
 		}
 	}
 	class("storageClassName", spec.StorageClassName)
-	optionalOneOf(p, path.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)
+	optionalOneOf(p, path.Child("volumeMode"), spec.VolumeMode, corev1.PersistentVolumeBlock,
+		corev1.PersistentVolumeFilesystem)
 	class("volumeAttributesClassName", spec.VolumeAttributesClassName)
 }

@@ -17,17 +17,21 @@ func nameWarnings(usage, name string) []string {
 	if len(messages) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", usage, messages)}
+	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS "+
+		"label is recommended: %v", usage, messages)}
 }
 
 // deprecatedLabels are labels of nodes and their replacements.
 func deprecatedLabel(key string) string {
 	return map[string]string{
-		"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-		"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
-		"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-		"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-		"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+		"beta.kubernetes.io/arch": `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+		"beta.kubernetes.io/os":   `deprecated since v1.14; use "kubernetes.io/os" instead`,
+		"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" ` +
+			`instead`,
+		"failure-domain.beta.kubernetes.io/zone": `deprecated since v1.17; use "topology.kubernetes.io/zone" ` +
+			`instead`,
+		"beta.kubernetes.io/instance-type": `deprecated since v1.17; use "node.kubernetes.io/instance-type" ` +
+			`instead`,
 		"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
 		"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
 		"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
@@ -50,7 +54,10 @@ func podWarnings(path *field.Path, spec *corev1.PodSpec, metadata *metav1.Object
 	w := &podWarner{spec: spec, path: path.Child("spec")}
 	w.nodeLabels()
 	for _, deprecated := range [][2]string{
-		{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+		{
+			"scheduler.alpha.kubernetes.io/critical-pod",
+			`non-functional in v1.16+; use the "priorityClassName" field instead`,
+		},
 		{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 		{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 	} {
@@ -63,7 +70,8 @@ func podWarnings(path *field.Path, spec *corev1.PodSpec, metadata *metav1.Object
 	w.containers()
 	w.ports()
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
-		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be "+
+			"treated as 1")
 	}
 	w.affinity()
 	return w.texts
@@ -96,11 +104,13 @@ func (w *podWarner) nodeLabels() {
 		}
 		if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 			for i, t := range required.NodeSelectorTerms {
-				term(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i), false)
+				term(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").
+					Index(i), false)
 			}
 		}
 		for i, t := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			term(t.Preference, path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"), true)
+			term(t.Preference,
+				path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"), true)
 		}
 	}
 	for i, c := range w.spec.TopologySpreadConstraints {
@@ -173,7 +183,8 @@ func (w *podWarner) containers() {
 		for i, v := range c.Env {
 			reference := "$(" + v.Name + ")"
 			if seen[v.Name] && (v.ValueFrom != nil || v.Value == reference || !strings.Contains(v.Value, reference)) {
-				w.warn(c.path.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", v.Name)
+				w.warn(c.path.Child("env").Index(i), "hides previous definition of %q, which may be dropped when "+
+					"using apply", v.Name)
 			}
 			seen[v.Name] = true
 		}
@@ -217,7 +228,8 @@ func (w *podWarner) ports() {
 		first := slices.IndexFunc(all, func(other port) bool { return other.Name == p.Name })
 		if p.Name != "" && first < i {
 			other := all[first].path
-			w.warn(p.path, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, other, other)
+			w.warn(p.path, "duplicate port name %q with %s, services and probes that select ports by name will use %s",
+				p.Name, other, other)
 		}
 	}
 }
@@ -227,27 +239,33 @@ func (w *podWarner) affinity() {
 		path := w.path.Child("affinity", name)
 		for i, t := range hard {
 			if t.LabelSelector == nil {
-				w.warn(path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), matchesNothing)
+				w.warn(path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"),
+					matchesNothing)
 			}
 		}
 		for i, t := range soft {
 			if t.PodAffinityTerm.LabelSelector == nil {
-				w.warn(path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm", "labelSelector"), matchesNothing)
+				w.warn(path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm",
+					"labelSelector"), matchesNothing)
 			}
 		}
 	}
 	if a := w.spec.Affinity; a != nil && a.PodAffinity != nil {
-		terms("podAffinity", a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms("podAffinity", a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a := w.spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		terms("podAntiAffinity", a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms("podAntiAffinity", a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if config := w.spec.DNSConfig; config != nil {
 		for i, server := range config.Nameservers {
-			w.texts = append(w.texts, utilvalidation.GetWarningsForIP(w.path.Child("dnsConfig", "nameservers").Index(i), server)...)
+			w.texts = append(w.texts, utilvalidation.GetWarningsForIP(w.path.Child("dnsConfig", "nameservers").Index(i),
+				server)...)
 		}
 	}
 	for i, alias := range w.spec.HostAliases {
-		w.texts = append(w.texts, utilvalidation.GetWarningsForIP(w.path.Child("hostAliases").Index(i).Child("ip"), alias.IP)...)
+		w.texts = append(w.texts, utilvalidation.GetWarningsForIP(w.path.Child("hostAliases").Index(i).Child("ip"),
+			alias.IP)...)
 	}
 }

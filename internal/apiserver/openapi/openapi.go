@@ -22,8 +22,8 @@ const Prefix = "#/components/schemas/"
 //go:embed schemas.json.gz
 var compressed []byte
 
-// Schemas returns the schemas of all built-in kinds that the package has, and of ObjectMeta, with those that they refer to,
-// by name. It decompresses them each time, in about 10 ms.
+// Schemas returns the schemas of all built-in kinds that the package has, and of ObjectMeta, with those that they refer
+// to, by name. It decompresses them each time, in about 10 ms.
 func Schemas() (map[string]json.RawMessage, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {

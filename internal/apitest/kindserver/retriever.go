@@ -54,7 +54,8 @@ func (r *Server[T]) listed(ctx context.Context, options metav1.ListOptions) ([]b
 // Watch implements informer.Retriever.
 func (r *Server[T]) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if options.SendInitialEvents != nil && !r.watchList {
-		return nil, apierrors.NewBadRequest("sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return nil, apierrors.NewBadRequest("sendInitialEvents is forbidden for watch unless the WatchList feature " +
+			"gate is enabled")
 	}
 	options.Watch = true
 	body, err := r.request(ctx, options)
@@ -167,7 +168,8 @@ func (e *events[T]) bookmarkDue() bool {
 func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 	var event metav1.WatchEvent
 	if err := e.next(&event); err != nil {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, http.ErrBodyReadAfterClose) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, http.ErrBodyReadAfterClose) {
 			err = io.EOF
 		}
 		return "", nil, err
@@ -181,7 +183,8 @@ func (e *events[T]) Decode() (watch.EventType, runtime.Object, error) {
 	if err := apitest.Decode(event.Object.Raw, obj); err != nil {
 		return "", nil, err
 	}
-	if eventType == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "" && !e.bookmarkDue() {
+	if eventType == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "" &&
+		!e.bookmarkDue() {
 		return e.Decode()
 	}
 	return eventType, obj, nil

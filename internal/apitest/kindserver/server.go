@@ -1,5 +1,5 @@
-// Package kindserver is an informer.Retriever of one kind on an API server in memory, for tests in virtual time. It returns
-// objects, not encoded ones, so that it tests what informers do with any Retriever.
+// Package kindserver is an informer.Retriever of one kind on an API server in memory, for tests in virtual time. It
+// returns objects, not encoded ones, so that it tests what informers do with any Retriever.
 package kindserver
 
 import (
@@ -37,8 +37,8 @@ type Server[T kube.Object] struct {
 	bookmarks int              // calls of Bookmark; guarded by mu
 }
 
-// New returns an empty server of a kind, whose objects are decoded as T. With watchList the server streams lists; without
-// it rejects streamed lists, as servers before Kubernetes 1.32 do.
+// New returns an empty server of a kind, whose objects are decoded as T. With watchList the server streams lists;
+// without it rejects streamed lists, as servers before Kubernetes 1.32 do.
 func New[T kube.Object](kind *apiserver.Kind, watchList bool) *Server[T] {
 	r := &Server[T]{Server: apitest.New(kind), kind: kind, watchList: watchList, media: runtime.ContentTypeJSON, failures: map[string]error{}}
 	switch any(apiobject.New[T]()).(type) {
@@ -80,8 +80,8 @@ func (r *Server[T]) Fork() *Server[T] {
 	}
 }
 
-// Put creates obj, or gives the object of its name the content of obj. It returns the stored object. It panics if the server
-// rejects obj.
+// Put creates obj, or gives the object of its name the content of obj. It returns the stored object. It panics if the
+// server rejects obj.
 func (r *Server[T]) Put(obj T) T {
 	key := kube.KeyOf(obj)
 	obj = obj.DeepCopyObject().(T)
@@ -166,8 +166,8 @@ func (r *Server[T]) Delete(key kube.Key) {
 // DropWatches ends every open watch, like a broken connection.
 func (r *Server[T]) DropWatches() { r.Break(r.kind.Resource, false) }
 
-// Mute makes all watches, open and new, send no changes. Mute(false) makes them send changes again, including the missed
-// ones. Streamed lists are sent in any case.
+// Mute makes all watches, open and new, send no changes. Mute(false) makes them send changes again, including the
+// missed ones. Streamed lists are sent in any case.
 func (r *Server[T]) Mute(mute bool) {
 	if mute {
 		r.HoldWatches(r.kind.Resource)
@@ -176,8 +176,8 @@ func (r *Server[T]) Mute(mute bool) {
 	r.ReleaseWatches(r.kind.Resource)
 }
 
-// Bookmark sends a bookmark to all open watches. Watches get no other bookmarks but the one that ends a streamed list, as
-// if the server had been started a moment ago.
+// Bookmark sends a bookmark to all open watches. Watches get no other bookmarks but the one that ends a streamed list,
+// as if the server had been started a moment ago.
 func (r *Server[T]) Bookmark() {
 	r.mu.Lock()
 	r.bookmarks++
@@ -198,8 +198,8 @@ func (r *Server[T]) Counts() (lists, watches, open int) {
 	return r.Count("list"), r.Count("watch"), r.Watches()
 }
 
-// ServeStale makes lists return the objects that exist now, until Fresh is called: also lists that may not be older than a
-// later version, which no real server does.
+// ServeStale makes lists return the objects that exist now, until Fresh is called: also lists that may not be older
+// than a later version, which no real server does.
 func (r *Server[T]) ServeStale() {
 	r.setStale(r.Send(http.MethodGet, r.path(), nil))
 }

@@ -22,7 +22,8 @@ func endWithGoCommand() error {
 		return nil // an unreadable parent is in another container, so it is not a go command
 	}
 	runtime.LockOSThread()
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM),
+		0); errno != 0 {
 		return fmt.Errorf("setting the parent death signal: %w", errno)
 	}
 	if os.Getppid() != parent {

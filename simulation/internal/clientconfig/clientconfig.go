@@ -1,5 +1,5 @@
-// Package clientconfig validates how an API server reaches a webhook, with the errors of the real one. The rules are those of
-// k8s.io/apiserver/pkg/util/webhook/validation.go, which cannot be imported without gRPC and OpenTelemetry.
+// Package clientconfig validates how an API server reaches a webhook, with the errors of the real one. The rules are
+// those of k8s.io/apiserver/pkg/util/webhook/validation.go, which cannot be imported without gRPC and OpenTelemetry.
 package clientconfig
 
 import (
@@ -54,8 +54,8 @@ func validateURL(path *field.Path, address string) field.ErrorList {
 	return errs
 }
 
-// validateService reports a missing name as a missing namespace and the other way around: the callers in the real server
-// pass them in the wrong order.
+// validateService reports a missing name as a missing namespace and the other way around: the callers in the real
+// server pass them in the wrong order.
 func validateService(path *field.Path, s *Service) field.ErrorList {
 	var errs field.ErrorList
 	if s.Namespace == "" {
@@ -65,7 +65,8 @@ func validateService(path *field.Path, s *Service) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("namespace"), ""))
 	}
 	if problems := validation.IsValidPortNum(int(s.Port)); problems != nil {
-		errs = append(errs, field.Invalid(path.Child("port"), s.Port, "port is not valid: "+strings.Join(problems, ", ")))
+		errs = append(errs,
+			field.Invalid(path.Child("port"), s.Port, "port is not valid: "+strings.Join(problems, ", ")))
 	}
 	if s.Path == nil || *s.Path == "" || *s.Path == "/" {
 		return errs
@@ -93,8 +94,8 @@ func validatePath(path *field.Path, value string) field.ErrorList {
 	return errs
 }
 
-// ValidateReviewVersions validates the versions of reviews that a webhook understands. whenEmpty is the error of an empty
-// list.
+// ValidateReviewVersions validates the versions of reviews that a webhook understands. whenEmpty is the error of an
+// empty list.
 func ValidateReviewVersions(path *field.Path, versions []string, whenEmpty string) field.ErrorList {
 	if len(versions) == 0 {
 		return field.ErrorList{field.Required(path, whenEmpty)}

@@ -41,7 +41,8 @@ func (b *volumeBinder) sync(ctx context.Context, key string) (time.Time, error) 
 		return time.Time{}, nil
 	}
 	volume = volume.DeepCopy()
-	volume.Status.Phase, volume.Status.AccessModes, volume.Status.Capacity = corev1.ClaimBound, volume.Spec.AccessModes, volume.Spec.Resources.Requests
+	volume.Status.Phase, volume.Status.AccessModes, volume.Status.Capacity = corev1.ClaimBound, volume.Spec.AccessModes,
+		volume.Spec.Resources.Requests
 	return time.Time{}, ignoreNotFound(b.requests.update(ctx, k, volume, "status"))
 }
 
@@ -53,7 +54,8 @@ func (r *statefulSync) claimName(template int, pod *corev1.Pod) string {
 // claimsOf returns the existing claims of a Pod.
 func (r *statefulSync) claimsOf(pod *corev1.Pod) (volumes []*corev1.PersistentVolumeClaim) {
 	for i := range r.set.Spec.VolumeClaimTemplates {
-		if volume, _ := get[*corev1.PersistentVolumeClaim](r.Manager, claimResource(), r.set.Namespace, r.claimName(i, pod)); volume != nil {
+		if volume, _ := get[*corev1.PersistentVolumeClaim](r.Manager, claimResource(), r.set.Namespace,
+			r.claimName(i, pod)); volume != nil {
 			volumes = append(volumes, volume)
 		}
 	}
@@ -97,7 +99,9 @@ func (r *statefulSync) retention() (whenDeleted, whenScaled bool) {
 func (r *statefulSync) claimIsStale(pod *corev1.Pod) bool {
 	_, whenScaled := r.retention()
 	return whenScaled && slices.ContainsFunc(r.claimsOf(pod), func(volume *corev1.PersistentVolumeClaim) bool {
-		return slices.ContainsFunc(volume.OwnerReferences, func(ref metav1.OwnerReference) bool { return isOwner(ref, podKind(), pod) })
+		return slices.ContainsFunc(volume.OwnerReferences, func(ref metav1.OwnerReference) bool {
+			return isOwner(ref, podKind(), pod)
+		})
 	})
 }
 
@@ -148,7 +152,9 @@ func (r *statefulSync) ownClaims(ctx context.Context, pod *corev1.Pod) error {
 		if otherController && (whenDeleted || whenScaled) {
 			owners = nil
 		}
-		if slices.EqualFunc(own, owners, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID && isTrue(a.Controller) }) {
+		if slices.EqualFunc(own, owners, func(a, b metav1.OwnerReference) bool {
+			return a.UID == b.UID && isTrue(a.Controller)
+		}) {
 			continue
 		}
 		volume = volume.DeepCopy()

@@ -51,7 +51,8 @@ func (r *rollout) updateCurrent(ctx context.Context, newRevision int64) error {
 	}
 	status := d.Status.DeepCopy()
 	if hasDeadline(d) && deploymentCondition(status, appsv1.DeploymentProgressing) == nil {
-		setCondition(status, progressing(corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name)))
+		setCondition(status,
+			progressing(corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name)))
 	}
 	return r.writeRevision(ctx, set.Annotations[revisionAnnotation], status)
 }
@@ -74,7 +75,8 @@ func annotate(d *appsv1.Deployment, set *appsv1.ReplicaSet, newRevision int64) (
 	}
 	for key, value := range d.Annotations {
 		switch key {
-		case corev1.LastAppliedConfigAnnotation, revisionAnnotation, revisionHistoryAnnotation, desiredAnnotation, maxReplicasAnnotation,
+		case corev1.LastAppliedConfigAnnotation, revisionAnnotation, revisionHistoryAnnotation, desiredAnnotation,
+			maxReplicasAnnotation,
 			appsv1.DeprecatedRollbackTo:
 			continue
 		}
@@ -88,7 +90,9 @@ func annotate(d *appsv1.Deployment, set *appsv1.ReplicaSet, newRevision int64) (
 	}
 	set.Annotations[revisionAnnotation] = strconv.FormatInt(newRevision, 10)
 	if exists {
-		history := append(strings.FieldsFunc(set.Annotations[revisionHistoryAnnotation], func(c rune) bool { return c == ',' }), old)
+		history := append(strings.FieldsFunc(set.Annotations[revisionHistoryAnnotation], func(c rune) bool {
+			return c == ','
+		}), old)
 		for len(strings.Join(history, ",")) > maxRevisionHistory {
 			history = history[1:]
 		}
@@ -100,7 +104,10 @@ func annotate(d *appsv1.Deployment, set *appsv1.ReplicaSet, newRevision int64) (
 // setSizes sets the annotations with which a later change of the Deployment's size is detected.
 func setSizes(d *appsv1.Deployment, set *appsv1.ReplicaSet) (changed bool) {
 	surge, _ := limits(d)
-	for key, value := range map[string]int32{desiredAnnotation: *d.Spec.Replicas, maxReplicasAnnotation: *d.Spec.Replicas + surge} {
+	for key, value := range map[string]int32{
+		desiredAnnotation:     *d.Spec.Replicas,
+		maxReplicasAnnotation: *d.Spec.Replicas + surge,
+	} {
 		if text := strconv.Itoa(int(value)); set.Annotations[key] != text {
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, text)
 			changed = true
@@ -128,11 +135,13 @@ func (r *rollout) createCurrent(ctx context.Context, newRevision int64) error {
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: d.Name[:min(len(d.Name), validation.DNS1123SubdomainMaxLength-len(hash)-1)] + "-" + hash, Namespace: d.Namespace,
+			Name:            d.Name[:min(len(d.Name), validation.DNS1123SubdomainMaxLength-len(hash)-1)] + "-" + hash,
+			Namespace:       d.Namespace,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, r.kind.GroupVersionKind)},
 		},
 		Spec: appsv1.ReplicaSetSpec{
-			Replicas: new(int32), MinReadySeconds: d.Spec.MinReadySeconds, Selector: d.Spec.Selector.DeepCopy(), Template: *d.Spec.Template.DeepCopy(),
+			Replicas: new(int32), MinReadySeconds: d.Spec.MinReadySeconds, Selector: d.Spec.Selector.DeepCopy(),
+			Template: *d.Spec.Template.DeepCopy(),
 		},
 	}
 	withHash := func(m map[string]string) map[string]string {
@@ -167,12 +176,14 @@ func (r *rollout) createCurrent(ctx context.Context, newRevision int64) error {
 		return err
 	case err != nil:
 		if hasDeadline(d) {
-			setCondition(status, progressing(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, err)))
+			setCondition(status, progressing(corev1.ConditionFalse, "ReplicaSetCreateError",
+				fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, err)))
 			return errors.Join(err, r.writeStatus(ctx, status))
 		}
 		return err
 	case hasDeadline(d):
-		setCondition(status, progressing(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name)))
+		setCondition(status, progressing(corev1.ConditionTrue, "NewReplicaSetCreated",
+			fmt.Sprintf("Created new replica set %q", set.Name)))
 	}
 	r.current = set
 	return r.writeRevision(ctx, strconv.FormatInt(newRevision, 10), status)

@@ -249,7 +249,9 @@ func (r *rollout) oldPods() bool {
 		return true
 	}
 	for _, obj := range r.list(podResource(), r.deployment.Namespace) {
-		owned := slices.ContainsFunc(r.old, func(set *appsv1.ReplicaSet) bool { return metav1.IsControlledBy(obj, set) })
+		owned := slices.ContainsFunc(r.old, func(set *appsv1.ReplicaSet) bool {
+			return metav1.IsControlledBy(obj, set)
+		})
 		if owned && !terminal(obj.(*corev1.Pod)) {
 			return true
 		}
@@ -263,7 +265,9 @@ func (r *rollout) deleteOld(ctx context.Context) error {
 	if limit == nil || *limit == math.MaxInt32 {
 		return nil
 	}
-	sets := slices.DeleteFunc(slices.Clone(r.old), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
+	sets := slices.DeleteFunc(slices.Clone(r.old), func(set *appsv1.ReplicaSet) bool {
+		return set.DeletionTimestamp != nil
+	})
 	slices.SortStableFunc(sets, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Or(cmp.Compare(revision(a), revision(b)), byCreation(a, b))
 	})
@@ -271,7 +275,8 @@ func (r *rollout) deleteOld(ctx context.Context) error {
 		if actual(set) != 0 || desired(set) != 0 || set.Generation > set.Status.ObservedGeneration {
 			continue
 		}
-		if err := r.requests.delete(ctx, r.Manager.kind(replicaSetResource()), set, metav1.DeleteOptions{}); ignoreNotFound(err) != nil {
+		if err := r.requests.delete(ctx, r.Manager.kind(replicaSetResource()), set,
+			metav1.DeleteOptions{}); ignoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -50,7 +50,8 @@ func (d *deployments) observe(add func(key string, due time.Time), now time.Time
 	if pod, ok := c.Old.(*corev1.Pod); ok && c.Object == nil { // Recreate waits until no Pod is left
 		if controller := metav1.GetControllerOf(pod); controller != nil {
 			if set := d.state.byUID[controller.UID]; set != nil {
-				d.owners(apiserver.Change{Kind: set.kind, Object: set.obj}, kind, deploymentResource(), replicaSetResource(),
+				d.owners(apiserver.Change{Kind: set.kind, Object: set.obj}, kind, deploymentResource(),
+					replicaSetResource(),
 					func(key string) { add(key, now) })
 			}
 		}
@@ -175,7 +176,8 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	}
 	zero := intstr.FromInt32(0)
 	scaled := func(value *intstr.IntOrString, roundUp bool) int32 {
-		n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, zero), int(*d.Spec.Replicas), roundUp)
+		n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, zero), int(*d.Spec.Replicas),
+			roundUp)
 		if err != nil {
 			return 0 // an invalid value is rejected by the server
 		}

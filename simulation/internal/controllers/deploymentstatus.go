@@ -16,7 +16,9 @@ func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-func deploymentCondition(status *appsv1.DeploymentStatus, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
+func deploymentCondition(
+	status *appsv1.DeploymentStatus, t appsv1.DeploymentConditionType,
+) *appsv1.DeploymentCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == t {
 			return &status.Conditions[i]
@@ -45,11 +47,16 @@ func setCondition(status *appsv1.DeploymentStatus, condition appsv1.DeploymentCo
 }
 
 func removeCondition(status *appsv1.DeploymentStatus, t appsv1.DeploymentConditionType) {
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == t })
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == t
+	})
 }
 
 func progressing(status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
-	return appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason, Message: message}
+	return appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentProgressing, Status: status, Reason: reason,
+		Message: message,
+	}
 }
 
 // writeStatus updates the status, and annotations of the Deployment.
@@ -108,7 +115,8 @@ func (r *rollout) status() *appsv1.DeploymentStatus {
 		Reason: "MinimumReplicasUnavailable", Message: "Deployment does not have minimum availability.",
 	}
 	if status.AvailableReplicas >= *d.Spec.Replicas-unavailable {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability."
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, "MinimumReplicasAvailable",
+			"Deployment has minimum availability."
 	}
 	setCondition(status, condition)
 	return status
@@ -117,7 +125,8 @@ func (r *rollout) status() *appsv1.DeploymentStatus {
 // complete reports whether all Pods of a Deployment are new and available.
 func complete(d *appsv1.Deployment, status *appsv1.DeploymentStatus) bool {
 	n := *d.Spec.Replicas
-	return status.UpdatedReplicas == n && status.Replicas == n && status.AvailableReplicas == n && status.ObservedGeneration >= d.Generation
+	return status.UpdatedReplicas == n && status.Replicas == n && status.AvailableReplicas == n &&
+		status.ObservedGeneration >= d.Generation
 }
 
 // writeProgress writes the status with the conditions Progressing and ReplicaFailure.
@@ -140,7 +149,8 @@ func (r *rollout) writeProgress(ctx context.Context) error {
 		oldReplicas := func(s *appsv1.DeploymentStatus) int32 { return s.Replicas - s.UpdatedReplicas }
 		switch before := &d.Status; {
 		case complete(d, status):
-			setCondition(status, progressing(corev1.ConditionTrue, reasonAvailable, subject+" has successfully progressed."))
+			setCondition(status,
+				progressing(corev1.ConditionTrue, reasonAvailable, subject+" has successfully progressed."))
 		case status.UpdatedReplicas > before.UpdatedReplicas || oldReplicas(status) < oldReplicas(before) ||
 			status.ReadyReplicas > before.ReadyReplicas || status.AvailableReplicas > before.AvailableReplicas:
 			updated := progressing(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
@@ -149,13 +159,16 @@ func (r *rollout) writeProgress(ctx context.Context) error {
 			}
 			removeCondition(status, appsv1.DeploymentProgressing)
 			setCondition(status, updated)
-		case condition != nil && (condition.Reason == reasonTimedOut || condition.Reason != reasonAvailable && deadline().Before(now)):
-			setCondition(status, progressing(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing."))
+		case condition != nil && (condition.Reason == reasonTimedOut || condition.Reason != reasonAvailable &&
+			deadline().Before(now)):
+			setCondition(status,
+				progressing(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing."))
 		}
 	}
 	removeCondition(status, appsv1.DeploymentReplicaFailure)
 	if failure := r.failure(); failure != nil {
-		if old := deploymentCondition(&d.Status, appsv1.DeploymentReplicaFailure); old != nil && old.Reason == failure.Reason {
+		if old := deploymentCondition(&d.Status, appsv1.DeploymentReplicaFailure); old != nil &&
+			old.Reason == failure.Reason {
 			failure = old
 		}
 		setCondition(status, *failure)

@@ -40,8 +40,8 @@ type budgets struct {
 
 func (b *budgets) String() string { return "disruption-controller" }
 
-// observe adds the budgets that select a changed Pod. Like the real controller it does not add those that selected the Pod
-// before its labels changed.
+// observe adds the budgets that select a changed Pod. Like the real controller it does not add those that selected the
+// Pod before its labels changed.
 func (b *budgets) observe(add func(key string, due time.Time), now time.Time, c apiserver.Change) {
 	obj := c.Object
 	if obj == nil {
@@ -90,7 +90,8 @@ func (b *budgets) sync(ctx context.Context, key string) (time.Time, error) {
 	return nextSync, ignoreNotFound(b.requests.update(ctx, k, changed, "status"))
 }
 
-// calculate sets the status of a budget. It returns when an eviction times out, and an error that the status has to contain.
+// calculate sets the status of a budget. It returns when an eviction times out, and an error that the status has to
+// contain.
 func (b *budgets) calculate(ctx context.Context, budget *policyv1.PodDisruptionBudget) (nextSync time.Time, err error) {
 	selector := budgetSelector(budget)
 	var pods []*corev1.Pod
@@ -131,12 +132,15 @@ func setBudgetCondition(budget *policyv1.PodDisruptionBudget, reason, message st
 	}
 	meta.SetStatusCondition(&budget.Status.Conditions, metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: budget.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+		ObservedGeneration: budget.Status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	})
 }
 
 // stillDisrupted returns the evicted Pods that are not being deleted yet, and when the first of them times out.
-func stillDisrupted(evicted map[string]metav1.Time, pods []*corev1.Pod, now time.Time) (remaining map[string]metav1.Time, nextSync time.Time) {
+func stillDisrupted(
+	evicted map[string]metav1.Time, pods []*corev1.Pod, now time.Time,
+) (remaining map[string]metav1.Time, nextSync time.Time) {
 	for _, pod := range pods {
 		at, found := evicted[pod.Name]
 		end := at.Add(disruptionTimeout)
@@ -157,7 +161,9 @@ func stillDisrupted(evicted map[string]metav1.Time, pods []*corev1.Pod, now time
 }
 
 // counts returns how many Pods there should be, and how many of them have to be healthy.
-func (b *budgets) counts(ctx context.Context, budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int32, err error) {
+func (b *budgets) counts(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod,
+) (expected, desired int32, err error) {
 	limit := cmp.Or(budget.Spec.MaxUnavailable, budget.Spec.MinAvailable)
 	switch {
 	case limit == nil:
@@ -205,9 +211,11 @@ func (b *budgets) scaleOf(ctx context.Context, pods []*corev1.Pod) (int32, error
 	return sum, nil
 }
 
-// controllerScale returns the uid and the replicas of a Pod's controller. For a ReplicaSet of a Deployment they are those of
-// the Deployment. The uid is empty if the controller does not exist.
-func (b *budgets) controllerScale(ctx context.Context, namespace string, owner *metav1.OwnerReference) (types.UID, int32, error) {
+// controllerScale returns the uid and the replicas of a Pod's controller. For a ReplicaSet of a Deployment they are
+// those of the Deployment. The uid is empty if the controller does not exist.
+func (b *budgets) controllerScale(
+	ctx context.Context, namespace string, owner *metav1.OwnerReference,
+) (types.UID, int32, error) {
 	b.mu.Lock()
 	e, k := b.state.byUID[owner.UID], b.state.referenced(*owner)
 	b.mu.Unlock()
@@ -216,12 +224,17 @@ func (b *budgets) controllerScale(ctx context.Context, namespace string, owner *
 		if err != nil {
 			return "", 0, err
 		}
-		return "", 0, &meta.NoKindMatchError{GroupKind: gv.WithKind(owner.Kind).GroupKind(), SearchedVersions: []string{gv.Version}}
+		return "", 0, &meta.NoKindMatchError{
+			GroupKind:        gv.WithKind(owner.Kind).GroupKind(),
+			SearchedVersions: []string{gv.Version},
+		}
 	}
-	if e == nil || e.obj.GetName() != owner.Name || e.obj.GetNamespace() != namespace || resourceOf(e.kind) != resourceOf(k) {
+	if e == nil || e.obj.GetName() != owner.Name || e.obj.GetNamespace() != namespace ||
+		resourceOf(e.kind) != resourceOf(k) {
 		e = nil
 	}
-	if e == nil && resourceOf(k) == (schema.GroupResource{Resource: "replicationcontrollers"}) { // which has no Scale here
+	// which has no Scale here
+	if e == nil && resourceOf(k) == (schema.GroupResource{Resource: "replicationcontrollers"}) {
 		return "", 0, nil
 	}
 	if e != nil {
@@ -231,7 +244,8 @@ func (b *budgets) controllerScale(ctx context.Context, namespace string, owner *
 			if owner == nil || owner.Kind != "Deployment" {
 				return obj.UID, *obj.Spec.Replicas, nil
 			}
-			if d, _ := get[*appsv1.Deployment](b.Manager, deploymentResource(), namespace, owner.Name); d != nil && d.UID == owner.UID {
+			if d, _ := get[*appsv1.Deployment](b.Manager, deploymentResource(), namespace, owner.Name); d != nil &&
+				d.UID == owner.UID {
 				return d.UID, *d.Spec.Replicas, nil
 			}
 			// The scale subresource of the ReplicaSet is what the real controller tries last.
@@ -258,8 +272,8 @@ func (b *budgets) controllerScale(ctx context.Context, namespace string, owner *
 	return scale.UID, scale.Spec.Replicas, nil
 }
 
-// staleDisruptions models the part of the disruption controller that undoes the condition of Pods that were evicted, and are
-// not being deleted.
+// staleDisruptions models the part of the disruption controller that undoes the condition of Pods that were evicted,
+// and are not being deleted.
 type staleDisruptions struct {
 	*Manager
 	requests *requester
@@ -277,11 +291,14 @@ func (s *staleDisruptions) observe(add func(key string, due time.Time), _ time.T
 
 // staleAt returns when the disruption of a Pod is stale; zero if it never is.
 func staleAt(pod *corev1.Pod) time.Time {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget
+	})
 	if i < 0 || pod.DeletionTimestamp != nil || terminal(pod) {
 		return time.Time{}
 	}
-	if c := pod.Status.Conditions[i]; c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet {
+	if c := pod.Status.Conditions[i]; c.Status == corev1.ConditionTrue &&
+		c.Reason != corev1.PodReasonTerminationByKubelet {
 		return c.LastTransitionTime.Add(disruptionTimeout)
 	}
 	return time.Time{}

@@ -16,7 +16,7 @@
 //   - All containers of a Pod start and end at the same time. Probes, volumes and init containers always succeed; see
 //     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
 //   - PersistentVolumeClaims are bound at once, without a PersistentVolume, and can be deleted while Pods use them.
-//   - EndpointSlices are filled anew after each change, and have no hints, no zones and no annotation with the time of the
-//     change. Endpoints have no limit, and those of a Service without a selector are not mirrored.
+//   - EndpointSlices are filled anew after each change, and have no hints, no zones and no annotation with the time of
+//     the change. Endpoints have no limit, and those of a Service without a selector are not mirrored.
 //   - Not modelled: DaemonSets, which need Nodes; CronJobs; autoscaling.
 package controllers

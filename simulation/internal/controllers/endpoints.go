@@ -45,7 +45,8 @@ func (e *endpoints) sync(ctx context.Context, key string) (time.Time, error) {
 		updated = existing.DeepCopy()
 	}
 	updated.Subsets = subsets(service, pods)
-	updated.Labels = addressLabels(service, map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+	updated.Labels = addressLabels(service,
+		map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
 	switch {
 	case existing == nil:
 		return time.Time{}, ignoreGone(e.requests.create(ctx, k, updated))
@@ -55,7 +56,8 @@ func (e *endpoints) sync(ctx context.Context, key string) (time.Time, error) {
 	return time.Time{}, ignoreNotFound(e.requests.update(ctx, k, updated))
 }
 
-// subsets returns the addresses of a Service: those with the same ports are one subset, and ports with the same addresses.
+// subsets returns the addresses of a Service: those with the same ports are one subset, and ports with the same
+// addresses.
 func subsets(service *corev1.Service, pods []*corev1.Pod) (all []corev1.EndpointSubset) {
 	if len(service.Spec.Ports) == 0 {
 		return appendSubset(nil, service, pods, nil)
@@ -78,11 +80,14 @@ func subsets(service *corev1.Service, pods []*corev1.Pod) (all []corev1.Endpoint
 }
 
 // appendSubset adds ports of Pods to the subset with the same addresses.
-func appendSubset(all []corev1.EndpointSubset, service *corev1.Service, pods []*corev1.Pod, ports []corev1.EndpointPort) []corev1.EndpointSubset {
+func appendSubset(
+	all []corev1.EndpointSubset, service *corev1.Service, pods []*corev1.Pod, ports []corev1.EndpointPort,
+) []corev1.EndpointSubset {
 	subset := corev1.EndpointSubset{Ports: ports}
 	for _, pod := range pods {
 		address := corev1.EndpointAddress{
-			IP: addressOf(pod, families(service)[0]), Hostname: hostname(service, pod), NodeName: &pod.Spec.NodeName, TargetRef: podReference(pod),
+			IP: addressOf(pod, families(service)[0]), Hostname: hostname(service, pod), NodeName: &pod.Spec.NodeName,
+			TargetRef: podReference(pod),
 		}
 		switch {
 		case address.IP == "" || pod.DeletionTimestamp != nil && !service.Spec.PublishNotReadyAddresses:
@@ -99,7 +104,8 @@ func appendSubset(all []corev1.EndpointSubset, service *corev1.Service, pods []*
 	slices.SortFunc(subset.Addresses, byIP)
 	slices.SortFunc(subset.NotReadyAddresses, byIP)
 	for i := range all {
-		if equality.Semantic.DeepEqual(all[i].Addresses, subset.Addresses) && equality.Semantic.DeepEqual(all[i].NotReadyAddresses, subset.NotReadyAddresses) {
+		if equality.Semantic.DeepEqual(all[i].Addresses, subset.Addresses) &&
+			equality.Semantic.DeepEqual(all[i].NotReadyAddresses, subset.NotReadyAddresses) {
 			all[i].Ports = append(all[i].Ports, ports...)
 			return all
 		}

@@ -53,7 +53,8 @@ func (s *services) observe(add func(key string, due time.Time), now time.Time, c
 
 // selects reports whether a Service selects a Pod.
 func selects(service *corev1.Service, pod *corev1.Pod) bool {
-	return hasAddresses(service) && labels.SelectorFromValidatedSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+	return hasAddresses(service) &&
+		labels.SelectorFromValidatedSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
 // hasAddresses reports whether the controllers write the addresses of a Service.
@@ -197,7 +198,10 @@ func portGroups(service *corev1.Service, pods []*corev1.Pod, family corev1.IPFam
 		for i := range service.Spec.Ports {
 			port := &service.Spec.Ports[i]
 			if number, ok := targetPort(pod, port); ok {
-				ports = append(ports, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &port.Protocol, Port: &number, AppProtocol: port.AppProtocol})
+				ports = append(ports, discoveryv1.EndpointPort{
+					Name: &port.Name, Protocol: &port.Protocol,
+					Port: &number, AppProtocol: port.AppProtocol,
+				})
 			}
 		}
 		key := portsKey(ports)
@@ -210,7 +214,8 @@ func portGroups(service *corev1.Service, pods []*corev1.Pod, family corev1.IPFam
 		byPorts[key].endpoints = append(byPorts[key].endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{address},
 			Conditions: discoveryv1.EndpointConditions{Ready: &available, Serving: &serving, Terminating: &terminating},
-			Hostname:   pointer(hostname(service, pod)), TargetRef: podReference(pod), NodeName: pointer(pod.Spec.NodeName),
+			Hostname:   pointer(hostname(service, pod)), TargetRef: podReference(pod),
+			NodeName: pointer(pod.Spec.NodeName),
 		})
 	}
 	return groups
@@ -226,7 +231,10 @@ func portsKey(ports []discoveryv1.EndpointPort) string {
 
 // write writes the EndpointSlices of a Service.
 func (e *endpointSlices) write(ctx context.Context, service *corev1.Service, pods []*corev1.Pod) error {
-	own := map[string]string{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}
+	own := map[string]string{
+		discoveryv1.LabelServiceName: service.Name,
+		discoveryv1.LabelManagedBy:   "endpointslice-controller.k8s.io",
+	}
 	var existing []*discoveryv1.EndpointSlice
 	for _, obj := range e.list(sliceResource(), service.Namespace) {
 		slice := obj.(*discoveryv1.EndpointSlice)
@@ -240,7 +248,8 @@ func (e *endpointSlices) write(ctx context.Context, service *corev1.Service, pod
 	for _, samePorts := range []bool{true, false} {
 		for i, slice := range desired {
 			j := slices.IndexFunc(existing, func(old *discoveryv1.EndpointSlice) bool {
-				return reused[i] == nil && metav1.IsControlledBy(old, service) && old.AddressType == slice.AddressType &&
+				return reused[i] == nil && metav1.IsControlledBy(old, service) &&
+					old.AddressType == slice.AddressType &&
 					(!samePorts || portsKey(old.Ports) == portsKey(slice.Ports))
 			})
 			if j >= 0 {
@@ -255,7 +264,8 @@ func (e *endpointSlices) write(ctx context.Context, service *corev1.Service, pod
 		case old == nil && service.DeletionTimestamp != nil:
 		case old == nil:
 			err = e.requests.create(ctx, k, slice)
-		case !equality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints) || portsKey(old.Ports) != portsKey(slice.Ports) || !maps.Equal(old.Labels, slice.Labels):
+		case !equality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints) ||
+			portsKey(old.Ports) != portsKey(slice.Ports) || !maps.Equal(old.Labels, slice.Labels):
 			updated := old.DeepCopy()
 			updated.Labels, updated.Endpoints, updated.Ports = slice.Labels, slice.Endpoints, slice.Ports
 			err = e.requests.update(ctx, k, updated)
@@ -283,8 +293,11 @@ func slicesFor(service *corev1.Service, pods []*corev1.Pod, own map[string]strin
 			for first := 0; first == 0 || first < len(group.endpoints); first += maxEndpoints {
 				all = append(all, &discoveryv1.EndpointSlice{
 					ObjectMeta: metav1.ObjectMeta{
-						GenerateName: service.Name + "-", Namespace: service.Namespace, Labels: addressLabels(service, own),
-						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))},
+						GenerateName: service.Name + "-", Namespace: service.Namespace,
+						Labels: addressLabels(service, own),
+						OwnerReferences: []metav1.OwnerReference{
+							*metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service")),
+						},
 					},
 					AddressType: discoveryv1.AddressType(family), Ports: group.ports,
 					Endpoints: group.endpoints[first:min(first+maxEndpoints, len(group.endpoints))],

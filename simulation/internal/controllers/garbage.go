@@ -65,7 +65,8 @@ func (g *garbageCollector) observe(add func(key string, due time.Time), now time
 			continue
 		}
 		owner := g.state.byUID[ref.UID]
-		if owner == nil || !refersTo(ref, owner) || owner.obj.GetNamespace() != "" && owner.obj.GetNamespace() != c.Object.GetNamespace() {
+		if owner == nil || !refersTo(ref, owner) || owner.obj.GetNamespace() != "" &&
+			owner.obj.GetNamespace() != c.Object.GetNamespace() {
 			examine(c.Object.GetUID())
 		}
 	}
@@ -101,7 +102,8 @@ func indexByUID(references []metav1.OwnerReference, uid types.UID) int {
 
 // refersTo reports whether a reference has the kind and name of the object with its uid.
 func refersTo(ref metav1.OwnerReference, owner *entry) bool {
-	return ref.Name == owner.obj.GetName() && ref.Kind == owner.kind.Kind && ref.APIVersion == owner.kind.GroupVersion().String()
+	return ref.Name == owner.obj.GetName() && ref.Kind == owner.kind.Kind &&
+		ref.APIVersion == owner.kind.GroupVersion().String()
 }
 
 func (g *garbageCollector) sync(ctx context.Context, key string) (time.Time, error) {
@@ -224,16 +226,20 @@ func (g *garbageCollector) classify(e *entry) (solid, dangling, waiting []types.
 // delete deletes an object unless it has changed; if its owners are the same, a change does not matter.
 func (g *garbageCollector) delete(ctx context.Context, e *entry, policy metav1.DeletionPropagation) error {
 	uid, resourceVersion := e.obj.GetUID(), e.obj.GetResourceVersion()
-	options := metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &resourceVersion}}
+	options := metav1.DeleteOptions{
+		PropagationPolicy: &policy,
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &resourceVersion},
+	}
 	return g.requests.delete(ctx, e.kind, e.obj, options)
 }
 
 // removeReferences removes the references to owners from an object.
 func (g *garbageCollector) removeReferences(ctx context.Context, e *entry, owners ...types.UID) error {
 	if e.kind.NewObject == nil { // without a strategic merge patch
-		return g.setReferences(ctx, e, slices.DeleteFunc(slices.Clone(e.obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool {
-			return slices.Contains(owners, ref.UID)
-		}))
+		return g.setReferences(ctx, e, slices.DeleteFunc(slices.Clone(e.obj.GetOwnerReferences()),
+			func(ref metav1.OwnerReference) bool {
+				return slices.Contains(owners, ref.UID)
+			}))
 	}
 	var references []map[string]any
 	for _, uid := range owners {

@@ -29,9 +29,12 @@ func setIndex(pod *corev1.Pod, job string, index int) {
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, text)
 	pod.Spec.Hostname = job + "-" + text
 	pod.GenerateName = pod.Spec.Hostname + "-"
-	variable := corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
-	}}}
+	variable := corev1.EnvVar{
+		Name: "JOB_COMPLETION_INDEX",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
+		}},
+	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			if !slices.ContainsFunc(containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name }) {
@@ -78,7 +81,8 @@ func (p *jobPass) setFailures(pod *corev1.Pod, index int) {
 	}
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobIndexFailureCountAnnotation, strconv.Itoa(counted))
 	if ignored > 0 {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobIndexIgnoredFailureCountAnnotation, strconv.Itoa(ignored))
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobIndexIgnoredFailureCountAnnotation,
+			strconv.Itoa(ignored))
 	}
 }
 
@@ -148,10 +152,12 @@ func (p *jobPass) indexedOutcome() *batchv1.JobCondition {
 	spec, failed := &p.job.Spec, len(p.failedIndexes)
 	switch {
 	case spec.MaxFailedIndexes != nil && failed > int(*spec.MaxFailedIndexes):
-		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonMaxFailedIndexesExceeded,
+		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue,
+			batchv1.JobReasonMaxFailedIndexesExceeded,
 			"Job has exceeded the specified maximal number of failed indexes")
 	case failed > 0 && failed+len(p.indexes) >= int(*spec.Completions):
-		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonFailedIndexes,
+			"Job has failed indexes")
 	case spec.SuccessPolicy == nil || len(p.indexes) == 0:
 		return nil
 	}
@@ -168,13 +174,15 @@ func (p *jobPass) indexedOutcome() *batchv1.JobCondition {
 		}
 		all := rule.SucceededIndexes != nil && len(required) > 0 && succeeded == len(required)
 		if all || rule.SucceededCount != nil && len(required) > 0 && succeeded >= int(*rule.SucceededCount) {
-			return newJobCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", i))
+			return newJobCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy,
+				fmt.Sprintf("Matched rules at index %d", i))
 		}
 	}
 	return nil
 }
 
-// superfluous returns the active Pods that are to be deleted: n of them, and all whose index is invalid or has another Pod.
+// superfluous returns the active Pods that are to be deleted: n of them, and all whose index is invalid or has another
+// Pod.
 func (p *jobPass) superfluous(activePods []*corev1.Pod, n int) (superfluous []*corev1.Pod) {
 	var left []*corev1.Pod
 	activePods = slices.Clone(activePods)
@@ -191,7 +199,9 @@ func (p *jobPass) superfluous(activePods []*corev1.Pod, n int) (superfluous []*c
 		seen[index] = true
 	}
 	slices.Reverse(left)
-	slices.SortStableFunc(superfluous, func(a, b *corev1.Pod) int { return cmp.Compare(completionIndex(a), completionIndex(b)) })
+	slices.SortStableFunc(superfluous, func(a, b *corev1.Pod) int {
+		return cmp.Compare(completionIndex(a), completionIndex(b))
+	})
 	return append(superfluous, left[:max(0, min(n-len(superfluous), len(left)))]...)
 }
 

@@ -25,7 +25,10 @@ func (j *jobs) orphaned(pod *corev1.Pod) bool {
 	if controller.Kind != "Job" || controller.APIVersion != batchv1.SchemeGroupVersion.String() {
 		return false
 	}
-	job, _ := j.state.objects[jobResource()][types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}].(*batchv1.Job)
+	job, _ := j.state.objects[jobResource()][types.NamespacedName{
+		Namespace: pod.Namespace,
+		Name:      controller.Name,
+	}].(*batchv1.Job)
 	return job == nil || job.UID != controller.UID || finishedCondition(job) != nil && !managedElsewhere(job)
 }
 

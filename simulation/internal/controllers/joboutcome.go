@@ -93,16 +93,19 @@ func (p *jobPass) outcome() *batchv1.JobCondition {
 	}
 	for _, pod := range p.pods {
 		if _, rule := p.matchFailure(pod); p.podFailed(pod) && rule.action == batchv1.PodFailurePolicyActionFailJob {
-			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonPodFailurePolicy, rule.message)
+			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonPodFailurePolicy,
+				rule.message)
 		}
 	}
 	if p.failed > *job.Spec.BackoffLimit || p.tooManyRestarts() {
-		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+		return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonBackoffLimitExceeded,
+			"Job has reached the specified backoff limit")
 	}
 	if job.Spec.ActiveDeadlineSeconds != nil && job.Status.StartTime != nil && !p.suspended() {
 		deadline := job.Status.StartTime.Add(time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second)
 		if !deadline.After(time.Now()) {
-			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+			return newJobCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonDeadlineExceeded,
+				"Job was active longer than specified deadline")
 		}
 		p.nextSync = deadline
 	}

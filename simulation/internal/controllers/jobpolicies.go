@@ -23,7 +23,8 @@ func (p *jobPass) matchFailure(pod *corev1.Pod) (counts bool, matched failureRul
 		var reason string
 		if rule.OnExitCodes != nil {
 			if c := failedContainer(&pod.Status, rule.OnExitCodes); c != nil {
-				reason = fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", c.Name, pod.Namespace, pod.Name, c.State.Terminated.ExitCode)
+				reason = fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", c.Name, pod.Namespace,
+					pod.Name, c.State.Terminated.ExitCode)
 			}
 		} else if c := matchingCondition(&pod.Status, rule.OnPodConditions); c != nil {
 			reason = fmt.Sprintf("Pod %s/%s has condition %s", pod.Namespace, pod.Name, c.Type)
@@ -37,11 +38,15 @@ func (p *jobPass) matchFailure(pod *corev1.Pod) (counts bool, matched failureRul
 }
 
 // failedContainer returns the first container that has failed with one of the required exit codes, or nil.
-func failedContainer(status *corev1.PodStatus, required *batchv1.PodFailurePolicyOnExitCodesRequirement) *corev1.ContainerStatus {
+func failedContainer(
+	status *corev1.PodStatus, required *batchv1.PodFailurePolicyOnExitCodesRequirement,
+) *corev1.ContainerStatus {
 	all := slices.Concat(status.ContainerStatuses, status.InitContainerStatuses)
 	i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool {
-		return c.State.Terminated != nil && c.State.Terminated.ExitCode != 0 && (required.ContainerName == nil || *required.ContainerName == c.Name) &&
-			slices.Contains(required.Values, c.State.Terminated.ExitCode) == (required.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn)
+		return c.State.Terminated != nil && c.State.Terminated.ExitCode != 0 &&
+			(required.ContainerName == nil || *required.ContainerName == c.Name) &&
+			slices.Contains(required.Values,
+				c.State.Terminated.ExitCode) == (required.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn)
 	})
 	if i < 0 {
 		return nil
@@ -50,7 +55,9 @@ func failedContainer(status *corev1.PodStatus, required *batchv1.PodFailurePolic
 }
 
 // matchingCondition returns the first condition that matches one of the patterns, or nil.
-func matchingCondition(status *corev1.PodStatus, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) *corev1.PodCondition {
+func matchingCondition(
+	status *corev1.PodStatus, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern,
+) *corev1.PodCondition {
 	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return slices.ContainsFunc(patterns, func(p batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
 			return p.Type == c.Type && p.Status == c.Status

@@ -77,8 +77,8 @@ type jobPass struct {
 	stored  batchv1.JobStatus
 	pods    []*corev1.Pod
 	indexes []int // with a Pod that succeeded; sorted
-	// failedIndexes are the indexes with more failures than backoffLimitPerIndex; sorted. awaited are the failed Pods that
-	// keep their finalizer until the next Pod of their index has their number of failures.
+	// failedIndexes are the indexes with more failures than backoffLimitPerIndex; sorted. awaited are the failed Pods
+	// that keep their finalizer until the next Pod of their index has their number of failures.
 	failedIndexes []int
 	awaited       map[int]*corev1.Pod
 	// succeeded and failed include Pods that are not in the status.
@@ -115,7 +115,9 @@ func (j *jobs) sync(ctx context.Context, key string) (time.Time, error) {
 }
 
 // expire deletes a finished Job ttlSecondsAfterFinished after its end.
-func (j *jobs) expire(ctx context.Context, k *apiserver.Kind, job *batchv1.Job, finished *batchv1.JobCondition) (time.Time, error) {
+func (j *jobs) expire(
+	ctx context.Context, k *apiserver.Kind, job *batchv1.Job, finished *batchv1.JobCondition,
+) (time.Time, error) {
 	ttl := job.Spec.TTLSecondsAfterFinished
 	if ttl == nil || job.DeletionTimestamp != nil {
 		return time.Time{}, nil
@@ -203,9 +205,11 @@ func (p *jobPass) manage(ctx context.Context, activePods []*corev1.Pod) error {
 	completions := p.job.Spec.Completions
 	switch {
 	case p.active == 0 && (completions == nil && p.succeeded > 0 || completions != nil && p.succeeded >= *completions):
-		p.finished = newJobCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
+		p.finished = newJobCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue,
+			batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
 	case managed && p.suspended():
-		if p.setCondition(newJobCondition(batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended")) {
+		if p.setCondition(newJobCondition(batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended",
+			"Job suspended")) {
 			p.job.Status.StartTime = nil
 		}
 	case managed:

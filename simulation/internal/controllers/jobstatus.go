@@ -32,9 +32,14 @@ func jobCondition(status *batchv1.JobStatus, t batchv1.JobConditionType) *batchv
 	return nil
 }
 
-func newJobCondition(t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string) *batchv1.JobCondition {
+func newJobCondition(
+	t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string,
+) *batchv1.JobCondition {
 	now := seconds(time.Now())
-	return &batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: now, LastTransitionTime: now}
+	return &batchv1.JobCondition{
+		Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: now,
+		LastTransitionTime: now,
+	}
 }
 
 // setCondition adds or replaces a condition, and reports whether it changed. It adds no condition that is false.
@@ -47,7 +52,8 @@ func (p *jobPass) setCondition(condition *batchv1.JobCondition) bool {
 	case i < 0:
 		p.job.Status.Conditions = append(conditions, *condition)
 		return true
-	case conditions[i].Status == condition.Status && conditions[i].Reason == condition.Reason && conditions[i].Message == condition.Message:
+	case conditions[i].Status == condition.Status && conditions[i].Reason == condition.Reason &&
+		conditions[i].Message == condition.Message:
 		return false
 	}
 	conditions[i] = *condition
@@ -58,7 +64,9 @@ func (r *requester) removeTrackingFinalizer(ctx context.Context, k *apiserver.Ki
 	if !tracked(pod) {
 		return nil
 	}
-	patch := map[string]any{"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer}}}
+	patch := map[string]any{
+		"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer}},
+	}
 	return r.patch(ctx, k, pod, types.StrategicMergePatchType, patch)
 }
 
@@ -84,7 +92,9 @@ func (p *jobPass) track(ctx context.Context) error {
 			return fmt.Errorf("remove the finalizer of Pod %s: %w", pod.Name, err)
 		}
 	}
-	remaining := slices.DeleteFunc(slices.Clone(p.pods), func(pod *corev1.Pod) bool { return slices.Contains(ended, pod) })
+	remaining := slices.DeleteFunc(slices.Clone(p.pods), func(pod *corev1.Pod) bool {
+		return slices.Contains(ended, pod)
+	})
 	p.countUntracked(remaining)
 	uncounted := status.UncountedTerminatedPods
 	if c := p.finished; c != nil && len(uncounted.Succeeded)+len(uncounted.Failed) == 0 && p.terminating == 0 {
@@ -96,11 +106,12 @@ func (p *jobPass) track(ctx context.Context) error {
 	return p.writeStatus(ctx)
 }
 
-// recordEnded writes the uids of Pods that ended into the status, and returns the Pods whose finalizer is not needed any
-// more.
+// recordEnded writes the uids of Pods that ended into the status, and returns the Pods whose finalizer is not needed
+// any more.
 func (p *jobPass) recordEnded() (ended []*corev1.Pod) {
 	uncounted := p.job.Status.UncountedTerminatedPods
-	failedTarget := p.finished != nil && (p.finished.Type == batchv1.JobFailureTarget || p.finished.Type == batchv1.JobFailed)
+	failedTarget := p.finished != nil && (p.finished.Type == batchv1.JobFailureTarget ||
+		p.finished.Type == batchv1.JobFailed)
 	for _, pod := range p.pods {
 		failed, succeeded := p.podFailed(pod), pod.Status.Phase == corev1.PodSucceeded
 		goesOn := p.job.DeletionTimestamp == nil && p.finished == nil && !succeeded
@@ -117,7 +128,8 @@ func (p *jobPass) recordEnded() (ended []*corev1.Pod) {
 			if !p.indexed() && !slices.Contains(uncounted.Succeeded, pod.UID) {
 				uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
 			}
-		case (failed || failedTarget) && !slices.Contains(uncounted.Failed, pod.UID) && (!p.indexed() || p.validIndex(index)):
+		case (failed || failedTarget) && !slices.Contains(uncounted.Failed, pod.UID) &&
+			(!p.indexed() || p.validIndex(index)):
 			if counts, _ := p.matchFailure(pod); counts {
 				uncounted.Failed = append(uncounted.Failed, pod.UID)
 			}

@@ -74,7 +74,8 @@ type Task struct {
 // New returns a Manager for the objects of a server.
 func New(config Config) *Manager {
 	m := &Manager{
-		server: config.Server, transport: config.Transport, pods: config.Pods, nodes: config.Nodes, changed: make(chan struct{}, 1),
+		server: config.Server, transport: config.Transport, pods: config.Pods, nodes: config.Nodes,
+		changed: make(chan struct{}, 1),
 	}
 	if len(m.nodes) == 0 {
 		m.nodes = []string{"node-0", "node-1"}
@@ -88,11 +89,15 @@ func New(config Config) *Manager {
 		// Before those that replace Pods: a Pod of a StatefulSet has the name of its predecessor.
 		&budgets{m, m.requester(managerAgent("disruption-controller"))},
 		&scheduler{m, m.requester("kube-scheduler/v1.36.3 (linux/amd64) kubernetes/simulation/scheduler")},
-		&kubelet{Manager: m, requests: m.requester("kubelet/v1.36.3 (linux/amd64) kubernetes/simulation"), runs: map[types.UID]*podRun{}},
+		&kubelet{
+			Manager: m, requests: m.requester("kubelet/v1.36.3 (linux/amd64) kubernetes/simulation"),
+			runs: map[types.UID]*podRun{},
+		},
 		&podCollector{m, m.requester(managerAgent("pod-garbage-collector"))},
 		&replicaSets{m, m.requester(managerAgent("replicaset-controller"))},
 		&jobs{
-			Manager: m, requests: m.requester(managerAgent("job-controller")), deleter: m.requester(managerAgent("ttl-after-finished-controller")),
+			Manager: m, requests: m.requester(managerAgent("job-controller")),
+			deleter:  m.requester(managerAgent("ttl-after-finished-controller")),
 			backoffs: map[types.UID]podBackoff{},
 		},
 		&deployments{m, m.requester(managerAgent("deployment-controller"))},
@@ -237,7 +242,8 @@ func (m *Manager) load() {
 		if slices.ContainsFunc(before, func(b *apiserver.Kind) bool { return resourceOf(b) == resourceOf(k) }) {
 			continue
 		}
-		loaded[resourceOf(k)] = m.server.Objects(resourceOf(k)) // as they are stored, as in the changes that the server reports
+		// as they are stored, as in the changes that the server reports
+		loaded[resourceOf(k)] = m.server.Objects(resourceOf(k))
 	}
 
 	m.mu.Lock()
@@ -312,7 +318,9 @@ func (m *Manager) list(resource schema.GroupResource, namespace string) []apiser
 }
 
 // get returns an object, which must not be changed, and its kind for requests. Without such an object it returns nil.
-func get[T apiserver.Object](m *Manager, resource schema.GroupResource, namespace, name string) (obj T, k *apiserver.Kind) {
+func get[T apiserver.Object](
+	m *Manager, resource schema.GroupResource, namespace, name string,
+) (obj T, k *apiserver.Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	obj, _ = m.state.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}].(T)

@@ -40,7 +40,8 @@ func (n *namespaces) observe(add func(key string, due time.Time), now time.Time,
 
 func (n *namespaces) sync(ctx context.Context, key string) (time.Time, error) {
 	namespace, k := get[*corev1.Namespace](n.Manager, schema.GroupResource{Resource: "namespaces"}, "", key)
-	if namespace == nil || namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+	if namespace == nil || namespace.DeletionTimestamp == nil ||
+		!slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return time.Time{}, nil
 	}
 	namespace = namespace.DeepCopy()
@@ -56,7 +57,9 @@ func (n *namespaces) sync(ctx context.Context, key string) (time.Time, error) {
 	case content.estimate > 0:
 		return time.Now().Add((content.estimate / 2).Truncate(time.Second) + time.Second), nil
 	}
-	namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool {
+		return f == corev1.FinalizerKubernetes
+	})
 	err := n.requests.update(ctx, k, namespace, "finalize")
 	if apierrors.IsNotFound(err) {
 		err = nil
@@ -118,7 +121,10 @@ func (n *namespaces) deleteAll(ctx context.Context, k *apiserver.Kind, namespace
 		estimate = 0
 	}
 	policy := metav1.DeletePropagationBackground
-	options := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, PropagationPolicy: &policy}
+	options := metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		PropagationPolicy: &policy,
+	}
 	if err := n.requests.send(ctx, "DELETE", path(k, namespace.Name), jsonType, options, nil); err != nil {
 		c.estimate = max(c.estimate, estimate)
 		return err
@@ -140,7 +146,8 @@ func (n *namespaces) deleteAll(ctx context.Context, k *apiserver.Kind, namespace
 	}
 	c.estimate = max(c.estimate, estimate)
 	if estimate == 0 {
-		return fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", namespace.Name, k.GroupVersion().WithResource(k.Resource))
+		return fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", namespace.Name,
+			k.GroupVersion().WithResource(k.Resource))
 	}
 	return nil
 }
@@ -164,11 +171,21 @@ func terminal(pod *corev1.Pod) bool {
 // conditions returns the conditions of a namespace with this content.
 func (c *content) conditions() []corev1.NamespaceCondition {
 	all := []corev1.NamespaceCondition{
-		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
-		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
-		{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+		{
+			Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered",
+			Message: "All resources successfully discovered",
+		},
+		{
+			Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions",
+			Message: "All legacy kube types successfully parsed",
+		},
+		{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully " +
+			"deleted, may be waiting on finalization"},
 		{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
-		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+		{
+			Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers",
+			Message: "All content-preserving finalizers finished",
+		},
 	}
 	for i := range all {
 		all[i].Status = corev1.ConditionFalse
@@ -178,7 +195,8 @@ func (c *content) conditions() []corev1.NamespaceCondition {
 	}
 	if len(c.messages) > 0 {
 		slices.Sort(c.messages)
-		set(&all[2], "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(c.messages), strings.Join(c.messages, ", ")))
+		set(&all[2], "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s",
+			len(c.messages), strings.Join(c.messages, ", ")))
 	}
 	if c.podsRemain { // the real controller does not report them
 		return all
@@ -191,10 +209,12 @@ func (c *content) conditions() []corev1.NamespaceCondition {
 		return strings.Join(texts, ", ")
 	}
 	if len(c.remaining) > 0 {
-		set(&all[3], "SomeResourcesRemain", "Some resources are remaining: "+count(c.remaining, "%s has %d resource instances"))
+		set(&all[3], "SomeResourcesRemain", "Some resources are remaining: "+
+			count(c.remaining, "%s has %d resource instances"))
 	}
 	if len(c.finalizers) > 0 {
-		set(&all[4], "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+count(c.finalizers, "%s in %d resource instances"))
+		set(&all[4], "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+
+			count(c.finalizers, "%s in %d resource instances"))
 	}
 	return all
 }
@@ -203,7 +223,9 @@ func (c *content) conditions() []corev1.NamespaceCondition {
 func setNamespaceConditions(status *corev1.NamespaceStatus, conditions []corev1.NamespaceCondition) (changed bool) {
 	for _, condition := range conditions {
 		condition.LastTransitionTime = metav1.Now()
-		i := slices.IndexFunc(status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == condition.Type })
+		i := slices.IndexFunc(status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == condition.Type
+		})
 		if i < 0 {
 			status.Conditions = append(status.Conditions, condition)
 			changed = true

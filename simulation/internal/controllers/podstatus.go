@@ -25,7 +25,9 @@ func terminated(code int32, started, ended time.Time) *corev1.ContainerStateTerm
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // status returns the status of a Pod. ended is the state of its containers if they do not run any more.
-func (r *podRun) status(pod *corev1.Pod, phase corev1.PodPhase, ready bool, ended *corev1.ContainerStateTerminated) *corev1.PodStatus {
+func (r *podRun) status(
+	pod *corev1.Pod, phase corev1.PodPhase, ready bool, ended *corev1.ContainerStateTerminated,
+) *corev1.PodStatus {
 	status := pod.Status.DeepCopy()
 	if phase == corev1.PodPending && r.waiting != "ImagePullBackOff" {
 		phase = corev1.PodRunning // between two runs
@@ -45,7 +47,10 @@ func (r *podRun) status(pod *corev1.Pod, phase corev1.PodPhase, ready bool, ende
 	status.ContainerStatuses, status.InitContainerStatuses = nil, nil
 	for _, c := range pod.Spec.Containers {
 		running := state.Running != nil
-		container := corev1.ContainerStatus{Name: c.Name, Image: c.Image, RestartCount: r.restarts, Ready: ready, Started: &running, State: state}
+		container := corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, RestartCount: r.restarts, Ready: ready,
+			Started: &running, State: state,
+		}
 		if ended == nil {
 			container.LastTerminationState.Terminated = r.last
 		}
@@ -62,7 +67,10 @@ func (r *podRun) status(pod *corev1.Pod, phase corev1.PodPhase, ready bool, ende
 		}
 		status.InitContainerStatuses = append(status.InitContainerStatuses, container)
 	}
-	setPodCondition(status, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: conditionStatus(ended == nil)})
+	setPodCondition(status, corev1.PodCondition{
+		Type:   corev1.PodReadyToStartContainers,
+		Status: conditionStatus(ended == nil),
+	})
 	setPodCondition(status, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
 	setReadiness(status, pod, ready)
 	return status
@@ -79,7 +87,8 @@ func setReadiness(status *corev1.PodStatus, pod *corev1.Pod, ready bool) {
 	podReady := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	if closed := closedGates(pod); len(closed) > 0 {
 		podReady = corev1.PodCondition{
-			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: strings.Join(closed, ", "),
+			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady",
+			Message: strings.Join(closed, ", "),
 		}
 	}
 	setPodCondition(status, podReady)
@@ -107,12 +116,16 @@ func notReady(t corev1.PodConditionType, pod *corev1.Pod, phase corev1.PodPhase)
 // closedGates returns what is missing for the readiness gates of a Pod.
 func closedGates(pod *corev1.Pod) (closed []string) {
 	for _, gate := range pod.Spec.ReadinessGates {
-		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
+		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == gate.ConditionType
+		})
 		switch {
 		case i < 0:
-			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
+				gate.ConditionType))
 		case pod.Status.Conditions[i].Status != corev1.ConditionTrue:
-			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, pod.Status.Conditions[i].Status))
+			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s",
+				gate.ConditionType, pod.Status.Conditions[i].Status))
 		}
 	}
 	return closed

@@ -48,7 +48,8 @@ func (r *replicaSets) observe(add func(key string, due time.Time), now time.Time
 	if set, ok := c.Object.(*appsv1.ReplicaSet); ok {
 		add(objectKey(set).String(), now)
 	}
-	r.owners(c, appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind(), replicaSetResource(), podResource(), func(key string) { add(key, now) })
+	r.owners(c, appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind(), replicaSetResource(), podResource(),
+		func(key string) { add(key, now) })
 }
 
 // selectorOf returns the label selector of a controller's object. An empty selector selects nothing.
@@ -85,7 +86,8 @@ func (r *replicaSets) sync(ctx context.Context, key string) (time.Time, error) {
 		switch {
 		case active(pod):
 			candidates = append(candidates, pod)
-		case pod.DeletionTimestamp != nil && !terminal(pod) && metav1.IsControlledBy(pod, set) && selector.Matches(labels.Set(pod.Labels)):
+		case pod.DeletionTimestamp != nil && !terminal(pod) && metav1.IsControlledBy(pod, set) &&
+			selector.Matches(labels.Set(pod.Labels)):
 			terminating++
 		}
 	}
@@ -125,7 +127,8 @@ func (r *replicaSets) scale(ctx context.Context, set *appsv1.ReplicaSet, k *apis
 	}
 	var failure error
 	for _, pod := range pods[:min(-missing, burst)] {
-		if err := r.requests.delete(ctx, r.kind(podResource()), pod, metav1.DeleteOptions{}); err != nil && failure == nil {
+		if err := r.requests.delete(ctx, r.kind(podResource()), pod, metav1.DeleteOptions{}); err != nil &&
+			failure == nil {
 			failure = ignoreNotFound(err)
 		}
 	}
@@ -147,7 +150,9 @@ func podFromTemplate(template *corev1.PodTemplateSpec, owner apiserver.Object, k
 
 // createPods creates n Pods in batches, of which each has twice the size of the previous one, and stops after a batch
 // with a failure. It returns the number of created Pods and the first error.
-func (r *requester) createPods(ctx context.Context, k *apiserver.Kind, n int, newPod func() *corev1.Pod) (created int, err error) {
+func (r *requester) createPods(
+	ctx context.Context, k *apiserver.Kind, n int, newPod func() *corev1.Pod,
+) (created int, err error) {
 	var failure error
 	for batch := 1; n > 0 && failure == nil; batch *= 2 {
 		for range min(batch, n) {
@@ -207,13 +212,15 @@ func sortForDeletion(pods, related []*corev1.Pod) {
 			cmp.Compare(onNode[b.Spec.NodeName], onNode[a.Spec.NodeName]),
 		)
 		if order == 0 && ready(a) && !readySince(a).Equal(readySince(b)) {
-			return cmp.Or(cmp.Compare(ageRank(now, readySince(a)), ageRank(now, readySince(b))), cmp.Compare(a.UID, b.UID))
+			return cmp.Or(cmp.Compare(ageRank(now, readySince(a)), ageRank(now, readySince(b))),
+				cmp.Compare(a.UID, b.UID))
 		}
 		if order == 0 {
 			order = cmp.Compare(restarts(b), restarts(a))
 		}
 		if order == 0 && !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-			order = cmp.Or(cmp.Compare(ageRank(now, a.CreationTimestamp.Time), ageRank(now, b.CreationTimestamp.Time)), cmp.Compare(a.UID, b.UID))
+			order = cmp.Or(cmp.Compare(ageRank(now, a.CreationTimestamp.Time), ageRank(now, b.CreationTimestamp.Time)),
+				cmp.Compare(a.UID, b.UID))
 		}
 		return order
 	})
@@ -268,7 +275,9 @@ func ready(pod *corev1.Pod) bool {
 }
 
 // replicaSetStatus returns the status of a ReplicaSet, and when a Pod becomes available next.
-func replicaSetStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, terminating int32, failure error, now time.Time) (*appsv1.ReplicaSetStatus, time.Time) {
+func replicaSetStatus(
+	set *appsv1.ReplicaSet, pods []*corev1.Pod, terminating int32, failure error, now time.Time,
+) (*appsv1.ReplicaSetStatus, time.Time) {
 	status := set.Status.DeepCopy()
 	status.ObservedGeneration = set.Generation
 	status.Replicas = int32(len(pods))
@@ -291,7 +300,9 @@ func replicaSetStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, terminating in
 			next = available
 		}
 	}
-	i := slices.IndexFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure })
+	i := slices.IndexFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+		return c.Type == appsv1.ReplicaSetReplicaFailure
+	})
 	switch {
 	case failure != nil && i < 0:
 		reason := "FailedCreate"
@@ -299,7 +310,8 @@ func replicaSetStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, terminating in
 			reason = "FailedDelete"
 		}
 		status.Conditions = append(status.Conditions, appsv1.ReplicaSetCondition{
-			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reason, Message: failure.Error(), LastTransitionTime: seconds(now),
+			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reason,
+			Message: failure.Error(), LastTransitionTime: seconds(now),
 		})
 	case failure == nil && i >= 0:
 		status.Conditions = slices.Delete(status.Conditions, i, i+1)
@@ -309,7 +321,9 @@ func replicaSetStatus(set *appsv1.ReplicaSet, pods []*corev1.Pod, terminating in
 
 // owners calls add for the objects of a resource that control an object of another resource before or after a change,
 // and if it has no controller, for those that select it.
-func (m *Manager) owners(c apiserver.Change, owner schema.GroupKind, resource, owned schema.GroupResource, add func(key string)) {
+func (m *Manager) owners(
+	c apiserver.Change, owner schema.GroupKind, resource, owned schema.GroupResource, add func(key string),
+) {
 	if resourceOf(c.Kind) != owned {
 		return
 	}
@@ -340,7 +354,8 @@ func (m *Manager) owners(c apiserver.Change, owner schema.GroupKind, resource, o
 
 // claim returns the candidates that owner controls. It adopts those that match the selector and have no controller, and
 // releases those that do not match any more.
-func claim[T apiserver.Object](ctx context.Context, r *requester, k *apiserver.Kind, owner apiserver.Object, ownerKind *apiserver.Kind,
+func claim[T apiserver.Object](ctx context.Context, r *requester, k *apiserver.Kind, owner apiserver.Object,
+	ownerKind *apiserver.Kind,
 	selector labels.Selector, candidates []T,
 ) (claimed []T, err error) {
 	for _, obj := range candidates {

@@ -52,7 +52,8 @@ func (r *requester) send(ctx context.Context, method, path, contentType string, 
 			return fmt.Errorf("%s %s: encode the request: %w", method, path, err)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, (&url.URL{Scheme: "http", Host: "simulation.invalid", Path: path}).String(), bytes.NewReader(encoded))
+	req, err := http.NewRequestWithContext(ctx, method,
+		(&url.URL{Scheme: "http", Host: "simulation.invalid", Path: path}).String(), bytes.NewReader(encoded))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
@@ -106,13 +107,17 @@ func (r *requester) createAndRead(ctx context.Context, k *apiserver.Kind, obj ap
 // update updates an object or a subresource of it.
 func (r *requester) update(ctx context.Context, k *apiserver.Kind, obj apiserver.Object, subresource ...string) error {
 	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	return r.send(ctx, http.MethodPut, path(k, obj.GetNamespace(), append([]string{obj.GetName()}, subresource...)...), jsonType, obj, nil)
+	return r.send(ctx, http.MethodPut, path(k, obj.GetNamespace(), append([]string{obj.GetName()}, subresource...)...),
+		jsonType, obj, nil)
 }
 
 // updateAndRead updates an object or a subresource of it, and replaces obj by the stored object.
-func (r *requester) updateAndRead(ctx context.Context, k *apiserver.Kind, obj apiserver.Object, subresource ...string) error {
+func (r *requester) updateAndRead(
+	ctx context.Context, k *apiserver.Kind, obj apiserver.Object, subresource ...string,
+) error {
 	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	return r.sendAndRead(ctx, http.MethodPut, path(k, obj.GetNamespace(), append([]string{obj.GetName()}, subresource...)...), obj)
+	return r.sendAndRead(ctx, http.MethodPut,
+		path(k, obj.GetNamespace(), append([]string{obj.GetName()}, subresource...)...), obj)
 }
 
 // sendAndRead sends an object, and replaces it by the one in the response.
@@ -126,12 +131,16 @@ func (r *requester) sendAndRead(ctx context.Context, method, path string, obj ap
 }
 
 // patch sends a patch of an object.
-func (r *requester) patch(ctx context.Context, k *apiserver.Kind, obj metav1.Object, patchType types.PatchType, patch any) error {
+func (r *requester) patch(
+	ctx context.Context, k *apiserver.Kind, obj metav1.Object, patchType types.PatchType, patch any,
+) error {
 	return r.send(ctx, http.MethodPatch, path(k, obj.GetNamespace(), obj.GetName()), string(patchType), patch, nil)
 }
 
 // delete deletes an object.
-func (r *requester) delete(ctx context.Context, k *apiserver.Kind, obj metav1.Object, options metav1.DeleteOptions) error {
+func (r *requester) delete(
+	ctx context.Context, k *apiserver.Kind, obj metav1.Object, options metav1.DeleteOptions,
+) error {
 	options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
 	return r.send(ctx, http.MethodDelete, path(k, obj.GetNamespace(), obj.GetName()), jsonType, options, nil)
 }

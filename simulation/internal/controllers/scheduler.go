@@ -30,7 +30,8 @@ func (s *scheduler) observe(add func(key string, due time.Time), now time.Time, 
 
 // waits reports whether a Pod waits for a node.
 func (s *scheduler) waits(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && !terminal(pod) &&
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
+		!terminal(pod) &&
 		(pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName)
 }
 

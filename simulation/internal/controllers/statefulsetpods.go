@@ -112,7 +112,8 @@ func (r *statefulSync) setVolumes(pod *corev1.Pod) {
 func (r *statefulSync) usesClaims(pod *corev1.Pod) bool {
 	for i, claim := range r.set.Spec.VolumeClaimTemplates {
 		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.Name == claim.Name && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == r.claimName(i, pod)
+			return v.Name == claim.Name && v.PersistentVolumeClaim != nil &&
+				v.PersistentVolumeClaim.ClaimName == r.claimName(i, pod)
 		}) {
 			return false
 		}

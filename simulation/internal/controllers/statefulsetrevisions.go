@@ -96,7 +96,8 @@ func (r *statefulSync) createRevision(ctx context.Context, data []byte, number i
 			r.update = revision
 			return err
 		}
-		if existing, _ := get[*appsv1.ControllerRevision](r.Manager, revisionResource(), set.Namespace, revision.Name); existing == nil || bytes.Equal(existing.Data.Raw, data) {
+		if existing, _ := get[*appsv1.ControllerRevision](r.Manager, revisionResource(), set.Namespace,
+			revision.Name); existing == nil || bytes.Equal(existing.Data.Raw, data) {
 			r.update = revision
 			return nil
 		}
@@ -104,7 +105,9 @@ func (r *statefulSync) createRevision(ctx context.Context, data []byte, number i
 }
 
 // truncateHistory deletes the oldest revisions that no Pod has.
-func (r *statefulSync) truncateHistory(ctx context.Context, revisions []*appsv1.ControllerRevision, pods []*corev1.Pod) error {
+func (r *statefulSync) truncateHistory(
+	ctx context.Context, revisions []*appsv1.ControllerRevision, pods []*corev1.Pod,
+) error {
 	unused := slices.DeleteFunc(slices.Clone(revisions), func(revision *appsv1.ControllerRevision) bool {
 		return revision.Name == r.current.Name || revision.Name == r.update.Name ||
 			slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return podRevision(pod) == revision.Name })
@@ -114,7 +117,8 @@ func (r *statefulSync) truncateHistory(ctx context.Context, revisions []*appsv1.
 		return nil
 	}
 	for _, revision := range unused[:len(unused)-limit] {
-		if err := r.requests.delete(ctx, r.Manager.kind(revisionResource()), revision, metav1.DeleteOptions{}); err != nil {
+		if err := r.requests.delete(ctx, r.Manager.kind(revisionResource()), revision,
+			metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,8 @@ func (s *statefulSets) observe(add func(key string, due time.Time), now time.Tim
 	if set, ok := c.Object.(*appsv1.StatefulSet); ok {
 		add(objectKey(set).String(), now)
 	}
-	s.owners(c, appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind(), statefulSetResource(), podResource(), func(key string) { add(key, now) })
+	s.owners(c, appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind(), statefulSetResource(), podResource(),
+		func(key string) { add(key, now) })
 }
 
 // statefulSync is one pass of the controller over a StatefulSet.
@@ -123,8 +124,10 @@ func (r *statefulSync) run(ctx context.Context, pods []*corev1.Pod) error {
 	}
 	status := r.status(replaced)
 	if old := r.set.Status; status.ObservedGeneration <= old.ObservedGeneration && status.Replicas == old.Replicas &&
-		status.CurrentReplicas == old.CurrentReplicas && status.ReadyReplicas == old.ReadyReplicas && status.UpdatedReplicas == old.UpdatedReplicas &&
-		status.AvailableReplicas == old.AvailableReplicas && status.CurrentRevision == old.CurrentRevision && status.UpdateRevision == old.UpdateRevision {
+		status.CurrentReplicas == old.CurrentReplicas && status.ReadyReplicas == old.ReadyReplicas &&
+		status.UpdatedReplicas == old.UpdatedReplicas &&
+		status.AvailableReplicas == old.AvailableReplicas && status.CurrentRevision == old.CurrentRevision &&
+		status.UpdateRevision == old.UpdateRevision {
 		return failure
 	}
 	updated := r.set.DeepCopy()
@@ -241,7 +244,8 @@ func (r *statefulSync) replaceOutdated(ctx context.Context) (replaced bool, err 
 // status returns the status. replaced is true if a Pod of the current revision was deleted.
 func (r *statefulSync) status(replaced bool) appsv1.StatefulSetStatus {
 	status := appsv1.StatefulSetStatus{
-		ObservedGeneration: r.set.Generation, CurrentRevision: r.current.Name, UpdateRevision: r.update.Name, CollisionCount: &r.collisions,
+		ObservedGeneration: r.set.Generation, CurrentRevision: r.current.Name, UpdateRevision: r.update.Name,
+		CollisionCount: &r.collisions,
 	}
 	for _, pod := range slices.Concat(r.replicas, r.condemned) {
 		if pod.Status.Phase == "" {

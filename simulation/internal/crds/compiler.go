@@ -18,8 +18,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver/openapi"
 )
 
-// Compiler compiles schemas, and keeps the compiled ones by the hash of their content. The zero value is ready to use, and
-// safe for concurrent use. Servers and their forks share one.
+// Compiler compiles schemas, and keeps the compiled ones by the hash of their content. The zero value is ready to use,
+// and safe for concurrent use. Servers and their forks share one.
 type Compiler struct {
 	mu      sync.Mutex
 	schemas map[[sha256.Size]byte]*compiled
@@ -31,15 +31,15 @@ type compiled struct {
 	validator  validation.SchemaValidator
 	// status validates the status alone; nil if the schema has none.
 	status validation.SchemaValidator
-	// embedded is true if the schema has embedded resources, keyed if it has lists that are sets or maps. Other schemas do not
-	// need some of the checks.
+	// embedded is true if the schema has embedded resources, keyed if it has lists that are sets or maps. Other schemas
+	// do not need some of the checks.
 	embedded, keyed bool
 	// types is the schema of server-side apply.
 	types *typed.ParseableType
 	// openAPI is the schema that the server publishes, as JSON.
 	openAPI json.RawMessage
-	// rules returns the compiled CEL rules; nil if there are none. They are compiled at the first use, because that takes
-	// milliseconds.
+	// rules returns the compiled CEL rules; nil if there are none. They are compiled at the first use, because that
+	// takes milliseconds.
 	rules func() *cel.Validator
 }
 
@@ -68,7 +68,8 @@ func (c *Compiler) compile(props *apiextensionsv1.JSONSchemaProps) (*compiled, e
 
 func newCompiled(props *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props.DeepCopy(), internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props.DeepCopy(), internal,
+		nil); err != nil {
 		return nil, err
 	}
 	structural, err := schema.NewStructural(internal)
@@ -94,7 +95,9 @@ func newCompiled(props *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
 		return false // it is not changed
 	}}
 	visitor.Visit(structural)
-	s.rules = sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) })
+	s.rules = sync.OnceValue(func() *cel.Validator {
+		return cel.NewValidator(structural, true, celconfig.PerCallLimit)
+	})
 	if s.validator, _, err = validation.NewSchemaValidator(internal); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 // others returns the other definitions of a group.
-func others(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) []*apiextensionsv1.CustomResourceDefinition {
+func others(
+	s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition,
+) []*apiextensionsv1.CustomResourceDefinition {
 	var found []*apiextensionsv1.CustomResourceDefinition
 	for _, obj := range s.Objects(definitionsResource()) {
 		if other := definition(obj); other.Spec.Group == crd.Spec.Group && other.Name != crd.Name {
@@ -23,8 +25,8 @@ func others(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) 
 	return found
 }
 
-// acceptNames accepts the names of a definition that no other definition of the group has. It reports whether it changed the
-// definition.
+// acceptNames accepts the names of a definition that no other definition of the group has. It reports whether it
+// changed the definition.
 func (d *definitions) acceptNames(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) bool {
 	want, accepted := crd.Spec.Names, crd.Status.AcceptedNames
 	if equality.Semantic.DeepEqual(want, accepted) {
@@ -67,9 +69,10 @@ func (d *definitions) acceptNames(s *apiserver.Server, crd *apiextensionsv1.Cust
 	changed := crd.DeepCopy()
 	changed.Status.AcceptedNames = accepted
 	setCondition(changed, apiextensionsv1.NamesAccepted, status, reason, message)
-	established := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established
-	})
+	established := slices.ContainsFunc(crd.Status.Conditions,
+		func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established
+		})
 	switch {
 	case hasCondition(crd, apiextensionsv1.Established):
 	case status:

@@ -23,11 +23,12 @@ func definitionsResource() schema.GroupResource {
 	return apiextensionsv1.Resource("customresourcedefinitions")
 }
 
-// Definitions returns the kind CustomResourceDefinition. Each accepted definition makes its server serve custom resources,
-// before the response to the write is sent. convert returns their Converters; nil: all have none.
+// Definitions returns the kind CustomResourceDefinition. Each accepted definition makes its server serve custom
+// resources, before the response to the write is sent. convert returns their Converters; nil: all have none.
 func (c *Compiler) Definitions(convert Conversions) *apiserver.Kind {
 	kind := apiserver.Builtin[apiextensionsv1.CustomResourceDefinition](
-		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions", apiextensionsv1.AddToScheme)
+		apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions",
+		apiextensionsv1.AddToScheme)
 	kind.ShortNames, kind.Categories = []string{"crd", "crds"}, []string{"api-extensions"}
 	kind.ClusterScoped, kind.Status, kind.Generation, kind.UnconditionalUpdate = true, true, true, false
 	d := &definitions{c, convert}
@@ -78,14 +79,20 @@ func terminate(obj apiserver.Object) {
 }
 
 // setCondition sets a condition. Its time changes with its status.
-func setCondition(crd *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.CustomResourceDefinitionConditionType, status bool, reason, message string) {
+func setCondition(
+	crd *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.CustomResourceDefinitionConditionType,
+	status bool, reason, message string,
+) {
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
-		Type: kind, Status: apiextensionsv1.ConditionFalse, LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: reason, Message: message,
+		Type: kind, Status: apiextensionsv1.ConditionFalse, LastTransitionTime: metav1.Now().Rfc3339Copy(),
+		Reason: reason, Message: message,
 	}
 	if status {
 		condition.Status = apiextensionsv1.ConditionTrue
 	}
-	i := slices.IndexFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return c.Type == kind })
+	i := slices.IndexFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == kind
+	})
 	if i < 0 {
 		crd.Status.Conditions = append(crd.Status.Conditions, condition)
 		return
@@ -96,7 +103,9 @@ func setCondition(crd *apiextensionsv1.CustomResourceDefinition, kind apiextensi
 	crd.Status.Conditions[i] = condition
 }
 
-func hasCondition(crd *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.CustomResourceDefinitionConditionType) bool {
+func hasCondition(
+	crd *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.CustomResourceDefinitionConditionType,
+) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == kind && c.Status == apiextensionsv1.ConditionTrue
 	})
@@ -141,7 +150,8 @@ func (d *definitions) committed(s *apiserver.Server, change apiserver.Change) {
 	case d.acceptNames(s, crd): // and the write is the next change
 	case hasCondition(crd, apiextensionsv1.NamesAccepted) && !established:
 		crd = crd.DeepCopy()
-		setCondition(crd, apiextensionsv1.Established, true, "InitialNamesAccepted", "the initial names have been accepted")
+		setCondition(crd, apiextensionsv1.Established, true, "InitialNamesAccepted",
+			"the initial names have been accepted")
 		updateStatus(s, crd)
 	}
 }
@@ -157,7 +167,9 @@ func resourceOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResou
 }
 
 // serve makes the server serve the custom resources of a definition; nil: not any more.
-func (d *definitions) serve(s *apiserver.Server, resource schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition) {
+func (d *definitions) serve(
+	s *apiserver.Server, resource schema.GroupResource, crd *apiextensionsv1.CustomResourceDefinition,
+) {
 	if isBuiltin(s, resource) {
 		return
 	}
@@ -198,7 +210,8 @@ func (d *definitions) serve(s *apiserver.Server, resource schema.GroupResource, 
 	}
 }
 
-// isBuiltin reports whether a resource is a built-in one, which takes precedence over custom resources of the same name.
+// isBuiltin reports whether a resource is a built-in one, which takes precedence over custom resources of the same
+// name.
 func isBuiltin(s *apiserver.Server, resource schema.GroupResource) bool {
 	return slices.ContainsFunc(s.Kinds(), func(k *apiserver.Kind) bool {
 		return k.NewObject != nil && k.GroupVersion().WithResource(k.Resource).GroupResource() == resource
@@ -215,14 +228,15 @@ func find(s *apiserver.Server, resource schema.GroupResource) *apiextensionsv1.C
 	return nil
 }
 
-// cleanUp deletes the custom resources of a definition that is being deleted, and then the definition. Custom resources with
-// finalizers stay; instanceCommitted continues when they are gone.
+// cleanUp deletes the custom resources of a definition that is being deleted, and then the definition. Custom resources
+// with finalizers stay; instanceCommitted continues when they are gone.
 func (d *definitions) cleanUp(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) {
 	crd = crd.DeepCopy()
 	if i := slices.IndexFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Terminating && c.Reason == "InstanceDeletionPending"
 	}); i >= 0 {
-		setCondition(crd, apiextensionsv1.Terminating, true, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		setCondition(crd, apiextensionsv1.Terminating, true, "InstanceDeletionInProgress",
+			"CustomResource deletion is in progress")
 		updateStatus(s, crd) // and this function is called again
 		return
 	}
@@ -238,7 +252,8 @@ func (d *definitions) cleanUp(s *apiserver.Server, crd *apiextensionsv1.CustomRe
 	updateStatus(s, crd)
 }
 
-// deleteInstances deletes the custom resources of a definition, and reports whether all are gone. Those with finalizers stay.
+// deleteInstances deletes the custom resources of a definition, and reports whether all are gone. Those with finalizers
+// stay.
 func (d *definitions) deleteInstances(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) (gone bool) {
 	resource := resourceOf(crd)
 	isServed := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served }
@@ -277,7 +292,8 @@ func (d *definitions) instanceCommitted(s *apiserver.Server, change apiserver.Ch
 	if change.Object != nil || len(s.Objects(resource)) > 0 {
 		return
 	}
-	if crd := find(s, resource); crd != nil && crd.DeletionTimestamp != nil && slices.Contains(crd.Finalizers, cleanupFinalizer) {
+	if crd := find(s, resource); crd != nil && crd.DeletionTimestamp != nil &&
+		slices.Contains(crd.Finalizers, cleanupFinalizer) {
 		d.cleanUp(s, crd)
 	}
 }
@@ -287,8 +303,8 @@ func updateStatus(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefini
 	send(s, http.MethodPut, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+crd.Name+"/status", crd)
 }
 
-// send makes a request as the real server's controllers do. Its response is not needed: they would try again after an error,
-// which here happens after the next write of the object.
+// send makes a request as the real server's controllers do. Its response is not needed: they would try again after an
+// error, which here happens after the next write of the object.
 func send(s *apiserver.Server, method, path string, body any) {
 	var text []byte
 	if body != nil {
@@ -297,7 +313,8 @@ func send(s *apiserver.Server, method, path string, body any) {
 			panic(fmt.Sprintf("encode a definition: %v", err)) // it was decoded from JSON
 		}
 	}
-	req, err := http.NewRequest(method, "http://apiserver.invalid"+path, bytes.NewReader(text)) //nolint:noctx // it never waits
+	//nolint:noctx // it never waits
+	req, err := http.NewRequest(method, "http://apiserver.invalid"+path, bytes.NewReader(text))
 	if err != nil {
 		panic(fmt.Sprintf("request %s: %v", path, err)) // names are valid in paths
 	}

@@ -2,9 +2,9 @@ package crds
 
 import structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 
-// definitionSchema returns the part of the schema of CustomResourceDefinition that decides how server-side apply merges:
-// versions and lists of names are atomic, conditions are merged by type. An unknown field in an applied openAPIV3Schema is
-// ignored, where the real server returns an error.
+// definitionSchema returns the part of the schema of CustomResourceDefinition that decides how server-side apply
+// merges: versions and lists of names are atomic, conditions are merged by type. An unknown field in an applied
+// openAPIV3Schema is ignored, where the real server returns an error.
 func definitionSchema() *structuralschema.Structural {
 	text, integer := scalarSchema("string"), scalarSchema("integer")
 	names := objectSchema(properties{
@@ -12,7 +12,8 @@ func definitionSchema() *structuralschema.Structural {
 		"shortNames": listSchema(text, "atomic"), "categories": listSchema(text, "atomic"),
 	})
 	condition := objectSchema(properties{
-		"type": text, "status": text, "reason": text, "message": text, "lastTransitionTime": text, "observedGeneration": integer,
+		"type": text, "status": text, "reason": text, "message": text, "lastTransitionTime": text,
+		"observedGeneration": integer,
 	})
 	root := objectSchema(properties{
 		"spec": objectSchema(properties{
@@ -31,17 +32,22 @@ func definitionSchema() *structuralschema.Structural {
 func versionSchema() structuralschema.Structural {
 	text, boolean := scalarSchema("string"), scalarSchema("boolean")
 	untyped := structuralschema.Structural{
-		Generic: structuralschema.Generic{Type: "object"}, Extensions: structuralschema.Extensions{XPreserveUnknownFields: true},
+		Generic:    structuralschema.Generic{Type: "object"},
+		Extensions: structuralschema.Extensions{XPreserveUnknownFields: true},
 	}
 	return objectSchema(properties{
 		"name": text, "served": boolean, "storage": boolean, "deprecated": boolean, "deprecationWarning": text,
 		"schema": objectSchema(properties{"openAPIV3Schema": untyped}),
 		"subresources": objectSchema(properties{
 			"status": untyped,
-			"scale":  objectSchema(properties{"specReplicasPath": text, "statusReplicasPath": text, "labelSelectorPath": text}),
+			"scale": objectSchema(properties{
+				"specReplicasPath": text, "statusReplicasPath": text,
+				"labelSelectorPath": text,
+			}),
 		}),
 		"additionalPrinterColumns": listSchema(objectSchema(properties{
-			"name": text, "type": text, "format": text, "description": text, "priority": scalarSchema("integer"), "jsonPath": text,
+			"name": text, "type": text, "format": text, "description": text, "priority": scalarSchema("integer"),
+			"jsonPath": text,
 		}), "atomic"),
 		"selectableFields": listSchema(objectSchema(properties{"jsonPath": text}), "atomic"),
 	})

@@ -35,9 +35,9 @@ type version struct {
 // Converter calls another program to convert an object to another version of its resource. It may change obj.
 type Converter func(obj *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error)
 
-// Kinds returns the kinds of the served versions of a CustomResourceDefinition. convert converts between them; nil changes
-// the version and nothing else, as the strategy None does. Errors: a schema that is not structural, a path that cannot be
-// parsed, no version that is stored.
+// Kinds returns the kinds of the served versions of a CustomResourceDefinition. convert converts between them; nil
+// changes the version and nothing else, as the strategy None does. Errors: a schema that is not structural, a path that
+// cannot be parsed, no version that is stored.
 func (c *Compiler) Kinds(crd *apiextensionsv1.CustomResourceDefinition, convert Converter) ([]*apiserver.Kind, error) {
 	var served []*apiserver.Kind
 	var storage *apiserver.Kind
@@ -72,7 +72,9 @@ func (c *Compiler) Kinds(crd *apiextensionsv1.CustomResourceDefinition, convert 
 	return served, nil
 }
 
-func (c *Compiler) version(crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
+func (c *Compiler) version(
+	crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion,
+) (*version, error) {
 	if spec.Schema == nil || spec.Schema.OpenAPIV3Schema == nil {
 		return nil, errors.New("the version has no schema")
 	}
@@ -94,7 +96,9 @@ func (c *Compiler) version(crd *apiextensionsv1.CustomResourceDefinitionSpec, sp
 	return v, nil
 }
 
-func (v *version) newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion) *apiserver.Kind {
+func (v *version) newKind(
+	crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion,
+) *apiserver.Kind {
 	kind := apiserver.Custom(v.kind, crd.Names.Plural)
 	kind.Singular, kind.ListKind, kind.ShortNames = crd.Names.Singular, crd.Names.ListKind, crd.Names.ShortNames
 	kind.Categories = crd.Names.Categories
@@ -114,8 +118,11 @@ func (v *version) newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, spe
 	return kind
 }
 
-// deprecation returns the warning of a deprecated version, which by default names the newest served version that is better.
-func deprecation(crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion) string {
+// deprecation returns the warning of a deprecated version, which by default names the newest served version that is
+// better.
+func deprecation(
+	crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiextensionsv1.CustomResourceDefinitionVersion,
+) string {
 	switch {
 	case !spec.Deprecated:
 		return ""
@@ -135,8 +142,8 @@ func deprecation(crd *apiextensionsv1.CustomResourceDefinitionSpec, spec *apiext
 	return text
 }
 
-// from returns an object of any version in this version, as the real server reads it: its fields are pruned and defaulted by
-// the schema of its own version, and then pruned by that of this one, which adds no defaults.
+// from returns an object of any version in this version, as the real server reads it: its fields are pruned and
+// defaulted by the schema of its own version, and then pruned by that of this one, which adds no defaults.
 func (v *version) from(obj apiserver.Object) (apiserver.Object, error) {
 	source, err := v.sourceOf(obj)
 	if err != nil {
@@ -206,7 +213,8 @@ func (v *version) coerce(obj apiserver.Object, strict bool) (unknown []error, er
 	paths := pruning.PruneWithOptions(u.Object, v.schema.structural, true, options)
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.schema.structural)
 	if v.schema.embedded {
-		failed, embedded := objectmeta.CoerceWithOptions(nil, u.Object, v.schema.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: strict})
+		failed, embedded := objectmeta.CoerceWithOptions(nil, u.Object, v.schema.structural, false,
+			objectmeta.CoerceOptions{ReturnUnknownFieldPaths: strict})
 		if failed != nil {
 			return nil, failed
 		}
@@ -228,8 +236,8 @@ func (v *version) stored(obj apiserver.Object) bool {
 	return v.decode(obj.(*unstructured.Unstructured))
 }
 
-// decode gives a stored object the form of this version's schema: it is pruned, and gets defaults. It reports whether it gets
-// any.
+// decode gives a stored object the form of this version's schema: it is pruned, and gets defaults. It reports whether
+// it gets any.
 func (v *version) decode(u *unstructured.Unstructured) (defaulted bool) {
 	pruning.Prune(u.Object, v.schema.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.schema.structural)

@@ -11,8 +11,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver/applyschema"
 )
 
-// publishedSchema returns the schema that the server publishes for a kind, in version 3 of OpenAPI. metadata is the name of
-// the schema of ObjectMeta.
+// publishedSchema returns the schema that the server publishes for a kind, in version 3 of OpenAPI. metadata is the
+// name of the schema of ObjectMeta.
 func publishedSchema(structural *schema.Structural, metadata string) *spec.Schema {
 	published := structural.Unfold().ToKubeOpenAPI()
 	addObjectFields(published, metadata)

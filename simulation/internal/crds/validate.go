@@ -22,8 +22,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
 
-// check returns what is wrong with an object; old is nil for a new object. The order of the checks is the real server's. The
-// errors of each check have a random order there, and the order of their fields here.
+// check returns what is wrong with an object; old is nil for a new object. The order of the checks is the real
+// server's. The errors of each check have a random order there, and the order of their fields here.
 func (v *version) check(subresource string, obj, old apiserver.Object, warn func(text ...string)) field.ErrorList {
 	errs := v.base.Validate(obj, old)
 	u := obj.(*unstructured.Unstructured)
@@ -42,7 +42,8 @@ func (v *version) check(subresource string, obj, old apiserver.Object, warn func
 	}
 	errs = append(errs, checkScaleStatus(c.content, v.scale)...)
 	if subresource != "status" && v.schema.embedded {
-		errs = append(errs, sorted(objectmeta.Validate(context.Background(), nil, c.content, v.schema.structural, false))...)
+		errs = append(errs,
+			sorted(objectmeta.Validate(context.Background(), nil, c.content, v.schema.structural, false))...)
 	}
 	errs = append(errs, c.checkLists()...)
 	return append(errs, c.checkRules(errs)...)
@@ -56,8 +57,8 @@ type change struct {
 	warn    func(text ...string)
 }
 
-// correlate finds the old values of unchanged parts, whose errors are tolerated. That takes as long as all checks, so objects
-// are checked without it first, and once more if there are errors.
+// correlate finds the old values of unchanged parts, whose errors are tolerated. That takes as long as all checks, so
+// objects are checked without it first, and once more if there are errors.
 func (c *change) correlate() *common.CorrelatedObject {
 	return common.NewCorrelatedObject(c.content, c.before, &model.Structural{Structural: c.schema.structural})
 }
@@ -65,7 +66,8 @@ func (c *change) correlate() *common.CorrelatedObject {
 func (c *change) checkSchema() field.ErrorList {
 	errs := validation.ValidateCustomResource(nil, c.content, c.schema.validator)
 	if len(errs) > 0 && c.before != nil {
-		errs = validation.ValidateCustomResourceUpdate(nil, c.content, c.before, c.schema.validator, validation.WithRatcheting(c.correlate()))
+		errs = validation.ValidateCustomResourceUpdate(nil, c.content, c.before, c.schema.validator,
+			validation.WithRatcheting(c.correlate()))
 	}
 	return sorted(errs)
 }
@@ -78,7 +80,8 @@ func (c *change) checkStatusSchema() field.ErrorList {
 	path := field.NewPath("status")
 	errs := validation.ValidateCustomResource(path, status, c.schema.status)
 	if len(errs) > 0 {
-		errs = validation.ValidateCustomResourceUpdate(path, status, c.before["status"], c.schema.status, validation.WithRatcheting(c.correlate().Key("status")))
+		errs = validation.ValidateCustomResourceUpdate(path, status, c.before["status"], c.schema.status,
+			validation.WithRatcheting(c.correlate().Key("status")))
 	}
 	return sorted(errs)
 }
@@ -95,7 +98,8 @@ func (c *change) checkLists() field.ErrorList {
 		return nil
 	}
 	errs := sorted(listtype.ValidateListSetsAndMaps(nil, c.schema.structural, c.content))
-	if len(errs) > 0 && c.before != nil && len(listtype.ValidateListSetsAndMaps(nil, c.schema.structural, c.before)) > 0 {
+	if len(errs) > 0 && c.before != nil &&
+		len(listtype.ValidateListSetsAndMaps(nil, c.schema.structural, c.before)) > 0 {
 		return nil
 	}
 	return errs
@@ -110,9 +114,11 @@ func (c *change) checkRules(errs field.ErrorList) field.ErrorList {
 	}
 	for _, err := range errs {
 		switch err.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+			field.ErrorTypeTypeInvalid:
 			return field.ErrorList{field.Invalid(nil, nil,
-				"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
+				"some validation rules were not checked because the object was invalid; correct the existing errors "+
+					"to complete validation")}
 		}
 	}
 	var old any // nil for a new object; a nil map would be an empty old object
@@ -120,7 +126,8 @@ func (c *change) checkRules(errs field.ErrorList) field.ErrorList {
 		old = c.before
 	}
 	evaluate := func(ctx context.Context, options ...cel.Option) field.ErrorList {
-		failed, _ := rules.Validate(ctx, nil, c.schema.structural, c.content, old, celconfig.RuntimeCELCostBudget, options...)
+		failed, _ := rules.Validate(ctx, nil, c.schema.structural, c.content, old, celconfig.RuntimeCELCostBudget,
+			options...)
 		return failed
 	}
 	ctx := context.Background()

@@ -16,8 +16,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/simulation/internal/clientconfig"
 )
 
-// validate returns what is wrong with a definition; old is nil for a new one. The real server validates the internal form,
-// in which schemas that all versions share are at spec.validation; so the paths in its messages are those of that form.
+// validate returns what is wrong with a definition; old is nil for a new one. The real server validates the internal
+// form, in which schemas that all versions share are at spec.validation; so the paths in its messages are those of that
+// form.
 //
 // Not checked: rules that the real server relaxes for objects that older versions have stored.
 func (d *definitions) validate(obj, old apiserver.Object) field.ErrorList {
@@ -60,13 +61,15 @@ func (d *definitions) validate(obj, old apiserver.Object) field.ErrorList {
 // validateDefinitionStatus validates an update of the status.
 func validateDefinitionStatus(_ string, obj, old apiserver.Object) field.ErrorList {
 	names := internalForm(obj).Status.AcceptedNames
-	return append(apiserver.ValidateMetadataUpdate(obj, old), validateNames(names, field.NewPath("status", "acceptedNames"))...)
+	return append(apiserver.ValidateMetadataUpdate(obj, old),
+		validateNames(names, field.NewPath("status", "acceptedNames"))...)
 }
 
 func internalForm(obj apiserver.Object) *apiextensions.CustomResourceDefinition {
 	internal := &apiextensions.CustomResourceDefinition{}
 	in := definition(obj).DeepCopy()
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in,
+		internal, nil); err != nil {
 		panic(fmt.Sprintf("convert a definition: %v", err)) // it was decoded from JSON
 	}
 	return internal
@@ -75,11 +78,14 @@ func internalForm(obj apiserver.Object) *apiextensions.CustomResourceDefinition 
 func validateImmutable(crd, old *apiextensions.CustomResourceDefinition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if apiextensions.IsCRDConditionTrue(old, apiextensions.Established) {
-		errs = append(errs, metavalidation.ValidateImmutableField(crd.Spec.Scope, old.Spec.Scope, path.Child("scope"))...)
-		errs = append(errs, metavalidation.ValidateImmutableField(crd.Spec.Names.Kind, old.Spec.Names.Kind, path.Child("names", "kind"))...)
+		errs = append(errs, metavalidation.ValidateImmutableField(crd.Spec.Scope, old.Spec.Scope,
+			path.Child("scope"))...)
+		errs = append(errs, metavalidation.ValidateImmutableField(crd.Spec.Names.Kind, old.Spec.Names.Kind,
+			path.Child("names", "kind"))...)
 	}
 	errs = append(errs, metavalidation.ValidateImmutableField(crd.Spec.Group, old.Spec.Group, path.Child("group"))...)
-	return append(errs, metavalidation.ValidateImmutableField(crd.Spec.Names.Plural, old.Spec.Names.Plural, path.Child("names", "plural"))...)
+	return append(errs, metavalidation.ValidateImmutableField(crd.Spec.Names.Plural, old.Spec.Names.Plural,
+		path.Child("names", "plural"))...)
 }
 
 func validateSpec(spec *apiextensions.CustomResourceDefinitionSpec, path *field.Path) field.ErrorList {
@@ -92,20 +98,26 @@ func validateSpec(spec *apiextensions.CustomResourceDefinitionSpec, path *field.
 	case !strings.Contains(spec.Group, "."):
 		errs = append(errs, field.Invalid(path.Child("group"), spec.Group, "should be a domain with at least one dot"))
 	}
-	errs = append(errs, validateChoice(path.Child("scope"), string(spec.Scope), string(apiextensions.ClusterScoped), string(apiextensions.NamespaceScoped))...)
+	errs = append(errs, validateChoice(path.Child("scope"), string(spec.Scope), string(apiextensions.ClusterScoped),
+		string(apiextensions.NamespaceScoped))...)
 	if !hasSchema(spec.Validation) {
 		for i, v := range spec.Versions {
 			if !hasSchema(v.Schema) {
-				errs = append(errs, field.Required(path.Child("versions").Index(i).Child("schema", "openAPIV3Schema"), ""))
+				errs = append(errs,
+					field.Required(path.Child("versions").Index(i).Child("schema", "openAPIV3Schema"), ""))
 			}
 		}
 	}
 	if preserve := spec.PreserveUnknownFields; preserve != nil && *preserve && specHasDefault(spec) {
-		errs = append(errs, field.Invalid(path.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema"))
+		errs = append(errs, field.Invalid(path.Child("preserveUnknownFields"), true, "must be false in order to use "+
+			"defaults in the schema"))
 	}
 	errs = append(errs, validateVersions(spec, path)...)
 	for _, required := range []struct{ name, value string }{
-		{"plural", spec.Names.Plural}, {"singular", spec.Names.Singular}, {"kind", spec.Names.Kind}, {"listKind", spec.Names.ListKind},
+		{"plural", spec.Names.Plural},
+		{"singular", spec.Names.Singular},
+		{"kind", spec.Names.Kind},
+		{"listKind", spec.Names.ListKind},
 	} {
 		if required.value == "" {
 			errs = append(errs, field.Required(path.Child("names", required.name), ""))
@@ -113,19 +125,24 @@ func validateSpec(spec *apiextensions.CustomResourceDefinitionSpec, path *field.
 	}
 	errs = append(errs, validateNames(spec.Names, path.Child("names"))...)
 	statusEnabled := hasStatus(spec.Subresources) ||
-		slices.ContainsFunc(spec.Versions, func(v apiextensions.CustomResourceDefinitionVersion) bool { return hasStatus(v.Subresources) })
+		slices.ContainsFunc(spec.Versions, func(v apiextensions.CustomResourceDefinitionVersion) bool {
+			return hasStatus(v.Subresources)
+		})
 	errs = append(errs, validateSchema(spec.Validation, statusEnabled, path.Child("validation"))...)
 	errs = append(errs, validateScale(spec.Subresources, path.Child("subresources"))...)
 	errs = append(errs, validateColumns(spec.AdditionalPrinterColumns, path)...)
 	switch {
 	case len(spec.SelectableFields) == 0:
 	case spec.Validation == nil:
-		errs = append(errs, field.Invalid(path.Child("selectableFields"), "", "may only be set when validations.schema is included"))
+		errs = append(errs,
+			field.Invalid(path.Child("selectableFields"), "", "may only be set when validations.schema is included"))
 	default:
 		errs = append(errs, validateSelectable(spec.SelectableFields, spec.Validation.OpenAPIV3Schema, path)...)
 	}
-	if c, preserve := spec.Conversion, spec.PreserveUnknownFields; c != nil && c.Strategy != apiextensions.NoneConverter && preserve != nil && *preserve {
-		errs = append(errs, field.Invalid(path.Child("conversion", "strategy"), c.Strategy, "must be None if spec.preserveUnknownFields is true"))
+	if c, preserve := spec.Conversion, spec.PreserveUnknownFields; c != nil &&
+		c.Strategy != apiextensions.NoneConverter && preserve != nil && *preserve {
+		errs = append(errs, field.Invalid(path.Child("conversion", "strategy"), c.Strategy,
+			"must be None if spec.preserveUnknownFields is true"))
 	}
 	return append(errs, validateConversion(spec.Conversion, path.Child("conversion"))...)
 }
@@ -143,7 +160,10 @@ func validateNames(names apiextensions.CustomResourceDefinitionNames, path *fiel
 	}
 	const mixed = "may have mixed case, but should otherwise match: "
 	for _, n := range []struct{ field, name, prefix string }{
-		{"plural", names.Plural, ""}, {"singular", names.Singular, ""}, {"kind", names.Kind, mixed}, {"listKind", names.ListKind, mixed},
+		{"plural", names.Plural, ""},
+		{"singular", names.Singular, ""},
+		{"kind", names.Kind, mixed},
+		{"listKind", names.ListKind, mixed},
 	} {
 		if n.name != "" {
 			check(path.Child(n.field), n.name, n.prefix)
@@ -153,7 +173,8 @@ func validateNames(names apiextensions.CustomResourceDefinitionNames, path *fiel
 		check(path.Child("shortNames").Index(i), name, "")
 	}
 	if names.Kind != "" && names.Kind == names.ListKind {
-		errs = append(errs, field.Invalid(path.Child("listKind"), names.ListKind, "kind and listKind may not be the same"))
+		errs = append(errs,
+			field.Invalid(path.Child("listKind"), names.ListKind, "kind and listKind may not be the same"))
 	}
 	for i, name := range names.Categories {
 		check(path.Child("categories").Index(i), name, "")
@@ -180,8 +201,10 @@ func validateStoredVersions(crd *apiextensions.CustomResourceDefinition) field.E
 	}
 	for i, v := range stored {
 		if slices.Contains(missing, v) {
-			errs = append(errs, field.Invalid(path.Index(i), v, fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
-				"and must remain in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", v)))
+			errs = append(errs, field.Invalid(path.Index(i), v,
+				fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
+					"and must remain in spec.versions until a storage migration ensures no data remains persisted in "+
+					"%[1]s and removes %[1]s from status.storedVersions", v)))
 		}
 	}
 	return errs
@@ -206,7 +229,8 @@ func validateApproval(obj apiserver.Object) field.ErrorList {
 	case apihelpers.APIApprovalMissing:
 		return field.ErrorList{field.Required(path, reason)}
 	default:
-		return field.ErrorList{field.Invalid(path, obj.GetAnnotations()[apiextensionsv1.KubeAPIApprovedAnnotation], reason)}
+		return field.ErrorList{field.Invalid(path, obj.GetAnnotations()[apiextensionsv1.KubeAPIApprovedAnnotation],
+			reason)}
 	}
 }
 
@@ -225,7 +249,8 @@ func validateConversion(c *apiextensions.CustomResourceConversion, path *field.P
 	if c == nil {
 		return nil
 	}
-	errs := validateChoice(path.Child("strategy"), string(c.Strategy), string(apiextensions.NoneConverter), string(apiextensions.WebhookConverter))
+	errs := validateChoice(path.Child("strategy"), string(c.Strategy), string(apiextensions.NoneConverter),
+		string(apiextensions.WebhookConverter))
 	client, versions := path.Child("webhookClientConfig"), path.Child("conversionReviewVersions")
 	if c.Strategy != apiextensions.WebhookConverter {
 		if c.WebhookClientConfig != nil {
@@ -241,7 +266,10 @@ func validateConversion(c *apiextensions.CustomResourceConversion, path *field.P
 	} else {
 		var service *clientconfig.Service
 		if w.Service != nil {
-			service = &clientconfig.Service{Namespace: w.Service.Namespace, Name: w.Service.Name, Path: w.Service.Path, Port: w.Service.Port}
+			service = &clientconfig.Service{
+				Namespace: w.Service.Namespace, Name: w.Service.Name, Path: w.Service.Path,
+				Port: w.Service.Port,
+			}
 		}
 		errs = append(errs, clientconfig.Validate(client, w.URL, service)...)
 	}

@@ -11,7 +11,8 @@ import (
 func checkExtensions(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if preserve := s.XPreserveUnknownFields; preserve != nil && !*preserve {
-		errs = append(errs, field.Invalid(path.Child("x-kubernetes-preserve-unknown-fields"), *preserve, "must be true or undefined"))
+		errs = append(errs, field.Invalid(path.Child("x-kubernetes-preserve-unknown-fields"), *preserve,
+			"must be true or undefined"))
 	}
 	needsType := func(want, extension string) bool {
 		problem := "must be " + want + " if " + extension + " is specified"
@@ -37,7 +38,8 @@ func checkExtensions(s *apiextensions.JSONSchemaProps, path *field.Path) field.E
 	if s.XListType == nil {
 		return errs
 	}
-	if !needsType("array", "x-kubernetes-list-type") && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil {
+	if !needsType("array", "x-kubernetes-list-type") && *s.XListType == "set" && s.Items != nil &&
+		s.Items.Schema != nil {
 		const problem = "must be atomic as item of a list with x-kubernetes-list-type=set"
 		switch items := s.Items.Schema; {
 		case items.Type == "array" && items.XListType != nil && *items.XListType != "atomic":
@@ -75,7 +77,8 @@ func checkListKeys(s *apiextensions.JSONSchemaProps, path *field.Path) field.Err
 	}
 	items := s.Items.Schema
 	if items.Nullable {
-		errs = append(errs, field.Forbidden(itemPath.Child("nullable"), "cannot be nullable when x-kubernetes-list-type is "+listType))
+		errs = append(errs,
+			field.Forbidden(itemPath.Child("nullable"), "cannot be nullable when x-kubernetes-list-type is "+listType))
 	}
 	if listType == "map" {
 		errs = append(errs, checkKeyProperties(s, itemPath)...)
@@ -94,10 +97,12 @@ func checkListMap(s *apiextensions.JSONSchemaProps, keys, itemPath *field.Path) 
 	}
 	items := s.Items.Schema
 	if items == nil {
-		return append(errs, field.Invalid(itemPath, s.Items, "must only have a single schema if x-kubernetes-list-type is map"))
+		return append(errs,
+			field.Invalid(itemPath, s.Items, "must only have a single schema if x-kubernetes-list-type is map"))
 	}
 	if items.Type != "object" {
-		return append(errs, field.Invalid(itemPath.Child("type"), items.Type, "must be object if parent array's x-kubernetes-list-type is map"))
+		return append(errs, field.Invalid(itemPath.Child("type"), items.Type, "must be object if parent array's "+
+			"x-kubernetes-list-type is map"))
 	}
 	for i, key := range s.XListMapKeys {
 		property, exists := items.Properties[key]
@@ -105,7 +110,8 @@ func checkListMap(s *apiextensions.JSONSchemaProps, keys, itemPath *field.Path) 
 		case !exists:
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
 		case property.Type == "array" || property.Type == "object":
-			errs = append(errs, field.Invalid(itemPath.Child("properties").Key(key).Child("type"), items.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
+			errs = append(errs, field.Invalid(itemPath.Child("properties").Key(key).Child("type"), items.Type,
+				"must be a scalar type if parent array's x-kubernetes-list-type is map"))
 		}
 		if slices.Contains(s.XListMapKeys[:i], key) {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
@@ -122,10 +128,12 @@ func checkKeyProperties(s *apiextensions.JSONSchemaProps, itemPath *field.Path) 
 		property, exists := items.Properties[key]
 		propertyPath := itemPath.Child("properties").Key(key)
 		if exists && !slices.Contains(items.Required, key) && property.Default == nil {
-			errs = append(errs, field.Required(propertyPath.Child("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
+			errs = append(errs, field.Required(propertyPath.Child("default"),
+				"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
 		}
 		if property.Nullable {
-			errs = append(errs, field.Forbidden(propertyPath.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
+			errs = append(errs, field.Forbidden(propertyPath.Child("nullable"),
+				"this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
 		}
 	}
 	return errs

@@ -45,7 +45,9 @@ type place struct {
 }
 
 // checkProps returns the errors of a schema: first those of the schema, then those of CEL rules.
-func checkProps(props *apiextensions.JSONSchemaProps, structural *structuralschema.Structural, path *field.Path, rules bool) field.ErrorList {
+func checkProps(
+	props *apiextensions.JSONSchemaProps, structural *structuralschema.Structural, path *field.Path, rules bool,
+) field.ErrorList {
 	c := &propsCheck{rules: rules}
 	at := place{path: path, root: true, cardinality: new(uint64(1))}
 	if rules {
@@ -55,9 +57,11 @@ func checkProps(props *apiextensions.JSONSchemaProps, structural *structuralsche
 	errs := append(schemaErrs, ruleErrs...)
 	if c.total > schemaCostLimit {
 		for _, rule := range c.expensive {
-			errs = append(errs, field.Forbidden(rule.path, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"))
+			errs = append(errs, field.Forbidden(rule.path, "contributed to estimated rule cost total exceeding cost "+
+				"limit for entire OpenAPIv3 schema"))
 		}
-		errs = append(errs, field.Forbidden(path, tooExpensive("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", c.total, schemaCostLimit)))
+		errs = append(errs, field.Forbidden(path, tooExpensive("x-kubernetes-validations estimated rule cost total "+
+			"for entire OpenAPIv3 schema", c.total, schemaCostLimit)))
 	}
 	return errs
 }
@@ -72,11 +76,13 @@ func (c *propsCheck) check(s *apiextensions.JSONSchemaProps, at place) (schemaEr
 	}
 	schemaErrs = append(schemaErrs, unsupported(s, at)...)
 	if s.UniqueItems {
-		schemaErrs = append(schemaErrs, field.Forbidden(at.path.Child("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
+		schemaErrs = append(schemaErrs, field.Forbidden(at.path.Child("uniqueItems"), "uniqueItems cannot be set to "+
+			"true since the runtime complexity becomes quadratic"))
 	}
 	if more := s.AdditionalProperties; more != nil {
 		if len(s.Properties) > 0 && (!more.Allows || more.Schema != nil) {
-			schemaErrs = append(schemaErrs, field.Forbidden(at.path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive"))
+			schemaErrs = append(schemaErrs, field.Forbidden(at.path.Child("additionalProperties"),
+				"additionalProperties and properties are mutual exclusive"))
 		}
 		descend(more.Schema, at.additionalProperties(s))
 	}
@@ -142,7 +148,9 @@ func (at place) items(s *apiextensions.JSONSchemaProps) place {
 }
 
 // checkNested checks the schemas that only validate values. They have no rules of their own.
-func (c *propsCheck) checkNested(s *apiextensions.JSONSchemaProps, at place, descend func(*apiextensions.JSONSchemaProps, place)) {
+func (c *propsCheck) checkNested(
+	s *apiextensions.JSONSchemaProps, at place, descend func(*apiextensions.JSONSchemaProps, place),
+) {
 	nested := at
 	nested.root, nested.structural, nested.declared = false, nil, nil
 	visit := func(child *apiextensions.JSONSchemaProps, path *field.Path) {
@@ -182,7 +190,8 @@ func (at *place) forbidOld(path *field.Path) {
 	}
 }
 
-// describe sets the schema and its type. The type of a property whose name CEL cannot express is derived from its schema.
+// describe sets the schema and its type. The type of a property whose name CEL cannot express is derived from its
+// schema.
 func (at *place) describe(s *structuralschema.Structural, declared *apiservercel.DeclType) {
 	if s != nil && declared == nil {
 		declared = model.SchemaDeclType(s, s.XEmbeddedResource)
@@ -255,7 +264,8 @@ func unsupported(s *apiextensions.JSONSchemaProps, at place) field.ErrorList {
 		{"$ref", "$ref is not supported", s.Ref != nil},
 		{"type", "type cannot be set to null, use nullable as an alternative", s.Type == "null"},
 		{"items", "items must be a schema object and not an array", s.Items != nil && len(s.Items.JSONSchemas) > 0},
-		{"x-kubernetes-embedded-resource", "must not be used inside of resource meta", at.metadata && s.XEmbeddedResource},
+		{"x-kubernetes-embedded-resource", "must not be used inside of resource meta", at.metadata &&
+			s.XEmbeddedResource},
 	} {
 		if part.used {
 			errs = append(errs, field.Forbidden(at.path.Child(part.name), part.problem))

@@ -25,7 +25,8 @@ func checkRuleTexts(s *apiextensions.JSONSchemaProps, path *field.Path) field.Er
 	var errs field.ErrorList
 	multiline := func(text string) bool { return strings.ContainsAny(text, "\n\r") }
 	reasons := []string{
-		string(apiextensions.FieldValueDuplicate), string(apiextensions.FieldValueForbidden), string(apiextensions.FieldValueInvalid), string(apiextensions.FieldValueRequired),
+		string(apiextensions.FieldValueDuplicate), string(apiextensions.FieldValueForbidden),
+		string(apiextensions.FieldValueInvalid), string(apiextensions.FieldValueRequired),
 	}
 	for i, r := range s.XValidations {
 		path := path.Index(i)
@@ -38,10 +39,12 @@ func checkRuleTexts(s *apiextensions.JSONSchemaProps, path *field.Path) field.Er
 		case multiline(message):
 			errs = append(errs, field.Invalid(path.Child("message"), r.Message, "must not contain line breaks"))
 		case multiline(rule) && message == "":
-			errs = append(errs, field.Required(path.Child("message"), "message must be specified if rule contains line breaks"))
+			errs = append(errs,
+				field.Required(path.Child("message"), "message must be specified if rule contains line breaks"))
 		}
 		if r.MessageExpression != "" && strings.TrimSpace(r.MessageExpression) == "" {
-			errs = append(errs, field.Required(path.Child("messageExpression"), "messageExpression must be non-empty if specified"))
+			errs = append(errs,
+				field.Required(path.Child("messageExpression"), "messageExpression must be non-empty if specified"))
 		}
 		if r.Reason != nil && !slices.Contains(reasons, string(*r.Reason)) {
 			errs = append(errs, field.NotSupported(path.Child("reason"), *r.Reason, reasons))
@@ -80,7 +83,8 @@ func (c *propsCheck) compileRules(s *apiextensions.JSONSchemaProps, at place) fi
 			cost = multiply(result.MaxCost, *at.cardinality)
 		}
 		if cost > ruleCostLimit {
-			errs = append(errs, field.Forbidden(path.Child("rule"), tooExpensive("estimated rule cost", cost, ruleCostLimit)))
+			errs = append(errs,
+				field.Forbidden(path.Child("rule"), tooExpensive("estimated rule cost", cost, ruleCostLimit)))
 		}
 		c.observe(path.Child("rule"), cost)
 		switch err := result.Error; {
@@ -94,15 +98,18 @@ func (c *propsCheck) compileRules(s *apiextensions.JSONSchemaProps, at place) fi
 			errs = append(errs, field.Invalid(path.Child("messageExpression"), rule, err.Detail))
 		} else if result.MessageExpression != nil {
 			if result.MessageExpressionMaxCost > ruleCostLimit {
-				errs = append(errs, field.Forbidden(path.Child("messageExpression"), tooExpensive("estimated messageExpression cost", result.MessageExpressionMaxCost, ruleCostLimit)))
+				errs = append(errs, field.Forbidden(path.Child("messageExpression"),
+					tooExpensive("estimated messageExpression cost", result.MessageExpressionMaxCost, ruleCostLimit)))
 			}
 			c.observe(path.Child("messageExpression"), result.MessageExpressionMaxCost)
 		}
 		switch {
 		case result.UsesOldSelf && at.uncorrelatable != nil:
-			errs = append(errs, field.Invalid(path.Child("rule"), rule.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", at.uncorrelatable)))
+			errs = append(errs, field.Invalid(path.Child("rule"), rule.Rule, fmt.Sprintf("oldSelf cannot be used on "+
+				"the uncorrelatable portion of the schema within %v", at.uncorrelatable)))
 		case !result.UsesOldSelf && rule.OptionalOldSelf != nil:
-			errs = append(errs, field.Invalid(path.Child("optionalOldSelf"), *rule.OptionalOldSelf, "may not be set if oldSelf is not used in rule"))
+			errs = append(errs, field.Invalid(path.Child("optionalOldSelf"), *rule.OptionalOldSelf,
+				"may not be set if oldSelf is not used in rule"))
 		}
 	}
 	return errs
@@ -136,5 +143,6 @@ func tooExpensive(what string, cost, limit uint64) string {
 	case factor < 1.5:
 		text = fmt.Sprintf("%fx", factor)
 	}
-	return fmt.Sprintf("%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)", what, text)
+	return fmt.Sprintf("%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, "+
+		"maxProperties, and maxLength where arrays, maps, and strings are declared)", what, text)
 }

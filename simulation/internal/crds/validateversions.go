@@ -42,7 +42,8 @@ func validateVersions(spec *apiextensions.CustomResourceDefinitionSpec, path *fi
 		switch {
 		case len(v.SelectableFields) == 0:
 		case !hasSchema(v.Schema):
-			errs = append(errs, field.Invalid(path.Child("selectableFields"), "", "may only be set when `version.schema.openAPIV3Schema` is not included"))
+			errs = append(errs, field.Invalid(path.Child("selectableFields"), "",
+				"may only be set when `version.schema.openAPIV3Schema` is not included"))
 		default:
 			errs = append(errs, validateSelectable(v.SelectableFields, v.Schema.OpenAPIV3Schema, path)...)
 		}
@@ -51,7 +52,8 @@ func validateVersions(spec *apiextensions.CustomResourceDefinitionSpec, path *fi
 		errs = append(errs, field.Invalid(path.Child("versions"), spec.Versions, "must contain unique version names"))
 	}
 	if stored != 1 {
-		errs = append(errs, field.Invalid(path.Child("versions"), spec.Versions, "must have exactly one version marked as storage version"))
+		errs = append(errs, field.Invalid(path.Child("versions"), spec.Versions, "must have exactly one version "+
+			"marked as storage version"))
 	}
 	if spec.Version != "" {
 		if problems := utilvalidation.IsDNS1035Label(spec.Version); len(problems) > 0 {
@@ -81,8 +83,10 @@ func hasDefault(s *apiextensions.JSONSchemaProps) bool {
 		return list(slices.Collect(maps.Values(all)))
 	}
 	return s.Default != nil || s.Items != nil && (hasDefault(s.Items.Schema) || list(s.Items.JSONSchemas)) ||
-		list(s.AllOf) || list(s.AnyOf) || list(s.OneOf) || hasDefault(s.Not) || byName(s.Properties) || byName(s.PatternProperties) || byName(s.Definitions) ||
-		s.AdditionalProperties != nil && hasDefault(s.AdditionalProperties.Schema) || s.AdditionalItems != nil && hasDefault(s.AdditionalItems.Schema)
+		list(s.AllOf) || list(s.AnyOf) || list(s.OneOf) || hasDefault(s.Not) || byName(s.Properties) ||
+		byName(s.PatternProperties) || byName(s.Definitions) ||
+		s.AdditionalProperties != nil && hasDefault(s.AdditionalProperties.Schema) || s.AdditionalItems != nil &&
+		hasDefault(s.AdditionalItems.Schema)
 }
 
 func hasSchema(v *apiextensions.CustomResourceValidation) bool {
@@ -92,12 +96,16 @@ func hasSchema(v *apiextensions.CustomResourceValidation) bool {
 func hasStatus(s *apiextensions.CustomResourceSubresources) bool { return s != nil && s.Status != nil }
 
 // subresourcesOf returns the subresources of a version, which are at the top if all versions have the same.
-func subresourcesOf(spec *apiextensions.CustomResourceDefinitionSpec, v apiextensions.CustomResourceDefinitionVersion) *apiextensions.CustomResourceSubresources {
+func subresourcesOf(
+	spec *apiextensions.CustomResourceDefinitionSpec, v apiextensions.CustomResourceDefinitionVersion,
+) *apiextensions.CustomResourceSubresources {
 	for _, other := range spec.Versions {
 		if other.Subresources == nil {
 			continue
 		}
-		first := slices.IndexFunc(spec.Versions, func(o apiextensions.CustomResourceDefinitionVersion) bool { return o.Name == v.Name })
+		first := slices.IndexFunc(spec.Versions, func(o apiextensions.CustomResourceDefinitionVersion) bool {
+			return o.Name == v.Name
+		})
 		return spec.Versions[first].Subresources // also if several versions have the name
 	}
 	return spec.Subresources
@@ -119,7 +127,8 @@ func validateDeprecation(v apiextensions.CustomResourceDefinitionVersion, path *
 		return invalid("must not be an empty string")
 	}
 	if i := strings.IndexFunc(*warning, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return invalid(fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d", i))
+		return invalid(fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found "+
+			"at index %d", i))
 	}
 	return nil
 }
@@ -176,7 +185,8 @@ func validateColumns(columns []apiextensions.CustomResourceColumnDefinition, pat
 			errs = append(errs, field.Invalid(path.Child("type"), c.Type, problem))
 		}
 		if c.Format != "" && !slices.Contains(formats, c.Format) {
-			errs = append(errs, field.Invalid(path.Child("format"), c.Format, "must be one of "+strings.Join(formats, ",")))
+			errs = append(errs,
+				field.Invalid(path.Child("format"), c.Format, "must be one of "+strings.Join(formats, ",")))
 		}
 		switch problem := simplePath(c.JSONPath); {
 		case c.JSONPath == "":
@@ -188,7 +198,9 @@ func validateColumns(columns []apiextensions.CustomResourceColumnDefinition, pat
 	return errs
 }
 
-func validateSelectable(selectable []apiextensions.SelectableField, props *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
+func validateSelectable(
+	selectable []apiextensions.SelectableField, props *apiextensions.JSONSchemaProps, path *field.Path,
+) field.ErrorList {
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path.Child("schema.openAPIV3Schema"), "", err.Error())}
@@ -212,7 +224,8 @@ func validateSelectable(selectable []apiextensions.SelectableField, props *apiex
 		}
 		if s == nil || !slices.Contains([]string{"string", "boolean", "integer"}, s.Type) {
 			errs = append(errs, field.Invalid(path, f.JSONPath,
-				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."))
+				"must point to a field of type string, boolean or integer. Enum string fields and strings with "+
+					"formats are allowed."))
 		}
 		if seen[found.String()] {
 			errs = append(errs, field.Duplicate(path, f.JSONPath))
@@ -225,9 +238,11 @@ func validateSelectable(selectable []apiextensions.SelectableField, props *apiex
 	return errs
 }
 
-// selectedField returns the path of a selectable field, and its schema. The function of apiextensions-apiserver panics at a
-// field within one whose properties have any value, and so does the real server.
-func selectedField(text string, schema *structuralschema.Structural) (path *field.Path, found *structuralschema.Structural, err error) {
+// selectedField returns the path of a selectable field, and its schema. The function of apiextensions-apiserver panics
+// at a field within one whose properties have any value, and so does the real server.
+func selectedField(
+	text string, schema *structuralschema.Structural,
+) (path *field.Path, found *structuralschema.Structural, err error) {
 	defer func() {
 		if recover() != nil {
 			err = errors.New("does not refer to a valid field")
@@ -256,7 +271,8 @@ func validateSchema(v *apiextensions.CustomResourceValidation, statusEnabled boo
 		unconvertible = field.ErrorList{field.Invalid(path, "", err.Error())}
 	} else if problems := structuralschema.ValidateStructural(path, structural); len(problems) > 0 {
 		errs = append(errs, sorted(problems)...)
-	} else if problems, err := defaulting.ValidateDefaults(context.Background(), path, structural, true, true); err != nil {
+	} else if problems, err := defaulting.ValidateDefaults(context.Background(), path, structural, true,
+		true); err != nil {
 		errs = append(errs, field.Invalid(path, "", err.Error()))
 	} else if len(problems) > 0 {
 		errs = append(errs, sorted(problems)...)
@@ -278,8 +294,10 @@ func validateSchema(v *apiextensions.CustomResourceValidation, statusEnabled boo
 // validateRoot checks that a schema has no rules at its root that would not apply to the status alone.
 func validateRoot(props *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
 	allowed := []string{
-		"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength", "MinLength",
-		"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example",
+		"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum",
+		"MaxLength", "MinLength",
+		"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties",
+		"ExternalDocs", "Example",
 		"XPreserveUnknownFields", "XValidations",
 	}
 	value := reflect.ValueOf(props).Elem()
@@ -292,7 +310,12 @@ func validateRoot(props *apiextensions.JSONSchemaProps, path *field.Path) field.
 			return field.ErrorList{field.Invalid(path.Child("type"), props.Type,
 				`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)}
 		case !slices.Contains(allowed, name):
-			return field.ErrorList{field.Invalid(path, *props, fmt.Sprintf(`only %v fields are allowed at the root of the schema if the status subresource is enabled`, allowed))}
+			return field.ErrorList{
+				field.Invalid(path, *props,
+					fmt.Sprintf(
+						`only %v fields are allowed at the root of the schema if the status subresource is enabled`,
+						allowed)),
+			}
 		}
 	}
 	return nil

@@ -41,7 +41,8 @@ func All() ([]*apiserver.Kind, error) {
 func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 	scheme := runtime.NewScheme()
 	add := runtime.NewSchemeBuilder(
-		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme,
+		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme,
+		certificatesv1.AddToScheme,
 		corev1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
 		policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 	)
@@ -55,14 +56,16 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 		list := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 		isKnown := slices.ContainsFunc(known, func(k *apiserver.Kind) bool { return k.GroupVersionKind == gvk })
 		// Kinds without a list or without metadata are not stored: reviews, bindings, options, discovery.
-		if isKnown || !scheme.Recognizes(list) || !reflect.PointerTo(goType).Implements(reflect.TypeFor[apiserver.Object]()) || slices.Contains(notServed, gvk.Kind) {
+		if isKnown || !scheme.Recognizes(list) || !reflect.PointerTo(goType).
+			Implements(reflect.TypeFor[apiserver.Object]()) || slices.Contains(notServed, gvk.Kind) {
 			continue
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(gvk)
 		_, hasStatus := goType.FieldByName("Status")
 		kinds = append(kinds, &apiserver.Kind{
-			GroupVersionKind: gvk, Resource: resource.Resource, ClusterScoped: slices.Contains(clusterScoped(), gvk.Kind),
-			ShortNames: shortNames()[gvk.Kind], Categories: categories(gvk),
+			GroupVersionKind: gvk, Resource: resource.Resource,
+			ClusterScoped: slices.Contains(clusterScoped(), gvk.Kind),
+			ShortNames:    shortNames()[gvk.Kind], Categories: categories(gvk),
 			Status: hasStatus, Generation: countsGenerations(gvk), UnconditionalUpdate: true,
 			NewObject: func() apiserver.Object { return reflect.New(goType).Interface().(apiserver.Object) },
 			AddToScheme: func(s *runtime.Scheme) error {
@@ -81,9 +84,12 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 
 func clusterScoped() []string {
 	return []string{
-		"CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "IPAddress", "IngressClass",
-		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Node", "PersistentVolume",
-		"PriorityClass", "RuntimeClass", "ServiceCIDR", "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "IPAddress",
+		"IngressClass",
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Node",
+		"PersistentVolume",
+		"PriorityClass", "RuntimeClass", "ServiceCIDR", "StorageClass", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding",
 		"ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
 	}
 }
@@ -91,10 +97,14 @@ func clusterScoped() []string {
 // shortNames returns the short names of the kinds that have some.
 func shortNames() map[string][]string {
 	return map[string][]string{
-		"CertificateSigningRequest": {"csr"}, "CronJob": {"cj"}, "Endpoints": {"ep"}, "HorizontalPodAutoscaler": {"hpa"}, "IPAddress": {"ip"},
-		"Ingress": {"ing"}, "LimitRange": {"limits"}, "NetworkPolicy": {"netpol"}, "Node": {"no"}, "PersistentVolume": {"pv"},
-		"PersistentVolumeClaim": {"pvc"}, "PodDisruptionBudget": {"pdb"}, "PriorityClass": {"pc"}, "ReplicationController": {"rc"},
-		"ResourceQuota": {"quota"}, "ServiceAccount": {"sa"}, "StorageClass": {"sc"}, "VolumeAttributesClass": {"vac"},
+		"CertificateSigningRequest": {"csr"}, "CronJob": {"cj"}, "Endpoints": {"ep"},
+		"HorizontalPodAutoscaler": {"hpa"}, "IPAddress": {"ip"},
+		"Ingress": {"ing"}, "LimitRange": {"limits"}, "NetworkPolicy": {"netpol"}, "Node": {"no"},
+		"PersistentVolume":      {"pv"},
+		"PersistentVolumeClaim": {"pvc"}, "PodDisruptionBudget": {"pdb"}, "PriorityClass": {"pc"},
+		"ReplicationController": {"rc"},
+		"ResourceQuota":         {"quota"}, "ServiceAccount": {"sa"}, "StorageClass": {"sc"},
+		"VolumeAttributesClass": {"vac"},
 	}
 }
 
@@ -112,7 +122,8 @@ func categories(gvk schema.GroupVersionKind) []string {
 // countsGenerations reports whether the real server increments metadata.generation when the spec changes.
 func countsGenerations(gvk schema.GroupVersionKind) bool {
 	kinds := []string{
-		"CronJob", "Ingress", "IngressClass", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "NetworkPolicy",
+		"CronJob", "Ingress", "IngressClass", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration",
+		"NetworkPolicy",
 		"PodDisruptionBudget", "PriorityClass", "ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration",
 	}
 	return slices.Contains(kinds, gvk.Kind)

@@ -70,7 +70,8 @@ func (a *Admission) Mutate(ctx context.Context, r *apiserver.Review) error {
 	for round := range 2 {
 		for i := range hooks {
 			h := &hooks[i]
-			reinvoked := called[i] && *h.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy && changes > changedBy[i]
+			reinvoked := called[i] && *h.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy &&
+				changes > changedBy[i]
 			if round > 0 && !reinvoked {
 				continue
 			}
@@ -98,8 +99,8 @@ func (a *Admission) Mutate(ctx context.Context, r *apiserver.Review) error {
 	return nil
 }
 
-// Validate implements apiserver.Admission. It selects all webhooks before it calls the first one. It calls all of them, also
-// after a denial, and returns the first error.
+// Validate implements apiserver.Admission. It selects all webhooks before it calls the first one. It calls all of them,
+// also after a denial, and returns the first error.
 func (a *Admission) Validate(ctx context.Context, r *apiserver.Review) error {
 	var calls []*invocation
 	hooks := a.hooks(r, "validatingwebhookconfigurations")
@@ -122,7 +123,8 @@ func (a *Admission) Validate(ctx context.Context, r *apiserver.Review) error {
 	return first
 }
 
-// failure returns the error of a request whose call of a webhook returned err. Failed calls may be ignored, denials not.
+// failure returns the error of a request whose call of a webhook returned err. Failed calls may be ignored, denials
+// not.
 func failure(h *hook, err error) error {
 	var failed *callError
 	switch {
@@ -134,13 +136,16 @@ func failure(h *hook, err error) error {
 	return nil
 }
 
-// hooks returns the webhooks of a kind of configuration in the order of their calls: none for a review of a configuration
-// of admission, which could otherwise not be repaired.
+// hooks returns the webhooks of a kind of configuration in the order of their calls: none for a review of a
+// configuration of admission, which could otherwise not be repaired.
 func (a *Admission) hooks(r *apiserver.Review, configurations string) []hook {
 	if rules.IsExemptAdmissionConfigurationResource(attributes(r, r.Resource)) {
 		return nil
 	}
-	objects := a.server.Objects(schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: configurations})
+	objects := a.server.Objects(schema.GroupResource{
+		Group:    admissionregistrationv1.GroupName,
+		Resource: configurations,
+	})
 	var hooks []hook
 	for _, obj := range sorted(objects) {
 		hooks = append(hooks, hooksOf(obj)...)
@@ -183,8 +188,8 @@ func (a *Admission) invocation(ctx context.Context, h *hook, r *apiserver.Review
 	return call, nil
 }
 
-// match returns the call of the first rule that matches the request, or with the policy Equivalent, another version of its
-// resource.
+// match returns the call of the first rule that matches the request, or with the policy Equivalent, another version of
+// its resource.
 func (a *Admission) match(h *hook, r *apiserver.Review) *invocation {
 	matches := func(resource schema.GroupVersionResource) func(admissionregistrationv1.RuleWithOperations) bool {
 		return func(rule admissionregistrationv1.RuleWithOperations) bool {
@@ -203,7 +208,8 @@ func (a *Admission) match(h *hook, r *apiserver.Review) *invocation {
 	for _, rule := range h.Rules {
 		for _, kind := range a.server.Kinds() {
 			resource := kind.GroupVersion().WithResource(kind.Resource)
-			if resource == r.Resource || resource.GroupResource() != r.Resource.GroupResource() || !matches(resource)(rule) {
+			if resource == r.Resource || resource.GroupResource() != r.Resource.GroupResource() ||
+				!matches(resource)(rule) {
 				continue
 			}
 			call := &invocation{hook: h, review: r, resource: resource, kind: r.Kind, obj: r.Object, old: r.Old}
@@ -253,7 +259,9 @@ func selectsObject(h *hook, r *apiserver.Review) (bool, error) {
 }
 
 // conditions compiles match conditions.
-var conditions = sync.OnceValue(func() admissioncel.ConditionCompiler { //nolint:gochecknoglobals // immutable, and expensive
+//
+//nolint:gochecknoglobals // immutable, and expensive
+var conditions = sync.OnceValue(func() admissioncel.ConditionCompiler {
 	return admissioncel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
@@ -274,7 +282,8 @@ func (c *invocation) meetsConditions(ctx context.Context) (bool, error) {
 	for _, condition := range h.MatchConditions {
 		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
 	}
-	compiled := conditions().CompileCondition(expressions, admissioncel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+	compiled := conditions().CompileCondition(expressions,
+		admissioncel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
 	attrs := &admission.VersionedAttributes{Attributes: attributes(r, r.Resource), VersionedKind: c.kind}
 	for _, part := range []struct {
 		obj apiserver.Object
@@ -288,7 +297,8 @@ func (c *invocation) meetsConditions(ctx context.Context) (bool, error) {
 			part.to.Set(&unstructured.Unstructured{Object: content})
 		}
 	}
-	result := matchconditions.NewMatcher(compiled, h.FailurePolicy, "webhook", "", h.Name).Match(ctx, attrs, nil, allowAll())
+	result := matchconditions.NewMatcher(compiled, h.FailurePolicy, "webhook", "", h.Name).Match(ctx, attrs, nil,
+		allowAll())
 	if result.Error != nil {
 		return false, apierrors.NewForbidden(r.Resource.GroupResource(), r.Name, result.Error)
 	}
@@ -302,7 +312,8 @@ func (a *Admission) callMutating(ctx context.Context, c *invocation) (changed bo
 		return false, err
 	}
 	if c.obj == nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", c.hook.Name))
+		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, "+
+			"which is not supported for this operation", c.hook.Name))
 	}
 	patched, err := c.patched(patch, a.server.Kinds())
 	if err != nil {

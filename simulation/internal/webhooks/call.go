@@ -113,10 +113,12 @@ func (a *Admission) newUID() types.UID {
 func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionRequest, error) {
 	r, by := c.review, requester()
 	request := &admissionv1.AdmissionRequest{
-		UID: uid, Kind: metav1.GroupVersionKind(c.kind), Resource: metav1.GroupVersionResource(c.resource), SubResource: r.Subresource,
+		UID: uid, Kind: metav1.GroupVersionKind(c.kind), Resource: metav1.GroupVersionResource(c.resource),
+		SubResource: r.Subresource,
 		RequestKind: (*metav1.GroupVersionKind)(&r.Kind), RequestResource: (*metav1.GroupVersionResource)(&r.Resource),
-		RequestSubResource: r.Subresource, Name: r.Name, Namespace: r.Namespace, Operation: admissionv1.Operation(r.Operation),
-		UserInfo: authenticationv1.UserInfo{Username: by.GetName(), Groups: by.GetGroups()}, DryRun: &r.DryRun,
+		RequestSubResource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
+		Operation: admissionv1.Operation(r.Operation),
+		UserInfo:  authenticationv1.UserInfo{Username: by.GetName(), Groups: by.GetGroups()}, DryRun: &r.DryRun,
 		Options: runtime.RawExtension{Object: r.Options},
 	}
 	for _, part := range []struct {
@@ -137,8 +139,8 @@ func (c *invocation) request(uid types.UID) (*admissionv1.AdmissionRequest, erro
 	return request, nil
 }
 
-// contentOf returns the content of an object with its kind, which stored objects of Go types lack. It may share maps and
-// lists with the object: callers must not change them.
+// contentOf returns the content of an object with its kind, which stored objects of Go types lack. It may share maps
+// and lists with the object: callers must not change them.
 func contentOf(obj apiserver.Object, kind schema.GroupVersionKind) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -170,14 +172,17 @@ func denial(webhook string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *result}
 }
 
-// client returns the client for a webhook: that of the real server, so that it returns the same errors. A timeout of 0 is
-// none.
-func (a *Admission) client(c *admissionregistrationv1.WebhookClientConfig, codec runtime.Codec, timeout time.Duration) (rest.Interface, error) {
+// client returns the client for a webhook: that of the real server, so that it returns the same errors. A timeout of 0
+// is none.
+func (a *Admission) client(
+	c *admissionregistrationv1.WebhookClientConfig, codec runtime.Codec, timeout time.Duration,
+) (rest.Interface, error) {
 	config := &rest.Config{QPS: -1, Transport: transport{a}, Timeout: timeout}
 	config.NegotiatedSerializer = serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{Serializer: codec})
 	config.ContentType = runtime.ContentTypeJSON
 	if service := c.Service; service != nil {
-		config.Host = "https://" + net.JoinHostPort(service.Name+"."+service.Namespace+".svc", strconv.Itoa(int(*service.Port)))
+		config.Host = "https://" + net.JoinHostPort(service.Name+"."+service.Namespace+".svc",
+			strconv.Itoa(int(*service.Port)))
 		if service.Path != nil {
 			config.APIPath = *service.Path
 		}

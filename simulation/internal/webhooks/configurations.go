@@ -26,7 +26,8 @@ import (
 func AddRules(kinds []*apiserver.Kind) {
 	for _, kind := range kinds {
 		switch kind.NewObject().(type) {
-		case *admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration:
+		case *admissionregistrationv1.MutatingWebhookConfiguration,
+			*admissionregistrationv1.ValidatingWebhookConfiguration:
 			kind.Rules.Default = setDefaults
 			kind.Rules.Validate = func(obj, _ apiserver.Object) field.ErrorList { return validate(obj) }
 		}
@@ -50,9 +51,11 @@ func hooksOf(obj apiserver.Object) []hook {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		for _, w := range c.Webhooks {
 			hooks = append(hooks, hook{MutatingWebhook: admissionregistrationv1.MutatingWebhook{
-				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+				MatchPolicy:       w.MatchPolicy,
 				NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
-				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+				MatchConditions: w.MatchConditions,
 			}})
 		}
 	}
@@ -65,12 +68,14 @@ func setDefaults(obj apiserver.Object) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
 			w.ReinvocationPolicy = cmp.Or(w.ReinvocationPolicy, ptr.To(admissionregistrationv1.NeverReinvocationPolicy))
-			setHookDefaults(&w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds)
+			setHookDefaults(&w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector,
+				&w.ObjectSelector, &w.TimeoutSeconds)
 		}
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			setHookDefaults(&w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds)
+			setHookDefaults(&w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector,
+				&w.ObjectSelector, &w.TimeoutSeconds)
 		}
 	}
 }
@@ -113,21 +118,28 @@ func validateHook(h *hook, path *field.Path) field.ErrorList {
 	for i := range h.Rules {
 		errs = append(errs, validateRule(&h.Rules[i], path.Child("rules").Index(i))...)
 	}
-	errs = append(errs, supported(path.Child("failurePolicy"), *h.FailurePolicy, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
-	errs = append(errs, supported(path.Child("matchPolicy"), *h.MatchPolicy, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
+	errs = append(errs, supported(path.Child("failurePolicy"), *h.FailurePolicy, admissionregistrationv1.Fail,
+		admissionregistrationv1.Ignore)...)
+	errs = append(errs, supported(path.Child("matchPolicy"), *h.MatchPolicy, admissionregistrationv1.Equivalent,
+		admissionregistrationv1.Exact)...)
 	if h.SideEffects == nil {
 		errs = append(errs, field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	} else {
-		errs = append(errs, supported(path.Child("sideEffects"), *h.SideEffects, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
+		errs = append(errs, supported(path.Child("sideEffects"), *h.SideEffects,
+			admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
 	}
 	if *h.TimeoutSeconds < 1 || *h.TimeoutSeconds > 30 {
-		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *h.TimeoutSeconds, "the timeout value must be between 1 and 30 seconds"))
+		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *h.TimeoutSeconds,
+			"the timeout value must be between 1 and 30 seconds"))
 	}
 	options := metav1validation.LabelSelectorValidationOptions{}
-	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, options, path.Child("namespaceSelector"))...)
-	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector, options, path.Child("objectSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, options,
+		path.Child("namespaceSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector, options,
+		path.Child("objectSelector"))...)
 	if h.mutating {
-		errs = append(errs, supported(path.Child("reinvocationPolicy"), *h.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
+		errs = append(errs, supported(path.Child("reinvocationPolicy"), *h.ReinvocationPolicy,
+			admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
 	var service *clientconfig.Service
 	if r := h.ClientConfig.Service; r != nil {
@@ -135,7 +147,8 @@ func validateHook(h *hook, path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, clientconfig.Validate(path.Child("clientConfig"), h.ClientConfig.URL, service)...)
 	errs = append(errs, validateConditions(h.MatchConditions, path.Child("matchConditions"))...)
-	return append(errs, clientconfig.ValidateReviewVersions(path.Child("admissionReviewVersions"), h.AdmissionReviewVersions, "must specify one of v1, v1beta1")...)
+	return append(errs, clientconfig.ValidateReviewVersions(path.Child("admissionReviewVersions"),
+		h.AdmissionReviewVersions, "must specify one of v1, v1beta1")...)
 }
 
 func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
@@ -144,10 +157,12 @@ func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.
 		errs = append(errs, field.Required(path.Child("operations"), ""))
 	}
 	if len(rule.Operations) > 1 && slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) {
-		errs = append(errs, field.Invalid(path.Child("operations"), rule.Operations, "if '*' is present, must not specify other operations"))
+		errs = append(errs, field.Invalid(path.Child("operations"), rule.Operations,
+			"if '*' is present, must not specify other operations"))
 	}
 	for i, operation := range rule.Operations {
-		errs = append(errs, supported(path.Child("operations").Index(i), operation, admissionregistrationv1.OperationAll, admissionregistrationv1.Connect,
+		errs = append(errs, supported(path.Child("operations").Index(i), operation,
+			admissionregistrationv1.OperationAll, admissionregistrationv1.Connect,
 			admissionregistrationv1.Create, admissionregistrationv1.Delete, admissionregistrationv1.Update)...)
 	}
 	for _, list := range []struct {
@@ -158,7 +173,8 @@ func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.
 			errs = append(errs, field.Required(path.Child(list.name), ""))
 		}
 		if len(list.values) > 1 && slices.Contains(list.values, "*") {
-			errs = append(errs, field.Invalid(path.Child(list.name), list.values, fmt.Sprintf("if '*' is present, must not specify other %s", list.what)))
+			errs = append(errs, field.Invalid(path.Child(list.name), list.values,
+				fmt.Sprintf("if '*' is present, must not specify other %s", list.what)))
 		}
 	}
 	for i, version := range rule.APIVersions {
@@ -167,7 +183,8 @@ func validateRule(rule *admissionregistrationv1.RuleWithOperations, path *field.
 		}
 	}
 	errs = append(errs, validateResources(rule.Resources, path.Child("resources"))...)
-	return append(errs, supported(path.Child("scope"), *rule.Scope, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
+	return append(errs, supported(path.Child("scope"), *rule.Scope, admissionregistrationv1.AllScopes,
+		admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
 }
 
 // validateResources validates resources with their subresources, such as "*", "pods/status", "pods/*" and "*/scale".
@@ -189,10 +206,12 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 			continue
 		}
 		if allSubresourcesOf[resource] {
-			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, name)))
+			errs = append(errs, field.Invalid(path.Index(i), name,
+				fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, name)))
 		}
 		if ofAllResources[subresource] {
-			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '*/%s' is present, must not specify %s", subresource, name)))
+			errs = append(errs, field.Invalid(path.Index(i), name,
+				fmt.Sprintf("if '*/%s' is present, must not specify %s", subresource, name)))
 		}
 		allSubresourcesOf[resource] = allSubresourcesOf[resource] || subresource == "*"
 		ofAllResources[subresource] = ofAllResources[subresource] || resource == "*"
@@ -201,7 +220,8 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, resources, "if '*/*' is present, must not specify other resources"))
 	}
 	if withoutSubresource && slices.Contains(resources, "*") {
-		errs = append(errs, field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))
+		errs = append(errs,
+			field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))
 	}
 	return errs
 }
@@ -268,5 +288,7 @@ func supported[T ~string](path *field.Path, value T, choices ...T) field.ErrorLi
 
 // sorted returns configurations in the order in which their webhooks are called.
 func sorted(configurations []apiserver.Object) []apiserver.Object {
-	return slices.SortedFunc(slices.Values(configurations), func(a, b apiserver.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return slices.SortedFunc(slices.Values(configurations), func(a, b apiserver.Object) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
 }

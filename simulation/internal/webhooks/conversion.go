@@ -29,8 +29,8 @@ import (
 // conversionTimeout is the time that a call may take. Definitions cannot change it.
 const conversionTimeout = 30 * time.Second
 
-// Converter returns the Converter of a definition with the strategy Webhook, and nil for others. The calls are handled by the
-// handler of the server's Admission. Their errors have the texts of the real server.
+// Converter returns the Converter of a definition with the strategy Webhook, and nil for others. The calls are handled
+// by the handler of the server's Admission. Their errors have the texts of the real server.
 func Converter(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinition) crds.Converter {
 	if crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
 		return nil
@@ -51,17 +51,22 @@ func Converter(s *apiserver.Server, crd *apiextensionsv1.CustomResourceDefinitio
 var conversionCodec = sync.OnceValue(func() runtime.Codec { //nolint:gochecknoglobals // immutable
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	utilruntime.Must(apiextensionsv1beta1.AddToScheme(scheme)) // without it, the error of such a response would be another one
-	return serializer.NewCodecFactory(scheme).LegacyCodec(apiextensionsv1.SchemeGroupVersion, apiextensionsv1beta1.SchemeGroupVersion)
+	// without it, the error of such a response would be another one
+	utilruntime.Must(apiextensionsv1beta1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).LegacyCodec(apiextensionsv1.SchemeGroupVersion,
+		apiextensionsv1beta1.SchemeGroupVersion)
 })
 
 // convert calls a conversion webhook. As the real server, it sends one object in each review.
-func (a *Admission) convert(config *apiextensionsv1.WebhookClientConfig, obj *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error) {
+func (a *Admission) convert(
+	config *apiextensionsv1.WebhookClientConfig, obj *unstructured.Unstructured, to schema.GroupVersion,
+) (*unstructured.Unstructured, error) {
 	from := obj.GroupVersionKind()
 	converted, err := a.callConversion(config, obj, to)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("conversion webhook for %v failed: %v", from, err) //nolint:errorlint // its status is not that of the request
+		//nolint:errorlint // its status is not that of the request
+		return nil, fmt.Errorf("conversion webhook for %v failed: %v", from, err)
 	case len(converted) != 1:
 		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected 1", from, len(converted))
 	}
@@ -72,9 +77,11 @@ func (a *Admission) convert(config *apiextensionsv1.WebhookClientConfig, obj *un
 	actual := result.GroupVersionKind()
 	switch {
 	case actual.GroupVersion() != to:
-		return nil, fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid groupVersion (expected %v, received %v)", from, to, actual.GroupVersion())
+		return nil, fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid groupVersion "+
+			"(expected %v, received %v)", from, to, actual.GroupVersion())
 	case actual.Kind != from.Kind:
-		return nil, fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid kind (expected %v, received %v)", from, from.Kind, actual.Kind)
+		return nil, fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid kind (expected "+
+			"%v, received %v)", from, from.Kind, actual.Kind)
 	}
 	if err := checkIdentity(obj, result); err != nil {
 		return nil, fmt.Errorf("conversion webhook for %v returned invalid object: %w", from, err)
@@ -86,17 +93,24 @@ func (a *Admission) convert(config *apiextensionsv1.WebhookClientConfig, obj *un
 }
 
 // callConversion returns the objects of the response.
-func (a *Admission) callConversion(config *apiextensionsv1.WebhookClientConfig, obj *unstructured.Unstructured, to schema.GroupVersion) ([]runtime.RawExtension, error) {
+func (a *Admission) callConversion(
+	config *apiextensionsv1.WebhookClientConfig, obj *unstructured.Unstructured, to schema.GroupVersion,
+) ([]runtime.RawExtension, error) {
 	client, err := a.client(&admissionregistrationv1.WebhookClientConfig{
 		URL: config.URL, Service: (*admissionregistrationv1.ServiceReference)(config.Service),
 	}, conversionCodec(), conversionTimeout)
 	if err != nil {
 		return nil, err
 	}
-	request := &apiextensionsv1.ConversionRequest{UID: a.newUID(), DesiredAPIVersion: to.String(), Objects: []runtime.RawExtension{{Object: obj}}}
+	request := &apiextensionsv1.ConversionRequest{
+		UID: a.newUID(), DesiredAPIVersion: to.String(),
+		Objects: []runtime.RawExtension{{Object: obj}},
+	}
 	review := &apiextensionsv1.ConversionReview{}
-	sent := &apiextensionsv1.ConversionReview{Request: request, Response: &apiextensionsv1.ConversionResponse{}} // as the real server sends it
-	if err := client.Post().Body(sent).Do(context.TODO()).Into(review); err != nil {                             //nolint:forbidigo // as in the real server: the timeout limits the call, not the request
+	// as the real server sends it
+	sent := &apiextensionsv1.ConversionReview{Request: request, Response: &apiextensionsv1.ConversionResponse{}}
+	//nolint:forbidigo // as in the real server: the timeout limits the call, not the request
+	if err := client.Post().Body(sent).Do(context.TODO()).Into(review); err != nil {
 		return nil, err
 	}
 	return convertedObjects(review, request.UID)
@@ -134,7 +148,8 @@ func checkIdentity(before, after *unstructured.Unstructured) error {
 	return nil
 }
 
-// restoreMetadata gives a converted object the metadata that it had, except labels and annotations. It may change before.
+// restoreMetadata gives a converted object the metadata that it had, except labels and annotations. It may change
+// before.
 func restoreMetadata(before, after *unstructured.Unstructured) error {
 	content, exists := after.Object["metadata"]
 	if !exists {

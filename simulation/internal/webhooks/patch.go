@@ -13,7 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 )
 
-// patched returns the object of the call with a patch. It is decoded as in the real server, so that it has the same errors.
+// patched returns the object of the call with a patch. It is decoded as in the real server, so that it has the same
+// errors.
 func (c *invocation) patched(patch jsonpatch.Patch, kinds []*apiserver.Kind) (apiserver.Object, error) {
 	content, err := contentOf(c.obj, c.kind)
 	if err != nil {
@@ -29,7 +30,8 @@ func (c *invocation) patched(patch jsonpatch.Patch, kinds []*apiserver.Kind) (ap
 	}
 	into := reflect.New(reflect.TypeOf(c.obj).Elem()).Interface().(runtime.Object)
 	types := patchTypes{c.kind, kinds}
-	decoded, _, err := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, types, types, serializer.SerializerOptions{}).Decode(after, nil, into)
+	decoded, _, err := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, types, types,
+		serializer.SerializerOptions{}).Decode(after, nil, into)
 	if err != nil {
 		return nil, err
 	}

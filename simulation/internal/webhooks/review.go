@@ -18,7 +18,8 @@ var admissionCodec = sync.OnceValue(func() runtime.Codec { //nolint:gochecknoglo
 	scheme := runtime.NewScheme()
 	utilruntime.Must(admissionv1beta1.AddToScheme(scheme))
 	utilruntime.Must(admissionv1.AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
+	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1beta1.SchemeGroupVersion,
+		admissionv1.SchemeGroupVersion)
 })
 
 // review is a review in one version.
@@ -62,8 +63,8 @@ func (v *reviewV1) checked(uid types.UID, mutating bool) (*admissionv1.Admission
 	return r, nil
 }
 
-// reviewV1beta1 is a review of the former version. The server does not check the uid, the version and the type of the patch
-// of its response.
+// reviewV1beta1 is a review of the former version. The server does not check the uid, the version and the type of the
+// patch of its response.
 type reviewV1beta1 struct {
 	admissionv1beta1.AdmissionReview
 }
@@ -71,9 +72,11 @@ type reviewV1beta1 struct {
 func (v *reviewV1beta1) of(r *admissionv1.AdmissionRequest) runtime.Object {
 	return &admissionv1beta1.AdmissionReview{Request: &admissionv1beta1.AdmissionRequest{
 		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource, RequestKind: r.RequestKind,
-		RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource, Name: r.Name, Namespace: r.Namespace,
-		Operation: admissionv1beta1.Operation(r.Operation), UserInfo: r.UserInfo, Object: r.Object, OldObject: r.OldObject,
-		DryRun: r.DryRun, Options: r.Options,
+		RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource, Name: r.Name,
+		Namespace: r.Namespace,
+		Operation: admissionv1beta1.Operation(r.Operation), UserInfo: r.UserInfo, Object: r.Object,
+		OldObject: r.OldObject,
+		DryRun:    r.DryRun, Options: r.Options,
 	}}
 }
 

@@ -33,7 +33,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).Complete(printer{manager.GetClient()}); err != nil {
+	if err := ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).
+		Complete(printer{manager.GetClient()}); err != nil {
 		log.Fatal(err)
 	}
 	if err := manager.Start(context.Background()); err != nil {

@@ -24,7 +24,8 @@ func main() {
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.Default().Handler()))
 
-	manager, err := operator.NewManager(ctrl.GetConfigOrDie(), options, operator.HTTPRecords{URL: records, Client: &http.Client{Timeout: 10 * time.Second}})
+	manager, err := operator.NewManager(ctrl.GetConfigOrDie(), options,
+		operator.HTTPRecords{URL: records, Client: &http.Client{Timeout: 10 * time.Second}})
 	if err == nil {
 		err = manager.Start(ctrl.SetupSignalHandler())
 	}

@@ -131,7 +131,8 @@ func (c *corpus) prepare(burst, count, keys int) error {
 		if err == nil && at < 0 {
 			err = fmt.Errorf("no mark %s in the encoded object", mark)
 		}
-		next[seq] = change{version: version, position: position, object: object, stamp: at + len(mark) - probe.StampWidth}
+		next[seq] = change{version: version, position: position, object: object, stamp: at +
+			len(mark) - probe.StampWidth}
 		return err
 	})
 	if err != nil {
@@ -222,7 +223,10 @@ func databasesOf(seed uint64, n int) maker {
 		object:  func(i int) metav1.Object { return m.database(i) },
 		changed: func(i, burst, seq int) metav1.Object { return m.changed(i, burst, seq) },
 		bookmark: func(meta metav1.ObjectMeta) any {
-			return &database.Database{TypeMeta: metav1.TypeMeta{APIVersion: t.apiVersion, Kind: t.kind}, ObjectMeta: meta}
+			return &database.Database{
+				TypeMeta:   metav1.TypeMeta{APIVersion: t.apiVersion, Kind: t.kind},
+				ObjectMeta: meta,
+			}
 		},
 	}
 }

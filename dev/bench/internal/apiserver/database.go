@@ -33,19 +33,38 @@ func (m *databaseMaker) database(i int) *database.Database {
 	d := &database.Database{
 		TypeMeta: metav1.TypeMeta{APIVersion: database.GroupVersion().String(), Kind: "Database"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: namespace, UID: types.UID(uid(r, i)), Generation: generation, CreationTimestamp: metav1.NewTime(created),
-			Labels:      map[string]string{"app.kubernetes.io/name": engine, "app.kubernetes.io/managed-by": "helm", "team": team},
-			Annotations: map[string]string{"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace},
-			Finalizers:  []string{"bench.evenkeel.dev/backup"},
+			Name: name, Namespace: namespace, UID: types.UID(uid(r, i)), Generation: generation,
+			CreationTimestamp: metav1.NewTime(created),
+			Labels: map[string]string{
+				"app.kubernetes.io/name": engine, "app.kubernetes.io/managed-by": "helm",
+				"team": team,
+			},
+			Annotations: map[string]string{
+				"meta.helm.sh/release-name":      name,
+				"meta.helm.sh/release-namespace": namespace,
+			},
+			Finalizers: []string{"bench.evenkeel.dev/backup"},
 		},
 		Spec: database.Spec{
 			Engine: engine, Version: version, Replicas: 1 + r.Int32N(3),
-			Image:      fmt.Sprintf("registry.example.com/databases/%s:%s-%d", engine, version, r.IntN(30)),
-			Storage:    database.Storage{ClassName: []string{"fast-ssd", "standard"}[r.IntN(2)], Size: fmt.Sprintf("%dGi", 10*(1+r.IntN(50)))},
-			Resources:  database.Resources{Requests: map[string]string{"cpu": fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory": fmt.Sprintf("%dMi", 256*(1+r.IntN(16)))}, Limits: map[string]string{"memory": fmt.Sprintf("%dMi", 256*(16+r.IntN(16)))}},
+			Image: fmt.Sprintf("registry.example.com/databases/%s:%s-%d", engine, version, r.IntN(30)),
+			Storage: database.Storage{
+				ClassName: []string{"fast-ssd", "standard"}[r.IntN(2)],
+				Size:      fmt.Sprintf("%dGi", 10*(1+r.IntN(50))),
+			},
+			Resources: database.Resources{Requests: map[string]string{
+				"cpu":    fmt.Sprintf("%dm", 100*(1+r.IntN(20))),
+				"memory": fmt.Sprintf("%dMi", 256*(1+r.IntN(16))),
+			}, Limits: map[string]string{"memory": fmt.Sprintf("%dMi", 256*(16+r.IntN(16)))}},
 			Parameters: parameters(r),
-			Listeners:  []database.Listener{{Name: engine, Port: 3000 + r.Int32N(4000), Protocol: "TCP", TLSSecret: name + "-tls"}, {Name: "metrics", Port: 9000 + r.Int32N(200), Protocol: "TCP"}},
-			Backup:     &database.Backup{Schedule: fmt.Sprintf("%d %d * * *", r.IntN(60), r.IntN(24)), Bucket: "s3://backups-" + team + "/" + name, Retention: 7 * (1 + r.Int32N(8))},
+			Listeners: []database.Listener{{
+				Name: engine, Port: 3000 + r.Int32N(4000), Protocol: "TCP",
+				TLSSecret: name + "-tls",
+			}, {Name: "metrics", Port: 9000 + r.Int32N(200), Protocol: "TCP"}},
+			Backup: &database.Backup{
+				Schedule: fmt.Sprintf("%d %d * * *", r.IntN(60), r.IntN(24)),
+				Bucket:   "s3://backups-" + team + "/" + name, Retention: 7 * (1 + r.Int32N(8)),
+			},
 		},
 	}
 	m.status(d, r, created)
@@ -54,7 +73,8 @@ func (m *databaseMaker) database(i int) *database.Database {
 }
 
 func parameters(r *rand.Rand) map[string]string {
-	names := strings.Fields("max_connections shared_buffers work_mem wal_level checkpoint_timeout effective_cache_size log_min_duration random_page_cost autovacuum_naptime statement_timeout")
+	names := strings.Fields("max_connections shared_buffers work_mem wal_level checkpoint_timeout " +
+		"effective_cache_size log_min_duration random_page_cost autovacuum_naptime statement_timeout")
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	result := make(map[string]string)
 	for _, name := range names[:1+r.IntN(4)] {
@@ -69,14 +89,19 @@ func (m *databaseMaker) status(d *database.Database, r *rand.Rand, created time.
 		ready, phase = metav1.ConditionFalse, "Progressing"
 	}
 	last := metav1.NewTime(created.Add(time.Duration(r.IntN(30*24)) * time.Hour))
-	d.Status = database.Status{Phase: phase, ObservedGeneration: d.Generation, ReadyReplicas: d.Spec.Replicas, Primary: d.Name + "-0", LastBackup: &last}
+	d.Status = database.Status{
+		Phase: phase, ObservedGeneration: d.Generation, ReadyReplicas: d.Spec.Replicas,
+		Primary: d.Name + "-0", LastBackup: &last,
+	}
 	for i := range d.Spec.Replicas {
 		d.Status.Endpoints = append(d.Status.Endpoints, database.Endpoint{
-			Name: fmt.Sprintf("%s-%d", d.Name, i), Host: fmt.Sprintf("10.%d.%d.%d", r.IntN(200), r.IntN(256), 1+r.IntN(254)), Port: d.Spec.Listeners[0].Port, Ready: true,
+			Name: fmt.Sprintf("%s-%d", d.Name, i), Host: fmt.Sprintf("10.%d.%d.%d", r.IntN(200), r.IntN(256),
+				1+r.IntN(254)), Port: d.Spec.Listeners[0].Port, Ready: true,
 		})
 	}
 	reasons := map[string][2]string{
-		"Ready":       {"AllReplicasReady", fmt.Sprintf("%d of %d replicas are ready", d.Spec.Replicas, d.Spec.Replicas)},
+		"Ready": {"AllReplicasReady", fmt.Sprintf("%d of %d replicas are ready", d.Spec.Replicas,
+			d.Spec.Replicas)},
 		"Progressing": {"RolloutComplete", "the replicas run version " + d.Spec.Version},
 		"BackedUp":    {"BackupSucceeded", "the last backup was written to " + d.Spec.Backup.Bucket},
 	}
@@ -86,7 +111,8 @@ func (m *databaseMaker) status(d *database.Database, r *rand.Rand, created time.
 			value = ready
 		}
 		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{
-			Type: name, Status: value, ObservedGeneration: d.Generation, Reason: reasons[name][0], Message: reasons[name][1],
+			Type: name, Status: value, ObservedGeneration: d.Generation, Reason: reasons[name][0],
+			Message:            reasons[name][1],
 			LastTransitionTime: metav1.NewTime(created.Add(time.Duration(r.IntN(600)) * time.Second)),
 		})
 	}
@@ -99,17 +125,26 @@ func databaseFields(d *database.Database, created time.Time) []metav1.ManagedFie
 		names = append(names, `"f:`+name+`":{}`)
 	}
 	sort.Strings(names)
-	spec := `{"f:metadata":{"f:annotations":{".":{},"f:meta.helm.sh/release-name":{},"f:meta.helm.sh/release-namespace":{}},"f:labels":{".":{},` +
-		`"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{},"f:backup":{".":{},` +
-		`"f:bucket":{},"f:retention":{},"f:schedule":{}},"f:engine":{},"f:image":{},"f:listeners":{},"f:parameters":{".":{},` + strings.Join(names, ",") +
-		`},"f:replicas":{},"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},` +
-		`"f:storage":{".":{},"f:className":{},"f:size":{}},"f:version":{}}}`
+	spec :=
+		`{"f:metadata":{"f:annotations":{".":{},"f:meta.helm.sh/release-name":{},` +
+			`"f:meta.helm.sh/release-namespace":{}},"f:labels":{".":{},` +
+			`"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{},` +
+			`"f:backup":{".":{},` +
+			`"f:bucket":{},"f:retention":{},"f:schedule":{}},"f:engine":{},"f:image":{},"f:listeners":{},` +
+			`"f:parameters":{".":{},` + strings.Join(names, ",") +
+			`},"f:replicas":{},"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},` +
+			`"f:cpu":{},"f:memory":{}}},` +
+			`"f:storage":{".":{},"f:className":{},"f:size":{}},"f:version":{}}}`
 	var status strings.Builder
 	status.WriteString(`{"f:status":{".":{},"f:conditions":{".":{}`)
 	for _, c := range d.Status.Conditions {
-		status.WriteString(`,"k:{\"type\":\"` + c.Type + `\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:observedGeneration":{},"f:reason":{},"f:status":{},"f:type":{}}`)
+		status.WriteString(`,"k:{\"type\":\"` + c.Type +
+			`\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:observedGeneration":{},"f:reason":{},` +
+			`"f:status":{},"f:type":{}}`)
 	}
-	status.WriteString(`},"f:endpoints":{},"f:lastBackup":{},"f:observedGeneration":{},"f:phase":{},"f:primary":{},"f:readyReplicas":{}}}`)
+	status.WriteString(
+		`},"f:endpoints":{},"f:lastBackup":{},"f:observedGeneration":{},"f:phase":{},"f:primary":{},` +
+			`"f:readyReplicas":{}}}`)
 	entries := []metav1.ManagedFieldsEntry{
 		managed("helm", "", created, spec),
 		managed("database-operator", "status", created.Add(time.Minute), status.String()),

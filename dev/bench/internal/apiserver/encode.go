@@ -100,7 +100,8 @@ func hasKind(object []byte) bool { return len(object) > 2 && object[1] == '"' &&
 // listHead is what precedes the items of a list; a list ends with listTail.
 func (t typeOf) listHead(f Format, rv uint64, next string, items [][]byte) []byte {
 	if f == JSON {
-		head := `{"kind":"` + t.kind + `List","apiVersion":"` + t.apiVersion + `","metadata":{"resourceVersion":"` + strconv.FormatUint(rv, 10) + `"`
+		head := `{"kind":"` + t.kind + `List","apiVersion":"` + t.apiVersion + `","metadata":{"resourceVersion":"` +
+			strconv.FormatUint(rv, 10) + `"`
 		if next != "" {
 			head += `,"continue":"` + next + `"`
 		}

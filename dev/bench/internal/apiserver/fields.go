@@ -19,17 +19,22 @@ func managerFields(s *shape) string {
 	for _, name := range []string{"prometheus.io/port", "prometheus.io/scrape"} {
 		b.WriteString(`,"f:` + name + `":{}`)
 	}
-	b.WriteString(`},"f:generateName":{},"f:labels":{".":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/name":{},"f:app":{},` +
-		`"f:pod-template-hash":{},"f:team":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"` + ownerPlaceholder + `\"}":{}}},` +
-		`"f:spec":{"f:containers":{`)
+	b.WriteString(
+		`},"f:generateName":{},"f:labels":{".":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/name":{},` +
+			`"f:app":{},` +
+			`"f:pod-template-hash":{},"f:team":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"` + ownerPlaceholder +
+			`\"}":{}}},` +
+			`"f:spec":{"f:containers":{`)
 	for i := range s.containers {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		containerFields(&b, &s.containers[i])
 	}
-	b.WriteString(`},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},` +
-		`"f:serviceAccount":{},"f:serviceAccountName":{},"f:terminationGracePeriodSeconds":{},"f:volumes":{".":{}`)
+	b.WriteString(
+		`},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},` +
+			`"f:securityContext":{},` +
+			`"f:serviceAccount":{},"f:serviceAccountName":{},"f:terminationGracePeriodSeconds":{},"f:volumes":{".":{}`)
 	for _, volume := range s.volumes {
 		b.WriteString(`,"k:{\"name\":\"` + volume.Name + `\"}":{".":{},`)
 		switch {
@@ -64,17 +69,22 @@ func containerFields(b *strings.Builder, c *corev1.Container) {
 		}
 	}
 	b.WriteString(`},"f:image":{},"f:imagePullPolicy":{},`)
-	probe := `{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{},` +
-		`"f:successThreshold":{},"f:timeoutSeconds":{}},`
+	probe :=
+		`{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},` +
+			`"f:periodSeconds":{},` +
+			`"f:successThreshold":{},"f:timeoutSeconds":{}},`
 	if c.LivenessProbe != nil {
 		b.WriteString(`"f:livenessProbe":` + probe)
 	}
-	b.WriteString(`"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{},"f:protocol":{}}},`)
+	b.WriteString(
+		`"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},` +
+			`"f:containerPort":{},"f:name":{},"f:protocol":{}}},`)
 	if c.ReadinessProbe != nil {
 		b.WriteString(`"f:readinessProbe":` + probe)
 	}
-	b.WriteString(`"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},` +
-		`"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}`)
+	b.WriteString(
+		`"f:resources":{".":{},"f:limits":{".":{},"f:memory":{}},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},` +
+			`"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}`)
 	if len(c.VolumeMounts) > 0 {
 		b.WriteString(`,"f:volumeMounts":{".":{}`)
 		for _, mount := range c.VolumeMounts {
@@ -97,13 +107,18 @@ func kubeletFields() string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(`"k:{\"type\":\"` + string(name) + `\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}`)
+		b.WriteString(`"k:{\"type\":\"` + string(name) +
+			`\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}`)
 	}
-	b.WriteString(`},"f:containerStatuses":{},"f:hostIP":{},"f:hostIPs":{},"f:phase":{},"f:podIP":{},"f:podIPs":{".":{},` +
-		`"k:{\"ip\":\"` + addrPlaceholder + `\"}":{".":{},"f:ip":{}}},"f:startTime":{}}}`)
+	b.WriteString(
+		`},"f:containerStatuses":{},"f:hostIP":{},"f:hostIPs":{},"f:phase":{},"f:podIP":{},"f:podIPs":{".":{},` +
+			`"k:{\"ip\":\"` + addrPlaceholder + `\"}":{".":{},"f:ip":{}}},"f:startTime":{}}}`)
 	return b.String()
 }
 
 func conditionTypes() []corev1.PodConditionType {
-	return []corev1.PodConditionType{"PodReadyToStartContainers", corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled}
+	return []corev1.PodConditionType{
+		"PodReadyToStartContainers", corev1.PodInitialized, corev1.PodReady,
+		corev1.ContainersReady, corev1.PodScheduled,
+	}
 }

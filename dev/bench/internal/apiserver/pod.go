@@ -63,19 +63,23 @@ func (m *podMaker) pod(i int) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ownerName + "-" + letters(r, 3) + letterPair(i/owners), GenerateName: ownerName + "-", Namespace: namespace,
-			UID: types.UID(uid(r, i)), Generation: 1, CreationTimestamp: metav1.NewTime(created),
+			Name: ownerName + "-" + letters(r, 3) + letterPair(i/owners), GenerateName: ownerName + "-",
+			Namespace: namespace,
+			UID:       types.UID(uid(r, i)), Generation: 1, CreationTimestamp: metav1.NewTime(created),
 			Labels: map[string]string{
 				"app": s.app, "app.kubernetes.io/name": s.app, "app.kubernetes.io/instance": s.app + "-" + namespace,
 				"pod-template-hash": hash, "team": s.team,
 			},
 			Annotations: s.annotated,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: ownerName, UID: types.UID(ownerUID), Controller: &yes, BlockOwnerDeletion: &yes,
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: ownerName, UID: types.UID(ownerUID), Controller: &yes,
+				BlockOwnerDeletion: &yes,
 			}},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				managed("kube-controller-manager", "", created, strings.Replace(s.managerFields, ownerPlaceholder, ownerUID, 1)),
-				managed("kubelet", "status", created.Add(time.Duration(5+r.IntN(50))*time.Second), strings.Replace(s.kubeletFields, addrPlaceholder, addr, 1)),
+				managed("kube-controller-manager", "", created,
+					strings.Replace(s.managerFields, ownerPlaceholder, ownerUID, 1)),
+				managed("kubelet", "status", created.Add(time.Duration(5+r.IntN(50))*time.Second),
+					strings.Replace(s.kubeletFields, addrPlaceholder, addr, 1)),
 			},
 		},
 		Spec: m.spec(s, r),
@@ -112,15 +116,22 @@ func (m *podMaker) spec(s *shape, r *rand.Rand) corev1.PodSpec {
 		DNSPolicy:                     corev1.DNSClusterFirst,
 		ServiceAccountName:            s.account,
 		DeprecatedServiceAccount:      s.account,
-		NodeName:                      fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", r.IntN(4), r.IntN(8), r.IntN(max(m.n/30, 4))%250),
-		SecurityContext:               &corev1.PodSecurityContext{},
-		SchedulerName:                 "default-scheduler",
-		Priority:                      &priority,
-		EnableServiceLinks:            &links,
-		PreemptionPolicy:              &preemption,
+		NodeName: fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", r.IntN(4), r.IntN(8),
+			r.IntN(max(m.n/30, 4))%250),
+		SecurityContext:    &corev1.PodSecurityContext{},
+		SchedulerName:      "default-scheduler",
+		Priority:           &priority,
+		EnableServiceLinks: &links,
+		PreemptionPolicy:   &preemption,
 		Tolerations: []corev1.Toleration{
-			{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds},
-			{Key: "node.kubernetes.io/unreachable", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds},
+			{
+				Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			},
+			{
+				Key: "node.kubernetes.io/unreachable", Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			},
 		},
 	}
 }
@@ -134,7 +145,8 @@ func status(pod *corev1.Pod, s *shape, r *rand.Rand, created time.Time, addr str
 	started := metav1.NewTime(created.Add(time.Duration(1+r.IntN(3)) * time.Second))
 	host := fmt.Sprintf("10.%d.%d.%d", 200+r.IntN(4), r.IntN(8), 1+r.IntN(250))
 	pod.Status = corev1.PodStatus{
-		Phase: phase, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}}, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}},
+		Phase: phase, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}}, PodIP: addr,
+		PodIPs:    []corev1.PodIP{{IP: addr}},
 		StartTime: &started, QOSClass: corev1.PodQOSBurstable,
 	}
 	for i, name := range conditionTypes() {
@@ -143,14 +155,18 @@ func status(pod *corev1.Pod, s *shape, r *rand.Rand, created time.Time, addr str
 			value = ready
 		}
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-			Type: name, Status: value, LastTransitionTime: metav1.NewTime(started.Add(time.Duration(i*r.IntN(9)) * time.Second)),
+			Type: name, Status: value,
+			LastTransitionTime: metav1.NewTime(started.Add(time.Duration(i*r.IntN(9)) * time.Second)),
 		})
 	}
 	for i := range s.containers {
 		isStarted := true
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: s.containers[i].Name, Ready: ready == corev1.ConditionTrue, Started: &isStarted, RestartCount: int32(r.IntN(4) * r.IntN(3)),
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started.Add(time.Duration(2+r.IntN(9)) * time.Second))}},
+			Name: s.containers[i].Name, Ready: ready == corev1.ConditionTrue, Started: &isStarted,
+			RestartCount: int32(r.IntN(4) * r.IntN(3)),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+				StartedAt: metav1.NewTime(started.Add(time.Duration(2+r.IntN(9)) * time.Second)),
+			}},
 			Image: s.containers[i].Image, ImageID: s.imageIDs[i], ContainerID: "containerd://" + hexDigits(r, 64),
 		})
 	}

@@ -98,22 +98,36 @@ func (s *Server) discovery() {
 	gv := database.GroupVersion()
 	verbs := metav1.Verbs{"get", "list", "watch"}
 	version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-	group := metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+	group := metav1.APIGroup{
+		Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version},
+		PreferredVersion: version,
+	}
 	for path, answer := range map[string]any{
-		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
-		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group}},
+		"/api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+		"/apis": metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups:   []metav1.APIGroup{group},
+		},
 		"/api/v1": metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
-			APIResources: []metav1.APIResource{{Name: "pods", SingularName: "pod", Namespaced: true, Kind: "Pod", Verbs: verbs}},
+			APIResources: []metav1.APIResource{{
+				Name: "pods", SingularName: "pod", Namespaced: true, Kind: "Pod",
+				Verbs: verbs,
+			}},
 		},
 		"/apis/" + gv.Group: group,
 		"/apis/" + gv.String(): metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(),
-			APIResources: []metav1.APIResource{{Name: database.Resource, SingularName: "database", Namespaced: true, Kind: "Database", Verbs: verbs}},
+			APIResources: []metav1.APIResource{{
+				Name: database.Resource, SingularName: "database", Namespaced: true,
+				Kind: "Database", Verbs: verbs,
+			}},
 		},
 		"/version": map[string]string{"major": "1", "minor": "37", "gitVersion": "v1.37.2"},
 	} {
-		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, answer) })
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusOK, answer)
+		})
 	}
 }
 
@@ -122,7 +136,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f, ok := s.negotiate(r.Header.Get("Accept"))
 	if !ok {
-		fail(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only JSON, and protobuf for Pods, are served")
+		fail(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"only JSON, and protobuf for Pods, are served")
 		return
 	}
 	if query.Get("labelSelector")+query.Get("fieldSelector") != "" {

@@ -30,7 +30,8 @@ type shape struct {
 }
 
 func teams() []string {
-	return strings.Fields("payments checkout search catalog identity logistics platform analytics messaging media pricing fraud")
+	return strings.Fields("payments checkout search catalog identity logistics platform analytics messaging media " +
+		"pricing fraud")
 }
 
 // newShapes makes the workloads of seed.
@@ -47,7 +48,8 @@ func newShapes(seed uint64) []shape {
 		s := shape{app: app, team: team, account: app}
 		s.addContainer(r, app, 1+r.IntN(3))
 		if i%3 == 1 { // many have a sidecar
-			s.addContainer(r, []string{"istio-proxy", "log-shipper", "vault-agent", "metrics-exporter"}[r.IntN(4)], r.IntN(2))
+			s.addContainer(r, []string{"istio-proxy", "log-shipper", "vault-agent", "metrics-exporter"}[r.IntN(4)],
+				r.IntN(2))
 		}
 		s.addVolumes(r)
 		s.annotated = map[string]string{
@@ -90,7 +92,8 @@ func (s *shape) addContainer(r *rand.Rand, name string, envs int) {
 		}
 		c.Args = []string{"--listen=:" + fmt.Sprint(port), "--workers=" + fmt.Sprint(1+r.IntN(16))}
 	}
-	variables := strings.Fields("LOG_LEVEL DATABASE_URL CACHE_ADDR QUEUE_TOPIC REGION FEATURE_FLAGS TRACE_ENDPOINT HTTP_TIMEOUT MAX_CONNS SENTRY_DSN TENANT BATCH_SIZE")
+	variables := strings.Fields("LOG_LEVEL DATABASE_URL CACHE_ADDR QUEUE_TOPIC REGION FEATURE_FLAGS TRACE_ENDPOINT " +
+		"HTTP_TIMEOUT MAX_CONNS SENTRY_DSN TENANT BATCH_SIZE")
 	r.Shuffle(len(variables), func(i, j int) { variables[i], variables[j] = variables[j], variables[i] })
 	for i, variable := range variables[:min(envs, len(variables))] {
 		env := corev1.EnvVar{Name: variable}
@@ -101,7 +104,8 @@ func (s *shape) addContainer(r *rand.Rand, name string, envs int) {
 			env.Value = fmt.Sprint(r.IntN(10000))
 		default:
 			env.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"}, Key: strings.ToLower(variable),
+				LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"},
+				Key:                  strings.ToLower(variable),
 			}}
 		}
 		c.Env = append(c.Env, env)
@@ -128,7 +132,8 @@ func (s *shape) addVolumes(r *rand.Rand) {
 	mode := int32(420)
 	s.volumes = []corev1.Volume{
 		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-config-" + letters(r, 8)}, DefaultMode: &mode,
+			LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-config-" + letters(r, 8)},
+			DefaultMode:          &mode,
 		}}},
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
@@ -157,7 +162,8 @@ func tokenVolume(name string) corev1.Volume {
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				Path:     "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
 			}}}},
 		},
 	}}}

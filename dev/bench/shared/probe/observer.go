@@ -75,7 +75,8 @@ func (o *Observer) Handled(started time.Time, namespace, name, uid string, annot
 	}
 	number, err := NumberOf(uid)
 	// A resync may call a handler again before others were called once.
-	if err == nil && number >= 0 && number < len(o.seen) && !o.seen[number].Load() && !o.seen[number].Swap(true) && o.unseen.Add(-1) == 0 {
+	if err == nil && number >= 0 && number < len(o.seen) && !o.seen[number].Load() && !o.seen[number].Swap(true) &&
+		o.unseen.Add(-1) == 0 {
 		o.atSync = usageNow()
 		close(o.synced)
 	}

@@ -20,8 +20,8 @@ type Cluster struct {
 	real *localcluster.Cluster // nil in memory
 }
 
-// Main is the body of a TestMain. With EVENKEEL_LONG=1, or with an existing cluster, the cluster is a real one with this
-// configuration.
+// Main is the body of a TestMain. With EVENKEEL_LONG=1, or with an existing cluster, the cluster is a real one with
+// this configuration.
 func (c *Cluster) Main(m *testing.M, config localcluster.Config) {
 	if testlength.Count(0, 1) == 1 || os.Getenv(localcluster.EnvExisting) != "" {
 		clustertest.Main(m, config, func(started *localcluster.Cluster) { c.real = started })
@@ -29,8 +29,8 @@ func (c *Cluster) Main(m *testing.M, config localcluster.Config) {
 	goleak.VerifyTestMain(m)
 }
 
-// RESTConfig returns the configuration of a client with all permissions: of the real cluster, or of a new one in memory,
-// which exists until the end of the test. config is that of the cluster in memory.
+// RESTConfig returns the configuration of a client with all permissions: of the real cluster, or of a new one in
+// memory, which exists until the end of the test. config is that of the cluster in memory.
 func (c *Cluster) RESTConfig(tb testing.TB, config simulation.Config) *rest.Config {
 	tb.Helper()
 	restConfig, _ := c.Start(tb, config)

@@ -37,9 +37,9 @@ type Deposition struct {
 }
 
 // TestDeposedLeaderWritesNothing tests that a leader sends no further write of its term after another process leads, or
-// after its Lease was deleted. Two processes compete for a Lease; each of 32 writers of the leader patches one ConfigMap.
-// A watch counts late writes: those of an earlier term than the latest one that has begun. EVENKEEL_LEADER_ROUNDS is the
-// number of rounds for each deposition.
+// after its Lease was deleted. Two processes compete for a Lease; each of 32 writers of the leader patches one
+// ConfigMap. A watch counts late writes: those of an earlier term than the latest one that has begun.
+// EVENKEEL_LEADER_ROUNDS is the number of rounds for each deposition.
 func TestDeposedLeaderWritesNothing(t *testing.T, cluster *localcluster.Cluster, depositions ...Deposition) {
 	rounds := defaultRounds
 	if text := os.Getenv("EVENKEEL_LEADER_ROUNDS"); text != "" {
@@ -69,10 +69,12 @@ func TestDeposedLeaderWritesNothing(t *testing.T, cluster *localcluster.Cluster,
 				}
 				// The set-up failed: on a busy machine leadership was lost at another time.
 				if repeated++; repeated > rounds+10 {
-					t.Fatalf("%s: gave up after %d rounds: %d of them could not be set up", name, done+repeated, repeated)
+					t.Fatalf("%s: gave up after %d rounds: %d of them could not be set up", name, done+repeated,
+						repeated)
 				}
 			}
-			t.Logf("%s: late writes: %d in %d rounds (in %d of them; %d more rounds could not be set up; %d writes in %d terms)",
+			t.Logf("%s: late writes: %d in %d rounds (in %d of them; %d more rounds could not be set up; %d writes "+
+				"in %d terms)",
 				name, late, rounds, roundsWithLate, repeated, e.writes(), e.Observed().Term)
 			if late > 0 {
 				t.Errorf("%s: writes of a deposed leader:\n%s", name, strings.Join(e.LateWrites(), "\n"))

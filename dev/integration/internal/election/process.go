@@ -63,7 +63,8 @@ func start(t *testing.T, config replicaConfig) *Process {
 		err := command.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.ended, p.status = fmt.Errorf("replica %s has ended: %w", config.Identity, err), command.ProcessState.ExitCode()
+		p.ended, p.status = fmt.Errorf("replica %s has ended: %w", config.Identity, err),
+			command.ProcessState.ExitCode()
 	}()
 	t.Cleanup(func() {
 		_ = command.Process.Kill()

@@ -65,8 +65,8 @@ const (
 	LeaseDuration = 3 * time.Second
 	RenewDeadline = 2 * time.Second
 	RetryPeriod   = 500 * time.Millisecond
-	// slowPause is the time between two writes of a writer, until SIGUSR1 makes the replica write without pauses for the
-	// rest of its term.
+	// slowPause is the time between two writes of a writer, until SIGUSR1 makes the replica write without pauses for
+	// the rest of its term.
 	slowPause = 500 * time.Millisecond
 	// writeAfterEnd is how long writers continue after their context has ended.
 	writeAfterEnd = 500 * time.Millisecond

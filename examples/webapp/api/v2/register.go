@@ -14,13 +14,13 @@ const (
 	Version = "v2"
 	Kind    = "WebApp"
 
-	// ContactAnnotation has spec.contact while a WebApp is converted to v1. It is not stored. It is reserved: an object of v2
-	// must not have it, because the next write in v1 would make it the contact.
+	// ContactAnnotation has spec.contact while a WebApp is converted to v1. It is not stored. It is reserved: an object
+	// of v2 must not have it, because the next write in v1 would make it the contact.
 	ContactAnnotation = Group + "/contact"
 )
 
-// CRD is the CustomResourceDefinition of WebApp with the versions v1 and v2. It lacks the conversion, which the program adds:
-// do not apply the file, because without a conversion the API server would change nothing but the apiVersion.
+// CRD is the CustomResourceDefinition of WebApp with the versions v1 and v2. It lacks the conversion, which the program
+// adds: do not apply the file, because without a conversion the API server would change nothing but the apiVersion.
 //
 //go:embed webapp.example.com_webapps.yaml
 var CRD []byte

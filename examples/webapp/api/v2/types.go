@@ -1,5 +1,5 @@
-// Package v2 has the Go types of the API group webapp.example.com/v2, in which WebApps are stored. "go generate" derives the
-// DeepCopy functions from them, and the CustomResourceDefinition of both versions.
+// Package v2 has the Go types of the API group webapp.example.com/v2, in which WebApps are stored. "go generate"
+// derives the DeepCopy functions from them, and the CustomResourceDefinition of both versions.
 //
 // +kubebuilder:object:generate=true
 // +groupName=webapp.example.com
@@ -48,8 +48,8 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Host string `json:"host,omitempty"`
-	// Mode is Running, or Suspended, which scales the Deployment to 0 and keeps everything else. The API server replaces
-	// an empty one by Running.
+	// Mode is Running, or Suspended, which scales the Deployment to 0 and keeps everything else. The API server
+	// replaces an empty one by Running.
 	// +kubebuilder:default=Running
 	Mode Mode `json:"mode,omitempty"`
 	// Contact is the person or team that is responsible for the WebApp. Version v1 lacks this field: there it is

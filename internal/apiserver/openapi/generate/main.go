@@ -28,8 +28,14 @@ func main() {
 // documents returns the kinds whose schemas the package has, by the document that contains them.
 func documents() map[string][]string {
 	return map[string][]string{
-		"api__v1":                       {"core.v1.ConfigMap", "core.v1.Event", "core.v1.Namespace", "core.v1.Pod", "core.v1.Secret", "core.v1.Service", "core.v1.ServiceAccount"},
-		"apis__apps__v1":                {"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet"},
+		"api__v1": {
+			"core.v1.ConfigMap", "core.v1.Event", "core.v1.Namespace", "core.v1.Pod",
+			"core.v1.Secret", "core.v1.Service", "core.v1.ServiceAccount",
+		},
+		"apis__apps__v1": {
+			"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet",
+			"apps.v1.StatefulSet",
+		},
 		"apis__batch__v1":               {"batch.v1.Job"},
 		"apis__coordination.k8s.io__v1": {"coordination.v1.Lease"},
 		"apis__events.k8s.io__v1":       {"events.v1.Event"},
@@ -47,7 +53,8 @@ func generate() ([]byte, error) {
 	}
 	reached := map[string]json.RawMessage{}
 	for document, kinds := range documents() {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "api", "openapi-spec", "v3", document+"_openapi.json"))
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "api", "openapi-spec", "v3",
+			document+"_openapi.json"))
 		if err != nil {
 			return nil, err
 		}

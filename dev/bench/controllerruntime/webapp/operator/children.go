@@ -34,7 +34,8 @@ var errForeign = errors.New("it exists and is not managed by this operator")
 // children brings all children to what app asks for. They go in the order in which they need each other.
 func (r *Reconciler) children(ctx context.Context, app *v1.WebApp) (*appsv1.Deployment, error) {
 	meta := metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name}
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name + v1.ConfigMapSuffix}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name +
+		v1.ConfigMapSuffix}}
 	service := &corev1.Service{ObjectMeta: meta}
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
 
@@ -48,7 +49,8 @@ func (r *Reconciler) children(ctx context.Context, app *v1.WebApp) (*appsv1.Depl
 		service.Spec.Type = corev1.ServiceTypeClusterIP
 		service.Spec.Selector = selector(app)
 		service.Spec.Ports = []corev1.ServicePort{{
-			Name: v1.PortName, Protocol: corev1.ProtocolTCP, Port: app.Spec.Port, TargetPort: intstr.FromString(v1.PortName),
+			Name: v1.PortName, Protocol: corev1.ProtocolTCP, Port: app.Spec.Port,
+			TargetPort: intstr.FromString(v1.PortName),
 		}}
 		return nil
 	}); err != nil {
@@ -89,8 +91,8 @@ func selector(app *v1.WebApp) map[string]string {
 	return map[string]string{nameLabel: "webapp", instanceLabel: app.Name}
 }
 
-// mutateDeployment sets field by field: a struct literal would clear what the API server has set by default, and make an
-// update of every run.
+// mutateDeployment sets field by field: a struct literal would clear what the API server has set by default, and make
+// an update of every run.
 func mutateDeployment(deployment *appsv1.Deployment, app *v1.WebApp) error {
 	config, err := json.Marshal(app.Spec.Config)
 	if err != nil {
@@ -116,7 +118,10 @@ func mutateDeployment(deployment *appsv1.Deployment, app *v1.WebApp) error {
 	}
 	container := &template.Spec.Containers[i]
 	container.Image = app.Spec.Image
-	container.Ports = []corev1.ContainerPort{{Name: v1.PortName, ContainerPort: app.Spec.Port, Protocol: corev1.ProtocolTCP}}
+	container.Ports = []corev1.ContainerPort{{
+		Name: v1.PortName, ContainerPort: app.Spec.Port,
+		Protocol: corev1.ProtocolTCP,
+	}}
 	container.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: app.Name + v1.ConfigMapSuffix},
 	}}}

@@ -60,7 +60,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // record makes the record outside the cluster follow spec.host. Before one is made its name is in the status, so that
-// neither a crash nor a change of the spec makes it forgotten. Update, unlike Patch, refuses to do that from an old copy.
+// neither a crash nor a change of the spec makes it forgotten. Update, unlike Patch, refuses to do that from an old
+// copy.
 func (r *Reconciler) record(ctx context.Context, app *v1.WebApp) error {
 	if old := app.Status.Host; old != app.Spec.Host {
 		if err := r.deleteRecord(ctx, app, old); err != nil {

@@ -17,8 +17,8 @@ import (
 	v1 "github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime/webapp/api/v1"
 )
 
-// updateStatus says how far app is, in one write, if that has changed. Deployment is nil when nothing is known of it; err
-// is what the run has failed with.
+// updateStatus says how far app is, in one write, if that has changed. Deployment is nil when nothing is known of it;
+// err is what the run has failed with.
 func (r *Reconciler) updateStatus(ctx context.Context, app *v1.WebApp, deployment *appsv1.Deployment, err error) error {
 	before := app.Status.DeepCopy()
 	app.Status.ObservedGeneration = app.Generation

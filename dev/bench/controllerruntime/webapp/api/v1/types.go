@@ -1,5 +1,5 @@
-// Package v1 has the Go types of the API group webapp.example.com/v1. "go generate" derives the CustomResourceDefinition and
-// the DeepCopy functions from them.
+// Package v1 has the Go types of the API group webapp.example.com/v1. "go generate" derives the
+// CustomResourceDefinition and the DeepCopy functions from them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=webapp.example.com
