@@ -29,8 +29,8 @@ type FieldChange struct {
 	After  any `json:"after,omitempty"`
 }
 
-// Hidden replaces the values of Secrets and of the fields of kube.Cluster.HideFields, which must not get into logs, plans
-// and Events.
+// Hidden replaces the values of Secrets and of the fields of kube.Cluster.HideFields, which must not get into logs,
+// plans and Events.
 const Hidden = apiobject.HiddenText
 
 // maxShown is the maximum number of bytes of a value in String.

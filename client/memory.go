@@ -146,7 +146,8 @@ func (m *appliedMemory) confirm(id appliedID, state appliedState, version string
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(id.object)
-	if at := known.index(id.applier); at >= 0 && known.states[at] == state && (version == state.version || apiobject.OlderVersion(state.version, version)) {
+	if at := known.index(id.applier); at >= 0 && known.states[at] == state &&
+		(version == state.version || apiobject.OlderVersion(state.version, version)) {
 		known.states[at].version, known.states[at].shownAs, known.states[at].input = version, shownAs, input
 	}
 }

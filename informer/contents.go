@@ -101,7 +101,8 @@ func (c *contents) deleted(o *wire.Object, from origin) {
 	if !found {
 		return
 	}
-	if kept.UID() != o.UID && (apiobject.OlderVersion(o.ResourceVersion, kept.ResourceVersion()) || c.progress.now().perObject) {
+	if kept.UID() != o.UID && (apiobject.OlderVersion(o.ResourceVersion, kept.ResourceVersion()) ||
+		c.progress.now().perObject) {
 		return // the event deleted an earlier object of this name
 	}
 	c.remove(o.Key, from == unbroken && kept.UID() == o.UID, from)

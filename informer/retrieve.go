@@ -67,8 +67,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	}
 	var zero T
 	if namespaced, declared := apiobject.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
-		base.problem = errors.Join(base.problem, fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
-			base.kind.Kind, base.kind.GroupVersion()))
+		base.problem = errors.Join(base.problem,
+			fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
+				base.kind.Kind, base.kind.GroupVersion()))
 	}
 	seen := map[string]bool{}
 	var parts []Retriever[T]

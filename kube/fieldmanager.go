@@ -9,8 +9,8 @@ import (
 // maxManagerLength is the maximum length of a name in bytes: FieldManagerMaxLength of k8s.io/apimachinery.
 const maxManagerLength = 128
 
-// fieldManager returns the name that the API server gives to the field manager of a write: the parameter fieldManager of
-// the request or, without it, the first part of its User-Agent, as managerOrUserAgent of
+// fieldManager returns the name that the API server gives to the field manager of a write: the parameter fieldManager
+// of the request or, without it, the first part of its User-Agent, as managerOrUserAgent of
 // k8s.io/apiserver/pkg/endpoints/handlers does.
 func fieldManager(parameter, userAgent string) string {
 	if parameter != "" {

@@ -135,7 +135,8 @@ func makesRequests(function string) bool {
 	}
 	name, _, _ := strings.Cut(rest, ".")
 	switch name {
-	case "kube", "client", "client/strategic", "owned", "owned/watched", "status", "finalizer", "owned/ownerref", "crd", "event", "middleware":
+	case "kube", "client", "client/strategic", "owned", "owned/watched", "status", "finalizer", "owned/ownerref", "crd",
+		"event", "middleware":
 		return true
 	}
 	return false

@@ -100,7 +100,8 @@ func startSupervisor(ctx context.Context, cfg Config) (*supervisor, event, error
 	case <-s.done:
 		return nil, event{}, fmt.Errorf("localcluster: starting the cluster: %w", s.failure())
 	case <-ctx.Done():
-		return nil, event{}, errors.Join(fmt.Errorf("localcluster: starting the cluster: %w", context.Cause(ctx)), s.stop())
+		return nil, event{}, errors.Join(fmt.Errorf("localcluster: starting the cluster: %w", context.Cause(ctx)),
+			s.stop())
 	}
 }
 

@@ -65,13 +65,18 @@ func readExplanations(path string) (map[string]string, error) {
 
 func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
-	b.WriteString("<!-- Written by `make bench-compare`, and the last parts by `make bench-operator` and `make bench-webhooks`. Do not\n" +
-		"edit: the texts are in dev/bench/explanations.md, dev/bench/slower.txt and the files method.txt. -->\n# Benchmarks\n\n")
-	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s. Load average before the run: %s. Versions:", r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
+	b.WriteString("<!-- Written by `make bench-compare`, and the last parts by `make bench-operator` and `make " +
+		"bench-webhooks`. Do not\n" +
+		"edit: the texts are in dev/bench/explanations.md, dev/bench/slower.txt and the files method.txt. -->\n# " +
+		"Benchmarks\n\n")
+	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s. Load average before the run: %s. Versions:",
+		r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
 		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System, r.Machine.LoadAvg)
 	writeVersions(&b, r)
-	b.WriteString(" [The method](../../bench/method.md) describes the programs, the server and each figure.\n\n## Figures\n\n")
-	fmt.Fprintf(&b, "Medians of %d rounds with %s objects; less is better. In brackets: Even Keel's figure divided by this one.\n\n", r.Options.Rounds, thousands(slices.Max(r.Options.Sizes)))
+	b.WriteString(" [The method](../../bench/method.md) describes the programs, the server and each figure.\n\n## " +
+		"Figures\n\n")
+	fmt.Fprintf(&b, "Medians of %d rounds with %s objects; less is better. In brackets: Even Keel's figure divided "+
+		"by this one.\n\n", r.Options.Rounds, thousands(slices.Max(r.Options.Sizes)))
 	writeFigures(&b, r)
 	writeMillion(&b, r)
 	writeFailures(&b, r)
@@ -89,7 +94,8 @@ func writeVersions(b *strings.Builder, r *Results) {
 	separator := ""
 	for _, c := range contestants(r.Options.Only) {
 		if !c.best {
-			fmt.Fprintf(b, "%s %s %s (Kubernetes libraries %s)", separator, c.title, r.Versions[c.name], r.Kubernetes[c.name])
+			fmt.Fprintf(b, "%s %s %s (Kubernetes libraries %s)", separator, c.title, r.Versions[c.name],
+				r.Kubernetes[c.name])
 			separator = ","
 		}
 	}
@@ -107,14 +113,16 @@ func writeMillion(b *strings.Builder, r *Results) {
 	if rss > millionTarget {
 		verdict = "**missed**"
 	}
-	fmt.Fprintf(b, "\n1,000,000 Pods with Even Keel: heap %s, peak RSS %s, in a process with GOMEMLIMIT=%s; the target is less than %s: %s.\n",
+	fmt.Fprintf(b, "\n1,000,000 Pods with Even Keel: heap %s, peak RSS %s, in a process with GOMEMLIMIT=%s; the "+
+		"target is less than %s: %s.\n",
 		bytesUnit.format(heap*million), bytesUnit.format(rss), millionLimit, bytesUnit.format(millionTarget), verdict)
 }
 
 // writeMisses explains every figure that misses its target, against each peer.
 func writeMisses(b *strings.Builder, r *Results, explanations map[string]string) {
 	all := misses(r)
-	b.WriteString("\n## Missed targets\n\nEach target (dev/bench/metrics.go) is a part of controller-runtime's figure at its defaults. In addition, no figure except reads\nmay be above Kooper's.\n\n")
+	b.WriteString("\n## Missed targets\n\nEach target (dev/bench/metrics.go) is a part of controller-runtime's " +
+		"figure at its defaults. In addition, no figure except reads\nmay be above Kooper's.\n\n")
 	if len(all) == 0 {
 		b.WriteString("Nothing.\n")
 	}

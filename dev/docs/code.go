@@ -130,7 +130,8 @@ func compiled(root, name string) error {
 		module = path.Dir(module)
 	}
 	if !slices.Contains([]string{".", "examples", "simulation", "dev/integration", "dev/controllerruntime"}, module) {
-		return fmt.Errorf("%s is in module %s, whose packages make test does not compile: move it to examples", name, module)
+		return fmt.Errorf("%s is in module %s, whose packages make test does not compile: move it to examples", name,
+			module)
 	}
 	match, err := build.Default.MatchFile(filepath.Join(root, filepath.FromSlash(dir)), path.Base(name))
 	if err != nil {

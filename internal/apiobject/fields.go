@@ -47,8 +47,8 @@ func ParsePath(path string) (steps []string, err error) {
 	return steps, nil
 }
 
-// StepField returns the type of the field or map entry with this name. fields are the fields on the way, embedded structs
-// included; they are nil for the entry of a map.
+// StepField returns the type of the field or map entry with this name. fields are the fields on the way, embedded
+// structs included; they are nil for the entry of a map.
 func StepField(t reflect.Type, name string) (next reflect.Type, fields []reflect.StructField, err error) {
 	t = ElementType(t)
 	switch {
@@ -72,8 +72,8 @@ func ElementType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// FindField finds the field with the JSON name, also in embedded structs: fields are the embedded structs and the field, or
-// nil if there is no such field.
+// FindField finds the field with the JSON name, also in embedded structs: fields are the embedded structs and the
+// field, or nil if there is no such field.
 func FindField(t reflect.Type, name string) (fields []reflect.StructField) {
 	for f := range StructFields(t) {
 		if jsonName(f) == name {

@@ -13,7 +13,8 @@ import (
 // HiddenText replaces a hidden value.
 const HiddenText = "(hidden)"
 
-// HiddenFields are the fields of kinds whose values are not shown. The zero value has those of Secrets. It is safe for concurrent use.
+// HiddenFields are the fields of kinds whose values are not shown. The zero value has those of Secrets. It is safe for
+// concurrent use.
 type HiddenFields struct {
 	mu    sync.RWMutex
 	paths map[schema.GroupKind][][]string // guarded by mu; elements are immutable
@@ -53,8 +54,8 @@ func (s *HiddenFields) InGroup(group string) bool {
 	return false
 }
 
-// Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of lists
-// and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
+// Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of
+// lists and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
 func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 	s.mu.RLock()
 	paths := s.paths[kind]
@@ -114,8 +115,8 @@ func cutBracket(inner string) (text, rest string) {
 }
 
 // overlap reports whether one of the two paths leads to the other. Steps do not contain elements of lists. A pair of
-// brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element, and otherwise it
-// can be an element of a list. The API server's errors have keys with dots without brackets: "spec.options.tls.key".
+// brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element, and otherwise
+// it can be an element of a list. The API server's errors have keys with dots without brackets: "spec.options.tls.key".
 func overlap(steps []string, parts []pathPart) bool {
 	step := "" // the rest of the first of steps
 	for _, p := range parts {

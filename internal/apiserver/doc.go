@@ -1,6 +1,6 @@
-// Package apiserver is a Kubernetes API server in memory, for tests. It behaves like kube-apiserver: clients see the same
-// codes, reasons, messages, objects and watch events. The package
-// simulation/conformance compares the two with random operations.
+// Package apiserver is a Kubernetes API server in memory, for tests. It behaves like kube-apiserver: clients see the
+// same codes, reasons, messages, objects and watch events. The package simulation/conformance compares the two with
+// random operations.
 //
 // A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine.
 // Both work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were

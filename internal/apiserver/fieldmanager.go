@@ -10,8 +10,8 @@ import (
 const maxManagerLength = 128
 
 // fieldManager returns the parameter fieldManager of a request or, without it, the first part of its User-Agent, as
-// managerOrUserAgent of k8s.io/apiserver/pkg/endpoints/handlers does. Package kube has the same rule for kube.Call, whose
-// tests compare the two: this package imports nothing of the library.
+// managerOrUserAgent of k8s.io/apiserver/pkg/endpoints/handlers does. Package kube has the same rule for kube.Call,
+// whose tests compare the two: this package imports nothing of the library.
 func fieldManager(parameter, userAgent string) string {
 	if parameter != "" {
 		return parameter

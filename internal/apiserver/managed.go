@@ -176,8 +176,10 @@ func (r *request) manage(live, obj Object, options writeOptions) Object {
 	if live == nil {
 		live = r.kind.blank()
 	}
-	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj, fieldManager(options.manager, r.UserAgent()))
-	if err != nil { // an object that does not fit the schema: Kubernetes 1.36 removes its managed fields, 1.37 keeps those of live
+	managed, err := r.serving.managers[scope{r.kind, r.subresource}].Update(live, obj,
+		fieldManager(options.manager, r.UserAgent()))
+	// an object that does not fit the schema: Kubernetes 1.36 removes its managed fields, 1.37 keeps those of live
+	if err != nil {
 		obj.SetManagedFields(nil)
 		return obj
 	}

@@ -19,8 +19,8 @@ func NewListener() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial returns a new connection when the server has accepted it. It is for the field Dial of a rest.Config: any address is
-// that of the listener.
+// Dial returns a new connection when the server has accepted it. It is for the field Dial of a rest.Config: any address
+// is that of the listener.
 func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {

@@ -22,7 +22,8 @@ type Comparer struct {
 // NewComparer returns a Comparer for objects of the Go type t.
 func NewComparer(t reflect.Type) Comparer {
 	t = apiobject.ElementType(t)
-	if t.Kind() != reflect.Struct || !isMessage(reflect.PointerTo(t)) || t == reflect.TypeFor[metav1.PartialObjectMetadata]() {
+	if t.Kind() != reflect.Struct || !isMessage(reflect.PointerTo(t)) ||
+		t == reflect.TypeFor[metav1.PartialObjectMetadata]() {
 		return Comparer{}
 	}
 	c := Comparer{typed: true}

@@ -175,7 +175,8 @@ func (s *supervisor) start(ctx context.Context) error {
 	if err := s.waitFor(ctx, componentAPIServer, apiServerReady); err != nil {
 		return err
 	}
-	s.report.note(fmt.Sprintf("Kubernetes %s serves at %s after %v", kubernetesVersion(), s.folder.serverURL(), since(began)))
+	s.report.note(fmt.Sprintf("Kubernetes %s serves at %s after %v", kubernetesVersion(), s.folder.serverURL(),
+		since(began)))
 	if first && s.folder.kept {
 		client, err := s.client()
 		if err != nil {
@@ -192,7 +193,8 @@ func (s *supervisor) start(ctx context.Context) error {
 		if err := s.waitFor(ctx, componentSecond, s.secondReady); err != nil {
 			return err
 		}
-		s.report.note(fmt.Sprintf("the second API server serves at %s after %v", urlOf(s.folder.SecondPort), since(began)))
+		s.report.note(fmt.Sprintf("the second API server serves at %s after %v", urlOf(s.folder.SecondPort),
+			since(began)))
 	}
 	if s.opts.Controllers {
 		if err := s.waitFor(ctx, componentController, controllersAct(!first || s.folder.kept)); err != nil {

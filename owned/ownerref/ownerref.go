@@ -76,7 +76,8 @@ func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option
 	if err := p.validate(owner, child); err != nil {
 		return nil, err
 	}
-	if ownerNamespaced, declared := apiobject.DeclaredScopeOf(owner, ownerKind, scheme); declared && ownerNamespaced != (owner.GetNamespace() != "") {
+	if ownerNamespaced, declared := apiobject.DeclaredScopeOf(owner, ownerKind, scheme); declared &&
+		ownerNamespaced != (owner.GetNamespace() != "") {
 		return nil, fmt.Errorf("the namespace of %s is %q, and its Go type declares NamespaceScoped: %t",
 			describe(ownerKind, owner), owner.GetNamespace(), ownerNamespaced)
 	}

@@ -1,5 +1,5 @@
-// Package poll has a source of keys for systems that have no watch: New returns a source that calls a Poller repeatedly.
-// List, HTTP and FromObjectStore return Pollers.
+// Package poll has a source of keys for systems that have no watch: New returns a source that calls a Poller
+// repeatedly. List, HTTP and FromObjectStore return Pollers.
 package poll
 
 import (
@@ -37,8 +37,8 @@ const maxRetryAfter = time.Hour
 type Config struct {
 	// Name names the source in causes, logs and readiness: keep its cardinality low. Required.
 	Name string
-	// Poller returns the current items. List calls a function; HTTP fetches a document; FromObjectStore reads the objects
-	// of a store. Required.
+	// Poller returns the current items. List calls a function; HTTP fetches a document; FromObjectStore reads the
+	// objects of a store. Required.
 	Poller Poller
 
 	// KeysOf returns further keys for an item, in addition to Item.Keys, when the item is listed, added, updated or
@@ -113,8 +113,8 @@ type Result struct {
 	Token any
 }
 
-// List returns a Poller that calls list, which returns all current items. If the list is incomplete, list must return an
-// error.
+// List returns a Poller that calls list, which returns all current items. If the list is incomplete, list must return
+// an error.
 func List(list func(ctx context.Context) ([]Item, error)) Poller { return listPoller(list) }
 
 type listPoller func(ctx context.Context) ([]Item, error)
@@ -180,12 +180,14 @@ func (c Config) validate() error {
 		mistakes.Addf("Name is %q: this name is reserved for the controller's own causes", c.Name)
 	}
 	if usercode.IsNil(c.Poller) {
-		mistakes.Addf("Poller is required: poll.List calls a function, poll.HTTP fetches a document, poll.FromObjectStore reads a store")
+		mistakes.Addf("Poller is required: poll.List calls a function, poll.HTTP fetches a document, " +
+			"poll.FromObjectStore reads a store")
 	} else if checked, ok := c.Poller.(interface{ Validate() error }); ok {
 		mistakes.Join(checked.Validate())
 	}
 	if fetch, ok := c.Poller.(*httpPoller); ok && fetch.enqueuesNothing() && c.KeysOf == nil {
-		mistakes.Addf("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or Config.KeysOf")
+		mistakes.Addf("changes of the document would enqueue no key: set HTTPConfig.Keys, HTTPConfig.Split or " +
+			"Config.KeysOf")
 	}
 	if c.Interval < 0 {
 		mistakes.Addf("Interval is %s: it cannot be negative (0 means %s)", c.Interval, defaultInterval)

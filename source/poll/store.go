@@ -24,9 +24,9 @@ type ObjectStore interface {
 	Read(ctx context.Context, listed Item) (read Item, found bool, err error)
 }
 
-// FromObjectStore returns a Poller of the objects in a store with their contents. It reads only objects that are new, or
-// whose Version in the list differs from that of the last content; an object without a Version is read in each poll. A
-// handler reads the contents from Source.Item, if Config.KeepItems is set. Without a need for contents, use
+// FromObjectStore returns a Poller of the objects in a store with their contents. It reads only objects that are new,
+// or whose Version in the list differs from that of the last content; an object without a Version is read in each poll.
+// A handler reads the contents from Source.Item, if Config.KeepItems is set. Without a need for contents, use
 // List(store.List), which reads none.
 //
 // Flow: an object that is replaced between List and Read has the new content and version. An object that is removed in

@@ -87,8 +87,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		"and after it is back")
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long each wait may take")
 	flags.StringVar(&o.Only, "only", "", "run only this program: evenkeel or controller-runtime")
-	flags.StringVar(&o.Profile, "profile", "", "the `folder` for CPU and allocation profiles of each phase (default: none); profiles cost CPU time")
-	flags.StringVar(&o.Binaries, "binaries", "", "a `folder` with the programs evenkeel and controller-runtime, to measure them in place of new builds (default: build them)")
+	flags.StringVar(&o.Profile, "profile", "", "the `folder` for CPU and allocation profiles of each phase (default: "+
+		"none); profiles cost CPU time")
+	flags.StringVar(&o.Binaries, "binaries", "", "a `folder` with the programs evenkeel and controller-runtime, to "+
+		"measure them in place of new builds (default: build them)")
 	flags.StringVar(&o.Repository, "repository", "../..", "the `folder` of the repository")
 	docs := flags.String("docs", "", "the document to write the tables into, between markers (default: none)")
 	write := flags.String("out", "", "the file to write the results to (default: none)")

@@ -25,12 +25,14 @@ func writeDocs(r *Results, path string) error {
 func document(r *Results) string {
 	var b strings.Builder
 	b.WriteString("## One operator on two libraries\n\n" + strings.TrimSpace(methodText) + "\n\n")
-	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load average before the run: %s.\n",
+	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load "+
+		"average before the run: %s.\n",
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Versions[evenKeel], r.Versions[controllerRuntime],
 		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg)
 	var load float64
 	if _, err := fmt.Sscan(r.Machine.LoadAvg, &load); err == nil && load > float64(r.Machine.Cores) {
-		b.WriteString("\nOther programs used the machine during this run. Its times say little about either program, and its CPU times are only comparable with each other.\n")
+		b.WriteString("\nOther programs used the machine during this run. Its times say little about either program, " +
+			"and its CPU times are only comparable with each other.\n")
 	}
 	if r.Note != "" {
 		b.WriteString("\n" + r.Note + "\n")
@@ -53,7 +55,8 @@ func (r *Results) writeRounds(b *strings.Builder) {
 		text = "One round."
 	}
 	o := r.Options
-	fmt.Fprintf(b, "\n%s %g changes a second for %g s of churn, and for %g s before and after the outage; %g s at rest. Figures of Even Keel that are "+
+	fmt.Fprintf(b, "\n%s %g changes a second for %g s of churn, and for %g s before and after the outage; %g s at "+
+		"rest. Figures of Even Keel that are "+
 		"more than 5 %% above the other are in bold. Figures that are 0 for both are left out.\n\n",
 		text, o.Rate, o.Churn.Seconds(), o.Outage.Seconds(), o.Rest.Seconds())
 }

@@ -85,8 +85,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return errors.New("-rounds and -calls must be at least 1, and there are no arguments")
 	}
 	results := &Results{
-		Date: time.Now().UTC(), GoVersion: runtime.Version(), Machine: machine.This(), Rounds: map[string]map[string][]figures{},
-		Versions: map[string]string{evenKeel: machine.Commit(ctx, filepath.Join("..", "..", "..")), controllerRuntime: moduleVersion("sigs.k8s.io/controller-runtime")},
+		Date: time.Now().UTC(), GoVersion: runtime.Version(), Machine: machine.This(),
+		Rounds: map[string]map[string][]figures{},
+		Versions: map[string]string{
+			evenKeel:          machine.Commit(ctx, filepath.Join("..", "..", "..")),
+			controllerRuntime: moduleVersion("sigs.k8s.io/controller-runtime"),
+		},
 	}
 	for round := range *rounds {
 		libraries := []string{evenKeel, controllerRuntime}

@@ -31,7 +31,8 @@ func document(r *Results) string {
 		noun = "round"
 	}
 	b.WriteString("## Webhook servers\n\n" + strings.TrimSpace(methodText) + "\n\n")
-	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load average before the run: %s. Medians of %d %s. Ratios above 1.05 are in bold: there Even Keel needs more.\n\n",
+	fmt.Fprintf(&b, "%s, %s. Even Keel: %s; controller-runtime: %s. %s, %d cores, %.1f GB of memory, %s; load "+
+		"average before the run: %s. Medians of %d %s. Ratios above 1.05 are in bold: there Even Keel needs more.\n\n",
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Versions[evenKeel], r.Versions[controllerRuntime],
 		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg,
 		rounds, noun)

@@ -168,7 +168,8 @@ func (r *reader) doBackground(ctx context.Context, s step, j job) error {
 }
 
 func (r *reader) doUntil(ctx context.Context, s step, j job) error {
-	ctx, cancel := r.opts.withLimit(ctx, r.opts.Until, fmt.Errorf("%q was not in its output within %s", s.until, r.opts.Until))
+	ctx, cancel := r.opts.withLimit(ctx, r.opts.Until, fmt.Errorf("%q was not in its output within %s", s.until,
+		r.opts.Until))
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()

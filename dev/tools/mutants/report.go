@@ -183,8 +183,10 @@ func (s *session) packageRows(entries []entry) [][]string {
 func (s *session) document(entries []entry) string {
 	var text strings.Builder
 	text.WriteString("# Surviving mutants\n\n")
-	text.WriteString("`make mutants` writes this page. A mutant is a small change of the library that some test should notice. A mutant that\n")
-	text.WriteString("no test notices survives: a test is missing, or the change breaks no promise. [verdicts.txt](verdicts.txt) has each\n")
+	text.WriteString("`make mutants` writes this page. A mutant is a small change of the library that some test " +
+		"should notice. A mutant that\n")
+	text.WriteString("no test notices survives: a test is missing, or the change breaks no promise. " +
+		"[verdicts.txt](verdicts.txt) has each\n")
 	text.WriteString("explained survivor with its change and the reason, and the tests that were added for others.\n\n")
 	fmt.Fprintf(&text, "- Date: %s, commit %s, seed %d, %s, %d processors\n",
 		s.Began.UTC().Format("2006-01-02 15:04 UTC"), s.Commit, s.Seed, runtime.Version(), runtime.NumCPU())

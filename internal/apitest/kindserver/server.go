@@ -40,7 +40,10 @@ type Server[T kube.Object] struct {
 // New returns an empty server of a kind, whose objects are decoded as T. With watchList the server streams lists;
 // without it rejects streamed lists, as servers before Kubernetes 1.32 do.
 func New[T kube.Object](kind *apiserver.Kind, watchList bool) *Server[T] {
-	r := &Server[T]{Server: apitest.New(kind), kind: kind, watchList: watchList, media: runtime.ContentTypeJSON, failures: map[string]error{}}
+	r := &Server[T]{
+		Server: apitest.New(kind), kind: kind, watchList: watchList, media: runtime.ContentTypeJSON,
+		failures: map[string]error{},
+	}
 	switch any(apiobject.New[T]()).(type) {
 	case *unstructured.Unstructured:
 		r.newList = func() runtime.Object { return &unstructured.UnstructuredList{} }
