@@ -1,6 +1,7 @@
 // Package apiserver is a Kubernetes API server in memory, for tests. It behaves like kube-apiserver: clients see the
 // same codes, reasons, messages, objects and watch events. The package simulation/conformance compares the two with
-// random operations.
+// random operations. The tests of the library and the module simulation use it. The benchmarks have a server of their
+// own (dev/bench/internal/apiserver), which sends objects that were encoded in advance.
 //
 // A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine.
 // Both work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were
