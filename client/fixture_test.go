@@ -167,6 +167,14 @@ func (s *apiServer) log() []string {
 	return slices.Clone(s.requests)
 }
 
+// expectNoRequests reports the requests that were made.
+func (s *apiServer) expectNoRequests(t *testing.T) {
+	t.Helper()
+	if made := s.log(); made != nil {
+		t.Errorf("requests were made all the same: %q", made)
+	}
+}
+
 // ServeHTTP implements http.Handler.
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if list := resourcesOf(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/"), "/api/")); list != nil {

@@ -73,9 +73,7 @@ func TestLockedPatches(t *testing.T) {
 	if got, err := client.Patch(t.Context(), c, same, client.MergeFrom(same, same)); got != same || err != nil {
 		t.Errorf("an empty patch returns %v, %v", got, err)
 	}
-	if got := server.log(); got != nil {
-		t.Errorf("requests were made all the same: %q", got)
-	}
+	server.expectNoRequests(t)
 }
 
 // TestLockedRequiresResourceVersion: Locked needs an object with a resourceVersion.
@@ -89,7 +87,5 @@ func TestLockedRequiresResourceVersion(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	if got := server.log(); got != nil {
-		t.Errorf("requests were made all the same: %q", got)
-	}
+	server.expectNoRequests(t)
 }

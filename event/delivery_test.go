@@ -96,9 +96,7 @@ func TestObjectWithoutNameIsLogged(t *testing.T) {
 		recorder.Normal(nil, "A", "B", "")
 		recorder.Event(corev1.ObjectReference{Kind: "Pod"}, "Normal", "A", "B", "")
 		synctest.Wait()
-		if diff := cmp.Diff(event.Stats{Sent: 1, Dropped: 3}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Sent: 1, Dropped: 3})
 		if n := logged.with("it has no name"); n != 1 {
 			t.Errorf("%d lines about the missing name, want 1", n)
 		}

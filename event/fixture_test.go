@@ -25,6 +25,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -251,5 +252,13 @@ func (l *lines) with(part string) (count int) {
 func pod(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: name, UID: "u1", ResourceVersion: "7",
+	}
+}
+
+// expectStats compares the recorder's figures.
+func expectStats(t *testing.T, recorder *event.Recorder, want event.Stats) {
+	t.Helper()
+	if diff := cmp.Diff(want, recorder.Stats()); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }

@@ -36,9 +36,7 @@ func TestContract18_EventsAreSentAfterOutage(t *testing.T) {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 		}
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff(event.Stats{Sent: 5}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Sent: 5})
 		if got := logged.with("class=transient"); got != 1 {
 			t.Errorf("the outage was logged %d times, want once", got)
 		}
@@ -55,9 +53,7 @@ func TestEventFailsAfterRetryTimeout(t *testing.T) {
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(3 * time.Minute)
-		if diff := cmp.Diff(event.Stats{Failed: 2}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Failed: 2})
 		server.answer = nil
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		synctest.Wait()
@@ -100,9 +96,7 @@ func TestForbiddenEventsAreCountedAndLoggedOnce(t *testing.T) {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 			time.Sleep(time.Second)
 		}
-		if diff := cmp.Diff(event.Stats{Failed: 150}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Failed: 150})
 		if got := len(server.log()); got != 150 {
 			t.Errorf("%d requests, want one for each event, without retries", got)
 		}
@@ -135,9 +129,7 @@ func TestLostResponseCreatesNoSecondEvent(t *testing.T) {
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
 		server.one(t)
-		if diff := cmp.Diff(event.Stats{Sent: 1}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Sent: 1})
 	})
 }
 
@@ -176,9 +168,7 @@ func TestRunFlushesEventsAtShutdown(t *testing.T) {
 		if elapsed := time.Since(server.start); elapsed != 1400*time.Millisecond {
 			t.Errorf("the call took until %s, want 1.4s: no longer than the requests", elapsed)
 		}
-		if diff := cmp.Diff(event.Stats{Sent: 5}, recorder.Stats()); diff != "" {
-			t.Errorf("stats (-want +got):\n%s", diff)
-		}
+		expectStats(t, recorder, event.Stats{Sent: 5})
 	})
 }
 

@@ -121,10 +121,7 @@ func checkApplied[T kube.Object](t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer i.Join(t.Context())()
-					if err := i.WaitSynced(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					defer joinSynced(t, i)()
 					expect := func(name, cut, kept string) {
 						t.Helper()
 						synctest.Wait()

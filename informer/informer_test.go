@@ -77,6 +77,17 @@ func (b *logBuffer) logger() *slog.Logger {
 	return b.Logger(&slog.HandlerOptions{Level: slog.LevelDebug})
 }
 
+// joinSynced runs an informer until stop, and waits until it is synced.
+func joinSynced(t *testing.T, i informer.Any) (stop func()) {
+	t.Helper()
+	stop = i.Join(t.Context())
+	if err := i.WaitSynced(t.Context()); err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	return stop
+}
+
 // fixture is an informer of a fake server that runs in a synctest bubble.
 type fixture struct {
 	*testing.T

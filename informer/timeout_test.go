@@ -103,10 +103,7 @@ func TestInformerReportsRequestsWithoutResponse(t *testing.T) {
 				put("1")
 				logs := &logBuffer{}
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
-				defer i.Join(t.Context())()
-				if err := i.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				defer joinSynced(t, i)()
 				var away atomic.Bool
 				away.Store(true)
 				server.Hook(func(r *http.Request, do func() *http.Response) (*http.Response, error) {

@@ -217,10 +217,7 @@ func TestClientsDoNotReadTransformedObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer i.Join(t.Context())()
-		if err := i.WaitSynced(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		defer joinSynced(t, i)()
 		obj, _, err := i.Get(key("kept"))
 		if err != nil || obj.Labels["app"] != "changed" {
 			t.Errorf("from JSON of the API server: %v, %v", obj, err)
@@ -253,10 +250,7 @@ func checkTransform[T kube.Object](t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer i.Join(t.Context())()
-		if err := i.WaitSynced(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		defer joinSynced(t, i)()
 		obj, found, err := i.Get(key("a"))
 		if !found || err != nil || obj.GetLabels()["app"] != "changed" || len(obj.GetManagedFields()) != 1 {
 			t.Errorf("%T: %v, %t, %v", obj, obj, found, err)

@@ -110,10 +110,7 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 				restore := server.Backup()
 				logs := &logBuffer{}
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
-				defer i.Join(t.Context())()
-				if err := i.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				defer joinSynced(t, i)()
 				for n := range 10 {
 					put("a", fmt.Sprint("lost ", n))
 				}
@@ -181,10 +178,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 				restore := server.Backup()
 				logs := &logBuffer{}
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
-				defer i.Join(t.Context())()
-				if err := i.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				defer joinSynced(t, i)()
 				for n := range 10 {
 					put(fmt.Sprint("lost ", n))
 				}
@@ -236,10 +230,7 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 				put("backed up")
 				restore := server.Backup()
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{})
-				defer i.Join(t.Context())()
-				if err := i.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				defer joinSynced(t, i)()
 				server.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
 					if status := (*apierrors.StatusError)(nil); errors.As(outage, &status) {
 						return apitest.Failure(status), nil
@@ -284,10 +275,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		put("a", "backed up")
 		restore := server.Backup()
 		i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{})
-		defer i.Join(t.Context())()
-		if err := i.WaitSynced(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		defer joinSynced(t, i)()
 		server.Hook(func(r *http.Request, do func() *http.Response) (*http.Response, error) {
 			if r.URL.Query().Has("watch") {
 				return apitest.Failure(apierrors.NewInternalError(errors.New("too busy"))), nil

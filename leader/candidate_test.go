@@ -205,9 +205,7 @@ func TestManyFailedRenewalsAfterLostResponse(t *testing.T) {
 		if terms.Load() != 1 || e.Status().State != StateLeading {
 			t.Errorf("%d terms, the status is %+v, want one term:\n%s", terms.Load(), e.Status(), &log.buffer)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 

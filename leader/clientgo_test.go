@@ -95,9 +95,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 
 				stopBack := clientGo("back")
 				pass(time.Minute)
-				if err := r.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWithoutError(t)
 				pass(time.Minute)
 				handedOver("new", "back", 0, retry)
 				stopBack()

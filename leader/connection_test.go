@@ -153,9 +153,7 @@ func TestLeaderSurvivesDeadConnection(t *testing.T) {
 			t.Error("no connection was opened")
 		}
 		// The release needs another connection too.
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if holder := e.Status().Leader; holder != "" {
 			t.Errorf("the holder is %q after a release", holder)
 		}

@@ -62,9 +62,7 @@ func TestContract06_SuspensionExpiresLease(t *testing.T) {
 				if got := e.Status(); got.State != StateLeading {
 					t.Errorf("a minute later the status is %+v", got)
 				}
-				if err := r.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWithoutError(t)
 			})
 		})
 	}
@@ -91,9 +89,7 @@ func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 		if got := e.Status().State; got != StateLost || s.last("a") != renewed {
 			t.Errorf("the state is %s, the last renewal at %s, want lost and %s", got, s.last("a").At, renewed.At)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -125,8 +121,6 @@ func TestContract06_WorkDoesNotStartWithExpiredLease(t *testing.T) {
 		if got := e.Status(); calls != 1 || got.State != StateLeading {
 			t.Errorf("work was called %d times; the status is %+v", calls, got)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }

@@ -63,9 +63,7 @@ func TestContract06_DeletedLeaseEndsLeadership(t *testing.T) {
 				if s.last("a").Holder != "a" {
 					t.Error("the leader created the lease that it had lost")
 				}
-				if err := second.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				second.stopWithoutError(t)
 				_ = first.stop()
 			})
 		})
@@ -92,9 +90,7 @@ func TestMissingLeaseHasNoLeaderForALeaseDuration(t *testing.T) {
 		if s.holder() != "a" || e.Ready() != nil {
 			t.Errorf("after the delay the lease is %v and the status %+v", s.read(), e.Status())
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -119,8 +115,6 @@ func TestLeaseDeletedBetweenTwoReads(t *testing.T) {
 		if ledAt < deleted+DefaultLeaseDuration {
 			t.Errorf("the lease was deleted at %s, and another process leads at %s, want after a LeaseDuration", deleted, ledAt)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }

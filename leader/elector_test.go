@@ -39,9 +39,7 @@ func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
 			return nil
 		})
 		pass(5 * time.Second)
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if !errors.Is(cause, context.Canceled) || errors.Is(cause, kube.ErrLeadershipLost) {
 			t.Errorf("the cause of an ordinary stop is %v, want context.Canceled", cause)
 		}
@@ -126,9 +124,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 					t.Errorf("the lease was written after the loss (-want +got):\n%s", diff)
 				}
 				c.fail(nil)
-				if err := r.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWithoutError(t)
 			})
 		})
 	}
@@ -275,9 +271,7 @@ func TestRunEndsInStandby(t *testing.T) {
 				})
 				pass(9 * time.Second)
 				start := time.Now()
-				if err := second.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				second.stopWithoutError(t)
 				if took := time.Since(start); took > 0 {
 					t.Errorf("Run took %s to return", took)
 				}
@@ -307,9 +301,7 @@ func TestLossDuringDrain(t *testing.T) {
 		pass(5 * time.Second)
 		c.fail(refuse)
 		renewed := s.last("a")
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if took := time.Since(s.start) - renewed.At; took != DefaultRenewDeadline {
 			t.Errorf("leadership was lost %s after the last renewal, want %s", took, DefaultRenewDeadline)
 		}
@@ -332,9 +324,7 @@ func TestOneRunAtATime(t *testing.T) {
 		if err := e.Run(t.Context(), untilDone); err == nil {
 			t.Error("a second Run is not rejected")
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		again := run(t, e, untilDone)
 		pass(time.Second)
 		if got := e.Status().State; got != StateLeading {

@@ -49,9 +49,7 @@ func TestContract06_FencedWorkWaitsForTheAPIServer(t *testing.T) {
 				if err := e.Ready(); err != nil || began == 0 && lag > 0 {
 					t.Errorf("lag %s: after 10 s the leader is not ready or does not work: %v", lag, err)
 				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
+				r.stopWithoutError(t)
 				pass(2 * lag)
 			}
 		})
@@ -106,9 +104,7 @@ func TestFenceWithoutPolicy(t *testing.T) {
 				if err := e.Ready(); err != nil || !worked {
 					t.Errorf("with a fence: worked: %v, not ready: %v", worked, err)
 				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
+				r.stopWithoutError(t)
 			})
 		})
 	}
@@ -128,9 +124,7 @@ func TestStandbyWithoutPolicyIsNotReady(t *testing.T) {
 			t.Errorf("Ready returned %v", err)
 		}
 		for _, r := range []*running{r, leads} {
-			if err := r.stop(); err != nil {
-				t.Error(err)
-			}
+			r.stopWithoutError(t)
 		}
 	})
 }
@@ -159,9 +153,7 @@ func TestShutdownWhileWaitingForFence(t *testing.T) {
 						t.Errorf("without renewals it is %s", state)
 					}
 				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
+				r.stopWithoutError(t)
 				if holder := s.holder(); !lose && holder != "" {
 					t.Errorf("the holder after the stop is %q", holder)
 				}
@@ -195,17 +187,13 @@ func TestLeaderRejectedByFenceReleasesLease(t *testing.T) {
 		if !worked || e.Ready() != nil || wrong.Status().State != StateStandby {
 			t.Errorf("the other candidate works: %v, it is %s: %v", worked, e.Status().State, e.Ready())
 		}
-		if err := second.stop(); err != nil {
-			t.Error(err)
-		}
+		second.stopWithoutError(t)
 		minutes := testlength.Count(10, 60)
 		pass(time.Duration(minutes) * time.Minute)
 		if n := log.count("leadership given up"); n < minutes*5/6 || wrong.Ready() == nil {
 			t.Errorf("without another candidate it led %d times in %d minutes, and is ready: %v", n, minutes, wrong.Ready() == nil)
 		}
-		if err := first.stop(); err != nil {
-			t.Error(err)
-		}
+		first.stopWithoutError(t)
 	})
 }
 
@@ -221,9 +209,7 @@ func TestFenceWithUnboundToken(t *testing.T) {
 		if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "not bound to a Pod") || len(s.writesBy("a")) > 0 {
 			t.Errorf("Ready returned %v, and it wrote %v", err, s.writesBy("a"))
 		}
-		if err := r.stop(); err != nil {
-			t.Error(err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -238,18 +224,14 @@ func TestFenceOfRestartedContainer(t *testing.T) {
 		first := run(t, newTestElector(t, dying, fenced), untilDone)
 		pass(time.Second)
 		dying.fail(hang)
-		if err := first.stop(); err != nil {
-			t.Error(err)
-		}
+		first.stopWithoutError(t)
 		e := newTestElector(t, s.client("a"), fenced)
 		second := run(t, e, untilDone)
 		pass(time.Minute)
 		if status := e.Status(); status.State != StateLeading || e.Ready() != nil {
 			t.Errorf("the second process is %s: %v", status.State, e.Ready())
 		}
-		if err := second.stop(); err != nil {
-			t.Error(err)
-		}
+		second.stopWithoutError(t)
 	})
 }
 

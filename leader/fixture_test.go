@@ -52,6 +52,14 @@ func (r *running) stop() error {
 	return <-r.result
 }
 
+// stopWithoutError cancels Run, and reports an error that it returns.
+func (r *running) stopWithoutError(t *testing.T) {
+	t.Helper()
+	if err := r.stop(); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
 // untilDone is work that ends with its context.
 func untilDone(ctx context.Context) error {
 	<-ctx.Done()

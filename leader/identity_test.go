@@ -91,9 +91,7 @@ func TestRestartAfterCrashWithSameIdentity(t *testing.T) {
 		if led < crashed+DefaultLeaseDuration || led > crashed+DefaultLeaseDuration+5*time.Second {
 			t.Errorf("it leads at %s, after a crash at %s, want after a LeaseDuration", led, crashed)
 		}
-		if err := second.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		second.stopWithoutError(t)
 		_ = first.stop()
 	})
 }
@@ -131,9 +129,7 @@ func TestLostResponsesOfRenewals(t *testing.T) {
 		if terms != 1 || e.Status().State != StateLeading {
 			t.Errorf("%d terms, the status is %+v, want one term:\n%s", terms, e.Status(), &log.buffer)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if s.holder() != "" {
 			t.Errorf("the holder is %q at the end", s.holder())
 		}

@@ -34,9 +34,7 @@ func TestLeaseSpec(t *testing.T) {
 		if diff := cmp.Diff(spec("a", 15, 0, 4*time.Second), s.read().Spec); diff != "" {
 			t.Errorf("the spec of a holder differs (-want +got):\n%s", diff)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if diff := cmp.Diff(spec("", 1, 5*time.Second, 5*time.Second), s.read().Spec); diff != "" {
 			t.Errorf("the spec after a release differs (-want +got):\n%s", diff)
 		}

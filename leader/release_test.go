@@ -64,9 +64,7 @@ func TestRelease(t *testing.T) {
 					c.fail(tt.fail)
 				}
 				start := time.Now()
-				if err := r.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWithoutError(t)
 				if took := time.Since(start); took != tt.took {
 					t.Errorf("Run took %s to return, want %s", took, tt.took)
 				}
@@ -96,9 +94,7 @@ func TestReleaseIsRetried(t *testing.T) {
 			c.fail(nil)
 			return refuse(ctx, verb)
 		})
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if diff := cmp.Diff(write{At: 6 * time.Second, By: "a"}, s.last("a")); diff != "" {
 			t.Errorf("the release differs (-want +got):\n%s", diff)
 		}
@@ -127,9 +123,7 @@ func TestAcquisitionWithoutResponseIsReleased(t *testing.T) {
 		if holder := s.holder(); holder != "a" {
 			t.Fatalf("the lease is held by %q", holder)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		if holder := s.holder(); holder != "" {
 			t.Errorf("the lease is held by %q, want it released", holder)
 		}
@@ -158,9 +152,7 @@ func TestNoReleaseAfterFailedAcquisition(t *testing.T) {
 		}
 		b.fail(hang)
 		start := time.Now()
-		if err := second.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		second.stopWithoutError(t)
 		if took := time.Since(start); took > 0 {
 			t.Errorf("Run took %s to return", took)
 		}
@@ -188,9 +180,7 @@ func TestNoRenewalDuringRelease(t *testing.T) {
 		}
 		r := run(t, newTestElector(t, c, func(c *Config) { c.RetryPeriod = 100 * time.Millisecond }), untilDone)
 		pass(5050 * time.Millisecond)
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		var after []write
 		s.mu.Lock()
 		for _, w := range s.writes {

@@ -29,8 +29,6 @@ func TestLeaderSurvivesHungRenewal(t *testing.T) {
 			return hang(ctx, verb)
 		})
 		pass(time.Minute)
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }

@@ -61,9 +61,7 @@ func TestStatusOfLeader(t *testing.T) {
 		if got := e.Status(); got.Err != nil || !got.ErrSince.IsZero() {
 			t.Errorf("after a renewal the status is %+v", got)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -112,9 +110,7 @@ func TestForbiddenLeaseIsReported(t *testing.T) {
 				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.ready() != nil {
 					t.Errorf("after it is allowed, the status is %+v", got)
 				}
-				if err := r.stop(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWithoutError(t)
 			})
 		})
 	}
@@ -152,9 +148,7 @@ func TestStandbyIsReadyAfterOutage(t *testing.T) {
 			t.Errorf("not ready while another leads: %v", err)
 		}
 		for _, r := range []*running{first, second} {
-			if err := r.stop(); err != nil {
-				t.Errorf("Run returned %v", err)
-			}
+			r.stopWithoutError(t)
 		}
 	})
 }
@@ -179,9 +173,7 @@ func TestStandbyIsReadyBeforeLeaseOfDeadLeaderExpires(t *testing.T) {
 		if got := e.Status(); got.ready() != nil || got.State != StateStandby || got.Leader != "dead" {
 			t.Errorf("before the lease expires, the status is %+v", got)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -204,9 +196,7 @@ func TestLabelsAreMerged(t *testing.T) {
 		if log.count("level=WARN") > 0 {
 			t.Errorf("a conflict, which the next read resolves, is logged:\n%s", &log.buffer)
 		}
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 	})
 }
 
@@ -238,9 +228,7 @@ func TestReadyWith(t *testing.T) {
 			t.Errorf("a leader is not ready: %v", err)
 		}
 		for _, r := range []*running{standby, leading} {
-			if err := r.stop(); err != nil {
-				t.Errorf("Run returned %v", err)
-			}
+			r.stopWithoutError(t)
 		}
 	})
 }
@@ -276,9 +264,7 @@ func TestLogHandlerMayCallStatus(t *testing.T) {
 		pass(30 * time.Second)
 		c.fail(nil)
 		pass(10 * time.Second)
-		if err := r.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWithoutError(t)
 		// Gained, update failed, get failed, lost, succeeds again, gained, released.
 		if n := records.Load(); n != 7 {
 			t.Errorf("%d records, want 7", n)
@@ -308,9 +294,7 @@ func TestStatusHasNoErrorAfterRun(t *testing.T) {
 				if e.Status().Err == nil {
 					t.Error("no error before the end")
 				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
+				r.stopWithoutError(t)
 				if status := e.Status(); status.Err != nil || !status.ErrSince.IsZero() || status.State != StateStopped {
 					t.Errorf("after the end: %s, %v since %s", status.State, status.Err, status.ErrSince)
 				}

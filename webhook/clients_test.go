@@ -52,6 +52,18 @@ func newAuthority(t *testing.T, life time.Duration) certificates.Pair {
 	return authority
 }
 
+// writePair writes a certificate and its key into files of folder.
+func writePair(t *testing.T, folder string, pair certificates.Pair) (certFile, keyFile string) {
+	t.Helper()
+	certFile, keyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for name, content := range map[string][]byte{certFile: pair.Cert, keyFile: pair.Key} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
 // serveClients runs a server with all types of hooks until the test ends.
 func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 	t.Helper()
@@ -62,12 +74,7 @@ func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	for name, content := range map[string][]byte{certFile: serving.Cert, keyFile: serving.Key} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	certFile, keyFile := writePair(t, folder, serving)
 	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"}, addRobots)
 	if err != nil {
 		t.Fatal(err)

@@ -4,14 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/evenkeel-go/evenkeel/internal/certificates"
 )
 
 // slowListener delivers no connections while held is locked.
@@ -35,25 +31,16 @@ func TestReadyPerformsHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener := &slowListener{Listener: inner}
-	authority, err := certificates.NewAuthority("tests", time.Now(), 10*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := t.TempDir()
-	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	renew := func(now time.Time) {
+	authority, folder := newAuthority(t, 10*time.Hour), t.TempDir()
+	renew := func(now time.Time) (certFile, keyFile string) {
 		t.Helper()
 		pair, err := authority.NewServer([]string{"example.com"}, now, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, content := range map[string][]byte{certFile: pair.Cert, keyFile: pair.Key} {
-			if err := os.WriteFile(name, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		return writePair(t, folder, pair)
 	}
-	renew(time.Now().Add(3 * time.Hour)) // not valid before two hours from now
+	certFile, keyFile := renew(time.Now().Add(3 * time.Hour)) // not valid before two hours from now
 	metrics := &recorded{}
 	s, err := New(Config{
 		Cluster: connect(t), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listener: listener, CertFile: certFile, KeyFile: keyFile,

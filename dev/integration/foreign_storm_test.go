@@ -21,7 +21,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -33,12 +32,7 @@ const foreignObjects = 30
 // matches its object, and no key waits.
 func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
 	t.Parallel()
-	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t)
 	e := newEnvOn(t, cluster)
 	e.createGadgets(gadgetGroup)
 	config := cluster.RESTConfig()

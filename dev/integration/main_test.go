@@ -49,6 +49,18 @@ func newEnv(t *testing.T) env {
 	}
 }
 
+// startCluster starts a cluster for one test, which may end it.
+func startCluster(t *testing.T) *localcluster.Cluster {
+	t.Helper()
+	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
 // unlimited lifts client-go's own limit of 5 requests a second.
 func unlimited(config *rest.Config) *rest.Config {
 	config.QPS = -1

@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 // waiters is the number of waiting keys of each sort.
@@ -23,12 +22,7 @@ const waiters = 10
 // After its restart each key runs, and sees its own writes.
 func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 	t.Parallel()
-	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t)
 	e := newEnvOn(t, cluster)
 	config := cluster.RESTConfig()
 	watches := &heldWatches{resource: "/secrets"}

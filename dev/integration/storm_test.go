@@ -58,12 +58,7 @@ func TestStoreEqualsListAfterRestarts(t *testing.T) {
 	if text := os.Getenv("EVENKEEL_STORM_ROUNDS"); text != "" {
 		rounds = must(strconv.Atoi(text))(t)
 	}
-	cluster := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t)
 	e, other := newEnvOn(t, cluster), newEnvOn(t, cluster)
 	e.createCRD("Storm")
 	connected := connect(t, cluster.RESTConfig())

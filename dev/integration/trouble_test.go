@@ -17,7 +17,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/localcluster"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
@@ -155,12 +154,7 @@ func TestContract09_MissingKindIsReportedUntilInstalled(t *testing.T) {
 // The API server is killed again and again while objects change: nothing is lost, and
 // nothing that did not change is handled again.
 func TestContract02_NoLostWakeUpOverServerCrashes(t *testing.T) {
-	own := must(localcluster.Start(t.Context(), localcluster.Config{}))(t)
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	own := startCluster(t)
 	shared := local
 	local = own // newEnv and connect use it; this test is not parallel
 	defer func() { local = shared }()

@@ -249,14 +249,19 @@ func handlerStuck(w *world) {
 	close(release)
 }
 
-func keyFails(w *world) {
-	o := w.operator("website-operator-0")
+// failBroken makes the handler fail for the Website "broken".
+func (o *operator) failBroken() {
 	o.controller.Handler = func(ctx context.Context, site *unstructured.Unstructured) error {
 		if site.GetName() == "broken" {
 			return errors.New("the registry does not answer")
 		}
 		return o.count(ctx, site)
 	}
+}
+
+func keyFails(w *world) {
+	o := w.operator("website-operator-0")
+	o.failBroken()
 	o.start()
 	w.site("broken", 1)
 	w.change(45*time.Minute, 20*time.Second)
@@ -265,12 +270,7 @@ func keyFails(w *world) {
 func keyStalled(w *world) {
 	o := w.operator("website-operator-0")
 	o.controller.Retry = retry.Config{Every: retry.Policy{MaxRetries: 3}}
-	o.controller.Handler = func(ctx context.Context, site *unstructured.Unstructured) error {
-		if site.GetName() == "broken" {
-			return errors.New("the registry does not answer")
-		}
-		return o.count(ctx, site)
-	}
+	o.failBroken()
 	o.start()
 	w.site("broken", 1)
 	w.change(10*time.Minute, 20*time.Second)

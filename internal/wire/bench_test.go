@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -86,36 +87,29 @@ func BenchmarkDecode(b *testing.B) {
 	cut := mustCut(b, reflect.TypeFor[*corev1.Pod](), ManagedFields)
 	b.Run("pod", func(b *testing.B) {
 		o, err := FromObject(realPod(), cut)
-		if err != nil {
-			b.Fatal(err)
-		}
-		d, err := NewDecoder[*corev1.Pod](podKind)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := d.Decode(o); err != nil {
-				b.Fatal(err)
-			}
-		}
+		benchmarkDecode[*corev1.Pod](b, podKind, o, err)
 	})
 	b.Run("unstructured", func(b *testing.B) {
 		o, err := Parse(realCRJSON(), cut)
-		if err != nil {
-			b.Fatal(err)
-		}
-		d, err := NewDecoder[*unstructured.Unstructured](crKind)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := d.Decode(o); err != nil {
-				b.Fatal(err)
-			}
-		}
+		benchmarkDecode[*unstructured.Unstructured](b, crKind, o, err)
 	})
+}
+
+func benchmarkDecode[T kube.Object](b *testing.B, kind schema.GroupVersionKind, o *Object, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := NewDecoder[T](kind)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Decode(o); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func BenchmarkLabels(b *testing.B) {

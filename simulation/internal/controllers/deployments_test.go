@@ -82,7 +82,7 @@ const allAvailable = "replicas=3 updated=3 ready=3 available=3 unavailable=0"
 
 func TestDeployment(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"create": func(w *world) {
 			w.apply(deployments, web("a:1", ""))
 			w.run(0)
@@ -239,12 +239,7 @@ func TestDeployment(t *testing.T) {
 			w.run(time.Minute)
 			w.want("number of Pods after the adoption", fmt.Sprint(len(w.podNames())), "3")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }
 
 // podNames returns the names of the Pods in namespace one.

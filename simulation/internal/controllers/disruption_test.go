@@ -44,7 +44,7 @@ func (w *world) evict(name string) int {
 
 func TestDisruptionBudgets(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"drain": func(w *world) {
 			w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{StopAfter: 5 * time.Second} }
 			w.apply(budgetsPath, budget("minAvailable: 2"))
@@ -110,10 +110,5 @@ func TestDisruptionBudgets(t *testing.T) {
 			w.want("timed out", w.budgetStatus(), "healthy=1/0 expected=1 allowed=1 evicted=0 observed=1 SufficientPods")
 			w.want("condition", w.conditions(podsPath, "one/a", "False"), "DisruptionTarget")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }

@@ -29,7 +29,7 @@ const cms, secrets, gadgets = "v1/configmaps", "v1/secrets", "example.org/v1/gad
 func TestGarbageCollection(t *testing.T) {
 	t.Parallel()
 	const absent = "7d3f0b5e-0000-4000-8000-000000000000"
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"background": func(w *world) {
 			uid := w.apply(secrets, `{metadata: {name: owner}}`)
 			w.apply(cms, child("a", "Secret owner "+uid))
@@ -235,12 +235,7 @@ func TestGarbageCollection(t *testing.T) {
 			w.run(time.Hour)
 			w.expect(cms, "a")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }
 
 // owners returns the names of an object's owners.

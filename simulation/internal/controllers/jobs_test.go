@@ -39,7 +39,7 @@ func (w *world) outcome() string {
 
 func TestJob(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"succeeds": func(w *world) {
 			w.apply(jobsPath, job(""))
 			w.run(0)
@@ -172,12 +172,7 @@ func TestJob(t *testing.T) {
 			w.want("outcome", w.outcome(), "active=1 ready=1 succeeded=0 failed=1")
 			w.want("number of Pods", fmt.Sprint(len(w.podNames())), "1")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }
 
 // The finalizer of a Job's Pods is removed when the Job does not count them any more.

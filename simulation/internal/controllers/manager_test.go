@@ -49,6 +49,17 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// inWorlds runs each test in parallel in a world of its own.
+func inWorlds(t *testing.T, tests map[string]func(*world)) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(_ *testing.T, w *world) { test(w) })
+		})
+	}
+}
+
 // inWorld runs f in a bubble, with a server that has namespaces "one" and "two".
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()

@@ -34,7 +34,7 @@ func (w *world) conditions(resource, key, status string) string {
 func TestNamespaceDeletion(t *testing.T) {
 	t.Parallel()
 	const namespaces = "v1/namespaces"
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"with content": func(w *world) {
 			w.apply(cms, `{metadata: {name: a}}`)
 			w.apply(gadgets, `{metadata: {name: b}}`)
@@ -99,10 +99,5 @@ func TestNamespaceDeletion(t *testing.T) {
 				w.t.Error("the namespace was not deleted")
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }

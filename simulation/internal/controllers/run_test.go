@@ -107,7 +107,7 @@ func TestPods(t *testing.T) {
 		}
 		return text
 	}
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"ready": func(w *world) {
 			w.apply(podsPath, pod)
 			w.run(time.Second / 2)
@@ -183,10 +183,5 @@ func TestPods(t *testing.T) {
 			w.want("condition", w.conditions(podsPath, "one/a", "False"),
 				`Ready: ReadinessGatesNotReady: corresponding condition of pod readiness gate "example.org/x" does not exist.`)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }

@@ -85,7 +85,7 @@ func pod(name, spec string) string {
 
 func TestServiceAddresses(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"Pods become ready and end": func(w *world) {
 			w.pods = func(*corev1.Pod) controllers.PodBehavior { return controllers.PodBehavior{StopAfter: 5 * time.Second} }
 			w.apply(services, service(""))
@@ -205,10 +205,5 @@ func TestServiceAddresses(t *testing.T) {
 				w.t.Errorf("the namespace exists; writes:\n%s", strings.Join(w.requests, "\n"))
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }

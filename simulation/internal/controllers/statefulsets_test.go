@@ -70,7 +70,7 @@ const allUpdated = "replicas=3 ready=3 available=3 current=3 updated=3 complete=
 
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(w *world){
+	inWorlds(t, map[string]func(w *world){
 		"create in order": func(w *world) {
 			w.apply(statefulSets, db(""))
 			for i, want := range []string{"db-0", "db-0 db-1", "db-0 db-1 db-2"} {
@@ -325,12 +325,7 @@ func TestStatefulSet(t *testing.T) {
 			}
 			w.want("status", w.setStatus(), allUpdated)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(_ *testing.T, w *world) { test(w) })
-		})
-	}
+	})
 }
 
 // A user changes the set and deletes Pods at random times, and requests fail. In the end the Pods are those of the spec.

@@ -363,9 +363,7 @@ func TestStorageMigrationKilledBetweenAnyTwoWrites(t *testing.T) {
 // A later call skips the objects that an earlier call has written.
 func TestStorageMigrationContinuesAfterKill(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), 12500*time.Millisecond)
 		defer cancel()
 		if m, err := crd.Migrate(ctx, w.client(), robotsName, crd.Pace(1)); !errors.Is(err, context.DeadlineExceeded) || m.Rewritten != 8 {

@@ -33,6 +33,34 @@ func isPatchOf(req *http.Request, name string) bool {
 	return req.Method == http.MethodPatch && strings.Contains(req.URL.Path, "/robots/"+name)
 }
 
+// rejectPatches makes the API server reject patches of the Robots whose names begin with prefix.
+func (w *world) rejectPatches(prefix string, err *apierrors.StatusError) {
+	w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
+		if isPatchOf(req, prefix) {
+			return response(req, err)
+		}
+		return do()
+	}
+}
+
+// migrate migrates the Robots, and reports an error or another number of rewritten objects.
+func (w *world) migrate(rewritten int) {
+	w.Helper()
+	if m, err := crd.Migrate(w.Context(), w.client(), robotsName); err != nil || m.Rewritten != rewritten {
+		w.Errorf("%v, %v, want %d objects to be rewritten", m, err, rewritten)
+	}
+}
+
+// inWorld runs f in a bubble, in a world with prepared objects.
+func inWorld(t *testing.T, objects int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.prepare(objects)
+		f(t, w)
+	})
+}
+
 // isFinish reports whether a request sets status.storedVersions.
 func isFinish(req *http.Request) bool {
 	return req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/customresourcedefinitions/"+robotsName+"/status")
@@ -97,9 +125,7 @@ func TestMigrationWithConcurrentChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(5)
+			inWorld(t, 5, func(t *testing.T, w *world) {
 				changed := once(func() {
 					if err := change(w, w.other(), robot("v1", "r0002", nil)); err != nil {
 						t.Error(err)
@@ -127,9 +153,7 @@ func TestMigrationWithConcurrentChanges(t *testing.T) {
 // objects.
 func TestMigrationNamesObjectsThatFail(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(5)
+	inWorld(t, 5, func(t *testing.T, w *world) {
 		for _, name := range []string{"r0001a", "r0003a"} {
 			if _, err := client.Create(t.Context(), w.other(), robot("v1", name, map[string]any{"color": int64(1)})); err != nil {
 				t.Fatal(err)
@@ -205,9 +229,7 @@ func TestMigrationStartsAgainWhenStorageVersionChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(5)
+			inWorld(t, 5, func(t *testing.T, w *world) {
 				change := once(func() {
 					if err := w.ensure(release2()); err != nil {
 						t.Error(err)
@@ -240,9 +262,7 @@ func TestMigrationStartsAgainWhenStorageVersionChanges(t *testing.T) {
 // The storage version goes back to the old one, and stays there.
 func TestMigrationFollowsStorageVersion(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(5)
+	inWorld(t, 5, func(t *testing.T, w *world) {
 		change := once(func() {
 			if err := w.ensure(release2()); err != nil {
 				t.Error(err)
@@ -267,9 +287,7 @@ func TestMigrationFollowsStorageVersion(t *testing.T) {
 // A certificate authority that is renewed changes the spec and not the storage version.
 func TestMigrationContinuesWhenOtherFieldsChange(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(300)
+	inWorld(t, 300, func(t *testing.T, w *world) {
 		changes := 0
 		w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
 			if isPatchOf(req, "r0100") || isPatchOf(req, "r0270") || isFinish(req) && changes < 5 {
@@ -292,9 +310,7 @@ func TestMigrationContinuesWhenOtherFieldsChange(t *testing.T) {
 
 func TestMigrationProgressByPage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(300)
+	inWorld(t, 300, func(t *testing.T, w *world) {
 		compacted := 0
 		lists := 0
 		w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
@@ -325,9 +341,7 @@ func TestMigrationProgressByPage(t *testing.T) {
 // A pace of one object in 10,000 years is not the same as none.
 func TestMigrationWithSlowPace(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(3)
+	inWorld(t, 3, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		if m, err := crd.Migrate(ctx, w.client(), robotsName, crd.Pace(1e-12)); !errors.Is(err, context.DeadlineExceeded) || m.Rewritten != 1 {
@@ -350,9 +364,7 @@ func TestMigrationOutlivesFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(5)
+			inWorld(t, 5, func(t *testing.T, w *world) {
 				failing := map[string]time.Time{} // by method and path: the end of the failures
 				w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
 					if strings.HasSuffix(req.URL.Path, "/robots") || isPatchOf(req, "r0002") || isFinish(req) {
@@ -395,15 +407,8 @@ func TestMigrationContinuesAfterFailingObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(5)
-				w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
-					if isPatchOf(req, "r0002") {
-						return response(req, test.err)
-					}
-					return do()
-				}
+			inWorld(t, 5, func(t *testing.T, w *world) {
+				w.rejectPatches("r0002", test.err)
 				m, err := crd.Migrate(t.Context(), w.client(), robotsName)
 				if err == nil || !strings.Contains(err.Error(), "r0002") || !strings.Contains(err.Error(), "the cause") {
 					t.Errorf("%v, %v", m, err)
@@ -413,9 +418,7 @@ func TestMigrationContinuesAfterFailingObject(t *testing.T) {
 				}
 				w.checkStored("after the failure")
 				w.handle = nil
-				if m, err := crd.Migrate(t.Context(), w.client(), robotsName); err != nil || m.Rewritten != map[bool]int{false: 1, true: 3}[test.ends] {
-					t.Errorf("the next call: %v, %v", m, err)
-				}
+				w.migrate(map[bool]int{false: 1, true: 3}[test.ends])
 				w.checkMigrated("at the end", 5)
 			})
 		})
@@ -426,9 +429,7 @@ func TestMigrationContinuesAfterFailingObject(t *testing.T) {
 // others.
 func TestMigrationNamesObjectsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(300)
+	inWorld(t, 300, func(t *testing.T, w *world) {
 		broken := []string{"r0000", "r0002", "r0003", "r0260", "r0299"}
 		w.broken = func(name string) bool { return slices.Contains(broken, name) }
 		began := time.Now()
@@ -446,9 +447,7 @@ func TestMigrationNamesObjectsThatCannotBeRead(t *testing.T) {
 		}
 		w.checkStored("after the failure")
 		w.broken = nil
-		if m, err := crd.Migrate(t.Context(), w.client(), robotsName); err != nil || m.Rewritten != len(broken) {
-			t.Errorf("the next call: %v, %v", m, err)
-		}
+		w.migrate(len(broken))
 		w.checkMigrated("at the end", 300)
 	})
 }
@@ -469,9 +468,7 @@ func TestMigrationEndsIfObjectsCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(110)
+			inWorld(t, 110, func(t *testing.T, w *world) {
 				w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
 					if !test.readable && w.broken != nil && strings.HasPrefix(req.URL.Path, "/apis/example.com/v1/") {
 						return response(req, apierrors.NewInternalError(errors.New("the cause")))
@@ -497,15 +494,8 @@ func TestMigrationEndsIfObjectsCannotBeRead(t *testing.T) {
 // The error names the first 100 objects, the result all.
 func TestMigrationErrorIsBounded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(120)
-		w.handle = func(_ int, req *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
-			if isPatchOf(req, "") {
-				return response(req, apierrors.NewBadRequest("no"))
-			}
-			return do()
-		}
+	inWorld(t, 120, func(t *testing.T, w *world) {
+		w.rejectPatches("", apierrors.NewBadRequest("no"))
 		m, err := crd.Migrate(t.Context(), w.client(), robotsName)
 		if err == nil || len(m.Failures) != 120 || strings.Count(err.Error(), "\n") != 101 || !strings.HasSuffix(err.Error(), "and 20 more (Migration.Failures)") {
 			t.Errorf("%v, %v", m, err)
@@ -515,9 +505,7 @@ func TestMigrationErrorIsBounded(t *testing.T) {
 
 func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(40)
+	inWorld(t, 40, func(t *testing.T, w *world) {
 		var running sync.WaitGroup
 		var marks []string
 		w.handle = func(_ int, _ *http.Request, do func() (*http.Response, error)) (*http.Response, error) {
@@ -556,9 +544,7 @@ func TestInvalidMarksIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.prepare(5)
+			inWorld(t, 5, func(t *testing.T, w *world) {
 				revision, _ := strconv.Atoi(w.server.Version())
 				d := w.definition().DeepCopy()
 				// Objects with a later version than this one would be skipped, if the mark were valid: all of them.
@@ -572,9 +558,7 @@ func TestInvalidMarksIgnored(t *testing.T) {
 				if _, err := client.Update(t.Context(), w.other(), d); err != nil || revision < 5 {
 					t.Fatal(err, revision)
 				}
-				if m, err := crd.Migrate(t.Context(), w.client(), robotsName); err != nil || m.Rewritten != 5 {
-					t.Errorf("%v, %v", m, err)
-				}
+				w.migrate(5)
 				w.checkMigrated("at the end", 5)
 			})
 		})
@@ -583,17 +567,13 @@ func TestInvalidMarksIgnored(t *testing.T) {
 
 func TestMigrationThroughServedVersion(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(5)
+	inWorld(t, 5, func(t *testing.T, w *world) {
 		unserved := release3()
 		unserved.Spec.Versions[1].Served = false
 		if err := w.ensure(unserved, crd.AllowNarrowing()); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := crd.Migrate(t.Context(), w.client(), robotsName); err != nil || m.Rewritten != 5 {
-			t.Errorf("%v, %v", m, err)
-		}
+		w.migrate(5)
 		w.checkMigrated("at the end", 5)
 	})
 }
@@ -645,9 +625,7 @@ func TestMigrationRejected(t *testing.T) {
 // The previous release restarts, or is rolled back to, while the objects are in the new version.
 func TestPreviousReleaseKeepsNewerDefinition(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.prepare(5)
+	inWorld(t, 5, func(t *testing.T, w *world) {
 		previous := func(when string, newer bool) {
 			t.Helper()
 			c := w.client()
