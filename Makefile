@@ -18,7 +18,7 @@ BIN := .bin
 LINTED := . simulation examples dev/integration localcluster/server tracing/otel
 # The other modules, which make lint-all checks too, but for programs on other libraries, which would have those
 # libraries linted with them.
-MODULES := $(LINTED) $(addprefix dev/,bench bench/shared bench/evenkeel controllerruntime monitoring tools)
+MODULES := $(LINTED) $(addprefix dev/,bench bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
 
 FUZZTIME ?= 10s
 COUNT ?= 6

@@ -153,7 +153,7 @@ func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 		if _, err := fieldsMatch(entry, configuration, random.IntN(2) == 0, func() (map[string]any, error) { return live, nil }); err != nil {
 			t.Fatal(err)
 		}
-		others, _ := fields(5).(map[string]any)
-		(&differ{hides: func(string) bool { return false }}).strip("", former, []map[string]any{others}, configuration)
+		rest, _ := fields(5).(map[string]any)
+		(&differ{hides: func(string) bool { return false }}).strip("", former, []map[string]any{rest}, configuration)
 	}
 }

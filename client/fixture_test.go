@@ -170,8 +170,8 @@ func (s *apiServer) log() []string {
 // expectNoRequests reports the requests that were made.
 func (s *apiServer) expectNoRequests(t *testing.T) {
 	t.Helper()
-	if made := s.log(); made != nil {
-		t.Errorf("requests were made all the same: %q", made)
+	if requests := s.log(); requests != nil {
+		t.Errorf("requests were made all the same: %q", requests)
 	}
 }
 

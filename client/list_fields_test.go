@@ -73,7 +73,7 @@ func runInformer[T kube.Object](t *testing.T, config informer.Config[T]) (i *inf
 func TestFieldSelectorsReadFromInformers(t *testing.T) {
 	t.Parallel()
 	all := informer.Selection{}
-	in, of := client.InNamespace, client.FieldSelector
+	in, fields := client.InNamespace, client.FieldSelector
 	both := func(names ...string) (keys []string) {
 		for _, namespace := range []string{"bank", "shop"} {
 			for _, name := range names {
@@ -90,29 +90,29 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 		fails   string // the request is rejected with this
 		live    bool
 	}{
-		"a name":                       {selects: all, options: []client.ListOption{of("metadata.name=a")}, want: both("a")},
-		"a name in a namespace":        {selects: all, options: []client.ListOption{of("metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
-		"a name and its label":         {selects: all, options: []client.ListOption{of("metadata.name=a"), in("shop"), client.LabelSelector("name=a")}, want: []string{"shop/a"}},
-		"a name and another label":     {selects: all, options: []client.ListOption{of("metadata.name=a"), in("shop"), client.LabelSelector("name!=a")}},
-		"a missing name":               {selects: all, options: []client.ListOption{of("metadata.name=x"), in("shop")}},
-		"all but a name":               {selects: all, options: []client.ListOption{of("metadata.name!=a"), in("shop")}, want: []string{"shop/b", "shop/c", "shop/d"}},
-		"a namespace":                  {selects: all, options: []client.ListOption{of("metadata.namespace=shop,metadata.name!=a")}, want: []string{"shop/b", "shop/c", "shop/d"}},
-		"two namespaces exclude":       {selects: all, options: []client.ListOption{of("metadata.namespace=shop"), in("bank")}},
-		"the namespace it has":         {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{of("metadata.namespace=shop")}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
-		"a namespace it does not have": {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{of("metadata.namespace=bank,metadata.name=a")}, want: []string{"bank/a"}, live: true},
-		"an index":                     {selects: all, options: []client.ListOption{of("data.color=red")}, want: both("a", "c")},
-		"an index and a name":          {selects: all, options: []client.ListOption{of("data.color=red,metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
-		"an index and labels":          {selects: all, options: []client.ListOption{of("data.color=red"), client.LabelSelector("name=c")}, want: both("c")},
-		"an index without matches":     {selects: all, options: []client.ListOption{of("data.color=green")}},
-		"an index it may not use":      {selects: all, cut: []string{"data.other"}, options: []client.ListOption{of("data.color=red")}, live: true, fails: "informer \"configmaps\" does not answer"},
-		"a name, of parts":             {selects: all, cut: []string{"data.other"}, options: []client.ListOption{of("metadata.name=a"), in("shop")}, want: []string{"shop/a"}, live: true},
-		"an index without a value":     {selects: all, options: []client.ListOption{of("data.color=")}, live: true, fails: "does not answer \"data.color=\""},
-		"all but a value":              {selects: all, options: []client.ListOption{of("data.color!=red")}, live: true, fails: "does not answer"},
-		"two indexes":                  {selects: all, options: []client.ListOption{of("data.color=red"), of("data.other=red")}, live: true, fails: "does not answer"},
-		"no index":                     {selects: all, options: []client.ListOption{of("data.size=1")}, live: true, fails: "Index with the name of the field"},
-		"FromAPI":                      {selects: all, options: []client.ListOption{of("metadata.name=a"), in("shop"), client.FromAPI()}, want: []string{"shop/a"}, live: true},
-		"a partial informer":           {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{of("data.color=red")}, live: true, fails: "of the whole selection"},
-		"a part of a partial informer": {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{of("data.color=red"), client.LabelSelector("name=a")}, want: both("a")},
+		"a name":                       {selects: all, options: []client.ListOption{fields("metadata.name=a")}, want: both("a")},
+		"a name in a namespace":        {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
+		"a name and its label":         {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.LabelSelector("name=a")}, want: []string{"shop/a"}},
+		"a name and another label":     {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.LabelSelector("name!=a")}},
+		"a missing name":               {selects: all, options: []client.ListOption{fields("metadata.name=x"), in("shop")}},
+		"all but a name":               {selects: all, options: []client.ListOption{fields("metadata.name!=a"), in("shop")}, want: []string{"shop/b", "shop/c", "shop/d"}},
+		"a namespace":                  {selects: all, options: []client.ListOption{fields("metadata.namespace=shop,metadata.name!=a")}, want: []string{"shop/b", "shop/c", "shop/d"}},
+		"two namespaces exclude":       {selects: all, options: []client.ListOption{fields("metadata.namespace=shop"), in("bank")}},
+		"the namespace it has":         {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=shop")}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
+		"a namespace it does not have": {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=bank,metadata.name=a")}, want: []string{"bank/a"}, live: true},
+		"an index":                     {selects: all, options: []client.ListOption{fields("data.color=red")}, want: both("a", "c")},
+		"an index and a name":          {selects: all, options: []client.ListOption{fields("data.color=red,metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
+		"an index and labels":          {selects: all, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=c")}, want: both("c")},
+		"an index without matches":     {selects: all, options: []client.ListOption{fields("data.color=green")}},
+		"an index it may not use":      {selects: all, cut: []string{"data.other"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "informer \"configmaps\" does not answer"},
+		"a name, of parts":             {selects: all, cut: []string{"data.other"}, options: []client.ListOption{fields("metadata.name=a"), in("shop")}, want: []string{"shop/a"}, live: true},
+		"an index without a value":     {selects: all, options: []client.ListOption{fields("data.color=")}, live: true, fails: "does not answer \"data.color=\""},
+		"all but a value":              {selects: all, options: []client.ListOption{fields("data.color!=red")}, live: true, fails: "does not answer"},
+		"two indexes":                  {selects: all, options: []client.ListOption{fields("data.color=red"), fields("data.other=red")}, live: true, fails: "does not answer"},
+		"no index":                     {selects: all, options: []client.ListOption{fields("data.size=1")}, live: true, fails: "Index with the name of the field"},
+		"FromAPI":                      {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.FromAPI()}, want: []string{"shop/a"}, live: true},
+		"a partial informer":           {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "of the whole selection"},
+		"a part of a partial informer": {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=a")}, want: both("a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -201,9 +201,9 @@ func TestAppliedMemoryConfirmsLaterVersions(t *testing.T) {
 	m.confirm(id, state, "9", digest{}, digest{})
 	m.confirm(id, state, "12", digest{}, digest{}) // for a state that is not stored anymore
 	mine, _ := m.get(id)
-	others, _ := m.get(other)
-	if mine.version != "9" || others.version != "5" {
-		t.Errorf("the versions are %s and %s, want 9 and 5", mine.version, others.version)
+	rest, _ := m.get(other)
+	if mine.version != "9" || rest.version != "5" {
+		t.Errorf("the versions are %s and %s, want 9 and 5", mine.version, rest.version)
 	}
 }
 
@@ -258,14 +258,14 @@ func TestDigestOfInput(t *testing.T) {
 	if err := json.Unmarshal(encoded, &untyped.Object); err != nil {
 		t.Fatal(err)
 	}
-	of := shapes.digestOfInput(typed(), "hash")
-	if of == (digest{}) || of != shapes.digestOfInput(typed(), "hash") {
-		t.Errorf("the digests of equal inputs are %s and %s", of, shapes.digestOfInput(typed(), "hash"))
+	want := shapes.digestOfInput(typed(), "hash")
+	if want == (digest{}) || want != shapes.digestOfInput(typed(), "hash") {
+		t.Errorf("the digests of equal inputs are %s and %s", want, shapes.digestOfInput(typed(), "hash"))
 	}
-	if of == shapes.digestOfInput(untyped, "hash") {
+	if want == shapes.digestOfInput(untyped, "hash") {
 		t.Error("an unstructured object has the digest of a typed one")
 	}
-	if of == shapes.digestOfInput(typed(), "another") || of == shapes.digestOfInput(typed(), "") {
+	if want == shapes.digestOfInput(typed(), "another") || want == shapes.digestOfInput(typed(), "") {
 		t.Error("the annotation of the hash is not in the digest")
 	}
 	if got := shapes.digestOfInput(&unstructured.Unstructured{Object: map[string]any{"a": func() {}}}, ""); got != (digest{}) {
@@ -325,27 +325,27 @@ func TestEntryIn(t *testing.T) {
 		}
 		return e
 	}
-	of := func(entries ...metav1.ManagedFieldsEntry) digest {
+	digestOf := func(entries ...metav1.ManagedFieldsEntry) digest {
 		return a.entryIn(&metav1.ObjectMeta{ManagedFields: entries})
 	}
-	mine := of(entry("me", `{"f:a":{},"f:b":{}}`))
-	if !mine.same(of(entry("you", `{"f:c":{}}`), entry("me", `{"f:b":{}, "f:a":{}}`))) {
+	mine := digestOf(entry("me", `{"f:a":{},"f:b":{}}`))
+	if !mine.same(digestOf(entry("you", `{"f:c":{}}`), entry("me", `{"f:b":{}, "f:a":{}}`))) {
 		t.Error("entries of others, or the order of fields count")
 	}
 	for name, other := range map[string]digest{
-		"other fields":    of(entry("me", `{"f:a":{}}`)),
-		"of a status":     of(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Subresource = "status" })),
-		"of an update":    of(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Operation = "Update" })),
-		"at another time": of(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Time = &metav1.Time{} })),
-		"of another":      of(entry("you", `{"f:a":{},"f:b":{}}`)),
-		"none shown":      of(),
-		"not to be read":  of(entry("me", `{`)),
+		"other fields":    digestOf(entry("me", `{"f:a":{}}`)),
+		"of a status":     digestOf(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Subresource = "status" })),
+		"of an update":    digestOf(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Operation = "Update" })),
+		"at another time": digestOf(entry("me", `{"f:a":{},"f:b":{}}`, func(e *metav1.ManagedFieldsEntry) { e.Time = &metav1.Time{} })),
+		"of another":      digestOf(entry("you", `{"f:a":{},"f:b":{}}`)),
+		"none shown":      digestOf(),
+		"not to be read":  digestOf(entry("me", `{`)),
 	} {
 		if mine.same(other) {
 			t.Errorf("%s: taken for the same", name)
 		}
 	}
-	if of() != (digest{}) {
+	if digestOf() != (digest{}) {
 		t.Error("something is known of an object that shows no managedFields")
 	}
 }

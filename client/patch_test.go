@@ -15,7 +15,7 @@ import (
 
 func TestMergePatches(t *testing.T) {
 	t.Parallel()
-	of := func(content string) *unstructured.Unstructured {
+	newObject := func(content string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"}`+content+`}`), u); err != nil {
 			t.Fatal(err)
@@ -33,13 +33,13 @@ func TestMergePatches(t *testing.T) {
 		"a map where none was":  {`,"spec":{}`, `,"spec":{"a":{"b":{}}}`, `{"spec":{"a":{"b":{}}}}`},
 		"a map in place of one": {`,"spec":{"a":1}`, `,"spec":{"a":{"b":1}}`, `{"spec":{"a":{"b":1}}}`},
 	} {
-		if got := client.MergeFrom(of(test.before), of(test.after)).String(); got != test.want {
+		if got := client.MergeFrom(newObject(test.before), newObject(test.after)).String(); got != test.want {
 			t.Errorf("%s: the patch is %s, want %s", name, got, test.want)
 		}
 	}
-	made := database()
-	made.TypeMeta = metav1.TypeMeta{}
-	if patch := client.MergeFrom(database(), made); !patch.Empty() {
+	created := database()
+	created.TypeMeta = metav1.TypeMeta{}
+	if patch := client.MergeFrom(database(), created); !patch.Empty() {
 		t.Errorf("of an object that was read and one that was made, the patch is %s", patch)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // neither, whether or not other managers own neighbouring fields.
 func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 	t.Parallel()
-	for name, others := range map[string]string{
+	for name, entries := range map[string]string{
 		"nothing":     `{}`,
 		"labels":      `{"f:metadata":{"f:labels":{"f:a":{}}}}`,
 		"annotations": `{"f:metadata":{"f:annotations":{"f:a":{}}}}`,
@@ -25,7 +25,7 @@ func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 		fields := contentFromJSON(t, `{"f:metadata":{"f:annotations":{".":{},"f:`+annotation+`":{}}},"f:data":{".":{},"f:a":{}}}`)
 		content := contentFromJSON(t, `{"metadata":{"name":"keys","annotations":{"`+annotation+`":"{\"data\":{\"a\":\"c2VzYW1l\"}}"}},"data":{"a":"c2VzYW1l"}}`)
 		d := differ{hides: hides(nil, &corev1.Secret{})}
-		stripped := d.strip("", fields, []map[string]any{contentFromJSON(t, others)}, content)
+		stripped := d.strip("", fields, []map[string]any{contentFromJSON(t, entries)}, content)
 		if metadata, _ := stripped.(map[string]any)["metadata"].(map[string]any); metadata["name"] != "keys" {
 			t.Errorf("another manager has %s: the rest of the metadata is gone: %v", name, stripped)
 		}

@@ -102,8 +102,8 @@ func ExampleClient_With() {
 	}
 	key := kube.Key{Namespace: "shop", Name: "colours"}
 	_, err = client.Create(ctx, plan, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-	there, _ := client.Exists[*corev1.ConfigMap](ctx, c, key)
-	fmt.Println(err, there)
+	existing, _ := client.Exists[*corev1.ConfigMap](ctx, c, key)
+	fmt.Println(err, existing)
 	// Output:
 	// <nil> false
 }

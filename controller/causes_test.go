@@ -265,8 +265,8 @@ func TestContract30_RecordsAreBounded(t *testing.T) {
 		if len(runs) != 256 || runs[0].ID != objects+6 {
 			t.Errorf("%d runs are kept, the latest is number %d", len(runs), runs[0].ID)
 		}
-		if of := ctrl.Explain(key("w0")).Runs; len(of) != 4 || of[0].ID != objects+6 || of[3].ID != objects+3 {
-			t.Errorf("of one key: %v", of)
+		if records := ctrl.Explain(key("w0")).Runs; len(records) != 4 || records[0].ID != objects+6 || records[3].ID != objects+3 {
+			t.Errorf("of one key: %v", records)
 		}
 		known := 0
 		for i := range objects {

@@ -752,10 +752,10 @@ func TestStandbyWithUnreachableLeaseIsNotReady(t *testing.T) {
 
 func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
-		others.Fail("list", errors.New("not yet"))
-		others.Fail("watch", errors.New("not yet"))
-		read, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: others, Logger: slog.New(slog.DiscardHandler)})
+		otherServer := newServer("other")
+		otherServer.Fail("list", errors.New("not yet"))
+		otherServer.Fail("watch", errors.New("not yet"))
+		read, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: otherServer, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -781,8 +781,8 @@ func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), `informer "others": not yet`) {
 			t.Errorf("Ready does not name what is missing: %v", err)
 		}
-		others.Fail("list", nil)
-		others.Fail("watch", nil)
+		otherServer.Fail("list", nil)
+		otherServer.Fail("watch", nil)
 		for runs.Load() == 0 {
 			time.Sleep(time.Second)
 		}
@@ -792,7 +792,7 @@ func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if _, _, open := others.Counts(); open != 0 {
+		if _, _, open := otherServer.Counts(); open != 0 {
 			t.Error("the controller has ended, but not the watch of what it read")
 		}
 	})

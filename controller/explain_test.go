@@ -435,9 +435,9 @@ func TestExplainDuringConcurrentChanges(t *testing.T) {
 		c.Stuck.After, c.Shutdown.DrainQueue, c.Stuck.Unready = time.Millisecond, true, true
 		c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
 		ctrl := w.run(c)
-		var others sync.WaitGroup
+		var clients sync.WaitGroup
 		for reader := range 3 {
-			others.Go(func() { // waited for below
+			clients.Go(func() { // waited for below
 				for i := range testlength.Count(60, 300) {
 					name := fmt.Sprint("w", i%5)
 					switch reader {
@@ -461,6 +461,6 @@ func TestExplainDuringConcurrentChanges(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		others.Wait()
+		clients.Wait()
 	})
 }

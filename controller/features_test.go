@@ -285,9 +285,9 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 			addSources := m.feature("sources added and removed")
 			switches := m.feature("retrievers switched")
 			stop := make(chan struct{})
-			var others sync.WaitGroup
+			var clients sync.WaitGroup
 			if addSources {
-				others.Go(func() { // waited for below
+				clients.Go(func() { // waited for below
 					for {
 						select {
 						case <-stop:
@@ -305,7 +305,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 				})
 			}
 			if switches {
-				others.Go(func() { // waited for below
+				clients.Go(func() { // waited for below
 					for {
 						select {
 						case <-stop:
@@ -331,7 +331,7 @@ func TestFeaturesCombinedLoseNoWakeUp(t *testing.T) {
 				m.change(step)
 			}
 			close(stop)
-			others.Wait()
+			clients.Wait()
 			time.Sleep(20 * time.Second)
 			m.settle()
 			time.Sleep(5 * time.Minute)

@@ -203,17 +203,17 @@ func TestFirstPassContinuesBesideGroupAtLimit(t *testing.T) {
 
 func TestLateListOfOptionalInformerIsHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		late := newServer()
+		lateServer := newServer()
 		gone := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
-		late.Fail("list", gone)
-		late.Fail("watch", gone)
+		lateServer.Fail("list", gone)
+		lateServer.Fail("watch", gone)
 		server := newServer()
 		for n := range 2000 {
 			server.Put(object("o"+strconv.Itoa(n), "1"))
-			late.Put(object("late"+strconv.Itoa(n), "1"))
+			lateServer.Put(object("late"+strconv.Itoa(n), "1"))
 		}
 		inf, err := informer.New(informer.Config[configMap]{
-			Retriever: informer.Combine[configMap](server, late), Optional: true, Logger: slog.New(slog.DiscardHandler),
+			Retriever: informer.Combine[configMap](server, lateServer), Optional: true, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -227,8 +227,8 @@ func TestLateListOfOptionalInformerIsHandledOnce(t *testing.T) {
 		c.Retriever, c.Informer, c.Workers = nil, inf, 1
 		start(t, newController(t, c))
 		time.Sleep(10 * time.Second)
-		late.Fail("list", nil)
-		late.Fail("watch", nil)
+		lateServer.Fail("list", nil)
+		lateServer.Fail("watch", nil)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		twice := 0

@@ -53,14 +53,14 @@ func TestHistoryKeepsKeysThatRanLast(t *testing.T) {
 	for i := range recentKeys {
 		runOf(i)
 	}
-	again := runOf(0)
+	second := runOf(0)
 	for i := range 3 { // they evict 1, 2 and 3
 		runOf(recentKeys + i)
 	}
 	for i := range recentKeys + 3 {
 		want := 1
 		switch key := (kube.Key{Name: fmt.Sprint(i)}); {
-		case key == again:
+		case key == second:
 			want = 2
 		case i <= 3:
 			want = 0

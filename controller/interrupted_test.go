@@ -69,9 +69,9 @@ func wantInterrupted(t *testing.T, dir string, want map[string]int) {
 	}
 }
 
-func problemsOf(ctrl *controller.Controller[configMap], of controller.ProblemType) (keys []string) {
+func problemsOf(ctrl *controller.Controller[configMap], problemType controller.ProblemType) (keys []string) {
 	for _, problem := range ctrl.Problems() {
-		if problem.Type == of {
+		if problem.Type == problemType {
 			keys = append(keys, problem.Key.Name)
 		}
 	}
@@ -153,9 +153,9 @@ func TestInterruptedKeysRunLast(t *testing.T) {
 				time.Sleep(time.Minute)
 				got := runs.take()
 				isInterrupted := func(name string) bool { return counts[name] > 0 }
-				others := slices.Compact(slices.Sorted(slices.Values(got[:slices.IndexFunc(got, isInterrupted)])))
-				if len(others) != 197 {
-					t.Errorf("%d other keys ran first", len(others))
+				rest := slices.Compact(slices.Sorted(slices.Values(got[:slices.IndexFunc(got, isInterrupted)])))
+				if len(rest) != 197 {
+					t.Errorf("%d other keys ran first", len(rest))
 				}
 				last := slices.DeleteFunc(slices.Clone(got), func(name string) bool { return !isInterrupted(name) })
 				if !slices.Equal(last, []string{"c005", "c150", "c100"}) {

@@ -19,13 +19,13 @@ import (
 // succeed.
 func TestHandlerReadsStoppedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: newServer("x"), Logger: slog.New(slog.DiscardHandler)})
+		otherInformer, err := informer.New(informer.Config[configMap]{Name: "others", Retriever: newServer("x"), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var logs journal
 		c := config(newServer("a"), func(context.Context, configMap) error {
-			_, found, err := others.Get(key("x"))
+			_, found, err := otherInformer.Get(key("x"))
 			if err == nil && !found {
 				t.Error("an object of an informer that nobody runs counts as not found")
 			}
@@ -63,8 +63,8 @@ func TestHandlerReadsStoppedInformer(t *testing.T) {
 
 		running, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- others.Run(running) }() // waited for below
-		time.Sleep(20 * time.Minute)                 // longer than any backoff
+		go func() { ended <- otherInformer.Run(running) }() // waited for below
+		time.Sleep(20 * time.Minute)                        // longer than any backoff
 		if problems := ctrl.Problems(); len(problems) != 0 || ctrl.Stats().Failing != 0 {
 			t.Errorf("somebody runs the informer: problems %v, %+v", problems, ctrl.Stats())
 		}

@@ -96,11 +96,11 @@ func TestKeyThatEndsTheProcess(t *testing.T) {
 			}
 			for process := 1; process <= 3; process++ {
 				handled, log := runProgram(t, mode, dir, false)
-				others := processObjects - 1
+				rest := processObjects - 1
 				if process == 1 {
-					others = min(others, max(len(handled), processObjects-processWorkers))
+					rest = min(rest, max(len(handled), processObjects-processWorkers))
 				}
-				if slices.Contains(handled, "c042") || len(handled) != others {
+				if slices.Contains(handled, "c042") || len(handled) != rest {
 					t.Errorf("process %d handled %d other keys", process, len(handled))
 				}
 				want := "problem=interrupted message=\"the process has ended " + map[int]string{1: "1 time", 2: "2 times", 3: "3 times"}[process] + " while"

@@ -88,10 +88,10 @@ func (j *journal) sorted() []string {
 
 func TestHandlersWaitForInformersOfSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
-		others.Fail("list", errors.New("not yet"))
-		others.Fail("watch", errors.New("not yet"))
-		w := newWatching(t, others)
+		otherServer := newServer("other")
+		otherServer.Fail("list", errors.New("not yet"))
+		otherServer.Fail("watch", errors.New("not yet"))
+		w := newWatching(t, otherServer)
 		c, runs := reconciled(newServer("a"))
 		c.Sources = []controller.Source{w}
 		ctrl := newController(t, c)
@@ -103,8 +103,8 @@ func TestHandlersWaitForInformersOfSources(t *testing.T) {
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), `informer "watched": not yet`) {
 			t.Errorf("Ready: %v", err)
 		}
-		others.Fail("list", nil)
-		others.Fail("watch", nil)
+		otherServer.Fail("list", nil)
+		otherServer.Fail("watch", nil)
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"a: listed", "other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -112,9 +112,9 @@ func TestHandlersWaitForInformersOfSources(t *testing.T) {
 		if err := ctrl.Ready(); err != nil {
 			t.Error(err)
 		}
-		others.Fail("list", errors.New("broken"))
-		others.Fail("watch", errors.New("broken"))
-		others.DropWatches()
+		otherServer.Fail("list", errors.New("broken"))
+		otherServer.Fail("watch", errors.New("broken"))
+		otherServer.DropWatches()
 		time.Sleep(time.Minute)
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("Ready hides the problem of a source's informer: %v", err)
@@ -122,16 +122,16 @@ func TestHandlersWaitForInformersOfSources(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if n := w.running.Load(); n != 0 || watches(others) != 0 {
-			t.Errorf("after the end %d sources run, and %d watches are open", n, watches(others))
+		if n := w.running.Load(); n != 0 || watches(otherServer) != 0 {
+			t.Errorf("after the end %d sources run, and %d watches are open", n, watches(otherServer))
 		}
 	})
 }
 
 func TestSourcesAreAddedAndRemovedDuringRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, others := newServer("a"), newServer("other")
-		w := newWatching(t, others)
+		server, otherServer := newServer("a"), newServer("other")
+		w := newWatching(t, otherServer)
 		c, runs := reconciled(server)
 		ctrl := newController(t, c)
 		start(t, ctrl)
@@ -143,23 +143,23 @@ func TestSourcesAreAddedAndRemovedDuringRun(t *testing.T) {
 		if diff := cmp.Diff([]string{"other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		others.Fail("watch", errors.New("broken"))
-		others.Fail("list", errors.New("broken"))
-		others.DropWatches()
+		otherServer.Fail("watch", errors.New("broken"))
+		otherServer.Fail("list", errors.New("broken"))
+		otherServer.DropWatches()
 		time.Sleep(10 * time.Second)
 		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("an added source's informer is not asked whether it is ready: %v", err)
 		}
 		remove()
-		if n := w.running.Load(); n != 0 || watches(others) != 0 {
-			t.Errorf("after remove has returned %d sources run, and %d watches are open", n, watches(others))
+		if n := w.running.Load(); n != 0 || watches(otherServer) != 0 {
+			t.Errorf("after remove has returned %d sources run, and %d watches are open", n, watches(otherServer))
 		}
 		if err := ctrl.Ready(); err != nil {
 			t.Errorf("a source that was removed is asked whether it is ready: %v", err)
 		}
-		others.Fail("watch", nil)
-		others.Fail("list", nil)
-		others.Put(object("later", "1"))
+		otherServer.Fail("watch", nil)
+		otherServer.Fail("list", nil)
+		otherServer.Put(object("later", "1"))
 		server.Put(object("a", "2"))
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"a: updated (spec) by editor"}, runs.sorted()); diff != "" {
@@ -179,10 +179,10 @@ func TestSourcesAreAddedAndRemovedDuringRun(t *testing.T) {
 
 func TestSourcesAddedBeforeRunStartWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others, removed := newServer("other"), newServer("removed")
+		otherServer, removed := newServer("other"), newServer("removed")
 		c, runs := reconciled(newServer("a"))
 		ctrl := newController(t, c)
-		if _, err := ctrl.AddSource(newWatching(t, others)); err != nil {
+		if _, err := ctrl.AddSource(newWatching(t, otherServer)); err != nil {
 			t.Fatal(err)
 		}
 		remove, err := ctrl.AddSource(newWatching(t, removed))
@@ -190,18 +190,18 @@ func TestSourcesAddedBeforeRunStartWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		remove()
-		if watches(others) != 0 {
+		if watches(otherServer) != 0 {
 			t.Error("a source runs although the controller does not")
 		}
-		others.Fail("watch", errors.New("not yet"))
-		others.Fail("list", errors.New("not yet"))
+		otherServer.Fail("watch", errors.New("not yet"))
+		otherServer.Fail("list", errors.New("not yet"))
 		stop := start(t, ctrl)
 		time.Sleep(time.Minute)
 		if got := runs.sorted(); got != nil {
 			t.Errorf("runs before the informer of a source that was added in time is synced: %v", got)
 		}
-		others.Fail("watch", nil)
-		others.Fail("list", nil)
+		otherServer.Fail("watch", nil)
+		otherServer.Fail("list", nil)
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"a: listed", "other: watching: triggered (listed)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -209,16 +209,16 @@ func TestSourcesAddedBeforeRunStartWithIt(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if _, n, _ := removed.Counts(); n != 0 || watches(others) != 0 {
-			t.Errorf("%d watches of what was removed before the start; %d are open after the end", n, watches(others))
+		if _, n, _ := removed.Counts(); n != 0 || watches(otherServer) != 0 {
+			t.Errorf("%d watches of what was removed before the start; %d are open after the end", n, watches(otherServer))
 		}
 	})
 }
 
 func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others, late := newServer("other"), newServer("late")
-		w := newWatching(t, others)
+		otherServer, lateServer := newServer("other"), newServer("late")
+		w := newWatching(t, otherServer)
 		e := &elector{terms: make(chan chan struct{})}
 		c, runs := reconciled(newServer("a"))
 		c.LeaderElector = e
@@ -241,14 +241,14 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 			}
 			close(lost)
 			synctest.Wait()
-			if w.running.Load() != 0 || watches(others) != 0 {
+			if w.running.Load() != 0 || watches(otherServer) != 0 {
 				t.Errorf("after term %d the source runs, or its informer", term)
 			}
 		}
 		remove() // on a standby
 		lost := make(chan struct{})
 		e.terms <- lost
-		removeLate, err := ctrl.AddSource(newWatching(t, late)) // possibly while it is syncing
+		removeLate, err := ctrl.AddSource(newWatching(t, lateServer)) // possibly while it is syncing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +256,7 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 			t.Errorf("the last term (-want +got):\n%s", diff)
 		}
 		removeLate()
-		if watches(late) != 0 {
+		if watches(lateServer) != 0 {
 			t.Error("after it was removed its informer runs")
 		}
 		close(lost)
@@ -267,8 +267,8 @@ func TestAddedSourcesWorkInEachTermOfLeadership(t *testing.T) {
 // informers ran until then.
 func TestRemoveWaitsForSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
-		s := &slowToEnd{watching: newWatching(t, others)}
+		otherServer := newServer("other")
+		s := &slowToEnd{watching: newWatching(t, otherServer)}
 		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
 		start(t, ctrl)
 		remove, err := ctrl.AddSource(s)
@@ -284,7 +284,7 @@ func TestRemoveWaitsForSource(t *testing.T) {
 		if s.unready != nil {
 			t.Errorf("the informer ended before the source: %v", s.unready)
 		}
-		if n := watches(others); n != 0 {
+		if n := watches(otherServer); n != 0 {
 			t.Errorf("%d watches are open", n)
 		}
 	})
@@ -313,14 +313,14 @@ func (s *slowToEnd) run(ctx context.Context, _ controller.Enqueue) error {
 
 func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, others, late := newServer("a"), newServer("other"), newServer("late")
-		w, latecomer := newWatching(t, others), newWatching(t, late)
+		server, otherServer, lateServer := newServer("a"), newServer("other"), newServer("late")
+		w, latecomer := newWatching(t, otherServer), newWatching(t, lateServer)
 		began, release := make(chan struct{}), make(chan struct{})
-		var again atomic.Bool
+		var retried atomic.Bool
 		c := config(server, func(context.Context, configMap) error {
 			close(began)
 			<-release
-			if err := w.objects.Ready(); err != nil && !again.Load() {
+			if err := w.objects.Ready(); err != nil && !retried.Load() {
 				t.Errorf("the informer of a source ends before the last handler: %v", err)
 			}
 			return nil
@@ -331,7 +331,7 @@ func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		removeTwo, err := ctrl.AddSource(newWatching(t, others))
+		removeTwo, err := ctrl.AddSource(newWatching(t, otherServer))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if latecomer.running.Load() != 0 || watches(late) != 0 {
+		if latecomer.running.Load() != 0 || watches(lateServer) != 0 {
 			t.Error("a source is begun during the drain")
 		}
 		removeLate()
@@ -357,16 +357,16 @@ func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if watches(others) != 0 || w.running.Load() != 0 {
+		if watches(otherServer) != 0 || w.running.Load() != 0 {
 			t.Error("something is left after the end")
 		}
 		remove() // after the end of Run
-		again.Store(true)
+		retried.Store(true)
 		began, release = make(chan struct{}), make(chan struct{})
 		close(release)
 		start(t, ctrl)
 		synctest.Wait()
-		if w.running.Load() != 0 || watches(others) != 0 {
+		if w.running.Load() != 0 || watches(otherServer) != 0 {
 			t.Error("what was removed between two runs is back")
 		}
 	})
@@ -374,8 +374,8 @@ func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 
 func TestRemovedSourceKeepsSharedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
-		w := newWatching(t, others)
+		otherServer := newServer("other")
+		w := newWatching(t, otherServer)
 		second := &watching{objects: w.objects}
 		c, runs := reconciled(newServer("a"))
 		c.Sources = []controller.Source{w}
@@ -387,14 +387,14 @@ func TestRemovedSourceKeepsSharedInformer(t *testing.T) {
 		}
 		runs.sorted()
 		remove()
-		if n := watches(others); n != 1 || second.running.Load() != 0 {
+		if n := watches(otherServer); n != 1 || second.running.Load() != 0 {
 			t.Errorf("%d watches are open, want the one that the first source uses", n)
 		}
-		others.Put(object("other", "2"))
+		otherServer.Put(object("other", "2"))
 		if diff := cmp.Diff([]string{"other: watching: triggered (updated)"}, runs.sorted()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if _, all, _ := others.Counts(); all != 1 {
+		if _, all, _ := otherServer.Counts(); all != 1 {
 			t.Errorf("%d watches were opened, want one for both", all)
 		}
 	})
@@ -402,9 +402,9 @@ func TestRemovedSourceKeepsSharedInformer(t *testing.T) {
 
 func TestSourcesAddedAndRemovedConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
+		otherServer := newServer("other")
 		ctrl := newController(t, config(newServer("a"), func(context.Context, configMap) error { return nil }))
-		w := newWatching(t, others)
+		w := newWatching(t, otherServer)
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() { // waited for below
@@ -428,7 +428,7 @@ func TestSourcesAddedAndRemovedConcurrently(t *testing.T) {
 			cancel()
 		}
 		all.Wait()
-		if n := watches(others); n != 0 {
+		if n := watches(otherServer); n != 0 {
 			t.Errorf("%d watches are left", n)
 		}
 	})
@@ -574,14 +574,14 @@ func (s nosy) Prepare(controller.Target) (controller.PreparedSource, error) {
 func TestSourceUsesItsControllerInStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ctrl *controller.Controller[configMap]
-		others := newServer("other")
+		otherServer := newServer("other")
 		asked := 0
 		ask := nosy{func() {
 			asked++
 			if ctrl.Ready() == nil && asked == 1 {
 				t.Error("ready while it begins")
 			}
-			remove, err := ctrl.AddSource(newWatching(t, others))
+			remove, err := ctrl.AddSource(newWatching(t, otherServer))
 			if err != nil {
 				t.Error(err)
 				return
@@ -598,8 +598,8 @@ func TestSourceUsesItsControllerInStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		remove()
-		if asked != 2 || watches(others) != 0 {
-			t.Errorf("began %d times, %d watches are left", asked, watches(others))
+		if asked != 2 || watches(otherServer) != 0 {
+			t.Errorf("began %d times, %d watches are left", asked, watches(otherServer))
 		}
 	})
 }
@@ -644,12 +644,12 @@ func TestReadyDoesNotWaitForEndingInformer(t *testing.T) {
 // cannot list ends the wait for the first handling.
 func TestSourceRemovedDuringSyncEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		others := newServer("other")
-		others.Fail("list", errors.New("no such kind"))
-		others.Fail("watch", errors.New("no such kind"))
+		otherServer := newServer("other")
+		otherServer.Fail("list", errors.New("no such kind"))
+		otherServer.Fail("watch", errors.New("no such kind"))
 		c, runs := reconciled(newServer("a"))
 		ctrl := newController(t, c)
-		remove, err := ctrl.AddSource(newWatching(t, others))
+		remove, err := ctrl.AddSource(newWatching(t, otherServer))
 		if err != nil {
 			t.Fatal(err)
 		}

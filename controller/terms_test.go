@@ -126,10 +126,10 @@ func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- e.Run(ctx, g.run) }() // waited for below
 			stop := make(chan struct{})
-			var others sync.WaitGroup
-			others.Go(func() { g.ask(stop) }) // waited for below
+			var clients sync.WaitGroup
+			clients.Go(func() { g.ask(stop) }) // waited for below
 			for range 3 {
-				others.Go(func() { g.addSources(stop, children) }) // waited for below
+				clients.Go(func() { g.addSources(stop, children) }) // waited for below
 			}
 			names := []string{"a", "b", "c"}
 			for version := range 60 {
@@ -147,7 +147,7 @@ func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
 			e.terms <- make(chan struct{})
 			time.Sleep(10 * time.Second)
 			close(stop)
-			others.Wait()
+			clients.Wait()
 			g.mu.Lock()
 			for i, handled := range g.last {
 				for _, name := range names {

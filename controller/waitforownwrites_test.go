@@ -260,9 +260,9 @@ func TestWaitForOwnWritesRejectsUntrackedContext(t *testing.T) {
 		}
 		w := newWorld(t)
 		var untracked error
-		var of context.Context
+		var runContext context.Context
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
-			untracked, of = controller.WaitForOwnWrites(ctx), ctx
+			untracked, runContext = controller.WaitForOwnWrites(ctx), ctx
 			return nil
 		})
 		w.put("widgets", "a", "1")
@@ -271,7 +271,7 @@ func TestWaitForOwnWritesRejectsUntrackedContext(t *testing.T) {
 		if untracked != nil {
 			t.Errorf("in a run without writes: %v", untracked)
 		}
-		if err := controller.WaitForOwnWrites(context.WithoutCancel(of)); err == nil || !strings.Contains(err.Error(), "the run has ended") {
+		if err := controller.WaitForOwnWrites(context.WithoutCancel(runContext)); err == nil || !strings.Contains(err.Error(), "the run has ended") {
 			t.Errorf("after the end of the run: %v", err)
 		}
 		c.Name, c.OwnWrites.ConsistencyTimeout = "untracked", -1

@@ -158,8 +158,8 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			made, err := crd.New(test.definition)
-			if err == nil || made != nil {
+			created, err := crd.New(test.definition)
+			if err == nil || created != nil {
 				t.Fatalf("a definition was returned, with error %v", err)
 			}
 			for _, want := range test.want {

@@ -30,18 +30,18 @@ func FuzzCompareReportsPruning(f *testing.F) {
 	})
 }
 
-func compareAndPrune(t *testing.T, made maker) {
+func compareAndPrune(t *testing.T, generator maker) {
 	t.Helper()
-	spec := made.schema(3)
+	spec := generator.schema(3)
 	before := definition(t, nil, crd.Version{Name: "v1", Schema: objectOf(spec)})
-	after := definition(t, nil, crd.Version{Name: "v1", Schema: objectOf(made.changed(spec, 3))})
+	after := definition(t, nil, crd.Version{Name: "v1", Schema: objectOf(generator.changed(spec, 3))})
 	problems := crd.Compare(before, after)
 	if slices.ContainsFunc(problems, func(p crd.Problem) bool { return p.Severity == crd.Lossy }) {
 		return
 	}
 	stored, next := structural(t, before), structural(t, after)
 	for range 10 {
-		objectBefore := map[string]any{"spec": made.value(spec)}
+		objectBefore := map[string]any{"spec": generator.value(spec)}
 		pruning.Prune(objectBefore, stored, true)
 		objectAfter := copied(t, objectBefore)
 		pruning.Prune(objectAfter, next, true)
@@ -166,7 +166,7 @@ func (m maker) changed(s apiextensionsv1.JSONSchemaProps, depth int) apiextensio
 
 // value returns a random JSON value that the schema accepts.
 func (m maker) value(s apiextensionsv1.JSONSchemaProps) any {
-	keeps := s.XPreserveUnknownFields != nil
+	kept := s.XPreserveUnknownFields != nil
 	switch {
 	case s.Type == "integer" || s.XIntOrString && m.oneOf(2):
 		return 1.0
@@ -174,7 +174,7 @@ func (m maker) value(s apiextensionsv1.JSONSchemaProps) any {
 		return "x"
 	case s.Type == "array":
 		items := *s.Items.Schema
-		if keeps && reflect.DeepEqual(items, apiextensionsv1.JSONSchemaProps{Type: "object"}) {
+		if kept && reflect.DeepEqual(items, apiextensionsv1.JSONSchemaProps{Type: "object"}) {
 			items.XPreserveUnknownFields = new(true) // inherited from the list
 		}
 		return []any{m.value(items), m.value(items)}
@@ -194,7 +194,7 @@ func (m maker) value(s apiextensionsv1.JSONSchemaProps) any {
 		case named || m.oneOf(2):
 		case values != nil && values.Schema != nil:
 			fields[name] = m.value(*values.Schema)
-		case values != nil || keeps:
+		case values != nil || kept:
 			fields[name] = m.anything()
 		}
 	}

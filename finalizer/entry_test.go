@@ -18,11 +18,11 @@ const booksPath = "/api/v1/namespaces/town/configmaps/books"
 // TestRemoveFromMissingObject: nothing was written to an object that is gone or was replaced.
 func TestRemoveFromMissingObject(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]bool{"gone": false, "replaced": true} {
+	for name, replaced := range map[string]bool{"gone": false, "replaced": true} {
 		server, c := newServer()
 		obj := read[*corev1.ConfigMap](t, c)
 		edit(server, func(obj map[string]any) { delete(obj["metadata"].(map[string]any), "finalizers") })
-		if again {
+		if replaced {
 			edit(server, func(obj map[string]any) {
 				obj["metadata"].(map[string]any)["finalizers"] = []any{cleanup}
 			})
@@ -30,7 +30,7 @@ func TestRemoveFromMissingObject(t *testing.T) {
 		if changed, err := finalizer.Remove(t.Context(), c, obj, cleanup); changed || err != nil {
 			t.Errorf("%s: changed is %t, %v", name, changed, err)
 		}
-		if live := server.Object("configmaps", books()); again != (live != nil && len(live.GetFinalizers()) == 1) {
+		if live := server.Object("configmaps", books()); replaced != (live != nil && len(live.GetFinalizers()) == 1) {
 			t.Errorf("%s: the object is now %v", name, live)
 		}
 	}

@@ -108,14 +108,14 @@ func checkApplied[T kube.Object](t *testing.T) {
 						return s
 					}
 					retriever := func(s *kindserver.Server[T]) informer.Retriever[T] { return ofKind[T]{s, configMapKind()} }
-					mine, others := server("mine", map[string]bool{"other": true, "me": true}), server("others", map[string]bool{"other": true})
+					mine, otherServer := server("mine", map[string]bool{"other": true, "me": true}), server("others", map[string]bool{"other": true})
 					both := server("both", map[string]bool{"me": true, "other": true})
 					both.Edit("configmaps", key("nobody"), "editor", func(obj map[string]any) bool {
 						obj["data"] = map[string]any{"value": "1"}
 						return true
 					})
 					i, err := informer.New(informer.Config[T]{
-						Name: "test", Retriever: informer.Combine(retriever(mine), retriever(others)),
+						Name: "test", Retriever: informer.Combine(retriever(mine), retriever(otherServer)),
 						KeepAppliedBy: "me", KeepManagedFields: keep, Logger: (&logBuffer{}).logger(),
 					})
 					if err != nil {
@@ -139,14 +139,14 @@ func checkApplied[T kube.Object](t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := view.SetRetriever(t.Context(), informer.Combine(retriever(others), retriever(both))); err != nil {
+					if err := view.SetRetriever(t.Context(), informer.Combine(retriever(otherServer), retriever(both))); err != nil {
 						t.Fatal(err)
 					}
 					expect("others", "", "+other")
 					expect("both", "me", "+me+other")
 					expect("nobody", "", "+editor")
 					// An object of a watch is kept in the same way as an object of a list.
-					apply(others, "others", map[string]bool{"me": true})
+					apply(otherServer, "others", map[string]bool{"me": true})
 					expect("others", "me", "+me+other")
 					apply(both, "both", map[string]bool{"me": false})
 					expect("both", "", "+other")

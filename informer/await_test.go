@@ -237,8 +237,8 @@ func TestAwaitEndsWithoutEventOfObject(t *testing.T) {
 				test.then(f)
 				expectSeen(t, "after", seen, 1)
 				f.stop()
-				again := await(f, cache.Write{Key: key("a"), ResourceVersion: "1000"})
-				expectSeen(t, "of an informer that does not run", again, 1)
+				second := await(f, cache.Write{Key: key("a"), ResourceVersion: "1000"})
+				expectSeen(t, "of an informer that does not run", second, 1)
 			})
 		})
 	}

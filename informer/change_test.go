@@ -69,26 +69,26 @@ func TestSubscribersReadStatesOfChange(t *testing.T) {
 		server.Put(object("a", "1"))
 		f := start(t, server, nil)
 		defer f.stop()
-		early, late := &states{T: t}, &states{T: t}
+		early, later := &states{T: t}, &states{T: t}
 		defer f.informer.Subscribe(early.notify)()
 		server.Put(object("a", "2"))
 		server.Put(object("b", "1"))
 		synctest.Wait()
-		defer f.informer.Subscribe(late.notify)()
+		defer f.informer.Subscribe(later.notify)()
 		server.Delete(key("a"))
 		synctest.Wait()
 		last := "deleted a: 1002=2 to -=-"
 		if diff := cmp.Diff([]string{"listed a: -=- to 1001=1", "updated a: 1001=1 to 1002=2", "added b: -=- to 1003=1", last}, early.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		got := late.take()
+		got := later.take()
 		slices.Sort(got[:2]) // present objects are announced in no particular order
 		if diff := cmp.Diff([]string{"listed a: -=- to 1002=2", "listed b: -=- to 1003=1", last}, got); diff != "" {
 			t.Errorf("who subscribed later (-want +got):\n%s", diff)
 		}
 		// The states cannot be read after the call.
-		before, err := late.last.States().Old()
-		after, err2 := late.last.States().New()
+		before, err := later.last.States().Old()
+		after, err2 := later.last.States().New()
 		if before != nil || after != nil || err != nil || err2 != nil {
 			t.Errorf("after the call, the states are %v and %v (%v, %v)", before, after, err, err2)
 		}
@@ -237,8 +237,8 @@ func TestChangedAndManager(t *testing.T) {
 			if _, err := c.States().Old(); err != nil {
 				t.Error(err)
 			}
-			if again := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); again != head || !all.Has(head) && head != 0 {
-				t.Errorf("%s: %s, then %s, of %s", c.Type, head, again, all)
+			if second := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); second != head || !all.Has(head) && head != 0 {
+				t.Errorf("%s: %s, then %s, of %s", c.Type, head, second, all)
 			}
 			lines = append(lines, fmt.Sprintf("%s: %s by %q", c.Type, all, c.Manager()))
 		}

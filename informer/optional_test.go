@@ -94,13 +94,13 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 				fail(server, problem)
 				server.DropWatches()
 				time.Sleep(20 * time.Second)
-				keeps := name == "forbidden"
-				if keeps {
+				forbidden := name == "forbidden"
+				if forbidden {
 					f.expect()
 				} else {
 					f.expectOnce("deleted a", "deleted b")
 				}
-				if n := f.informer.Len(); (n == 2) != keeps || (n == 0) == keeps {
+				if n := f.informer.Len(); (n == 2) != forbidden || (n == 0) == forbidden {
 					t.Errorf("%d objects are kept", n)
 				}
 				if h := f.informer.Health(); h.Ready() != nil || !h.Degraded || h.Err == nil {
@@ -110,7 +110,7 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 				server.Put(object("c", "1"))
 				fail(server, nil)
 				time.Sleep(20 * time.Second)
-				if keeps {
+				if forbidden {
 					f.expectOnce("added c", "deleted b")
 				} else {
 					f.expectOnce("added a", "added c")

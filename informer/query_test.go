@@ -202,7 +202,7 @@ func TestSnapshotDoesNotChange(t *testing.T) {
 			t.Errorf("a in it is %v, found %v, %v", obj, found, err)
 		}
 		obj.Data["value"] = "mine"
-		if again, _, _ := snapshot.Get(key("a")); again.Data["value"] != "1" {
+		if second, _, _ := snapshot.Get(key("a")); second.Data["value"] != "1" {
 			t.Error("a reader changed the snapshot")
 		}
 		if _, found, err := snapshot.Get(key("c")); found || err != nil {

@@ -122,7 +122,7 @@ func TestQuietWatchIsVerified(t *testing.T) {
 				t.Errorf("round %d: %d lists", round, lists-first)
 			}
 		}
-		if _, again, _ := server.Counts(); again != watches {
+		if _, opened, _ := server.Counts(); opened != watches {
 			t.Error("a quiet watch was ended")
 		}
 		f.expect("listed a")

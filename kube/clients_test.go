@@ -20,11 +20,11 @@ func TestLeadershipReleasesClients(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
 	close(server.response)
-	var made, freed atomic.Int64
+	var created, freed atomic.Int64
 	config := server.config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		w := &wrapper{next}
-		made.Add(1)
+		created.Add(1)
 		runtime.AddCleanup(w, func(int) { freed.Add(1) }, 0)
 		return w
 	})
@@ -40,13 +40,13 @@ func TestLeadershipReleasesClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if made.Load() < 2*clients {
-		t.Fatalf("%d wrappers were made for %d clients, want one for leased writes of each as well", made.Load(), clients)
+	if created.Load() < 2*clients {
+		t.Fatalf("%d wrappers were made for %d clients, want one for leased writes of each as well", created.Load(), clients)
 	}
 	const least = 2*clients - 4 // the last one may still be on a stack
 	for deadline := time.Now().Add(20 * time.Second); freed.Load() < least; runtime.GC() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d wrappers were freed, want %d at least", freed.Load(), made.Load(), least)
+			t.Fatalf("%d of %d wrappers were freed, want %d at least", freed.Load(), created.Load(), least)
 		}
 	}
 }
@@ -57,14 +57,14 @@ func TestWrappersAreCreatedOncePerTerm(t *testing.T) {
 	t.Parallel()
 	server := newBodies(t, true)
 	close(server.response)
-	var made atomic.Int64
+	var created atomic.Int64
 	config := server.config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		made.Add(1)
+		created.Add(1)
 		return &wrapper{next}
 	})
 	cluster := clusterOf(t, config)
-	before := made.Load()
+	before := created.Load()
 	_, one := lead(t)
 	_, two := lead(t)
 	for range 5 {
@@ -74,7 +74,7 @@ func TestWrappersAreCreatedOncePerTerm(t *testing.T) {
 			}
 		}
 	}
-	if got := made.Load() - before; got != 2 {
+	if got := created.Load() - before; got != 2 {
 		t.Errorf("%d wrappers were made for two terms, want 2", got)
 	}
 }

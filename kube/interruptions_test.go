@@ -123,12 +123,12 @@ func create(ctx context.Context, client rest.Interface, namespace, name string) 
 }
 
 // setToken writes a token to the file of the program. It and others are valid.
-func (o *operator) setToken(token string, others ...string) {
+func (o *operator) setToken(token string, otherTokens ...string) {
 	o.t.Helper()
 	if err := os.WriteFile(o.tokenFile, []byte(token+"\n"), 0o600); err != nil {
 		o.t.Fatal(err)
 	}
-	o.accept(append(others, token)...)
+	o.accept(append(otherTokens, token)...)
 }
 
 func (o *operator) accept(tokens ...string) { o.tokens.Store(&tokens) }

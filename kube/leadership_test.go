@@ -92,9 +92,9 @@ func TestContract06_LossCancelsContextsAtOnce(t *testing.T) {
 			t.Errorf("%s context: the cause is %v, want ErrLeadershipLost and the reason", name, cause)
 		}
 	}
-	late, cancelLate := kube.UntilLeadershipLost(stopped)
+	stoppedContext, cancelLate := kube.UntilLeadershipLost(stopped)
 	defer cancelLate()
-	if late.Err() == nil {
+	if stoppedContext.Err() == nil {
 		t.Error("a context that is made after the loss is not cancelled")
 	}
 }

@@ -132,10 +132,10 @@ func TestContract06_DeadlineIsCheckedWhenBytesLeave(t *testing.T) {
 			if got := server.protocol.Load(); (got == 2) != http2 {
 				t.Fatalf("sent by HTTP/%d", got)
 			}
-			late := strings.NewReader("late")
+			content := strings.NewReader("late")
 			body := readerFunc(func(p []byte) (int, error) {
 				now.Store(int64(time.Hour)) // the process was suspended, and continues
-				return late.Read(p)
+				return content.Read(p)
 			})
 			_, err := send(cluster.HTTPClient(), server.request(ctx, t, http.MethodPost, "", body))
 			if !errors.Is(err, kube.ErrLeadershipLost) {

@@ -100,10 +100,10 @@ func TestContract06_WritesThroughOwnHTTPTransports(t *testing.T) {
 				t.Errorf("a write was sent by HTTP/%d on %d connections of the transport's function, want HTTP/%d and one", got, dialled.Load(), tt.protocol)
 			}
 			if tt.atSend {
-				late := strings.NewReader("late")
+				body := strings.NewReader("late")
 				_, err := send(cluster.HTTPClient(), server.request(ctx, t, http.MethodPost, "", readerFunc(func(p []byte) (int, error) {
 					now.Store(int64(time.Hour))
-					return late.Read(p)
+					return body.Read(p)
 				})))
 				if !errors.Is(err, kube.ErrLeadershipLost) {
 					t.Errorf("a request of which part had left: %v, want ErrLeadershipLost", err)

@@ -120,23 +120,23 @@ func TestRESTClientIsCreatedOncePerVersion(t *testing.T) {
 	t.Parallel()
 	server, cluster := connect(t)
 	apps := schema.GroupVersion{Group: "apps", Version: "v1"}
-	made := make([]rest.Interface, 8)
+	clients := make([]rest.Interface, 8)
 	var all sync.WaitGroup
-	for i := range made {
+	for i := range clients {
 		all.Go(func() { // waited for below
 			var err error
-			if made[i], err = cluster.RESTClient(apps); err != nil {
+			if clients[i], err = cluster.RESTClient(apps); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	for _, client := range made {
-		if client != made[0] {
+	for _, client := range clients {
+		if client != clients[0] {
 			t.Error("two clients were made for apps/v1")
 		}
 	}
-	err := made[0].Get().Resource("deployments").Name("web").Do(t.Context()).Error()
+	err := clients[0].Get().Resource("deployments").Name("web").Do(t.Context()).Error()
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the error of a request is %v, want the server's", err)
 	}

@@ -48,11 +48,11 @@ func waitInProfile(n int) {
 //
 //nolint:paralleltest // waitInProfile counts the goroutines of the process
 func TestConcurrentControllerOfGoroutine(t *testing.T) {
-	var others sync.WaitGroup
+	var clients sync.WaitGroup
 	waiting := newStrays()
 	waiting.mu.Lock()
-	others.Go(func() { labelled("other", func() { controllerHere(waiting) }) })
-	others.Go(func() { controllerHere(waiting) })
+	clients.Go(func() { labelled("other", func() { controllerHere(waiting) }) })
+	clients.Go(func() { controllerHere(waiting) })
 	waitInProfile(2)
 
 	s := newStrays()
@@ -72,7 +72,7 @@ func TestConcurrentControllerOfGoroutine(t *testing.T) {
 		wait.Wait()
 	})
 	waiting.mu.Unlock()
-	others.Wait()
+	clients.Wait()
 }
 
 // A goroutine must be found even if its stack is deeper than the recorded part.

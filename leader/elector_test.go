@@ -325,12 +325,12 @@ func TestOneRunAtATime(t *testing.T) {
 			t.Error("a second Run is not rejected")
 		}
 		r.stopWithoutError(t)
-		again := run(t, e, untilDone)
+		second := run(t, e, untilDone)
 		pass(time.Second)
 		if got := e.Status().State; got != StateLeading {
 			t.Errorf("after a second Run, the state is %s", got)
 		}
-		if err := again.stop(); err != nil {
+		if err := second.stop(); err != nil {
 			t.Errorf("Run returned %v the second time", err)
 		}
 		if err := e.Run(t.Context(), nil); err == nil {

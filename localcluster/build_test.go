@@ -61,9 +61,9 @@ func TestBuildIsCachedByContent(t *testing.T) {
 
 	out.Reset()
 	write(t, filepath.Join(source, "notes.txt"), "not a part of the binary")
-	again, err := b.build(ctx, source)
-	if err != nil || again != first || out.Len() > 0 {
-		t.Errorf("second build: %s, %v, output %q; want the cached %s without output", again, err, out.String(), first)
+	second, err := b.build(ctx, source)
+	if err != nil || second != first || out.Len() > 0 {
+		t.Errorf("second build: %s, %v, output %q; want the cached %s without output", second, err, out.String(), first)
 	}
 
 	write(t, filepath.Join(source, "more.go"), "package main\n")

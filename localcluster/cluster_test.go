@@ -184,7 +184,7 @@ func testUsers(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
 func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interface) {
 	t.Helper()
 	ctx := t.Context()
-	made, err := admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{})
+	created, err := admin.CoreV1().ConfigMaps("default").Create(ctx, configMap("kept"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func testKillAndRestart(t *testing.T, cluster *Cluster, admin kubernetes.Interfa
 		}
 		t.Logf("restarted %s in %v", how, time.Since(began))
 		kept, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{})
-		if err != nil || kept.UID != made.UID {
+		if err != nil || kept.UID != created.UID {
 			t.Fatalf("after restart %s: got %v, %v; want the earlier object", how, kept.UID, err)
 		}
 	}

@@ -53,9 +53,9 @@ func TestLogLevelsSet(t *testing.T) {
 		if got := levels.String(); got != step.want {
 			t.Errorf("after %q the levels are %q, want %q", step.text, got, step.want)
 		}
-		var again LogLevels
-		if err := again.Set(levels.String()); err != nil || again.String() != levels.String() {
-			t.Errorf("%q is not a text for Set: %q, %v", levels.String(), again.String(), err)
+		var second LogLevels
+		if err := second.Set(levels.String()); err != nil || second.String() != levels.String() {
+			t.Errorf("%q is not a text for Set: %q, %v", levels.String(), second.String(), err)
 		}
 	}
 	expectError(t, levels.Set("loud,=info"), `"loud"`, `"=info" has no name`)

@@ -356,7 +356,7 @@ func TestOptionsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logger *slog.Logger
-	made := func(o Options, config Config) Config {
+	newConfig := func(o Options, config Config) Config {
 		t.Helper()
 		m, err := o.New(cluster, config)
 		if err != nil {
@@ -371,7 +371,7 @@ func TestOptionsNew(t *testing.T) {
 		Listen: "127.0.0.1:0", ShutdownTimeout: time.Minute,
 		LeaderElection: &leader.Config{Cluster: cluster, Name: "webapp", Namespace: "mall", LeaseDuration: 20 * time.Second},
 	}
-	if diff := cmp.Diff(want, made(o, Config{}), ignored); diff != "" {
+	if diff := cmp.Diff(want, newConfig(o, Config{}), ignored); diff != "" {
 		t.Errorf("config from the options (-want +got):\n%s", diff)
 	}
 	if logger.Enabled(t.Context(), slog.LevelInfo) || !logger.Enabled(t.Context(), slog.LevelWarn) {
@@ -386,7 +386,7 @@ func TestOptionsNew(t *testing.T) {
 		Listen: "127.0.0.1:1", ShutdownTimeout: time.Second,
 		LeaderElection: &leader.Config{Cluster: cluster, Name: "webapp", Namespace: "own", Identity: "me", LeaseDuration: 20 * time.Second},
 	}
-	if diff := cmp.Diff(want, made(o, config), ignored); diff != "" {
+	if diff := cmp.Diff(want, newConfig(o, config), ignored); diff != "" {
 		t.Errorf("config with own fields (-want +got):\n%s", diff)
 	}
 	if logger != own {
@@ -396,18 +396,18 @@ func TestOptionsNew(t *testing.T) {
 		t.Error("New changed the caller's config")
 	}
 	o.LeaderElect = false
-	if got := made(o, config); got.LeaderElection != nil {
+	if got := newConfig(o, config); got.LeaderElection != nil {
 		t.Errorf("without LeaderElect the manager has a lease: %v", got.LeaderElection)
 	}
 	o.Authorize, o.Pprof = true, true
-	if got := made(o, config); got.AuthorizeWith != cluster || !got.Pprof {
+	if got := newConfig(o, config); got.AuthorizeWith != cluster || !got.Pprof {
 		t.Error("Authorize does not use the cluster, or Pprof is false")
 	}
 	o.CertFile, o.KeyFile = "/none/cert", "/none/key"
 	_, err = o.New(cluster, Config{})
 	expectError(t, err, "open /none/cert", "open /none/key")
 	o.Listen = ""
-	if got := made(o, Config{}); got.CertFile != "" || got.AuthorizeWith != nil || got.Pprof {
+	if got := newConfig(o, Config{}); got.CertFile != "" || got.AuthorizeWith != nil || got.Pprof {
 		t.Error("a manager without a server has its settings")
 	}
 	o.LeaderElect, o.LeaseName = true, ""

@@ -54,8 +54,8 @@ func TestTasksRunBeforeTheirGroup(t *testing.T) {
 					t.Errorf("Ready: %v", err)
 				}
 				// What is added meanwhile waits for the tasks too, except a task.
-				late := task(j, "late", g, 500*time.Millisecond)
-				if err := m.Add(Runnable{Runner: &part{name: "added", journal: j}, Group: g}, late); err != nil {
+				lateTask := task(j, "late", g, 500*time.Millisecond)
+				if err := m.Add(Runnable{Runner: &part{name: "added", journal: j}, Group: g}, lateTask); err != nil {
 					t.Error(err)
 				}
 				j.expect(t, "+late")

@@ -42,10 +42,10 @@ func newCleaning(t *testing.T) *cleaning {
 }
 
 // finalizer returns a Finalizer with one step, which records that it ran.
-func (c *cleaning) finalizer(t *testing.T, of *client.Client) *finalizer.Finalizer[*corev1.Service] {
+func (c *cleaning) finalizer(t *testing.T, api *client.Client) *finalizer.Finalizer[*corev1.Service] {
 	t.Helper()
 	f, err := finalizer.New(finalizer.Config[*corev1.Service]{
-		Client: of, Name: cleanup,
+		Client: api, Name: cleanup,
 		Steps: []finalizer.Step[*corev1.Service]{{Name: "dns", Run: func(_ context.Context, service *corev1.Service) error {
 			c.did = append(c.did, "step")
 			status.Set(&service.Status.Conditions, status.True("CleanedUp", 1, "Yes", ""))

@@ -127,9 +127,9 @@ func TestChangedPassesChangesWithoutBothStates(t *testing.T) {
 	all := slices.Sorted(maps.Keys(changedPredicates()))
 	for format, encode := range encodings() {
 		pod := encode(t, newPod())
-		again := newPod()
-		again.UID = "uid-2"
-		recreated := encode(t, again)
+		second := newPod()
+		second.UID = "uid-2"
+		recreated := encode(t, second)
 		for name, c := range map[string]informer.Change{
 			"listed":                       change(informer.Listed, nil, pod),
 			"added":                        change(informer.Added, nil, pod),

@@ -149,7 +149,7 @@ func TestWatchdogReportsRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, Config{WithoutControllers: true}, nil)
 		runs := 0
-		again, err := controller.New(controller.Config[*corev1.ConfigMap]{
+		second, err := controller.New(controller.Config[*corev1.ConfigMap]{
 			Name: "again", Cluster: c.Connect("again"),
 			Handler: func(context.Context, *corev1.ConfigMap) error {
 				if runs++; runs == 10 {
@@ -163,7 +163,7 @@ func TestWatchdogReportsRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Run(again)
+		c.Run(second)
 		c.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: motto}}`)
 		c.Settle() // returns after the report
 		if text := *report.Load(); !strings.Contains(text, "of default/motto: requeue (poll the vault) -> requeue") {

@@ -85,9 +85,9 @@ func TestChannelLeavesKeysAfterEnd(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 	keys <- kube.Key{Name: "late"}
-	got, again := ring(t.Context(), keys)
+	got, second := ring(t.Context(), keys)
 	close(keys)
-	if err := <-again; err != nil {
+	if err := <-second; err != nil {
 		t.Errorf("the next Run returned %v", err)
 	}
 	if diff := cmp.Diff([]enqueued{{kube.Key{Name: "late"}, ""}}, *got); diff != "" {

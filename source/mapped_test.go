@@ -135,14 +135,14 @@ func TestSourceEnqueuesNothingAfterRun(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	q.take()
-	others := make(chan informer.Change, 10)
-	defer objects.Subscribe(func(c informer.Change) { others <- c })()
-	<-others // the two existing objects
-	<-others
+	changes := make(chan informer.Change, 10)
+	defer objects.Subscribe(func(c informer.Change) { changes <- c })()
+	<-changes // the two existing objects
+	<-changes
 	server.Put(pointing("c", "b"))
-	<-others
-	if late := q.take(); len(late) > 0 {
-		t.Errorf("enqueued after the end: %v", late)
+	<-changes
+	if triggers := q.take(); len(triggers) > 0 {
+		t.Errorf("enqueued after the end: %v", triggers)
 	}
 	if !objects.Health().Running {
 		t.Error("the informer has ended with the source")

@@ -128,8 +128,8 @@ func TestRemoveAndGet(t *testing.T) {
 	type answer struct{ There, True, False bool }
 	got := map[string]answer{}
 	for _, c := range []string{"A", "B", "C", "E"} {
-		found, there := status.Get(conditions, c)
-		got[c] = answer{there && found.Type == c, status.IsTrue(conditions, c), status.IsFalse(conditions, c)}
+		found, exists := status.Get(conditions, c)
+		got[c] = answer{exists && found.Type == c, status.IsTrue(conditions, c), status.IsFalse(conditions, c)}
 	}
 	want := map[string]answer{"A": {true, true, false}, "B": {true, false, true}, "C": {true, false, false}, "E": {}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -75,12 +75,12 @@ func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 			wanted := maps.Clone(want) // the changes of the other client during the commit
 			for n := range 4 {
 				name := fmt.Sprint("Own", n)
-				was, had := status.Get(before.Status.Conditions, name)
-				is, has := status.Get(after.Status.Conditions, name)
+				old, had := status.Get(before.Status.Conditions, name)
+				current, has := status.Get(after.Status.Conditions, name)
 				switch {
-				case had == has && was == is:
+				case had == has && old == current:
 				case has:
-					wanted[name] = string(is.Status) + is.Reason
+					wanted[name] = string(current.Status) + current.Reason
 				default:
 					delete(wanted, name)
 				}

@@ -129,11 +129,11 @@ func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	}
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch)
 	// The next run starts a minute later with an outdated cache.
-	again := before.copy()
-	status.Set(&again.Status.Conditions, status.True("New", 1, "New", ""))
-	since := again.Status.Conditions[2].LastTransitionTime
-	again.Status.Conditions[2].LastTransitionTime = metav1.NewTime(since.Add(time.Minute))
-	if changed, err := status.Commit(t.Context(), w.client, before, again); changed || err != nil {
+	second := before.copy()
+	status.Set(&second.Status.Conditions, status.True("New", 1, "New", ""))
+	since := second.Status.Conditions[2].LastTransitionTime
+	second.Status.Conditions[2].LastTransitionTime = metav1.NewTime(since.Add(time.Minute))
+	if changed, err := status.Commit(t.Context(), w.client, before, second); changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get)

@@ -36,9 +36,9 @@ func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 		ready(after, metav1.ConditionTrue, 1, first, "")
 		commit(t, w, stale, after)
 
-		again := stale.copy()
-		ready(again, metav1.ConditionTrue, 1, second, "")
-		if _, err := status.Commit(t.Context(), w.client, stale, again); err != nil {
+		repeated := stale.copy()
+		ready(repeated, metav1.ConditionTrue, 1, second, "")
+		if _, err := status.Commit(t.Context(), w.client, stale, repeated); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.condition(t, "Ready"); !got.LastTransitionTime.Time.Equal(first) || got.Status != metav1.ConditionTrue {
@@ -46,9 +46,9 @@ func TestStaleCommitKeepsTransitionTime(t *testing.T) {
 		}
 
 		// The run changes the message too, and the message is written.
-		again = stale.copy()
-		ready(again, metav1.ConditionTrue, 1, second, "said again")
-		commit(t, w, stale, again)
+		repeated = stale.copy()
+		ready(repeated, metav1.ConditionTrue, 1, second, "said again")
+		commit(t, w, stale, repeated)
 		if got := w.condition(t, "Ready"); !got.LastTransitionTime.Time.Equal(first) || got.Message != "said again" {
 			t.Errorf("%s: %+v, want the transition at %s", name, got, first)
 		}

@@ -41,9 +41,9 @@ func TestSummaries(t *testing.T) {
 		"undecided":   {undecided, []string{"Ready=Unknown 4 Undecided: text", "Reconciling=True 4 Undecided: text"}, readiness.InProgress},
 		"stalled":     {status.SetStalled, []string{"Ready=False 4 Why: text", "Stalled=True 4 Why: text"}, readiness.Failed},
 	}
-	for was, before := range summaries {
-		for is, after := range summaries {
-			t.Run(was+" to "+is, func(t *testing.T) {
+	for oldName, before := range summaries {
+		for newName, after := range summaries {
+			t.Run(oldName+" to "+newName, func(t *testing.T) {
 				t.Parallel()
 				conditions := []metav1.Condition{status.True("Synced", 1, "Theirs", "")}
 				if !before.say(&conditions, 3, "Before", "") || !after.say(&conditions, 4, "Why", "text") {

@@ -355,12 +355,12 @@ func patchOf(t *testing.T, raw string, change func(*patchedObject)) (result, pat
 			t.Fatalf("apply %s to %s: %v", patch, raw, err)
 		}
 	}
-	again, err := decode[*patchedObject](result)
+	second, err := decode[*patchedObject](result)
 	if err != nil {
 		t.Fatalf("the patch %s: %v", patch, err)
 	}
 	// A key of a raw extension can have another encoding.
-	got := encoded(t, again)
+	got := encoded(t, second)
 	gotValue, gotErr := decodeValue(got)
 	wantValue, wantErr := decodeValue(after)
 	if gotErr != nil || wantErr != nil || !reflect.DeepEqual(gotValue, wantValue) {

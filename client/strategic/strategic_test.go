@@ -38,8 +38,8 @@ func TestFromEqualObjectsIsEmpty(t *testing.T) {
 	t.Parallel()
 	read := deployment(corev1.Container{Name: "web"})
 	read.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
-	made := deployment(corev1.Container{Name: "web"})
-	if patch := strategic.From(read, made); !patch.Empty() {
+	created := deployment(corev1.Container{Name: "web"})
+	if patch := strategic.From(read, created); !patch.Empty() {
 		t.Errorf("the patch of an object that was read and of one that was made is %s", patch)
 	}
 	if read.Kind == "" {

@@ -170,9 +170,9 @@ func checkImport(name string, here place, imported string) string {
 	if matchAny(here.may, target) {
 		return ""
 	}
-	there, _ := find(target) // a package without a place is reported as such
+	existing, _ := find(target) // a package without a place is reported as such
 	foundationAllowed := !here.alone && (here.layer > 0 || len(here.may) > 0)
-	if here.layer > there.layer && there.layer > 0 || there.foundation && foundationAllowed {
+	if here.layer > existing.layer && existing.layer > 0 || existing.foundation && foundationAllowed {
 		return ""
 	}
 	return fmt.Sprintf("package %s must not import %s: imports run one way, from higher layers to lower ones; "+

@@ -332,7 +332,7 @@ func timersBelongToObjects(x *cell) {
 		if r.value == "0" {
 			return nil
 		}
-		if _, again := set.LoadOrStore([2]any{r.process, r.uid}, true); again {
+		if _, known := set.LoadOrStore([2]any{r.process, r.uid}, true); known {
 			return nil
 		}
 		if err := errors.Join(controller.SetTimer(ctx, "certificate", time.Hour), controller.SetTimer(ctx, "never", 2*time.Hour)); err != nil {

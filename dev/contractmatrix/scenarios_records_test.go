@@ -269,8 +269,8 @@ func logLinesOfRuns(x *cell) {
 	}
 	x.mend("a", "works")
 	time.Sleep(20 * time.Minute)
-	if again := with(x.logs.take(), "level=INFO", "handler recovered", x.key("a").String()); len(again) != 1 {
-		x.t.Errorf("the handler's success after failures is logged %d times: %q", len(again), again)
+	if recovered := with(x.logs.take(), "level=INFO", "handler recovered", x.key("a").String()); len(recovered) != 1 {
+		x.t.Errorf("the handler's success after failures is logged %d times: %q", len(recovered), recovered)
 	}
 }
 

@@ -37,9 +37,9 @@ func toolkitAtRest(x *cell) {
 			return err
 		}
 		missing := x.key(r.name + "-missing")
-		there, err := client.Exists[*metav1.PartialObjectMetadata](ctx, c, missing, client.OfKind(widgetKind))
-		if err != nil || there {
-			return fmt.Errorf("a missing object exists: %v, %w", there, err)
+		existing, err := client.Exists[*metav1.PartialObjectMetadata](ctx, c, missing, client.OfKind(widgetKind))
+		if err != nil || existing {
+			return fmt.Errorf("a missing object exists: %v, %w", existing, err)
 		}
 		if _, err := client.Get[*metav1.PartialObjectMetadata](ctx, c, r.key, client.OfKind(widgetKind)); err != nil {
 			return err

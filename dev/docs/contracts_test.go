@@ -93,8 +93,8 @@ func checkContracts(page string, tests map[string]bool) []string {
 			if !tests[name] {
 				fail("contract %d lists %s, which does not exist", number, name)
 			}
-			if of := contractOf(name); of != 0 && of != number {
-				fail("contract %d lists %s, which is a test of contract %d", number, name, of)
+			if contract := contractOf(name); contract != 0 && contract != number {
+				fail("contract %d lists %s, which is a test of contract %d", number, name, contract)
 			}
 		}
 		if !own {

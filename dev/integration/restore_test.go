@@ -66,7 +66,7 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 	i := must(informer.New(informer.Config[*corev1.ConfigMap]{
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 	}))(t)
-	others := newRestoreInformers(t, cluster, e.namespace)
+	otherInformers := newRestoreInformers(t, cluster, e.namespace)
 	c := must(client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Informers: []client.Informer{i}}))(t)
 	reused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "reused"}, Data: map[string]string{"value": "lost"}}
 	defer i.Join(t.Context())()
@@ -108,7 +108,7 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 		t.Logf("shown after %s, %+v", time.Since(began), i.Health())
 	}
 	shows(map[string]string{"changed": "lost-too", "created": "lost", "reused": "lost", "replaced": "lost"})
-	others.show(t, e, 1)
+	otherInformers.show(t, e, 1)
 
 	if applied := must(client.Apply(t.Context(), c, reused, client.Force()))(t); applied.Outcome != client.Unchanged {
 		t.Errorf("the second apply: %s", applied.Outcome)
@@ -126,22 +126,22 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The version of the lost state is used again, for another state of the same object.
-	again := 0
-	for n := 0; again < lost; n++ {
+	reusedVersion := 0
+	for n := 0; reusedVersion < lost; n++ {
 		e.putConfigMap("reused", fmt.Sprint("again-", n%2))
-		again = versionOf("reused")
+		reusedVersion = versionOf("reused")
 	}
 	obj := must(e.clients.CoreV1().ConfigMaps(e.namespace).Get(t.Context(), "reused", metav1.GetOptions{}))(t)
-	t.Logf("version %d was lost, version %d is there now", lost, again)
+	t.Logf("version %d was lost, version %d is there now", lost, reusedVersion)
 	unreachable.Store(false)
 	shows(map[string]string{"changed": "backed-up", "deleted": "backed-up", "reused": obj.Data["value"], "replaced": "backed-up"})
-	others.show(t, e, 0)
+	otherInformers.show(t, e, 0)
 	if applied := must(client.Apply(t.Context(), c, reused, client.Force()))(t); applied.Outcome != client.Updated {
 		t.Errorf("the apply after the restore: %s", applied.Outcome)
 	}
 	e.putConfigMap("changed", "after")
 	shows(map[string]string{"changed": "after", "deleted": "backed-up", "reused": "lost", "replaced": "backed-up"})
-	others.show(t, e, 0)
+	otherInformers.show(t, e, 0)
 }
 
 // restoreInformers are informers with other configurations than the main one of the test.

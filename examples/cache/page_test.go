@@ -221,8 +221,8 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	if diff := cmp.Diff([]string{"web-1", "web-2"}, names); diff != "" || some != 2 || all != 3 {
 		return fmt.Errorf("%d of %d: (-want +got):\n%s", some, all, diff)
 	}
-	if again, _, err := pods.Get(kube.KeyOf(pod)); err != nil || again.Labels["seen"] != "" {
-		return fmt.Errorf("another reader sees the change: %v, %w", again, err)
+	if second, _, err := pods.Get(kube.KeyOf(pod)); err != nil || second.Labels["seen"] != "" {
+		return fmt.Errorf("another reader sees the change: %v, %w", second, err)
 	}
 	if _, err := pods.Count(informer.Query{Index: "phase", Value: "Running"}); err == nil || !strings.Contains(err.Error(), `no index "phase"`) {
 		return fmt.Errorf("query of a missing index: %w", err)

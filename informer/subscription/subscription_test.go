@@ -147,9 +147,9 @@ func TestRunClosesChannels(t *testing.T) {
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "it has run before") {
 			t.Errorf("second Run: %v", err)
 		}
-		late := newSubscription(t, subscription.Config[configMap]{Retriever: server})
-		run(t, late)()
-		if _, open := <-late.Events(); open {
+		lateServer := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		run(t, lateServer)()
+		if _, open := <-lateServer.Events(); open {
 			t.Error("a channel that was requested after the end is not closed")
 		}
 		if _, _, open := server.Counts(); open != 0 {

@@ -156,9 +156,9 @@ func TestRestore(t *testing.T) {
 		if text := mustSend(t, s, "GET", configMapsPath, ""); versionsOf(text) != "1002 1001 1002" {
 			t.Errorf("the restored objects: %s", text)
 		}
-		again := mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"lost"}}`)
-		if versionsOf(again) != "1003" || uidOf(again) == uidOf(lost) {
-			t.Errorf("an object created after a restore: %s, want the next version, and another uid than %s", again, lost)
+		second := mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"lost"}}`)
+		if versionsOf(second) != "1003" || uidOf(second) == uidOf(lost) {
+			t.Errorf("an object created after a restore: %s, want the next version, and another uid than %s", second, lost)
 		}
 		if text := mustSend(t, s, "GET", configMapsPath+"?watch=true&resourceVersion=1001", ""); !strings.Contains(text, `"code":410`) {
 			t.Errorf("a watch from a version before the restored one: %s, want 410", text)

@@ -15,8 +15,8 @@ func TestInitialBookmarkHasVersionOfInitialObjects(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	putObjects(t, s, 20)
-	var others sync.WaitGroup
-	others.Go(func() {
+	var clients sync.WaitGroup
+	clients.Go(func() {
 		for i := range 200 {
 			mustSend(t, s, "POST", configMapsPath, fmt.Sprintf(`{"metadata":{"name":"new-%d"}}`, i))
 			s.Compact()
@@ -52,5 +52,5 @@ func TestInitialBookmarkHasVersionOfInitialObjects(t *testing.T) {
 		}
 		res.Body.Close()
 	}
-	others.Wait()
+	clients.Wait()
 }

@@ -90,9 +90,9 @@ func TestVersionsOfOneResource(t *testing.T) {
 		t.Errorf("an update with an old version: %d %s", code, text)
 	}
 	// A write that changes nothing in the stored version is no write.
-	again := mustSend(t, s, "PATCH", gadgetsV1+"/a", `{"spec":{"size":2}}`, "Content-Type", "application/merge-patch+json")
-	if decodeMetadata(t, again).ResourceVersion != decodeMetadata(t, patched).ResourceVersion {
-		t.Errorf("a patch without effect is a write: %s", again)
+	second := mustSend(t, s, "PATCH", gadgetsV1+"/a", `{"spec":{"size":2}}`, "Content-Type", "application/merge-patch+json")
+	if decodeMetadata(t, second).ResourceVersion != decodeMetadata(t, patched).ResourceVersion {
+		t.Errorf("a patch without effect is a write: %s", second)
 	}
 	applied := mustSend(t, s, "PATCH", gadgetsV1+"/a?fieldManager=m&force=true", `{"apiVersion":"example.com/v1","kind":"Gadget","spec":{"size":3}}`,
 		"Content-Type", "application/apply-patch+yaml")

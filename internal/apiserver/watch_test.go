@@ -90,8 +90,8 @@ func TestEndedWatchIsNotOpen(t *testing.T) {
 				if s.OpenWatches() != 0 {
 					t.Errorf("%d open watches after %v, want 0", s.OpenWatches(), err)
 				}
-				if n, again := events.Read(make([]byte, 1)); n != 0 || again == nil {
-					t.Errorf("the next read returned %d bytes and %v", n, again)
+				if n, repeatedErr := events.Read(make([]byte, 1)); n != 0 || repeatedErr == nil {
+					t.Errorf("the next read returned %d bytes and %v", n, repeatedErr)
 				}
 				if err := body.Close(); err != nil {
 					t.Error(err)

@@ -334,8 +334,8 @@ func TestBackup(t *testing.T) {
 		if got := server.Keys(resource); !slices.Equal(got, []string{"shop/a"}) {
 			t.Errorf("restored keys %q", got)
 		}
-		if again := put(server, "c", "1"); again != "1002" || version != "1001" {
-			t.Errorf("the versions are %s and after the restore %s", version, again)
+		if second := put(server, "c", "1"); second != "1002" || version != "1001" {
+			t.Errorf("the versions are %s and after the restore %s", version, second)
 		}
 		if got := events(); got != "" {
 			t.Errorf("a watch from before the restore got %q", got)

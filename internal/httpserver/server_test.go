@@ -497,11 +497,11 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 		listener := newPipes()
 		certFile, keyFile := writeCertificate(t, dir, 1, 24*time.Hour)
 		server := launch(t, Config{Listeners: []net.Listener{listener}, CertFile: certFile, KeyFile: keyFile})
-		var others sync.WaitGroup
+		var clients sync.WaitGroup
 		serials := map[int64]bool{}
 		var mu sync.Mutex
 		for client := range 8 {
-			others.Go(func() {
+			clients.Go(func() {
 				for range 40 {
 					time.Sleep(time.Duration(100+client) * time.Millisecond)
 					conn := tls.Client(listener.dial(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
@@ -516,7 +516,7 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 				}
 			})
 		}
-		others.Go(func() {
+		clients.Go(func() {
 			// Handshakes begin at whole milliseconds, so no file is read while it is written.
 			time.Sleep(time.Millisecond / 2)
 			for serial := range int64(20) {
@@ -527,7 +527,7 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 				time.Sleep(160 * time.Millisecond)
 			}
 		})
-		others.Wait()
+		clients.Wait()
 		if len(serials) < 3 {
 			t.Errorf("clients saw %d certificates, want at least 3", len(serials))
 		}

@@ -51,7 +51,7 @@ func newCluster(tb testing.TB, seed uint64, workloads int) *cluster {
 	return c
 }
 
-func (c *cluster) pick(of ...string) string { return of[c.random.IntN(len(of))] }
+func (c *cluster) pick(values ...string) string { return values[c.random.IntN(len(values))] }
 
 func (c *cluster) hex(n int) string {
 	b := make([]byte, n)

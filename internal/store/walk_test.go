@@ -43,7 +43,7 @@ type keptSnapshot struct {
 	model    *model
 }
 
-func (w *walk) pick(of ...string) string { return of[w.random.IntN(len(of))] }
+func (w *walk) pick(values ...string) string { return values[w.random.IntN(len(values))] }
 
 func (w *walk) key() kube.Key {
 	return kube.Key{Namespace: w.pick("", "a", "b", "default", "kube-system"), Name: fmt.Sprint(w.pick("x", "web-", "a-long-name-that-says-little-"), w.random.IntN(40))}

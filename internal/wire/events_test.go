@@ -175,8 +175,8 @@ func TestEventReaderErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || tt.is != nil && !errors.Is(err, tt.is) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
-			if _, again := r.Next(); !errors.Is(again, err) {
-				t.Errorf("then: %v", again)
+			if _, repeatedErr := r.Next(); !errors.Is(repeatedErr, err) {
+				t.Errorf("then: %v", repeatedErr)
 			}
 		})
 	}

@@ -64,12 +64,12 @@ func checkMetadata(t *testing.T, want *metav1.ObjectMeta, o *Object) {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 	checkLists(t, want, o)
-	again, err := Read(o.Format, o.Bytes)
+	second, err := Read(o.Format, o.Bytes)
 	if err != nil {
 		t.Fatalf("Read of what Parse returned: %v", err)
 	}
-	again.Bytes, again.Manager, again.TiedManager = o.Bytes, o.Manager, o.TiedManager // may have been cut
-	if diff := cmp.Diff(*o, again); diff != "" {
+	second.Bytes, second.Manager, second.TiedManager = o.Bytes, o.Manager, o.TiedManager // may have been cut
+	if diff := cmp.Diff(*o, second); diff != "" {
 		t.Errorf("Read of what Parse returned (-Parse +Read):\n%s", diff)
 	}
 }

@@ -209,8 +209,8 @@ func TestReadListErrors(t *testing.T) {
 	if _, err := ReadList(bytes.NewReader(proto), loose, nil); err == nil || !strings.Contains(err.Error(), "cannot cut x") {
 		t.Errorf("a cut that protobuf does not allow: %v", err)
 	}
-	late := io.MultiReader(strings.NewReader(`{"items":[]}`), iotest.ErrReader(iotest.ErrTimeout))
-	if _, err := ReadList(late, nil, nil); !errors.Is(err, iotest.ErrTimeout) {
+	failing := io.MultiReader(strings.NewReader(`{"items":[]}`), iotest.ErrReader(iotest.ErrTimeout))
+	if _, err := ReadList(failing, nil, nil); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a read that fails after the list: %v", err)
 	}
 	long := io.MultiReader(strings.NewReader(`{"x":"`), &endless{data: bytes.Repeat([]byte("x"), 1<<20)})

@@ -98,9 +98,9 @@ func TestEndBackoffIfChecksCausesOfTakenKey(t *testing.T) {
 			q.Add("a", failed)
 			q.Done("a")
 			if len(test.meanwhile) == 0 { // also called for later causes
-				late := because("late")
-				late.EndBackoffIf = failed.EndBackoffIf
-				q.Add("a", late)
+				delayed := because("late")
+				delayed.EndBackoffIf = failed.EndBackoffIf
+				q.Add("a", delayed)
 			}
 			if entry, _ := q.Lookup("a"); (entry.State == workqueue.Ready) != test.want {
 				t.Errorf("the key is %s, want it to be ready: %v", entry.State, test.want)

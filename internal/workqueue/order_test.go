@@ -102,9 +102,9 @@ func TestContract16_OverduePriorityGetsShare(t *testing.T) {
 				if !strings.Contains(tc.want, "/") {
 					q = workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 				}
-				addEach := func(of adds) {
+				addEach := func(list adds) {
 					for _, p := range []workqueue.Priority{low, normal, high} {
-						addAll(q, priority(p), strings.Fields(of[p])...)
+						addAll(q, priority(p), strings.Fields(list[p])...)
 					}
 				}
 				addEach(tc.early)

@@ -241,12 +241,12 @@ func (r *admissionRun) waitForCache(t *testing.T, s admissionStep, res result) {
 	}
 }
 
-func (r *admissionRun) setAnswers(hooks []admissionHook, of admissionAnswer) {
+func (r *admissionRun) setAnswers(hooks []admissionHook, response admissionAnswer) {
 	answers := map[string]admissionAnswer{}
 	for _, h := range hooks {
 		answers[h.name] = h.answer
-		if of != nil {
-			answers[h.name] = of
+		if response != nil {
+			answers[h.name] = response
 		}
 	}
 	r.handler.setAnswers(answers)

@@ -124,7 +124,7 @@ func TestTraceIDOnlyOfSampledTraces(t *testing.T) {
 func TestOutcomeOfRunInSpans(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "widgets"}, "a", errors.New("changed"))
-	late, cancelLate := context.WithTimeout(t.Context(), -1)
+	expired, cancelLate := context.WithTimeout(t.Context(), -1)
 	defer cancelLate()
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -140,9 +140,9 @@ func TestOutcomeOfRunInSpans(t *testing.T) {
 		"a requeue after cancellation": {cancelled, controller.RequeueAfter(time.Minute), "requeue", ""},
 		"a terminal error":             {nil, controller.Terminal(conflict), "terminal", "terminal"},
 		"a panic":                      {nil, &controller.PanicError{Value: "oh", Stack: []byte("where")}, "panic", "panic"},
-		"after the time limit":         {late, errBroken, "timeout", "timeout"},
+		"after the time limit":         {expired, errBroken, "timeout", "timeout"},
 		"an error after cancellation":  {cancelled, errBroken, "cancelled", "error"},
-		"success after the time limit": {late, nil, "success", ""},
+		"success after the time limit": {expired, nil, "success", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

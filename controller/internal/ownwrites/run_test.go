@@ -115,7 +115,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 			}
 			run := &Run{Tracker: tracker, Key: key}
 			var isEcho func(Event) bool
-			w := run.Record(call, run.State(partKind(), key), decode, func(is func(Event) bool) { isEcho = is })
+			w := run.Record(call, run.State(partKind(), key), decode, func(match func(Event) bool) { isEcho = match })
 			if w.Effect != test.effect || w.Key != key {
 				t.Errorf("the effect on %s is %d, want %d", w.Key, w.Effect, test.effect)
 			}

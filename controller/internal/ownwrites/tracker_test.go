@@ -100,8 +100,8 @@ func TestLateReportKeepsWritesOfNextRun(t *testing.T) {
 		write(tracker, key, nil, "1")
 		time.Sleep(2 * time.Second)
 		take(q, key)
-		if held, late := tracker.Hold(key); held || len(late) != 1 {
-			t.Fatalf("held %v, late %v after the deadline", held, late)
+		if held, informers := tracker.Hold(key); held || len(informers) != 1 {
+			t.Fatalf("held %v, late %v after the deadline", held, informers)
 		}
 		write(tracker, key, nil, "2")
 		informer.seen[0]()

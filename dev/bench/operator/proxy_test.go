@@ -120,9 +120,9 @@ func TestClosedProxyCutsWatchesAndRefusesConnections(t *testing.T) { //nolint:pa
 		t.Error("the watch ended without an error")
 	}
 	<-ended
-	if again, err := get(); !errors.Is(err, syscall.ECONNREFUSED) {
+	if second, err := get(); !errors.Is(err, syscall.ECONNREFUSED) {
 		if err == nil {
-			_ = again.Body.Close()
+			_ = second.Body.Close()
 		}
 		t.Errorf("a request to the closed proxy: %v, want that the connection is refused", err)
 	}

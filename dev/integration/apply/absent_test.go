@@ -30,20 +30,20 @@ func TestApplyIfAbsent(t *testing.T) {
 		"custom resource": {object: custom(w, kind, "object", map[string]any{"size": int64(3)}), custom: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, made := watched(t)
+			ctx, requests := watched(t)
 			create, refused := []string{"patch"}, []string{"patch"}
 			dry := []string{"patch (dry run)"}
 			if test.custom {
 				create, refused, dry = []string{"get", "patch"}, []string{"get"}, []string{"get", "patch (dry run)"}
 			}
 			applied(ctx, t, w.c, client.Created, test.object, client.IfAbsent(), client.DryRun())
-			made.want(t, dry...)
+			requests.want(t, dry...)
 			if _, err := client.Get[*unstructured.Unstructured](t.Context(), w.c, kube.KeyOf(test.object), client.OfKind(must(w.cluster.KindOf(test.object))(t))); !errors.Is(err, client.ErrGone) {
 				t.Fatalf("after the dry run: %v", err)
 			}
 
 			created := applied(ctx, t, w.c, client.Created, test.object, client.IfAbsent()).Object
-			made.want(t, create...)
+			requests.want(t, create...)
 			if encoded := string(must(json.Marshal(created.GetManagedFields()))(t)); strings.Contains(encoded, "f:resourceVersion") {
 				t.Errorf("the field owner owns the resourceVersion: %s", encoded)
 			}
@@ -57,7 +57,7 @@ func TestApplyIfAbsent(t *testing.T) {
 				}
 			}
 			_, err := client.Apply(ctx, w.c, test.object, client.IfAbsent())
-			made.want(t, refused...)
+			requests.want(t, refused...)
 			if !errors.Is(err, client.ErrExists) {
 				t.Errorf("the error is %v", err)
 			}
@@ -91,9 +91,9 @@ func TestApplyAfterIfAbsentMakesNoRequest(t *testing.T) {
 	c, shows := withInformer[*unstructured.Unstructured](t, w, must(w.cluster.KindOf(w.deployment("web", "")))(t))
 	created := applied(t.Context(), t, c, client.Created, w.deployment("web", "shop:1"), client.IfAbsent()).Object
 	shows(created)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 }
 
 // If several clients create an object at the same time, exactly one creates it.
@@ -152,10 +152,10 @@ func TestApplyIfAbsentRefusedWithoutRequest(t *testing.T) {
 		"status is a subresource": {client.IfAbsent(), client.Subresource("status")},
 		"has a uid":               {client.IfAbsent()},
 	} {
-		ctx, made := watched(t)
+		ctx, requests := watched(t)
 		if _, err := client.Apply(ctx, w.c, named, options...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want one with %q", err, want)
 		}
-		made.want(t)
+		requests.want(t)
 	}
 }

@@ -53,17 +53,17 @@ func (w world) deployment(name, image string) *appsv1.Deployment {
 func TestApplyOutcomes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 
 	first := applied(ctx, t, w.c, client.Created, w.deployment("web", "shop:1"))
-	made.want(t, "get", "patch")
+	requests.want(t, "get", "patch")
 	if first.Changed != nil {
 		t.Errorf("of an object that was created, these are said to have changed: %v", first.Changed)
 	}
-	again := applied(ctx, t, w.c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t, "get", "patch")
-	if again.Object.ResourceVersion != first.Object.ResourceVersion {
-		t.Errorf("unchanged, and the resourceVersion went from %s to %s", first.Object.ResourceVersion, again.Object.ResourceVersion)
+	second := applied(ctx, t, w.c, client.Unchanged, w.deployment("web", "shop:1"))
+	requests.want(t, "get", "patch")
+	if second.Object.ResourceVersion != first.Object.ResourceVersion {
+		t.Errorf("unchanged, and the resourceVersion went from %s to %s", first.Object.ResourceVersion, second.Object.ResourceVersion)
 	}
 	changed := applied(ctx, t, w.c, client.Updated, w.deployment("web", "shop:2"))
 	want := []string{`spec.template.spec.containers[name=web].image: "shop:1" -> "shop:2"`}
@@ -80,10 +80,10 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 
 	created := applied(ctx, t, c, client.Created, w.deployment("web", "shop:1"))
-	made.want(t, "patch") // the informer covers the namespace and shows that the object does not exist
+	requests.want(t, "patch") // the informer covers the namespace and shows that the object does not exist
 	shows(created.Object)
 	for range 3 {
 		result := applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
@@ -91,13 +91,13 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 			t.Error("the result is not the object that the informer shows")
 		}
 	}
-	made.want(t)
+	requests.want(t)
 
 	other := clientOfOtherProcess(t, c)
 	applied(ctx, t, other, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t, "patch") // this client has applied nothing yet
+	requests.want(t, "patch") // this client has applied nothing yet
 	applied(ctx, t, other, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 	live := must(client.Get[*appsv1.Deployment](t.Context(), c, kube.KeyOf(created.Object), client.FromAPI()))(t)
 	if live.ResourceVersion != created.Object.ResourceVersion {
 		t.Error("an apply that changes nothing has changed the resourceVersion")
@@ -108,12 +108,12 @@ func TestUnchangedApplyMakesNoRequest(t *testing.T) {
 	meant := w.deployment("web", "shop:1")
 	meant.UID = created.Object.UID
 	applied(ctx, t, c, client.Unchanged, meant)
-	made.want(t)
+	requests.want(t)
 	meant.UID = "another"
 	if _, err := client.Apply(ctx, c, meant); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("applied to another object than the one that is there: %v", err)
 	}
-	made.want(t, "patch")
+	requests.want(t, "patch")
 }
 
 // A new term of leadership uses no state of an earlier term: another process, perhaps of another version, may have
@@ -122,7 +122,7 @@ func TestApplyForgetsStateOfEarlierTerm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	term := func() context.Context {
 		held := leadership.New(nil, time.Hour)
 		ctx, cancel := leadership.With(ctx, held)
@@ -131,24 +131,24 @@ func TestApplyForgetsStateOfEarlierTerm(t *testing.T) {
 	}
 	first := term()
 	shows(applied(first, t, c, client.Created, w.deployment("web", "shop:1")).Object)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	applied(first, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 
 	newer := w.deployment("web", "shop:1")
 	newer.Annotations = map[string]string{"example.com/newer": "yes"}
 	shows(applied(ctx, t, clientOfOtherProcess(t, c), client.Updated, newer).Object)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 
 	second := term()
 	mended := applied(second, t, c, client.Updated, w.deployment("web", "shop:1"))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	if mended.Object.Annotations["example.com/newer"] != "" {
 		t.Error("what the other process has applied is still there")
 	}
 	shows(mended.Object)
 	applied(second, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 }
 
 // clientOfOtherProcess returns a client with c's configuration, and without its state of earlier applies.
@@ -162,16 +162,16 @@ func TestApplyRevertsDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*appsv1.Deployment](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	created := applied(ctx, t, c, client.Created, w.deployment("web", "shop:1"))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	shows(created.Object)
 
 	elsewhere := must(client.Patch(t.Context(), w.as(t, "somebody"), created.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"annotations":{"note":"theirs"}},"spec":{"paused":true}}`))))(t)
 	shows(elsewhere)
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 
 	// Another client changes a field of a list element that the configuration does not contain. Lists are compared as a
 	// whole, so there is one request to the API server.
@@ -180,13 +180,13 @@ func TestApplyRevertsDrift(t *testing.T) {
 	shows(inList)
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 
 	drifted := must(client.Patch(t.Context(), w.as(t, "somebody"), created.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"spec":{"replicas":7}}`))))(t)
 	shows(drifted)
 	mended := applied(ctx, t, c, client.Updated, w.deployment("web", "shop:1"), client.Force())
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	if diff := cmp.Diff([]string{"spec.replicas: 7 -> 2"}, texts(mended.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
@@ -195,7 +195,7 @@ func TestApplyRevertsDrift(t *testing.T) {
 	}
 	shows(mended.Object)
 	applied(ctx, t, c, client.Unchanged, w.deployment("web", "shop:1"))
-	made.want(t)
+	requests.want(t)
 }
 
 // Apply removes and reports a field that the configuration does not contain, unless another manager owns it too.
@@ -203,12 +203,12 @@ func TestApplyRemovesUnappliedFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	created := applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast", "level": "3"}))
 	shows(created.Object)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	result := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	if diff := cmp.Diff([]string{`data.level: "3" -> none`}, texts(result.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
@@ -223,41 +223,41 @@ func TestApplyBehindInformer(t *testing.T) {
 	w := newWorld(t)
 	still := &frozen{}
 	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 
 	created := applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// The object exists, but the informer does not show it.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 
 	still.object = created.Object
 	changed := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// The informer shows "fast", but the client applied "slow" last.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// A configuration with a uid, which the API server treats as the same.
 	worded := w.configMap("settings", map[string]string{"mode": "slow"})
 	worded.UID = created.Object.UID
 	applied(ctx, t, c, client.Unchanged, worded)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// Another client has written another field since.
 	foreign := must(client.Patch(t.Context(), w.as(t, "somebody"), changed.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"theirs":"1"}}`))))(t)
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// The informer shows the last apply and a write of another client.
 	still.object = foreign
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t)
+	requests.want(t)
 	must(client.Patch(t.Context(), w.as(t, "somebody"), changed.Object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"theirs":"2"}}`))))(t)
 	// A plan does not report a change of another client, which the informer does not show yet, as its own.
 	plan := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
-	made.want(t, "patch (dry run)", "get")
+	requests.want(t, "patch (dry run)", "get")
 	if diff := cmp.Diff([]string{`data.mode: "slow" -> "fast"`}, texts(plan.Changed)); diff != "" {
 		t.Errorf("planned (-want +got):\n%s", diff)
 	}
@@ -297,9 +297,9 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
 			configuration := w.configMap(strings.ReplaceAll(name, " ", "-"), map[string]string{"mode": "fast"})
 			still.object = applied(t.Context(), t, c, client.Created, configuration).Object
-			ctx, made := watched(t)
+			ctx, requests := watched(t)
 			applied(ctx, t, c, client.Unchanged, configuration)
-			made.want(t)
+			requests.want(t)
 			if err := write(t.Context(), c, still.object); err != nil {
 				t.Fatal(err)
 			}
@@ -309,7 +309,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 			}
 			still.object = result.Object
 			applied(ctx, t, c, client.Unchanged, configuration)
-			made.want(t)
+			requests.want(t)
 		})
 	}
 }
@@ -332,19 +332,19 @@ func TestApplyAfterLostResponse(t *testing.T) {
 			}
 		}, client.VerbApply)},
 	}))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	still.object = applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"})).Object
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	lose = true
 	if result, err := client.Apply(ctx, c, w.configMap("settings", map[string]string{"mode": "slow"})); err == nil || result.Outcome != "" {
 		t.Fatalf("outcome %q, error %v", result.Outcome, err)
 	}
 	lose = false
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	// The informer still shows "fast", and the API server has "slow".
 	result := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	if result.Object.Data["mode"] != "fast" {
 		t.Errorf("the mode is %q", result.Object.Data["mode"])
 	}
@@ -356,23 +356,23 @@ func TestForcedApplyRestoresFields(t *testing.T) {
 	w := newWorld(t)
 	still := &frozen{showsManagers: true}
 	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	configuration := w.configMap("settings", map[string]string{"mode": "fast"})
 	still.object = applied(ctx, t, c, client.Created, configuration).Object
 	applied(ctx, t, c, client.Unchanged, configuration)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 
 	other := w.as(t, "other")
 	applied(t.Context(), t, other, client.Updated, w.configMap("settings", map[string]string{"mode": "slow"}), client.Force())
 	still.object = applied(t.Context(), t, other, client.Updated, w.configMap("settings", map[string]string{"mode": "fast"})).Object
 	shared := applied(ctx, t, c, client.Updated, configuration)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	if shared.Changed != nil {
 		t.Errorf("changed: %v", shared.Changed)
 	}
 	still.object = shared.Object
 	applied(ctx, t, c, client.Unchanged, configuration)
-	made.want(t)
+	requests.want(t)
 }
 
 // Concurrent applies of one configuration to one object succeed, and have the result of one apply.
@@ -391,10 +391,10 @@ func TestApplyConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	shows(must(client.Get[*corev1.ConfigMap](t.Context(), w.c, kube.Key{Namespace: w.namespace, Name: "settings"}))(t))
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
-	made.want(t)
+	requests.want(t)
 }
 
 // A conflict names the managers of the fields, and Force takes the fields.
@@ -439,31 +439,31 @@ func TestApplyDryRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
-	made.want(t, "patch (dry run)")
+	requests.want(t, "patch (dry run)")
 	if must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.Key{Namespace: w.namespace, Name: "settings"}, client.FromAPI()))(t) {
 		t.Fatal("a dry run has created it")
 	}
 	created := applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"}))
 	shows(created.Object)
-	made.want(t, "patch")
+	requests.want(t, "patch")
 
 	plan := applied(ctx, t, c, client.Updated, w.configMap("settings", map[string]string{"mode": "slow"}), client.DryRun())
 	if diff := cmp.Diff([]string{`data.mode: "fast" -> "slow"`}, texts(plan.Changed)); diff != "" {
 		t.Errorf("planned (-want +got):\n%s", diff)
 	}
-	made.want(t, "patch (dry run)")
+	requests.want(t, "patch (dry run)")
 	// The stored state is that of the last apply, not of a dry run.
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}))
 	applied(ctx, t, c, client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
-	made.want(t)
+	requests.want(t)
 	applied(ctx, t, clientOfOtherProcess(t, c), client.Unchanged, w.configMap("settings", map[string]string{"mode": "fast"}), client.DryRun())
-	made.want(t, "patch (dry run)")
+	requests.want(t, "patch (dry run)")
 
 	whole := must(c.With(func(config *client.Config) { config.DryRun = true }))(t)
 	applied(ctx, t, whole, client.Updated, w.configMap("settings", map[string]string{"mode": "slow"}))
-	made.want(t, "patch (dry run)")
+	requests.want(t, "patch (dry run)")
 	live := must(client.Get[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(created.Object), client.FromAPI()))(t)
 	if live.ResourceVersion != created.Object.ResourceVersion {
 		t.Error("a dry run has changed the object")
@@ -556,11 +556,11 @@ func TestApplyMetadataOnly(t *testing.T) {
 	c, shows := withInformer[*metav1.PartialObjectMetadata](t, w, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	shows(result.Object)
 	withMetadata := must(c.With(func(config *client.Config) { config.FieldOwner = "labels" }))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	applied(ctx, t, withMetadata, client.Unchanged, label)
-	made.want(t, "get", "patch")
+	requests.want(t, "get", "patch")
 	applied(ctx, t, withMetadata, client.Unchanged, label)
-	made.want(t)
+	requests.want(t)
 	live := must(client.Get[*appsv1.Deployment](t.Context(), w.c, kube.KeyOf(created)))(t)
 	if live.Generation != created.Generation {
 		t.Error("the rest of the object has changed")

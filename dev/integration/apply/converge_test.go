@@ -29,11 +29,11 @@ func TestRepeatedAppliesByManyFieldOwnersMakeNoRequest(t *testing.T) {
 	for n := range owners {
 		shows(apply(t.Context(), n, client.Created))
 	}
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	for n := range owners {
 		apply(ctx, n, client.Unchanged)
 	}
-	made.want(t)
+	requests.want(t)
 }
 
 // Two field owners that force the same fields with the same values converge: after a forced apply, the other owner
@@ -51,11 +51,11 @@ func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
 		}
 	}
 	run(t.Context())
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	run(ctx)
-	made.want(t, "patch") // one owner makes a request again
+	requests.want(t, "patch") // one owner makes a request again
 	run(ctx)
-	made.want(t)
+	requests.want(t)
 }
 
 // A handler that applies an object, and also labels, annotates and otherwise writes it, converges.
@@ -80,11 +80,11 @@ func TestApplyWithOtherWritesConverges(t *testing.T) {
 		shows(written.Object)
 	}
 	run(t.Context())
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	run(ctx)
-	made.want(t, "patch") // the apply checks the other writes
+	requests.want(t, "patch") // the apply checks the other writes
 	run(ctx)
-	made.want(t)
+	requests.want(t)
 }
 
 // A handler that applies an object and a part of its status, and commits another part of the status, converges too. If
@@ -111,18 +111,18 @@ func TestApplyWithStatusWritesConverges(t *testing.T) {
 		}
 	}
 	run(t.Context(), "1")
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	run(ctx, "1")
-	made.want(t, "patch", "patch/status")
+	requests.want(t, "patch", "patch/status")
 	run(ctx, "1")
-	made.want(t)
+	requests.want(t)
 	for _, looked := range []string{"2", "3"} {
 		run(ctx, looked)
 		run(ctx, looked)
-		made.want(t, "patch/status", "get", "patch", "patch/status")
+		requests.want(t, "patch/status", "get", "patch", "patch/status")
 	}
 	run(ctx, "3")
-	made.want(t)
+	requests.want(t)
 }
 
 // DeleteAllOf in one namespace does not invalidate the state of objects in other namespaces: a periodic cleanup must
@@ -146,7 +146,7 @@ func TestDeleteAllOfKeepsStateOfOtherNamespaces(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	applied(ctx, t, c, client.Unchanged, config)
-	made.want(t)
+	requests.want(t)
 }

@@ -31,7 +31,7 @@ func TestCreateOrUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	obj := w.configMap("settings", map[string]string{"first": "1"})
 
 	created := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
@@ -41,20 +41,20 @@ func TestCreateOrUpdate(t *testing.T) {
 	if len(obj.Data) != 1 {
 		t.Error("the argument was changed")
 	}
-	made.want(t, "create")
+	requests.want(t, "create")
 	shows(created.Object)
 	same := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
 	if same.Outcome != client.Unchanged || same.Changed != nil {
 		t.Errorf("outcome %s, changed %v", same.Outcome, same.Changed)
 	}
-	made.want(t)
+	requests.want(t)
 	updated := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "slow")))(t)
 	if diff := cmp.Diff([]string{`data.mode: "fast" -> "slow"`}, texts(updated.Changed)); diff != "" || updated.Outcome != client.Updated {
 		t.Errorf("%s (-want +got):\n%s", updated.Outcome, diff)
 	}
-	made.want(t, "update")
+	requests.want(t, "update")
 	dry := must(client.CreateOrUpdate(ctx, w.c, obj, set("mode", "none"), client.DryRun()))(t)
-	made.want(t, "get", "update (dry run)")
+	requests.want(t, "get", "update (dry run)")
 	if dry.Outcome != client.Updated || len(dry.Changed) != 1 {
 		t.Errorf("dry run: outcome %s, changed %v", dry.Outcome, dry.Changed)
 	}
@@ -66,13 +66,13 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls){
 		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
-			ctx, made := watched(t)
-			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), made
+			ctx, requests := watched(t)
+			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), requests
 		},
 		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
-			ctx, made := watched(t)
-			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), made
+			ctx, requests := watched(t)
+			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), requests
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,16 +84,16 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 
 			// The object was created, but the informer does not show it.
 			theirs := must(client.Create(t.Context(), w.c, w.configMap("settings", map[string]string{"theirs": "1"})))(t)
-			result, made := write(t, c, obj)
-			made.want(t, "create", "get", name)
+			result, requests := write(t, c, obj)
+			requests.want(t, "create", "get", name)
 			if result.Outcome != client.Updated || result.Object.Data["theirs"] != "1" || result.Object.Data["mode"] != "fast" {
 				t.Errorf("outcome %s, data %v", result.Outcome, result.Object.Data)
 			}
 
 			// The object was changed, but the informer does not show it; the live object is already as desired.
 			still.object = theirs
-			result, made = write(t, c, obj)
-			made.want(t, name, "get")
+			result, requests = write(t, c, obj)
+			requests.want(t, name, "get")
 			if result.Outcome != client.Unchanged {
 				t.Errorf("outcome %s, changed %v", result.Outcome, result.Changed)
 			}
@@ -102,8 +102,8 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 			if err := client.Delete(t.Context(), w.c, result.Object); err != nil {
 				t.Fatal(err)
 			}
-			result, made = write(t, c, obj)
-			made.want(t, name, "get", "create")
+			result, requests = write(t, c, obj)
+			requests.want(t, name, "get", "create")
 			if result.Outcome != client.Created || result.Object.Data["mode"] != "fast" {
 				t.Errorf("outcome %s, data %v", result.Outcome, result.Object.Data)
 			}
@@ -116,7 +116,7 @@ func TestCreateOrUpdateReturnsErrorAfterThreeConflicts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	created := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	tries := 0
 	_, err := client.CreateOrUpdate(ctx, w.c, created, func(config *corev1.ConfigMap) error {
 		tries++
@@ -127,14 +127,14 @@ func TestCreateOrUpdateReturnsErrorAfterThreeConflicts(t *testing.T) {
 	if !errors.Is(err, client.ErrChanged) || tries != 3 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
-	made.want(t, "get", "update", "get", "update", "get", "update")
+	requests.want(t, "get", "update", "get", "update", "get", "update")
 }
 
 func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	obj := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	for name, mutate := range map[string]func(*corev1.ConfigMap) error{
 		"name":      func(config *corev1.ConfigMap) error { config.Name = "other"; return nil },
 		"namespace": func(config *corev1.ConfigMap) error { config.Namespace = "other"; return nil },
@@ -144,7 +144,7 @@ func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 		if _, err := client.CreateOrUpdate(ctx, w.c, obj, mutate); err == nil || !strings.Contains(err.Error(), "must only change") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
-		made.want(t, "get")
+		requests.want(t, "get")
 	}
 	metadata := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"},
@@ -152,7 +152,7 @@ func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 	if _, err := client.CreateOrUpdate(ctx, w.c, metadata, nil); err == nil {
 		t.Error("an update of metadata was not refused, which would have removed the rest")
 	}
-	made.want(t)
+	requests.want(t)
 	labelled := must(client.CreateOrPatch(ctx, w.c, metadata, func(m *metav1.PartialObjectMetadata) error {
 		m.Labels = map[string]string{"a": "b"}
 		return nil
@@ -176,7 +176,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 		}
 	}
 	obj := custom(w, kind, "e", map[string]any{"size": int64(1)})
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	for _, step := range []struct {
 		size    int64
 		phase   string
@@ -192,7 +192,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 		{3, "Old", client.Updated, true, []string{"get", "patch", "patch/status"}, []string{"spec.size: 2 -> 3", `status.phase: "Ready" -> "Old"`}},
 	} {
 		result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(step.size, step.phase)))(t)
-		made.want(t, step.calls...)
+		requests.want(t, step.calls...)
 		if result.Outcome != step.outcome || result.StatusUpdated != step.status {
 			t.Errorf("%d %s: outcome %s, status updated: %v", step.size, step.phase, result.Outcome, result.StatusUpdated)
 		}
@@ -205,9 +205,9 @@ func TestCreateOrPatchStatus(t *testing.T) {
 	plain := installKind(t, w, "Plain", false)
 	obj = custom(w, plain, "p", map[string]any{"size": int64(1)})
 	must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "New")))(t)
-	made.want(t, "get", "create")
+	requests.want(t, "get", "create")
 	result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "Ready")))(t)
-	made.want(t, "get", "patch")
+	requests.want(t, "get", "patch")
 	if phase, _, _ := unstructured.NestedString(result.Object.Object, "status", "phase"); phase != "Ready" || result.Outcome != client.Updated {
 		t.Errorf("outcome %s, phase %q", result.Outcome, phase)
 	}
@@ -232,11 +232,11 @@ func TestCreateOrPatchStatusWithConcurrentWrites(t *testing.T) {
 			}
 		}, client.VerbPatch)}
 	}))(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	result := must(client.CreateOrPatch(ctx, c, custom(w, kind, "m", map[string]any{"size": 1}), func(u *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(u.Object, "New", "status", "phase")
 	}))(t)
-	made.want(t, "get", "create", "patch/status", "get", "patch/status")
+	requests.want(t, "get", "create", "patch/status", "get", "patch/status")
 	status, _, _ := unstructured.NestedMap(result.Object.Object, "status")
 	if diff := cmp.Diff(map[string]any{"phase": "New", "theirs": int64(1)}, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -249,7 +249,7 @@ func TestCreateOrPatchStatusWithConcurrentWrites(t *testing.T) {
 func TestEnsureNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	name := w.namespace + "-more"
 	labels := map[string]string{"team": "shop"}
 	for _, step := range []struct {
@@ -266,7 +266,7 @@ func TestEnsureNamespace(t *testing.T) {
 		if outcome := must(client.EnsureNamespace(ctx, w.c, name, step.labels))(t); outcome != step.want {
 			t.Errorf("%v: %s, want %s", step.labels, outcome, step.want)
 		}
-		made.want(t, step.calls...)
+		requests.want(t, step.calls...)
 	}
 
 	// With an informer, an unchanged namespace needs no requests.
@@ -275,12 +275,12 @@ func TestEnsureNamespace(t *testing.T) {
 	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {
 		t.Errorf("by an informer: %s", outcome)
 	}
-	made.want(t)
+	requests.want(t)
 
 	if _, err := client.EnsureNamespace(ctx, w.c, name, map[string]string{"not a label": ""}); err == nil {
 		t.Error("a label that cannot be was not refused")
 	}
-	made.want(t)
+	requests.want(t)
 	namespace := must(client.Get[*corev1.Namespace](t.Context(), w.c, kube.Key{Name: name}))(t)
 	if err := client.Delete(t.Context(), w.c, namespace); err != nil { // no controller completes the deletion
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestEnsureNamespace(t *testing.T) {
 func TestSetAndRemoveMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	obj := must(client.Create(t.Context(), w.c, w.configMap("settings", map[string]string{"mode": "fast"})))(t)
 
 	type step func(*corev1.ConfigMap) (*corev1.ConfigMap, bool, error)
@@ -327,9 +327,9 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 			t.Errorf("%s: labels (-want +got):\n%s", test.name, diff)
 		}
 		if changed {
-			made.want(t, "patch")
+			requests.want(t, "patch")
 		} else {
-			made.want(t)
+			requests.want(t)
 		}
 		obj = next
 	}
@@ -341,12 +341,12 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 	if err != nil || !changed || len(cleared.Annotations) > 0 {
 		t.Errorf("changed: %v, error %v, annotations %v", changed, err, cleared.Annotations)
 	}
-	made.want(t, "patch", "patch")
+	requests.want(t, "patch", "patch")
 
 	if _, _, err := client.SetLabels(ctx, w.c, obj, map[string]string{"a": "not a label"}); err == nil {
 		t.Error("a value that cannot be was not refused")
 	}
-	made.want(t)
+	requests.want(t)
 
 	// Another object of the same name is not changed.
 	if err := client.Delete(t.Context(), w.c, obj); err != nil {
@@ -366,7 +366,7 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.Secret](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "login"}}
 	password := func(text string) func(*corev1.Secret) error {
 		return func(secret *corev1.Secret) error {
@@ -375,18 +375,18 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 		}
 	}
 	created := must(client.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
-	made.want(t, "create")
+	requests.want(t, "create")
 	shows(created.Object)
 	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.WriteOption) (client.WriteResult[*corev1.Secret], error){
 		"update": client.CreateOrUpdate[*corev1.Secret], "patch": client.CreateOrPatch[*corev1.Secret],
 	} {
 		same := must(do(ctx, c, obj, password("hush")))(t)
-		made.want(t)
+		requests.want(t)
 		if same.Outcome != client.Unchanged {
 			t.Errorf("%s: outcome %s, changed %v", name, same.Outcome, same.Changed)
 		}
 		changed := must(do(ctx, c, obj, password("by "+name)))(t)
-		made.want(t, name)
+		requests.want(t, name)
 		if diff := cmp.Diff([]string{"data.password: (hidden) -> another value (hidden)"}, texts(changed.Changed)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -77,15 +77,15 @@ func TestApplyCustomObjects(t *testing.T) {
 	w := newWorld(t)
 	kind := installKind(t, w, "Widget", true)
 	c, shows := withInformer[*unstructured.Unstructured](t, w, kind)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	configuration := func(weight int) *unstructured.Unstructured {
 		return custom(w, kind, "w", map[string]any{"size": 3, "parts": []any{map[string]any{"name": "a", "weight": weight}}})
 	}
 	created := applied(ctx, t, c, client.Created, configuration(1)).Object
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	shows(created)
 	applied(ctx, t, c, client.Unchanged, configuration(1))
-	made.want(t)
+	requests.want(t)
 
 	more := must(client.Patch(t.Context(), w.as(t, "somebody"), created, client.JSONPatch(
 		client.Operation{Op: "add", Path: "/spec/parts/-", Value: map[string]any{"name": "b", "weight": 7}})))(t)
@@ -106,15 +106,15 @@ func TestApplyStatus(t *testing.T) {
 	w := newWorld(t)
 	kind := installKind(t, w, "Gadget", true)
 	c, shows := withInformer[*unstructured.Unstructured](t, w, kind)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	created := applied(ctx, t, c, client.Created, custom(w, kind, "g", map[string]any{"size": 3})).Object
-	made.want(t, "patch")
+	requests.want(t, "patch")
 	shows(created)
 
 	wanted := custom(w, kind, "g", map[string]any{"size": 99})
 	wanted.Object["status"] = map[string]any{"phase": "Ready"}
 	result := applied(ctx, t, c, client.Updated, wanted, client.Subresource("status"))
-	made.want(t, "patch/status")
+	requests.want(t, "patch/status")
 	if diff := cmp.Diff([]string{`status.phase: none -> "Ready"`}, texts(result.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
@@ -126,7 +126,7 @@ func TestApplyStatus(t *testing.T) {
 	// Without the option, the status is not applied; the state of the spec is stored separately.
 	wanted.Object["spec"] = map[string]any{"size": 3}
 	applied(ctx, t, c, client.Unchanged, wanted)
-	made.want(t)
+	requests.want(t)
 }
 
 func TestApplyClusterScoped(t *testing.T) {
@@ -149,13 +149,13 @@ func TestApplyClusterScoped(t *testing.T) {
 	if diff := cmp.Diff([]string{`rules[0].verbs: ["get"] -> ["get","list"]`}, texts(changed.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	wrong := role("get")
 	wrong.Namespace = w.namespace
 	if _, err := client.Apply(ctx, w.c, wrong); err == nil {
 		t.Error("applied to a namespace what lives in none")
 	}
-	made.want(t)
+	requests.want(t)
 }
 
 // A Secret's stringData is applied as data, so its values are corrected, removed, and never shown.
@@ -183,7 +183,7 @@ func TestApplyObjectsOfAnyType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, shows := withInformer[*corev1.ConfigMap](t, w)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	asMap := custom(w, corev1.SchemeGroupVersion.WithKind("ConfigMap"), "a", nil)
 	asMap.Object["data"] = map[string]any{"mode": "fast"}
 	delete(asMap.Object, "spec")
@@ -195,18 +195,18 @@ func TestApplyObjectsOfAnyType(t *testing.T) {
 		}
 		shows(result.Object)
 	}
-	made.want(t, "patch", "patch")
+	requests.want(t, "patch", "patch")
 	for _, child := range children {
 		applied(ctx, t, c, client.Unchanged, child)
 	}
-	made.want(t)
+	requests.want(t)
 }
 
 // Invalid applies return an error without a request.
 func TestApplyRefusedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, made := watched(t)
+	ctx, requests := watched(t)
 	nobody := w.as(t, "")
 	for name, test := range map[string]struct {
 		obj     kube.Object
@@ -227,5 +227,5 @@ func TestApplyRefusedWithoutRequest(t *testing.T) {
 	if _, err := client.ApplyConfiguration(ctx, nobody, nil); err == nil {
 		t.Error("a nil configuration was applied")
 	}
-	made.want(t)
+	requests.want(t)
 }

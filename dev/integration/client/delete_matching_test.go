@@ -66,8 +66,8 @@ func TestDeleteMatching(t *testing.T) {
 	if diff := cmp.Diff(want, run()); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if again := run(); again != nil {
-		t.Errorf("deleted again: %q", again)
+	if repeated := run(); repeated != nil {
+		t.Errorf("deleted again: %q", repeated)
 	}
 	for _, namespace := range []string{first, second} {
 		held := must(client.Get[*corev1.ConfigMap](t.Context(), c, kube.Key{Namespace: namespace, Name: "held"}))(t)

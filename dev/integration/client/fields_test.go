@@ -52,13 +52,13 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		"spec.nodeName=n1,status.phase=Failed": true,
 	} {
 		found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector)))(t)
-		made := calls.take()
+		requests := calls.take()
 		want := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector), client.FromAPI()))(t)
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("%s: objects (-API server +informer):\n%s", selector, diff)
 		}
-		if fromAPI != (len(made) > 0) {
-			t.Errorf("%s: the calls are %q, want some: %t", selector, made, fromAPI)
+		if fromAPI != (len(requests) > 0) {
+			t.Errorf("%s: the calls are %q, want some: %t", selector, requests, fromAPI)
 		}
 		calls.take()
 	}
@@ -67,7 +67,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		t.Errorf("by image there are %v", found)
 	}
 	_, err := client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.unknown=a"))
-	if made := calls.take(); !cmp.Equal(made, list) || client.ReasonOf(err) != client.ReasonInvalid {
-		t.Errorf("an unknown field: %v, in the calls %q", err, made)
+	if requests := calls.take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
+		t.Errorf("an unknown field: %v, in the calls %q", err, requests)
 	}
 }

@@ -82,25 +82,25 @@ func (c *calls) CallEnded(_ context.Context, call kube.Call) {
 	if call.Verb == "" {
 		return // which kinds there are
 	}
-	made := call.Verb + " " + call.Resource.Resource + " " + call.Key.String()
+	request := call.Verb + " " + call.Resource.Resource + " " + call.Key.String()
 	if call.Subresource != "" {
-		made += "/" + call.Subresource
+		request += "/" + call.Subresource
 	}
 	if call.DryRun {
-		made += " (dry run)"
+		request += " (dry run)"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made = append(c.made, made)
+	c.made = append(c.made, request)
 }
 
 // take returns and removes the recorded calls.
 func (c *calls) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	made := c.made
+	requests := c.made
 	c.made = nil
-	return made
+	return requests
 }
 
 func observe(t *testing.T) (context.Context, *calls) {

@@ -29,8 +29,8 @@ func TestPages(t *testing.T) {
 		}
 	}
 	list := "list configmaps " + namespace + "/"
-	if made := calls.take(); len(all) != 5 || !slices.Equal(made, []string{list, list, list}) {
-		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), made)
+	if requests := calls.take(); len(all) != 5 || !slices.Equal(requests, []string{list, list, list}) {
+		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), requests)
 	}
 	names := must(client.Keys[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)
 	if len(names) != 5 {

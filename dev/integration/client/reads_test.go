@@ -56,20 +56,20 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if names := must(client.Keys[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}
-	if made := calls.take(); made != nil {
-		t.Errorf("an informer knows, and calls were made: %q", made)
+	if requests := calls.take(); requests != nil {
+		t.Errorf("an informer knows, and calls were made: %q", requests)
 	}
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a"), client.FromAPI()))(t)
 	must(client.GetLive(ctx, c, obj))(t)
-	if made := calls.take(); !slices.Equal(made, []string{get + "a", get + "a"}) {
-		t.Errorf("past the informer, the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{get + "a", get + "a"}) {
+		t.Errorf("past the informer, the calls are %q", requests)
 	}
 
 	// An informer with a selection answers for selected objects only.
 	c = clustertest.Client(t, cluster, web)
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
-	if made := calls.take(); made != nil {
-		t.Errorf("the informer shows it, and calls were made: %q", made)
+	if requests := calls.take(); requests != nil {
+		t.Errorf("the informer shows it, and calls were made: %q", requests)
 	}
 	if found := must(client.Exists[*corev1.ConfigMap](ctx, c, key("b")))(t); !found {
 		t.Error("what an informer has not selected is said not to be there")
@@ -77,16 +77,16 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if all := must(client.All[*corev1.ConfigMap](ctx, c, in))(t); len(all) != 2 {
 		t.Errorf("the objects are %v", all)
 	}
-	if made := calls.take(); !slices.Equal(made, []string{get + "b", list}) {
-		t.Errorf("past what the informer knows, the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{get + "b", list}) {
+		t.Errorf("past what the informer knows, the calls are %q", requests)
 	}
 	// Without informers no read starts a watch.
 	c = clustertest.Client(t, cluster)
 	for range 3 {
 		must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
 	}
-	if made := calls.take(); !slices.Equal(made, []string{get + "a", get + "a", get + "a"}) {
-		t.Errorf("without informers, the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{get + "a", get + "a", get + "a"}) {
+		t.Errorf("without informers, the calls are %q", requests)
 	}
 }
 
@@ -146,8 +146,8 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	for event := range w.ResultChan() {
 		t.Errorf("after Stop: %+v", event)
 	}
-	if made := calls.take(); len(made) != 1 || !strings.HasPrefix(made[0], "watch ") {
-		t.Errorf("the calls are %q", made)
+	if requests := calls.take(); len(requests) != 1 || !strings.HasPrefix(requests[0], "watch ") {
+		t.Errorf("the calls are %q", requests)
 	}
 	// From a resource version: later changes only.
 	w = must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.NotOlderThan(seen.GetResourceVersion())))(t)

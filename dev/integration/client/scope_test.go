@@ -78,8 +78,8 @@ func TestDeclaredScopeIsComparedWithDefinition(t *testing.T) {
 	if err == nil || errors.Is(err, client.ErrGone) || !strings.Contains(err.Error(), "Raft in client.example.com/v1 is cluster-scoped in the cluster") {
 		t.Errorf("another scope: %v", err)
 	}
-	if made := calls.take(); made != nil {
-		t.Errorf("the calls are %q", made)
+	if requests := calls.take(); requests != nil {
+		t.Errorf("the calls are %q", requests)
 	}
 }
 
@@ -103,8 +103,8 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 			t.Errorf("mistake %d is none", i)
 		}
 	}
-	if made := calls.take(); made != nil {
-		t.Errorf("calls were made: %q", made)
+	if requests := calls.take(); requests != nil {
+		t.Errorf("calls were made: %q", requests)
 	}
 	must(client.Create(t.Context(), c, configMap(namespace, "here", nil)))(t)
 	for _, obj := range must(client.All[*corev1.ConfigMap](ctx, only))(t) {
@@ -112,7 +112,7 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 			t.Errorf("a client for %s has listed %s", namespace, kube.KeyOf(obj))
 		}
 	}
-	if made := calls.take(); !slices.Equal(made, []string{"list configmaps " + namespace + "/"}) {
-		t.Errorf("the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{"list configmaps " + namespace + "/"}) {
+		t.Errorf("the calls are %q", requests)
 	}
 }

@@ -53,8 +53,8 @@ func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
 	}
 	at := "lamps " + namespace + "/l"
 	want := []string{"update " + at + "/status", "patch " + at + "/status", "patch " + at, "update " + at + "/status", "get " + at + "/status"}
-	if made := calls.take(); !slices.Equal(made, want) {
-		t.Errorf("the calls are %q, want %q", made, want)
+	if requests := calls.take(); !slices.Equal(requests, want) {
+		t.Errorf("the calls are %q, want %q", requests, want)
 	}
 	// A built-in kind that has only the subresource status.
 	node := must(client.Create(t.Context(), c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))(t)
@@ -118,9 +118,9 @@ func TestScale(t *testing.T) {
 		if scale = must(client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, obj, "scale", patch))(t); scale.Spec.Replicas != 2 || scale.Name != obj.GetName() {
 			t.Errorf("%s: the scale is %+v", name, scale)
 		}
-		made := must(client.UpdateSubresource(t.Context(), c, obj, "scale", &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}))(t)
-		if made.Spec.Replicas != 5 {
-			t.Errorf("%s: the scale is %+v", name, made)
+		created := must(client.UpdateSubresource(t.Context(), c, obj, "scale", &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}))(t)
+		if created.Spec.Replicas != 5 {
+			t.Errorf("%s: the scale is %+v", name, created)
 		}
 		generic := must(client.GetSubresource[*unstructured.Unstructured](t.Context(), c, obj, "scale"))(t)
 		if replicas, _, _ := unstructured.NestedInt64(generic.Object, "spec", "replicas"); replicas != 5 || generic.GetKind() != "Scale" {
@@ -154,8 +154,8 @@ func TestEviction(t *testing.T) {
 		t.Errorf("it is evicted again: %v", err)
 	}
 	evict := "create pods " + namespace + "/web/eviction"
-	if made := calls.take(); !slices.Equal(made, []string{evict, evict}) {
-		t.Errorf("the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{evict, evict}) {
+		t.Errorf("the calls are %q", requests)
 	}
 }
 

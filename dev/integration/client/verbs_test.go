@@ -93,13 +93,13 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if patched.GetResourceVersion() == read.GetResourceVersion() || !client.MergeFrom(changed, withVersionOf(patched, changed)).Empty() {
 		t.Errorf("the patch has made %+v", patched)
 	}
-	late := read.DeepCopyObject().(T)
-	late.SetLabels(map[string]string{"late": "yes"})
+	delayed := read.DeepCopyObject().(T)
+	delayed.SetLabels(map[string]string{"late": "yes"})
 	for name, err := range map[string]error{
-		"update":       first(client.Update(ctx, c, late)),
-		"merge patch":  first(client.Patch(ctx, c, late, client.MergeFrom(read, late).Locked(read))),
-		"JSON patch":   first(client.Patch(ctx, c, late, client.JSONPatch(client.Operation{Op: "add", Path: "/metadata/labels", Value: late.GetLabels()}).Locked(read))),
-		"precondition": client.Delete(ctx, c, late, client.IfUnchanged()),
+		"update":       first(client.Update(ctx, c, delayed)),
+		"merge patch":  first(client.Patch(ctx, c, delayed, client.MergeFrom(read, delayed).Locked(read))),
+		"JSON patch":   first(client.Patch(ctx, c, delayed, client.JSONPatch(client.Operation{Op: "add", Path: "/metadata/labels", Value: delayed.GetLabels()}).Locked(read))),
+		"precondition": client.Delete(ctx, c, delayed, client.IfUnchanged()),
 	} {
 		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || client.ReasonOf(err) != client.ReasonConflict {
 			t.Errorf("%s of an old version: %v, want %v", name, err, client.ErrChanged)
@@ -116,7 +116,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if keys := must(client.Keys[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
 		t.Errorf("the names are %v", keys)
 	}
-	replaced := late.DeepCopyObject().(T)
+	replaced := delayed.DeepCopyObject().(T)
 	replaced.SetUID("another-uid")
 	if err := client.Delete(ctx, c, replaced); client.ReasonOf(err) != client.ReasonConflict {
 		t.Errorf("another one of its name is deleted: %v", err)
@@ -126,7 +126,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	}
 	for name, err := range map[string]error{
 		"get":    first(client.Get[T](ctx, c, key, client.OfKind(kind))),
-		"patch":  first(client.Patch(ctx, c, late, client.MergeFrom(read, late))),
+		"patch":  first(client.Patch(ctx, c, delayed, client.MergeFrom(read, delayed))),
 		"delete": client.Delete(ctx, c, labelled),
 	} {
 		if !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
@@ -197,8 +197,8 @@ func TestDeleteAllOf(t *testing.T) {
 		t.Errorf("there are %s; %v", left(), err)
 	}
 	collection := "deletecollection configmaps " + namespace + "/"
-	if made := calls.take(); !slices.Equal(made, []string{collection + " (dry run)", collection, collection}) {
-		t.Errorf("the calls are %q", made)
+	if requests := calls.take(); !slices.Equal(requests, []string{collection + " (dry run)", collection, collection}) {
+		t.Errorf("the calls are %q", requests)
 	}
 }
 
@@ -207,9 +207,9 @@ func TestDryRunPersistsNothing(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
 	dry := with(t, c, func(config *client.Config) { config.DryRun = true })
-	made := must(client.Create(t.Context(), dry, configMap(namespace, "a", nil)))(t)
-	if found := must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(made)))(t); found || made.UID == "" {
-		t.Errorf("a dry run has made %+v", made)
+	created := must(client.Create(t.Context(), dry, configMap(namespace, "a", nil)))(t)
+	if found := must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(created)))(t); found || created.UID == "" {
+		t.Errorf("a dry run has made %+v", created)
 	}
 	before := must(client.Create(t.Context(), c, deployment(namespace, "web")))(t)
 	after := before.DeepCopy()

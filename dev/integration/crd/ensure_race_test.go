@@ -194,9 +194,9 @@ func TestGeneratedDefinitionIsUnchanged(t *testing.T) {
 	}
 	e.ensure(definitions...)
 	calls := &calls{}
-	again, err := crd.Ensure(calls.observe(t.Context()), e.client, definitions)
-	if err != nil || again[0].Outcome != client.Unchanged {
-		t.Errorf("it is %+v, %v", again, err)
+	second, err := crd.Ensure(calls.observe(t.Context()), e.client, definitions)
+	if err != nil || second[0].Outcome != client.Unchanged {
+		t.Errorf("it is %+v, %v", second, err)
 	}
 	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.take()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -313,22 +313,22 @@ func TestEnsureRemovesConversionWithForeignCABundle(t *testing.T) {
 		"said":     {Strategy: apiextensionsv1.NoneConverter},
 		"not said": nil,
 	} {
-		again := d.DeepCopy()
-		e.ensure(again)
+		second := d.DeepCopy()
+		e.ensure(second)
 		e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {
 			d.Spec.Conversion.Webhook.ClientConfig.CABundle = []byte(certificate)
 		})
-		again.Spec.Conversion = conversion
+		second.Spec.Conversion = conversion
 		dry, err := e.client.With(func(config *client.Config) { config.DryRun = true })
 		if err != nil {
 			t.Fatal(err)
 		}
-		tried, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{again}, crd.AllowDataLoss("spec.conversion"))
+		tried, err := crd.Ensure(t.Context(), dry, []*apiextensionsv1.CustomResourceDefinition{second}, crd.AllowDataLoss("spec.conversion"))
 		if err != nil || tried[0].Outcome != client.Updated || e.live(d.Name).Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
 			t.Errorf("%s: in a dry run it is %+v, %v", name, tried, err)
 		}
 		for _, want := range []client.ObjectOutcome{client.Updated, client.Unchanged} {
-			ensured, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{again}, crd.AllowDataLoss("spec.conversion"))
+			ensured, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{second}, crd.AllowDataLoss("spec.conversion"))
 			if err != nil || ensured[0].Outcome != want || ensured[0].Definition.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
 				t.Errorf("%s: it is %+v, %v, want %s", name, ensured, err, want)
 			}

@@ -50,24 +50,24 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 		// request for v1.
 		"another program": {newProgram(t), nil},
 	} {
-		again, err := crd.Ensure(calls.observe(t.Context()), test.client, definitions)
+		second, err := crd.Ensure(calls.observe(t.Context()), test.client, definitions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		made := calls.take()
+		requests := calls.take()
 		if test.calls != nil {
-			if diff := cmp.Diff(test.calls, made); diff != "" {
+			if diff := cmp.Diff(test.calls, requests); diff != "" {
 				t.Errorf("%s: calls (-want +got):\n%s", name, diff)
 			}
 		}
-		for _, call := range made {
+		for _, call := range requests {
 			if !strings.HasPrefix(call, "get") && call != "" {
 				t.Errorf("%s: it has made the call %q", name, call)
 			}
 		}
-		for i := range again {
-			if again[i].Outcome != client.Unchanged || again[i].Definition.ResourceVersion != e.live(definitions[i].Name).ResourceVersion {
-				t.Errorf("%s: %s is %s", name, again[i].Name, again[i].Outcome)
+		for i := range second {
+			if second[i].Outcome != client.Unchanged || second[i].Definition.ResourceVersion != e.live(definitions[i].Name).ResourceVersion {
+				t.Errorf("%s: %s is %s", name, second[i].Name, second[i].Outcome)
 			}
 		}
 	}
@@ -381,7 +381,7 @@ func TestEnsureRejectsInvalidArguments(t *testing.T) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
 	}
-	if made := calls.take(); len(made) > 0 {
-		t.Errorf("it has made the calls %q", made)
+	if requests := calls.take(); len(requests) > 0 {
+		t.Errorf("it has made the calls %q", requests)
 	}
 }

@@ -20,11 +20,11 @@ import (
 // isGone reports whether no definition of that name exists.
 func (e env) isGone(name string) bool {
 	e.Helper()
-	there, err := client.Exists[*apiextensionsv1.CustomResourceDefinition](e.Context(), e.client, kube.Key{Name: name}, client.OfKind(definitionKind()))
+	existing, err := client.Exists[*apiextensionsv1.CustomResourceDefinition](e.Context(), e.client, kube.Key{Name: name}, client.OfKind(definitionKind()))
 	if err != nil {
 		e.Fatal(err)
 	}
-	return !there
+	return !existing
 }
 
 func (e env) wantError(err error, parts ...string) {
@@ -137,10 +137,10 @@ func TestNamesOfAnotherDefinition(t *testing.T) {
 	second := e.define("Web", e.version("v1", host))
 	second.Spec.Names.ShortNames = []string{"web", "w"}
 	second.Spec.Names.Singular = "aweb"
-	made, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{first, second})
+	created, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{first, second})
 	e.wantError(err, second.Name, `"web" is already in use`, first.Name+` has "web"`)
-	if len(made) != 2 || made[0].Outcome != client.Unchanged || made[1].Outcome != client.Created {
-		t.Errorf("what was done before the error is %v", made)
+	if len(created) != 2 || created[0].Outcome != client.Unchanged || created[1].Outcome != client.Created {
+		t.Errorf("what was done before the error is %v", created)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Error("it took all the time to say so")

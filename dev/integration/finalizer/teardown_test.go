@@ -201,7 +201,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 // may then be created.
 func TestTeardownOfReplacedObject(t *testing.T) {
 	e := newEnv(t)
-	for _, again := range []bool{false, true} {
+	for _, retried := range []bool{false, true} {
 		e.create("a", own)
 		e.remove("a")
 		obj := e.live("a")
@@ -209,7 +209,7 @@ func TestTeardownOfReplacedObject(t *testing.T) {
 			Client: e.Client, Name: own, Steps: []finalizer.Step[*corev1.ConfigMap]{
 				{Name: "one", Run: func(context.Context, *corev1.ConfigMap) error {
 					e.change("a", func(c *corev1.ConfigMap) { c.Finalizers = nil }) //nolint:contextcheck // the context of another client
-					if again {
+					if retried {
 						e.create("a", own) //nolint:contextcheck // the context of another client
 					}
 					return nil
@@ -224,9 +224,9 @@ func TestTeardownOfReplacedObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := f.Teardown(t.Context(), obj); err != nil || len(obj.Finalizers) > 0 {
-			t.Errorf("another one: %v: the answer is %v, the finalizers are %q", again, err, obj.Finalizers)
+			t.Errorf("another one: %v: the answer is %v, the finalizers are %q", retried, err, obj.Finalizers)
 		}
-		if !again {
+		if !retried {
 			continue
 		}
 		if live := e.live("a"); live.Annotations != nil || !slices.Equal(live.Finalizers, []string{own}) {

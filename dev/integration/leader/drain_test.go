@@ -40,7 +40,7 @@ func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 	renewals := 0
 	var released, taken *coordinationv1.Lease
 	var releasedAt time.Time
-	for late := time.After(election.StepTimeout); taken == nil; {
+	for timeout := time.After(election.StepTimeout); taken == nil; {
 		select {
 		case l := <-changes:
 			switch holder := l.Spec.HolderIdentity; {
@@ -51,7 +51,7 @@ func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 			default:
 				taken = l
 			}
-		case <-late:
+		case <-timeout:
 			e.Fatalf("%s was terminated, but no other process acquired the lease:\n%s", terminated.Identity, terminated.Log())
 		}
 	}
@@ -77,8 +77,8 @@ func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 			t.Errorf("%s was written after the lease was released", m.Name)
 		}
 	}
-	if late := e.LateWrites(); len(late) > 0 {
-		t.Errorf("late writes: %q", late)
+	if lateWrites := e.LateWrites(); len(lateWrites) > 0 {
+		t.Errorf("late writes: %q", lateWrites)
 	}
 	if renewals == 0 {
 		t.Error("the lease was not renewed while handlers finished")
@@ -157,8 +157,8 @@ func TestLeaderStoppedWhileItDrains(t *testing.T) {
 			e.Fatalf("%s was continued, but has not ended:\n%s", p.Identity, p.Log())
 		}
 		e.Fence()
-		if late := e.LateWrites(); len(late) > 0 {
-			t.Errorf("round %d: late writes: %q", round, late)
+		if lateWrites := e.LateWrites(); len(lateWrites) > 0 {
+			t.Errorf("round %d: late writes: %q", round, lateWrites)
 		}
 		status, _ := p.Exit()
 		t.Logf("round %d: stopped %s after SIGTERM; exit status %d, ended before: %v",

@@ -34,8 +34,8 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	if !e.Until(election.StepTimeout, func() bool { now := e.Observed(); return now.By != leads.By && now.Writes >= election.Targets/2 }) {
 		e.Fatalf("%s was killed, but no other process leads: %+v", leads.By, e.Observed())
 	}
-	if late := e.LateWrites(); len(late) > 0 {
-		t.Errorf("late writes: %q", late)
+	if lateWrites := e.LateWrites(); len(lateWrites) > 0 {
+		t.Errorf("late writes: %q", lateWrites)
 	}
 }
 

@@ -33,9 +33,9 @@ func TestSmokeHTTPServerAuthorization(t *testing.T) {
 		}
 		return created
 	}
-	token := func(of *corev1.ServiceAccount) string {
+	token := func(serviceAccount *corev1.ServiceAccount) string {
 		t.Helper()
-		issued, err := client.CreateSubresource(t.Context(), c, of, "token", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}})
+		issued, err := client.CreateSubresource(t.Context(), c, serviceAccount, "token", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,9 +48,9 @@ func testNoObjectInTerms(t *testing.T, shared bool) {
 	cluster := clustertest.Connect(t, local.RESTConfig())
 	c := clustertest.Client(t, cluster)
 	namespace := clustertest.Namespace(t, c)
-	for name, of := range map[string]string{"m1": "blue", "m2": "blue", "m3": "a/b"} {
+	for name, teamName := range map[string]string{"m1": "blue", "m2": "blue", "m3": "a/b"} {
 		m := configMap(namespace, name)
-		m.Data = map[string]string{"team": of}
+		m.Data = map[string]string{"team": teamName}
 		create(t, c, m)
 	}
 	teams := func(m *corev1.ConfigMap) []kube.Key {

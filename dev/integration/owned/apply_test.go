@@ -197,14 +197,14 @@ func TestPruneReadsOwnerOnce(t *testing.T) {
 	e.apply(set, app, owned.Of(e.configMap("a"), e.configMap("b"), e.configMap("c"))...)
 	recording.Reset()
 	e.apply(set, app)
-	var made []string
+	var requests []string
 	for _, r := range recording.Requests() {
 		if r.Verb != client.VerbList {
-			made = append(made, string(r.Verb)+" "+r.Key.Name)
+			requests = append(requests, string(r.Verb)+" "+r.Key.Name)
 		}
 	}
-	if want := []string{"get web", "delete a", "delete b", "delete c"}; !slices.Equal(made, want) {
-		t.Errorf("pruning makes the requests %q, want %q", made, want)
+	if want := []string{"get web", "delete a", "delete b", "delete c"}; !slices.Equal(requests, want) {
+		t.Errorf("pruning makes the requests %q, want %q", requests, want)
 	}
 }
 
@@ -223,13 +223,13 @@ func TestPruneRequiresOwnerUID(t *testing.T) {
 	unowned := e.configMap("unowned")
 	unowned.Labels, unowned.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("unowned").String()}
 	must(client.Create(t.Context(), e.c, unowned))(t)
-	others := e.configMap("others")
-	others.Labels, others.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("others").String()}
+	foreign := e.configMap("others")
+	foreign.Labels, foreign.Annotations = old.Labels, map[string]string{"evenkeel.dev/child": e.key("others").String()}
 	other := e.app("other")
-	if err := ownerref.SetController(t.Context(), e.c, other, others); err != nil {
+	if err := ownerref.SetController(t.Context(), e.c, other, foreign); err != nil {
 		t.Fatal(err)
 	}
-	must(client.Create(t.Context(), e.c, others))(t)
+	must(client.Create(t.Context(), e.c, foreign))(t)
 
 	report := e.apply(set, app, owned.Of(e.configMap("kept"))...)
 	e.want(report.Results, "ConfigMap kept: unchanged",
@@ -433,8 +433,8 @@ func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	if _, err := set.Apply(ctx, unread); err == nil || !strings.Contains(err.Error(), "uid") {
 		t.Errorf("an owner without a uid: %v", err)
 	}
-	if made := seen.take(); len(made) != 0 {
-		t.Errorf("requests were made: %q", made)
+	if requests := seen.take(); len(requests) != 0 {
+		t.Errorf("requests were made: %q", requests)
 	}
 }
 

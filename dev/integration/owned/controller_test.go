@@ -34,8 +34,8 @@ func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	clustertest.Eventually(t, func() string {
 		must(set.Apply(ctx, app, owned.Of(e.configMap("a", "colour", "blue"))...))(t)
-		if made := seen.take(); len(made) != 0 {
-			return "there are still requests: " + made[0]
+		if requests := seen.take(); len(requests) != 0 {
+			return "there are still requests: " + requests[0]
 		}
 		return ""
 	})
@@ -62,8 +62,8 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 		if err == nil {
 			t.Fatal("nothing is said of the foreign object")
 		}
-		if made := seen.take(); len(made) != 0 {
-			return "there are still requests: " + made[0]
+		if requests := seen.take(); len(requests) != 0 {
+			return "there are still requests: " + requests[0]
 		}
 		return ""
 	})
@@ -71,8 +71,8 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 	e.want(report.Results, "ConfigMap a: unchanged", "Service web: unchanged", "ConfigMap foreign: foreign", "ConfigMap once: unchanged")
 	plan, _ := set.Plan(ctx, app, children...)
 	e.want(plan.Results, outcomes(report.Results)...)
-	if made := seen.take(); len(made) != 0 {
-		t.Errorf("at rest: %q", made)
+	if requests := seen.take(); len(requests) != 0 {
+		t.Errorf("at rest: %q", requests)
 	}
 }
 
@@ -85,12 +85,12 @@ func TestSetInController(t *testing.T) {
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
 		Logger:    clustertest.Logger(t),
 	}))(t)
-	made := must(watched.New(watched.Config{
+	kinds := must(watched.New(watched.Config{
 		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
 		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, Logger: clustertest.Logger(t)},
 		Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.Service]()},
 	}))(t)
-	set, cached := made.Set, made.Client
+	set, cached := kinds.Set, kinds.Client
 	const finalizer = "owned.example.com/children"
 	var generation atomic.Int64
 	generation.Store(1)
@@ -119,7 +119,7 @@ func TestSetInController(t *testing.T) {
 	}
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "webapp", Informer: apps, Handler: handle,
-		Sources: made.Sources,
+		Sources: kinds.Sources,
 	})
 	app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
 	app.SetGroupVersionKind(appKind)
@@ -168,10 +168,10 @@ func TestSetInController(t *testing.T) {
 	}
 }
 
-func (e env) eventually(what string, is func() bool) {
+func (e env) eventually(what string, done func() bool) {
 	e.Helper()
 	clustertest.Eventually(e, func() string {
-		if !is() {
+		if !done() {
 			return what + " has not come"
 		}
 		return ""

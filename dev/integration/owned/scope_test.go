@@ -103,7 +103,7 @@ func TestApplyForDeletedOwner(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	e.want(report.Results, "ConfigMap far: failed")
-	again := e.app("web") // with the same name
+	second := e.app("web") // with the same name
 	if _, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "far"))...); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("the error is %v", err)
 	}
@@ -111,8 +111,8 @@ func TestApplyForDeletedOwner(t *testing.T) {
 		t.Error("it was created")
 	}
 
-	again.SetDeletionTimestamp(new(metav1.Now()))
-	report = e.apply(set, again, owned.Of(e.configMap("near"))...)
+	second.SetDeletionTimestamp(new(metav1.Now()))
+	report = e.apply(set, second, owned.Of(e.configMap("near"))...)
 	if !report.OwnerTerminating || report.Ready() || len(report.Results) != 0 || e.get(e.key("near")) != nil {
 		t.Errorf("%+v", report)
 	}
@@ -160,13 +160,13 @@ func TestKindsNotServed(t *testing.T) {
 // no child of it is desired: no later event would enqueue the owner.
 func TestKindsServedLater(t *testing.T) {
 	e := newEnv(t)
-	late := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}
-	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, late) }), e.app("web")
+	delayed := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"}
+	set, app := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, delayed) }), e.app("web")
 	e.apply(set, app)
-	e.define(late, "lates", "Namespaced")
+	e.define(delayed, "lates", "Namespaced")
 	named := func(name string) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(late)
+		obj.SetGroupVersionKind(delayed)
 		obj.SetName(name)
 		return obj
 	}

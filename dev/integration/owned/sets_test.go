@@ -25,7 +25,7 @@ func TestSetsOfOneOwnerKeepEachOthersChildren(t *testing.T) {
 	}
 	first, second := named("first"), named("second")
 	for _, namespace := range []string{e.namespace, far} {
-		shared := func(of string) *corev1.ConfigMap { return configMapIn(namespace, "shared", "of", of) }
+		shared := func(ownerName string) *corev1.ConfigMap { return configMapIn(namespace, "shared", "of", ownerName) }
 		e.apply(first, app, owned.Of(shared("the first"))...)
 		for _, child := range []owned.Child{
 			{Object: shared("the second")}, {Object: shared("the second"), CreateOnly: true}, {Object: shared("the second"), Recreate: true},

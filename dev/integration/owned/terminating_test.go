@@ -151,8 +151,8 @@ func TestForceRemoveFinalizersDuringOtherWrite(t *testing.T) {
 	e.stuck(e.set(), app, "held", "example.com/first", volume)
 	between := func(next client.RoundTrip) client.RoundTrip {
 		return func(ctx context.Context, r *client.Request) error {
-			others := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+volume+`"]}}`))
-			if _, err := client.Patch(ctx, e.c, e.configMap("held"), others); err != nil {
+			volumePatch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+volume+`"]}}`))
+			if _, err := client.Patch(ctx, e.c, e.configMap("held"), volumePatch); err != nil {
 				return err
 			}
 			return next(ctx, r)

@@ -34,7 +34,7 @@ func TestChildrenRecoverFromUserChanges(t *testing.T) {
 			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
 			Logger:    clustertest.Logger(t),
 		}))(t)
-		made := must(watched.New(watched.Config{
+		kinds := must(watched.New(watched.Config{
 			Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
 			Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, AdoptOrphans: true, Logger: clustertest.Logger(t)},
 			Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap]()},
@@ -43,26 +43,26 @@ func TestChildrenRecoverFromUserChanges(t *testing.T) {
 			return []*corev1.ConfigMap{e.configMap("near", "colour", "blue", "size", "1"), configMapIn(other, "far", "colour", "blue", "size", "1")}
 		}
 		clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
-			Name: "webapp", Informer: apps, Sources: made.Sources,
+			Name: "webapp", Informer: apps, Sources: kinds.Sources,
 			Handler: func(ctx context.Context, app *unstructured.Unstructured) error {
-				_, err := made.Set.Apply(ctx, app, owned.Of(desired()[0], desired()[1])...)
+				_, err := kinds.Set.Apply(ctx, app, owned.Of(desired()[0], desired()[1])...)
 				return err
 			},
 		})
 		app := e.app("web")
 		differs := func() string {
 			for n, want := range desired() {
-				is := e.get(kube.KeyOf(want))
+				live := e.get(kube.KeyOf(want))
 				switch {
-				case is == nil || is.DeletionTimestamp != nil:
+				case live == nil || live.DeletionTimestamp != nil:
 					return want.Name + " is missing"
-				case is.Data["colour"] != "blue" || is.Data["size"] != "1":
-					return fmt.Sprint(want.Name, " has ", is.Data)
-				case is.Labels[owned.LabelSet] != "webapp" || is.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()):
-					return fmt.Sprint(want.Name, " has the labels ", is.Labels)
-				case is.Annotations["evenkeel.dev/child"] != kube.KeyOf(want).String() || is.Annotations["evenkeel.dev/configuration"] == "":
-					return fmt.Sprint(want.Name, " has the annotations ", is.Annotations)
-				case n == 0 && (metav1.GetControllerOf(is) == nil || metav1.GetControllerOf(is).UID != app.GetUID()):
+				case live.Data["colour"] != "blue" || live.Data["size"] != "1":
+					return fmt.Sprint(want.Name, " has ", live.Data)
+				case live.Labels[owned.LabelSet] != "webapp" || live.Labels["evenkeel.dev/owner-uid"] != string(app.GetUID()):
+					return fmt.Sprint(want.Name, " has the labels ", live.Labels)
+				case live.Annotations["evenkeel.dev/child"] != kube.KeyOf(want).String() || live.Annotations["evenkeel.dev/configuration"] == "":
+					return fmt.Sprint(want.Name, " has the annotations ", live.Annotations)
+				case n == 0 && (metav1.GetControllerOf(live) == nil || metav1.GetControllerOf(live).UID != app.GetUID()):
 					return want.Name + " has no owner"
 				}
 			}

@@ -146,12 +146,12 @@ func TestAdoptAndRelease(t *testing.T) {
 	if !metav1.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
 		t.Errorf("adopted %+v, given %+v", adopted.OwnerReferences, child.OwnerReferences)
 	}
-	if made := seen.take(); !slices.Equal(made, []string{"get", "patch"}) {
-		t.Errorf("requests %q", made)
+	if requests := seen.take(); !slices.Equal(requests, []string{"get", "patch"}) {
+		t.Errorf("requests %q", requests)
 	}
 	clustertest.Must(ownerref.Adopt(ctx, e.Client, owner, adopted))(t)
-	if made := seen.take(); len(made) != 0 {
-		t.Errorf("it is so already: %q", made)
+	if requests := seen.take(); len(requests) != 0 {
+		t.Errorf("it is so already: %q", requests)
 	}
 	if _, err := ownerref.Adopt(ctx, e.Client, other, adopted); !isAlreadyOwned(err) {
 		t.Errorf("by another: %v", err)
@@ -183,8 +183,8 @@ func TestAdoptAndRelease(t *testing.T) {
 	}
 	seen.take()
 	clustertest.Must(ownerref.Release(ctx, e.Client, other, released))(t)
-	if made := seen.take(); len(made) != 0 {
-		t.Errorf("it is so already: %q", made)
+	if requests := seen.take(); len(requests) != 0 {
+		t.Errorf("it is so already: %q", requests)
 	}
 }
 
@@ -234,10 +234,10 @@ func TestAdoptRejectsObjectsBeingDeleted(t *testing.T) {
 	if _, err := ownerref.Adopt(t.Context(), e.Client, gone, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("an owner that was replaced: %v", err)
 	}
-	again := e.create("here")
+	second := e.create("here")
 	remove(free)
 	e.create("free")
-	if _, err := ownerref.Adopt(t.Context(), e.Client, again, free); !errors.Is(err, client.ErrReplaced) {
+	if _, err := ownerref.Adopt(t.Context(), e.Client, second, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("a child that was replaced: %v", err)
 	}
 }

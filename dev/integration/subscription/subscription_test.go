@@ -131,8 +131,8 @@ func TestEvents(t *testing.T) {
 	e.expect(out, subscription.Deleted, "other", "2", other.UID)
 	e.delete(a)
 	e.expect(out, subscription.Deleted, "a", "2", a.UID)
-	again := e.put("a", "3", web())
-	e.expect(out, subscription.Applied, "a", "3", again.UID)
+	second := e.put("a", "3", web())
+	e.expect(out, subscription.Applied, "a", "3", second.UID)
 }
 
 func TestObjectsAndSignals(t *testing.T) {
@@ -171,7 +171,7 @@ func TestDeletionsDuringServerOutageAreReported(t *testing.T) {
 	}
 	e.delete(a)
 	e.delete(b)
-	again := e.put("b", "2", web())
+	second := e.put("b", "2", web())
 	e.expect(out, subscription.Applied, "head", "1", head.UID)
 	got := map[string]types.UID{}
 	for len(got) < 3 {
@@ -181,7 +181,7 @@ func TestDeletionsDuringServerOutageAreReported(t *testing.T) {
 			t.Error("the new b came before the end of the old one")
 		}
 	}
-	if got["Deleted a"] != a.UID || got["Deleted b"] != b.UID || got["Applied b"] != again.UID {
+	if got["Deleted a"] != a.UID || got["Deleted b"] != b.UID || got["Applied b"] != second.UID {
 		t.Errorf("the events were %v", got)
 	}
 }

@@ -168,10 +168,10 @@ func TestJobs(t *testing.T) {
 		if job.Status.Succeeded != 1 {
 			t.Errorf("the Job's status is %+v", job.Status)
 		}
-		late := spec.DeepCopy()
-		late.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
+		delayed := spec.DeepCopy()
+		delayed.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
 		clustertest.Must(client.Create(t.Context(), e.Client, &batchv1.Job{
-			ObjectMeta: e.Meta("late"), Spec: batchv1.JobSpec{Template: *late, ActiveDeadlineSeconds: new(int64(1))},
+			ObjectMeta: e.Meta("late"), Spec: batchv1.JobSpec{Template: *delayed, ActiveDeadlineSeconds: new(int64(1))},
 		}))(e)
 		_, err := client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("late"), readiness.JobDone, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "DeadlineExceeded") {

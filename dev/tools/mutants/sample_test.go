@@ -52,7 +52,7 @@ func TestSampleDependsOnSeed(t *testing.T) {
 	t.Parallel()
 	population := map[string]int{"a": 500}
 	first, _, _ := taken(sample(manyMutants(population), 50, 1))
-	again, _, _ := taken(sample(manyMutants(population), 50, 1))
+	second, _, _ := taken(sample(manyMutants(population), 50, 1))
 	other, _, _ := taken(sample(manyMutants(population), 50, 2))
 	same := func(x, y map[string]bool) int {
 		n := 0
@@ -63,8 +63,8 @@ func TestSampleDependsOnSeed(t *testing.T) {
 		}
 		return n
 	}
-	if same(first, again) != 50 || same(first, other) > 25 {
-		t.Errorf("the same seed has %d of 50 in common, another seed %d", same(first, again), same(first, other))
+	if same(first, second) != 50 || same(first, other) > 25 {
+		t.Errorf("the same seed has %d of 50 in common, another seed %d", same(first, second), same(first, other))
 	}
 }
 

@@ -97,12 +97,12 @@ func TestRunReportsSurvivorsAndRetriesThem(t *testing.T) {
 	}
 
 	c.retry = true
-	var again bytes.Buffer
-	if err := runTool(t.Context(), c, &again); err != nil {
-		t.Fatalf("%v\n%s", err, again.String())
+	var second bytes.Buffer
+	if err := runTool(t.Context(), c, &second); err != nil {
+		t.Fatalf("%v\n%s", err, second.String())
 	}
-	if lastLine(again.String()) != summary {
-		t.Errorf("after -retry the last line is %q, before it was %q", lastLine(again.String()), summary)
+	if lastLine(second.String()) != summary {
+		t.Errorf("after -retry the last line is %q, before it was %q", lastLine(second.String()), summary)
 	}
 	if !strings.Contains(readFile(t, c.out), "were taken over from an earlier run") {
 		t.Error("the document does not mention the earlier run")

@@ -52,9 +52,9 @@ func TestBucketListsAllPages(t *testing.T) {
 	if diff := cmp.Diff(expected, found); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	again, err := poll.FromObjectStore(b).Poll(t.Context(), result.Token)
-	if err != nil || !again.Unchanged {
-		t.Errorf("the second poll: %+v, %v", again, err)
+	second, err := poll.FromObjectStore(b).Poll(t.Context(), result.Token)
+	if err != nil || !second.Unchanged {
+		t.Errorf("the second poll: %+v, %v", second, err)
 	}
 }
 

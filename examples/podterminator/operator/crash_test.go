@@ -141,12 +141,12 @@ func TestPeriodAfterResumedRound(t *testing.T) {
 	if err != nil {
 		t.Fatalf("let two hours pass: %v", err)
 	}
-	again := time.Now()
+	second := time.Now()
 	f.operate(nil, Config{})
 	status := f.afterRound(1).Status
-	if status.LastRun.Time.Before(again.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
+	if status.LastRun.Time.Before(second.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
 		t.Errorf("resumed at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
-			again, status.LastRun, status.NextRun)
+			second, status.LastRun, status.NextRun)
 	}
 	if n := len(f.alive(t.Context())); n != 6 || status.Rounds != 1 {
 		t.Errorf("after %d rounds %d Pods are alive, want 6 after one", status.Rounds, n)

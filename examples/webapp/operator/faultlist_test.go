@@ -120,13 +120,13 @@ func done() []fault {
 
 // late returns faults that delay events for a while, starting at the write.
 func late() []fault {
-	late := func(f fault, resources ...string) fault {
+	delay := func(f fault, resources ...string) fault {
 		return f.beforehand(func(f *faults) { f.holdForAWhile(resources...) })
 	}
 	return []fault{
-		late(fault{name: "late events", at: eachKind}, allResources()...),
-		late(fault{name: "late events of the WebApp", at: everyWrite, staleCaches: true, withUser: true}, owner()...),
-		late(fault{name: "late events of the children", at: eachWrite, staleCaches: true}, ofOwner()...),
+		delay(fault{name: "late events", at: eachKind}, allResources()...),
+		delay(fault{name: "late events of the WebApp", at: everyWrite, staleCaches: true, withUser: true}, owner()...),
+		delay(fault{name: "late events of the children", at: eachWrite, staleCaches: true}, ofOwner()...),
 	}
 }
 

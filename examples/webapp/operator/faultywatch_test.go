@@ -18,8 +18,8 @@ func (f *faults) untilShown(resource string) (wait func()) {
 	before := f.events[resource]
 	f.mu.Unlock()
 	return func() {
-		late := time.NewTimer(while)
-		defer late.Stop()
+		timer := time.NewTimer(while)
+		defer timer.Stop()
 		for {
 			f.mu.Lock()
 			shown, arrived := f.events[resource] > before || f.held[resource] != nil, f.arrived
@@ -29,7 +29,7 @@ func (f *faults) untilShown(resource string) (wait func()) {
 			}
 			select {
 			case <-arrived:
-			case <-late.C:
+			case <-timer.C:
 				return
 			}
 		}

@@ -460,8 +460,8 @@ func sorted(ports any) []any {
 }
 
 // address returns an address of a Service without IPs and names of nodes.
-func address(of any, names map[string]string) map[string]any {
-	result := maps.Clone(of.(map[string]any))
+func address(obj any, names map[string]string) map[string]any {
+	result := maps.Clone(obj.(map[string]any))
 	for _, field := range []string{"addresses", "ip", "nodeName"} {
 		if result[field] != nil {
 			result[field] = "masked"

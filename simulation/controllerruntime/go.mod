@@ -1,4 +1,4 @@
-module github.com/evenkeel-go/evenkeel/dev/controllerruntime
+module github.com/evenkeel-go/evenkeel/simulation/controllerruntime
 
 go 1.26.0
 
@@ -99,8 +99,8 @@ require (
 
 replace github.com/evenkeel-go/evenkeel => ../../
 
-replace github.com/evenkeel-go/evenkeel/simulation => ../../simulation
+replace github.com/evenkeel-go/evenkeel/simulation => ../
 
-replace github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime => ../bench/controllerruntime
+replace github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime => ../../dev/bench/controllerruntime
 
-replace github.com/evenkeel-go/evenkeel/dev/bench/shared => ../bench/shared
+replace github.com/evenkeel-go/evenkeel/dev/bench/shared => ../../dev/bench/shared

@@ -31,7 +31,7 @@ func (r records) Delete(_ context.Context, record webapp.Record) error {
 func TestWebApp(t *testing.T) {
 	t.Parallel()
 	cluster := simulation.Config{
-		Manifests: []string{"../bench/controllerruntime/webapp/api/v1/webapp.example.com_webapps.yaml"},
+		Manifests: []string{"../../dev/bench/controllerruntime/webapp/api/v1/webapp.example.com_webapps.yaml"},
 		Types:     []func(*runtime.Scheme) error{v1.AddToScheme},
 	}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {

@@ -88,8 +88,8 @@ func TestManagerInBubble(t *testing.T) {
 		midnight := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		time.Sleep(time.Until(midnight) - time.Millisecond)
 		stop()
-		if late := time.Since(midnight); late > 0 {
-			t.Errorf("the manager ended %v late", late)
+		if delay := time.Since(midnight); delay > 0 {
+			t.Errorf("the manager ended %v late", delay)
 		}
 		list, err := c.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
