@@ -87,7 +87,7 @@ test: ## Run every unit test, and for each feature that only a real kube-apiserv
 	@$(MAKE) --no-print-directory -j2 PARALLEL=1 test-memory test-processes
 
 # The examples whose tests need no real API server.
-MEMORY := $(addprefix ./,concurrency config leaderelection manager metrics multiresource objectstore/... \
+MEMORY := $(addprefix ./,concurrency manager metrics multiresource objectstore/... \
 	webapp/config webapp/hooks webapp/simulated)
 
 .PHONY: test-memory

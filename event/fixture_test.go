@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -25,7 +26,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

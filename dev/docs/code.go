@@ -129,7 +129,8 @@ func compiled(root, name string) error {
 		}
 		module = path.Dir(module)
 	}
-	if !slices.Contains([]string{".", "examples", "simulation", "dev/integration", "simulation/controllerruntime"}, module) {
+	compiled := []string{".", "examples", "simulation", "dev/integration", "simulation/controllerruntime"}
+	if !slices.Contains(compiled, module) {
 		return fmt.Errorf("%s is in module %s, whose packages make test does not compile: move it to examples", name,
 			module)
 	}
