@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	time.Local = time.UTC   // golden files have times, which the machine's zone must not change
 	debug.SetGCPercent(400) // these tests create much garbage: a quarter of their CPU time was the garbage collector's
 	goleak.VerifyTestMain(m)
 }

@@ -148,7 +148,10 @@ func (s *secured) replace(a *authority) {
 }
 
 func (s *secured) config() *rest.Config {
-	return &rest.Config{Host: "https://api", Dial: s.dial, TLSClientConfig: rest.TLSClientConfig{CAFile: s.caFile}}
+	return &rest.Config{
+		Host: "https://127.0.0.1", Dial: s.dial, // no proxy of the machine serves a loopback address
+		TLSClientConfig: rest.TLSClientConfig{CAFile: s.caFile, ServerName: "api"},
+	}
 }
 
 func (s *secured) request(ctx context.Context, method, body string) *http.Request {
@@ -157,7 +160,7 @@ func (s *secured) request(ctx context.Context, method, body string) *http.Reques
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "https://api/api/v1/namespaces/a/configmaps", reader)
+	req, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1/api/v1/namespaces/a/configmaps", reader)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -21,7 +21,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // golden files have times, which the machine's zone must not change
+	goleak.VerifyTestMain(m)
+}
 
 // journal records what happened, in order.
 type journal struct {

@@ -39,6 +39,7 @@ func writeFile(t *testing.T, text string) string {
 
 // Each flag is set by each source, and the other fields keep their defaults.
 func TestOptionsFromEachSource(t *testing.T) {
+	t.Setenv("KUBECONFIG", "") // the machine may have one
 	var defaults Options
 	defaults.AddFlags(newFlags())
 	samples := map[string]struct {
