@@ -15,10 +15,10 @@ endif
 
 BIN := .bin
 # The modules that make lint checks: the library, and what its users and its tests use.
-LINTED := . simulation examples dev/integration localcluster/server tracing/otel
-# The other modules, which make lint-all checks too, but for programs on other libraries, which would have those
-# libraries linted with them.
-MODULES := $(LINTED) $(addprefix dev/,bench bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
+LINTED := . simulation examples dev/integration tracing/otel
+# make lint-all checks the other modules too, but for programs on other libraries, which would have those libraries
+# linted with them. Their dependencies (Kubernetes, Prometheus) take minutes.
+MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -142,10 +142,10 @@ cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by al
 # The commit after which make lint checks the lengths of subjects.
 SUBJECTS_SINCE := cfc6233
 
-# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. The local cluster
-# is linted with the settings of its build: otherwise all of Kubernetes would be compiled a second time.
+# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. For CGO_ENABLED see
+# test-processes.
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit subjects; make lint-all checks all modules
+lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit subjects of the library, its examples and its tests
 	@status=0; \
 	if git cat-file -e $(SUBJECTS_SINCE) 2>/dev/null; then \
 		git log --format='%h %s' $(SUBJECTS_SINCE)..HEAD | awk '{ subject = substr($$0, index($$0, " ") + 1) } \
