@@ -108,7 +108,7 @@ test-processes: localcluster-binary
 	$(call gotest,simulation) -run '^TestSmoke' ./conformance
 	CGO_ENABLED=0 $(call gotest,localcluster/server) ./...
 
-ENGINE := $(addprefix ./,controller/... informer internal/store internal/wire internal/workqueue leader manager retry source)
+ENGINE := $(addprefix ./,controller/... informer internal/store internal/workqueue leader manager retry source/...)
 
 .PHONY: test-race
 test-race: ## Run the tests of the engine with the race detector
