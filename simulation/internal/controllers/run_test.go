@@ -17,7 +17,7 @@ import (
 // Clients write while Run works. No object is created twice, and nothing is left undone.
 func TestRunBesideOtherClients(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) { //nolint:thelper // the test itself
+	inWorld(t, func(t *testing.T, w *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
