@@ -34,8 +34,7 @@ func main() {
 	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "pod-printer"})
 	check(err)
 	server, err := webhook.New(webhook.Config{
-		Cluster: cluster,
-		Listen:  os.Args[1],
+		Cluster: cluster, Listen: os.Args[1],
 		Hooks: []webhook.Hook{webhook.Validating(webhook.Options{
 			Name: "labels.pods.example.com",
 			Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -54,10 +53,8 @@ func main() {
 		},
 	})
 	check(err)
-	m, err := manager.New(manager.Config{Runnables: []manager.Runnable{
-		{Runner: printer},
-		{Runner: server, Group: manager.Servers},
-	}})
+	runnables := []manager.Runnable{{Runner: printer}, {Runner: server, Group: manager.Servers}}
+	m, err := manager.New(manager.Config{Runnables: runnables})
 	check(err)
 	check(m.Run(context.Background()))
 }
