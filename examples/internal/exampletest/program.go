@@ -6,14 +6,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/evenkeel-go/evenkeel/dev/docs"
 )
 
 // Go calls a program's run function in a goroutine. stop ends it as Ctrl-C would, waits, and fails the test unless it
@@ -127,18 +124,4 @@ func FreeAddress(tb testing.TB) string {
 	}
 	tb.Fatal("no port is free")
 	return ""
-}
-
-// Lines returns the number of lines of a Go file that are neither blank nor comments.
-func Lines(tb testing.TB, file string) int {
-	tb.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	n, err := docs.CountLines(file, text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return n
 }

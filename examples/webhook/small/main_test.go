@@ -46,13 +46,3 @@ func TestPodsRequireLabel(t *testing.T) {
 	}
 	program.Terminate(t)
 }
-
-// A validator with its server, its certificates and its registration must cost at most 25 lines.
-func TestLinesBeyondPodPrinter(t *testing.T) {
-	t.Parallel()
-	without, with := exampletest.Lines(t, "../../podprinter/main.go"), exampletest.Lines(t, "main.go")
-	t.Logf("%d lines, %d in podprinter", with, without)
-	if with-without > 25 {
-		t.Errorf("the program has %d lines, podprinter %d: the difference must be at most 25", with, without)
-	}
-}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evenkeel-go/evenkeel/dev/docs"
+	"github.com/evenkeel-go/evenkeel/dev/internal/docs"
 )
 
 // A step is one block that is saved or run.

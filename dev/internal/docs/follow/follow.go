@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/dev/docs"
+	"github.com/evenkeel-go/evenkeel/dev/internal/docs"
 )
 
 const (

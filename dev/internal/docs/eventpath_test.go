@@ -31,7 +31,7 @@ func TestEventPath(t *testing.T) {
 		}
 		t.Logf("event path: %d lines in %d functions and %d files", sum.Lines, sum.Functions, sum.Files)
 		if b.Text != want {
-			t.Errorf("docs/architecture.md is not up to date, run go run ./dev/docs/update: %s", firstDifference(b.Text, want))
+			t.Errorf("docs/architecture.md is not up to date, run go run ./dev/internal/docs/update: %s", firstDifference(b.Text, want))
 		}
 	}
 	if paths != 1 {

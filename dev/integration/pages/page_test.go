@@ -1,5 +1,5 @@
-// Package gettingstarted tests pages of the docs: it runs all their commands.
-package gettingstarted
+// Package pages follows pages of the docs: it runs all their commands.
+package pages
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/evenkeel-go/evenkeel/dev/docs/follow"
+	"github.com/evenkeel-go/evenkeel/dev/internal/docs/follow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ func TestConversion(t *testing.T) {
 
 func repository(t *testing.T) (path string) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

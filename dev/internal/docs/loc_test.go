@@ -134,3 +134,26 @@ func TestOperatorsHaveSameAPI(t *testing.T) {
 		}
 	}
 }
+
+func TestExamplesStaySmall(t *testing.T) {
+	t.Parallel()
+	lines := func(name string) int {
+		text, err := os.ReadFile(filepath.Join(repository, "examples", name, "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := CountLines(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for example, most := range map[string]int{
+		"webhook/small": 25, // a validator with its server, its certificates and its registration
+		"manager":       12, // flags, probes, metrics, leader election and signals
+	} {
+		if further := lines(example) - lines("podprinter"); further > most {
+			t.Errorf("examples/%s has %d lines more than examples/podprinter, at most %d are allowed", example, further, most)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/evenkeel-go/evenkeel/dev/docs"
+	"github.com/evenkeel-go/evenkeel/dev/internal/docs"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 )
 
 // repository is the folder of the whole repository, seen from this package.
-const repository = "../.."
+const repository = "../../.."
 
 // TestPages checks every page of this repository.
 func TestPages(t *testing.T) {
@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if hasFiles(page) && !followed(t, name) {
-				t.Errorf("%s: it has files for its reader to save, but no test in examples/ follows it: see package follow", name)
+				t.Errorf("%s: it has files for its reader to save, but no test in dev/integration/pages follows it: see package follow", name)
 			}
 			for _, problem := range append(CheckCode(repository, page), CheckLinks(repository, name, page)...) {
 				t.Errorf("%s: %s", name, problem)
@@ -52,11 +52,11 @@ func hasFiles(page Page) bool {
 	return false
 }
 
-// followed reports whether a test in examples/ gives the page to package follow.
+// followed reports whether a test in dev/integration/pages gives the page to package follow.
 func followed(t *testing.T, name string) bool {
 	t.Helper()
 	found := false
-	err := fs.WalkDir(os.DirFS(repository), "examples", func(file string, _ fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(repository), "dev/integration/pages", func(file string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(file, "_test.go") {
 			return err
 		}
