@@ -25,7 +25,7 @@ func TestDroppedCausesOfListEndBackoff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, key := newLoop(ctrl), kube.Key{Namespace: "ns", Name: "a"}
+	l, key := newLoop(ctrl, nil), kube.Key{Namespace: "ns", Name: "a"}
 	l.queue.Add(key, queueOptions{Cause: Cause{Type: CauseRetry}, After: time.Hour, Backoff: true, EndBackoffIf: l.config.Queue.EndBackoffIf})
 	child := func(n int) Cause {
 		return Cause{Type: CauseUpdated, Source: "children", Kind: schema.GroupKind{Kind: "Part"}, Object: kube.Key{Namespace: "ns", Name: fmt.Sprint(n)}}
@@ -41,7 +41,7 @@ func TestDroppedCausesOfListEndBackoff(t *testing.T) {
 	}
 	l.queue.ShutDown()
 	// A single cause is counted once.
-	l = newLoop(ctrl)
+	l = newLoop(ctrl, nil)
 	l.feeder.backlog.add(key, child(1))
 	l.feeder.feedBacklog(t.Context(), 10)
 	if entry, _ := l.queue.Lookup(key); entry.Causes.List()[0].Count != 1 {

@@ -60,7 +60,7 @@ func (r *running) writeOf(ctx context.Context, call kube.Call, before *ownwrites
 		w.Outcome = WriteDryRun
 	default:
 		w.Outcome = WriteDone
-		own := r.writes.track(ctx, r, call, before)
+		own := r.writes.completed(ctx, r, call, before)
 		w.Key = own.Key
 		if own.Object != nil {
 			w.ResourceVersion = own.Object.ResourceVersion

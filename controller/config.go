@@ -159,9 +159,9 @@ type OwnWritesConfig struct {
 	Handle bool
 	// ConsistencyTimeout is the maximum time that a key waits until the informers (the controller's own, those in
 	// Config.Reads, and those of sources) show what its last run wrote. Workers and other keys do not wait. After the
-	// timeout, the handler runs anyway, and ProblemUnseenWrite is reported; but while an informer reports that it
-	// cannot watch, the key continues to wait. Default 10 s; negative: keys do not wait, and each write runs the
-	// handler.
+	// timeout, ProblemUnseenWrite is reported, and the handler runs anyway; but while an informer reports that it
+	// cannot watch, the key waits up to 30 times as long. Default 10 s; negative: keys do not wait, and each write runs
+	// the handler.
 	ConsistencyTimeout time.Duration
 }
 

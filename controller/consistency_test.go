@@ -155,7 +155,7 @@ func TestContract07_RunWaitsForFailingInformer(t *testing.T) {
 		})
 		w.Break("parts", false)
 		w.put("widgets", "a", 2)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(4 * time.Minute)
 		if got := runs.take(); len(got) != 0 {
 			t.Errorf("while the informer could not watch, handled: %q", got)
 		}

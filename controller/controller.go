@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -124,7 +125,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // work runs one term: from the start, or from gaining leadership, until ctx ends.
 func (c *Controller[T]) work(ctx context.Context) error {
-	l := newLoop(c)
+	l := newLoop(c, observers.RunFrom(ctx))
 	c.problems.begun(l.reportProblem)
 	c.mu.Lock()
 	for _, a := range c.added {

@@ -9,27 +9,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// enqueuer adds keys to the queue for a cause, and reports what was added and what was skipped: to Config.Metrics, and
-// the skips to the history. It has no state of its own.
+// enqueuer adds keys to the queue for a cause, and reports what was added and what was skipped to the observers. It has
+// no state of its own.
 type enqueuer struct {
 	// Immutable.
-	interrupted *interrupted
-	queue       *queue
-	controller  string
-	metrics     Recorder       // may be nil
-	history     *history       // of skips
-	informer    cache.Informer // of the controller's own objects
+	queue     *queue
+	observers observerList
+	informer  cache.Informer // of the controller's own objects
 }
 
 // add adds key to the queue, unless the controller is ending.
 func (e *enqueuer) add(key kube.Key, o *queueOptions) {
 	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
-	if o.Delay <= 0 { // interrupted keys must not wait for a delayed trigger
-		e.interrupted.added(key)
-	}
-	if e.queue.Add(key, *o) && e.metrics != nil {
-		e.metrics.Triggered(e.controller, o.Cause.Source, o.Cause.Type)
+	if e.queue.Add(key, *o) {
+		e.observers.added(key, &o.Cause, o.Delay > 0)
 	}
 }
 
@@ -45,10 +39,7 @@ func (e *enqueuer) skip(why SkipReason, key kube.Key, cause Cause) {
 	if cause.Time.IsZero() {
 		cause.Time = time.Now()
 	}
-	e.history.skip(Skip{Time: cause.Time, Key: key, Why: why, Cause: cause})
-	if e.metrics != nil {
-		e.metrics.Skipped(e.controller, why)
-	}
+	e.observers.skipped(key, why, &cause)
 }
 
 // removeEcho removes the cause of key, which is running, whose event is an echo of an own write. It returns nil if

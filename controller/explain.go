@@ -123,6 +123,6 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	e.WaitingForRoom, _ = l.feeder.causesOf(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.consecutive, f.since, f.err, f.terminal
-	e.Unseen = l.ownWrites.Unseen(key)
+	e.Unseen = l.ownWrites.tracker.Unseen(key)
 	return e
 }

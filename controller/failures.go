@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,8 +61,11 @@ func orOtherObject(configured func(Cause) bool) func(Cause) bool {
 // maxClasses is the maximum number of error classes that are counted per key.
 const maxClasses = 32
 
-// failures contains the keys whose last run failed.
+// failures contains the keys whose last run failed. It reports those that fail for a long time and those that were
+// given up as problems.
 type failures struct {
+	problems *problems
+
 	mu      sync.Mutex
 	keys    map[kube.Key]*failing // guarded by mu
 	maxKeys int                   // guarded by mu; see shrink.Delete
@@ -83,7 +88,7 @@ type failing struct {
 	// otherwise alternating classes would never back off.
 	counts map[retry.Class]int // must not be read from copies
 
-	stalled  bool // given up after the last retry
+	stalled  bool // given up after the last retry, and reported as ProblemStalled
 	reported bool // reported as ProblemFailing
 	// uid identifies the object that failed: another object of the same name starts with no failures. Empty: the runs
 	// found no object.
@@ -132,19 +137,28 @@ func (f *failures) failed(
 	return *known
 }
 
-// markStalled records that a key has no retries left. The next failure starts a new retry budget. It returns false if
-// the key was given up before, without a success since then.
-func (f *failures) markStalled(key kube.Key) (isNew bool) {
+// giveUp records that a key has no retries left, and reports it. The next failure starts a new retry budget. It returns
+// false if the key was given up before, without a success since then.
+func (f *failures) giveUp(ctx context.Context, key kube.Key) (isNew bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	known := f.keys[key]
 	if known == nil {
+		f.mu.Unlock()
 		return false
 	}
-	isNew = !known.stalled
+	before := *known
 	known.stalled, known.consecutive, known.ofClass = true, 0, 0
 	clear(known.counts)
-	return isNew
+	f.mu.Unlock()
+	if before.stalled {
+		return false
+	}
+	f.problems.begin(ctx, Problem{
+		Type: ProblemStalled, Key: key, Since: before.since,
+		Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %s",
+			counted(before.consecutive, "attempt"), before.err),
+	}, true)
+	return true
 }
 
 // markTerminal records that key is given up until its object, now at generation, changes.
@@ -156,28 +170,40 @@ func (f *failures) markTerminal(key kube.Key, generation int64) {
 	}
 }
 
-// markReported records that key was reported as ProblemFailing.
-func (f *failures) markReported(key kube.Key) {
+// reportFailing reports a key that has failed often and for a long time. It reports it once.
+func (f *failures) reportFailing(ctx context.Context, key kube.Key) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if known := f.keys[key]; known != nil {
-		known.reported = true
+	known := f.keys[key]
+	if known == nil || known.reported || known.consecutive < failingAttempts || time.Since(known.since) < failingTime {
+		f.mu.Unlock()
+		return
 	}
+	known.reported = true
+	failed := *known
+	f.mu.Unlock()
+	f.problems.begin(ctx, Problem{
+		Type: ProblemFailing, Key: key, Since: failed.since,
+		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s",
+			counted(failed.consecutive, "time"), rounded(time.Since(failed.since)), failed.err),
+	}, false)
 }
 
-// forget removes key, because its run has not failed or its object is gone. It returns the removed record.
+// forget removes key, because its run has not failed or its object is gone, and ends the problems. It returns the
+// removed record.
 func (f *failures) forget(key kube.Key) failing {
 	if !f.any() {
 		return failing{}
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	known := f.keys[key]
 	if known == nil {
+		f.mu.Unlock()
 		return failing{}
 	}
 	f.keys = shrink.Delete(f.keys, key, &f.maxKeys)
 	f.n.Add(-1)
+	f.mu.Unlock()
+	f.problems.endOf(key, ProblemFailing, ProblemStalled)
 	return *known
 }
 

@@ -26,19 +26,17 @@ import (
 //   - Nothing is kept of a key without an object, except states for Config.Deleted, and failures that are retried.
 type schedule struct {
 	// Immutable after newLoop. The states have locks of their own.
-	enqueuer    *enqueuer
-	queue       *queue
-	objects     objects
-	rules       *retryrules.Rules
-	problems    *problems
-	logger      *slog.Logger
-	repeats     *detect.Repeats
-	failures    *failures
-	successes   *resync.Successes
-	timers      *timers
-	ends        *ends
-	hot         *hotLoops
-	interrupted *interrupted
+	enqueuer  *enqueuer
+	queue     *queue
+	objects   objects
+	rules     *retryrules.Rules
+	observers observerList
+	logger    *slog.Logger
+	repeats   *detect.Repeats
+	failures  *failures
+	successes *resync.Successes
+	timers    *timers
+	ends      *ends
 
 	endBackoffIf func(Cause) bool
 	keepsEnds    bool // Config.Deleted is set
@@ -65,7 +63,6 @@ func (s *schedule) follow(ctx context.Context, r *running, outcome Outcome, requ
 		return nextRun{why: "at the next start"}
 	case OutcomeGone:
 		s.failures.forget(key)
-		s.problems.endOf(key)
 		return nextRun{why: "when there is such an object again"}
 	}
 	return s.failed(ctx, r, outcome, err)
@@ -78,7 +75,6 @@ func (s *schedule) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	if s.successes.Record(key, time.Now(), scheduled) && !s.objects.Has(key) {
 		s.successes.Forget(key) // the object is gone, and its deletion may have been reported before
 	}
-	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if before := s.failures.forget(key); before.consecutive > 0 || before.stalled || before.terminal {
 		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor",
 			time.Since(before.since).Round(time.Millisecond))
@@ -126,7 +122,7 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	}
 	decision := s.rules.Decide(class, err, f.ofClass)
 	if decision.GiveUp {
-		return s.giveUp(ctx, r, f, err, attrs)
+		return s.giveUp(ctx, r, f, attrs)
 	}
 	if s.queue.Stats().Down {
 		r.log().WarnContext(ctx, "handler failed while the controller ends: the next start tries again", attrs...)
@@ -135,7 +131,7 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.consecutive, Detail: string(class)},
 		queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
 	s.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
-	s.reportFailing(ctx, r, f)
+	s.failures.reportFailing(ctx, key)
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.consecutive, class)}
 }
 
@@ -185,7 +181,7 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 		s.failures.markTerminal(key, r.generation)
 	} else {
 		// There is no resync to hold back, and no deletion event or collection to wait for.
-		s.forgetFailures(key)
+		s.failures.forget(key)
 	}
 	if isWithoutObject(s.objects) {
 		r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until a source enqueues the key",
@@ -197,38 +193,20 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 }
 
 // giveUp gives a key up after its last retry.
-func (s *schedule) giveUp(ctx context.Context, r *running, f failing, err error, attrs []any) nextRun {
-	if s.failures.markStalled(r.run.Key) {
+func (s *schedule) giveUp(ctx context.Context, r *running, f failing, attrs []any) nextRun {
+	if s.failures.giveUp(ctx, r.run.Key) {
 		r.log().ErrorContext(ctx, "handler failed, retries are exhausted; next run when something changes or at the "+
 			"next resync", append(attrs, "retries", f.ofClass-1)...)
-		s.problems.begin(ctx, Problem{
-			Type: ProblemStalled, Key: r.run.Key, Since: f.since,
-			Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %v",
-				counted(f.consecutive, "attempt"), err),
-		}, true)
 	}
 	if r.ending != nil {
 		return s.endGivenUp(r)
 	}
 	if !s.objects.Has(r.run.Key) {
 		// Without an object, there is no resync, and no deletion event to wait for.
-		s.forgetFailures(r.run.Key)
+		s.failures.forget(r.run.Key)
 	}
 	return nextRun{why: fmt.Sprintf("when something changes or the object is resynced (retries exhausted after %s)",
 		counted(f.consecutive, "attempt"))}
-}
-
-// reportFailing reports a key that has failed often and for a long time. It reports it once.
-func (s *schedule) reportFailing(ctx context.Context, r *running, f failing) {
-	if f.reported || f.consecutive < failingAttempts || time.Since(f.since) < failingTime {
-		return
-	}
-	s.failures.markReported(r.run.Key)
-	s.problems.begin(ctx, Problem{
-		Type: ProblemFailing, Key: r.run.Key, Since: f.since,
-		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s", counted(f.consecutive, "time"),
-			rounded(time.Since(f.since)), f.err),
-	}, false)
 }
 
 // endGivenUp handles a run in which Config.Deleted failed for the last time. It removes the object's last state, so
@@ -236,7 +214,7 @@ func (s *schedule) reportFailing(ctx context.Context, r *running, f failing) {
 func (s *schedule) endGivenUp(r *running) nextRun {
 	key := r.run.Key
 	s.ends.remove(key, r.ending)
-	s.forgetFailures(key)
+	s.failures.forget(key)
 	if !s.reconciles && !s.objects.Has(key) && s.ends.first(key) == nil {
 		return nextRun{why: "when another object of this name exists (Deleted is not retried)"}
 	}
@@ -252,20 +230,20 @@ func (s *schedule) objectEnded(c informer.Change, runs bool) {
 		return
 	}
 	s.timers.stopAll(c.Key)
-	s.hot.forget(c.Key)
 	if s.failures.objectEnded(c) {
-		s.forgetFailures(c.Key)
+		s.failures.forget(c.Key)
 	}
 	if s.keepsEnds && runs {
 		s.keepLastState(c)
 	}
+	forgotten := false
 	if c.Type == informer.Deleted {
 		s.successes.Forget(c.Key)
-		if !runs { // no run will detect the deletion
-			s.forgetFailures(c.Key)
-			s.interrupted.remove(c.Key)
+		if forgotten = !runs; forgotten { // no run will detect the deletion
+			s.failures.forget(c.Key)
 		}
 	}
+	s.observers.objectEnded(c.Key, forgotten)
 }
 
 // keepLastState records the state before a change that ended an object, for Config.Deleted.
@@ -294,12 +272,6 @@ func (s *schedule) failedBefore(r *running, key kube.Key) failing {
 	if failed.uid == r.uid {
 		return failed
 	}
-	s.forgetFailures(key)
-	return failing{}
-}
-
-// forgetFailures removes the failures of key, and ends the problems about them.
-func (s *schedule) forgetFailures(key kube.Key) {
 	s.failures.forget(key)
-	s.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
+	return failing{}
 }

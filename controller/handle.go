@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,32 +14,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// heldBack returns a key that must not run yet to the queue.
-func (l *loop[T]) heldBack(ctx context.Context, key kube.Key) bool {
-	held, unseen := l.ownWrites.Hold(key)
-	if len(unseen) > 0 {
-		l.writes.reportUnseen(ctx, key, unseen, held)
-	}
-	if held || l.interrupted.hold(key) {
-		return true
-	}
-	if pause := l.hot.paused(key); pause > 0 {
-		if l.queue.Stats().Down {
-			l.queue.Done(key) // a drain does not wait for a hot loop: the next start handles the key
-		} else {
-			l.queue.Hold(key, pause)
-		}
-		return true
-	}
-	return false
-}
-
 // errNoReturn is the error of a handler that did not return.
 var errNoReturn = errors.New("the handler ended its goroutine (runtime.Goexit; t.FailNow does that)")
 
 // handle runs a key that worker w has taken, and determines what follows. It returns false if the key was held back.
 func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began bool) {
-	if l.heldBack(ctx, item.Key) {
+	if l.held(ctx, item.Key) {
 		return false
 	}
 	if waited, found := l.feeder.runStarted(item.Key); found {
@@ -48,15 +27,11 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		item.Causes.AddAll(waited.list, (*Cause).merge)
 	}
 	r := l.begin(item)
-	if l.observeRun != nil { // the arguments are allocated as interfaces
-		l.observeRun(l.config.Name, item.Key, r.run.Causes)
-	}
 	w.setRun(r)
 	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
 	}
-	slot := l.interrupted.started(item.Key)
 	err := errNoReturn
 	// Deferred, because the handler might not return.
 	defer func() {
@@ -65,14 +40,9 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		}
 		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
 		cancel()
-		outcome := l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
+		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
 		w.setRun(nil)
-		if r.stuck.Load() {
-			l.problems.endOf(item.Key, ProblemStuck)
-			r.log().InfoContext(runCtx, "the handler that was stuck has returned", "after",
-				time.Since(r.run.Started).Round(time.Millisecond))
-		}
-		l.interrupted.ended(item.Key, slot, outcome)
+		l.observers.ended(runCtx, r)
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
@@ -87,8 +57,8 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
 	r := &running{
-		logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.writes,
-		own: ownwrites.Run{Tracker: l.ownWrites, Key: item.Key},
+		logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.ownWrites,
+		own: ownwrites.Run{Tracker: l.ownWrites.tracker, Key: item.Key},
 	}
 	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
@@ -104,7 +74,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 	if failed.consecutive > 0 {
 		r.run.AttemptClass = failed.class
 	}
-	l.history.begin(r.record)
+	l.observers.began(r)
 	return r
 }
 
@@ -182,30 +152,16 @@ func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 	return watched
 }
 
-// finish measures and logs a run, and enqueues the next one. It returns the run's outcome.
-func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) Outcome {
+// finish enqueues the next run, and sets the result in the run's record.
+func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
 	r.own.End()
 	next := l.schedule.follow(ctx, r, outcome, requeue, err)
-	if pause := l.hot.pauseAfter(r.run.Key); pause > 0 {
-		next.why += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
-	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.run.Duration, r.run.Outcome, r.run.NextRun, r.run.NextReason = now.Sub(r.run.Started), outcome, next.at, next.why
 	if outcome.Failed() {
 		r.run.Error = err.Error()
 	}
-	handled := handledOf(&r.run)
-	r.mu.Unlock()
-	if l.config.Metrics != nil {
-		l.config.Metrics.RunEnded(l.config.Name, handled)
-	}
-	if l.logger.Enabled(ctx, slog.LevelDebug) {
-		run := r.snapshot()
-		r.log().DebugContext(ctx, "handled", "outcome", string(outcome), "duration", run.Duration,
-			"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next",
-			next.why)
-	}
-	return outcome
 }

@@ -45,8 +45,10 @@ const (
 func SkipReasons() []SkipReason { return []SkipReason{SkipPredicate, SkipOwnWrite, SkipTerminal} }
 
 // history contains the latest runs of a controller, and a few runs of each of the keys that ran last. It is kept
-// across terms of leadership.
+// across terms of leadership. It is an observer.
 type history struct {
+	ignore
+
 	mu    sync.Mutex
 	ids   uint64                   // guarded by mu; ID of the last run
 	runs  ring[*record]            // guarded by mu
@@ -69,8 +71,11 @@ func newHistory() *history {
 	}
 }
 
-// begin adds a run that starts, and sets its ID.
-func (h *history) begin(r *record) {
+// began adds a run that starts, and sets its ID.
+func (h *history) began(r *running) { h.add(r.record) }
+
+// add is began for a record.
+func (h *history) add(r *record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ids++
@@ -118,10 +123,10 @@ func (h *history) putFirst(entry *keyHistory) {
 	h.first = entry
 }
 
-func (h *history) skip(s Skip) {
+func (h *history) skipped(key kube.Key, why SkipReason, cause *Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.skips.add(s)
+	h.skips.add(Skip{Time: cause.Time, Key: key, Why: why, Cause: *cause})
 }
 
 // all returns the latest runs in reverse chronological order.

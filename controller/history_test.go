@@ -21,8 +21,8 @@ func fill(h *history, writes int) {
 			for w := range writes {
 				r.run.Writes = append(r.run.Writes, Write{Verb: "patch", Kind: "Widget", Key: key, ResourceVersion: fmt.Sprint(round, w)})
 			}
-			h.begin(r)
-			h.skip(Skip{Key: key, Why: SkipPredicate, Cause: Cause{Object: key}})
+			h.add(r)
+			h.skipped(key, SkipPredicate, &Cause{Object: key})
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestHistoryKeepsKeysThatRanLast(t *testing.T) {
 	h := newHistory()
 	runOf := func(i int) kube.Key {
 		key := kube.Key{Name: fmt.Sprint(i)}
-		h.begin(&record{run: RunRecord{Key: key}})
+		h.add(&record{run: RunRecord{Key: key}})
 		return key
 	}
 	for i := range recentKeys {
@@ -88,6 +88,6 @@ func BenchmarkHistory(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		h.begin(&record{run: RunRecord{Key: keys[i%len(keys)]}})
+		h.add(&record{run: RunRecord{Key: keys[i%len(keys)]}})
 	}
 }

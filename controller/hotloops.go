@@ -9,12 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
-	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -23,8 +20,11 @@ import (
 const hotObjects = 1024
 
 // hotLoops detects keys that run and write again and again without progress. It reports them as problems, and holds
-// their next runs back. It keeps a pause only until the key runs, the object is deleted, or the pause is over.
+// their next runs back: it is an observer and a gate. It keeps a pause only until the key runs, the object is deleted,
+// or the pause is over.
 type hotLoops struct {
+	ignore
+
 	// Immutable.
 	detector *detect.HotLoops
 	problems *problems
@@ -41,19 +41,20 @@ func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
 	}
 }
 
-// wrote records a write, and reports a hot loop if one starts. before is the state before the write, if known.
-func (h *hotLoops) wrote(
-	ctx context.Context, r *running, call kube.Call, object kube.Key, before *ownwrites.State, written *wire.Object,
-	content contentFunc,
-) {
-	kind := call.Kind.GroupKind()
+// wrote records a write, and reports a hot loop if one starts.
+func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
+	kind := w.call.Kind.GroupKind()
+	if w.written == nil {
+		h.detector.ObjectGone(r.run.Key, kind, w.object)
+		return
+	}
 	step := detect.Step{
-		Content: content, Kind: kind, Object: object, Hides: call.Hides, After: written,
-		Manager: call.Manager, Run: r.run.ID,
+		Content: w.content, Kind: kind, Object: w.object, Hides: w.call.Hides, After: w.written,
+		Manager: w.call.Manager, Run: r.run.ID,
 	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
-	if before != nil && before.Whole {
-		step.Before = before.Object
+	if w.before != nil && w.before.Whole {
+		step.Before = w.before.Object
 	}
 	found, began := h.detector.Wrote(r.run.Key, &step, time.Now())
 	if !began {
@@ -62,7 +63,7 @@ func (h *hotLoops) wrote(
 	problem := Problem{
 		Type: ProblemHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message,
 		Details: []slog.Attr{
-			slog.String("object", kind.Kind+" "+object.String()),
+			slog.String("object", kind.Kind+" "+w.object.String()),
 			slog.String("managers", strings.Join(found.Managers, ", ")),
 		},
 	}
@@ -73,11 +74,6 @@ func (h *hotLoops) wrote(
 		problem.Details = append(problem.Details, slog.String("further fields", fmt.Sprint(found.MoreFields)))
 	}
 	h.problems.begin(ctx, problem, false)
-}
-
-// deleted records that a run of key deleted an object.
-func (h *hotLoops) deleted(key kube.Key, kind schema.GroupKind, object kube.Key) {
-	h.detector.ObjectGone(key, kind, object)
 }
 
 // changed records a change of an object that key may write, made by a client other than its handler.
@@ -101,8 +97,8 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	}
 }
 
-// forget removes the write history and the pause of key, whose object was deleted.
-func (h *hotLoops) forget(key kube.Key) {
+// objectEnded removes the write history and the pause of key.
+func (h *hotLoops) objectEnded(key kube.Key, _ bool) {
 	h.detector.Gone(key)
 	h.mu.Lock()
 	delete(h.pauses, key)
@@ -110,37 +106,41 @@ func (h *hotLoops) forget(key kube.Key) {
 	h.problems.endOf(key, ProblemHotLoop)
 }
 
-// pauseAfter sets for how long the next run of key is held back, after a run has ended.
-func (h *hotLoops) pauseAfter(key kube.Key) (pause time.Duration) {
-	now := time.Now()
-	pause = h.detector.Pause(key, now)
+// ended sets for how long the next run of the key is held back.
+func (h *hotLoops) ended(_ context.Context, r *running) {
+	key, now := r.run.Key, time.Now()
+	pause := h.detector.Pause(key, now)
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	switch {
 	case pause > 0:
 		h.pauses[key] = now.Add(pause)
 	case len(h.pauses) > 0:
 		delete(h.pauses, key)
 	}
-	return pause
+	h.mu.Unlock()
+	if pause > 0 {
+		r.mu.Lock()
+		r.run.NextReason += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
+		r.mu.Unlock()
+	}
 }
 
-// paused returns for how much longer key is held back.
-func (h *hotLoops) paused(key kube.Key) time.Duration {
+// hold implements gate. A drain does not wait for a hot loop: the next start handles the key.
+func (h *hotLoops) hold(_ context.Context, key kube.Key) workqueue.Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.pauses) == 0 {
-		return 0
+		return workqueue.Hold{}
 	}
 	until, paused := h.pauses[key]
 	if !paused {
-		return 0
+		return workqueue.Hold{}
 	}
-	return time.Until(until)
+	return workqueue.Hold{AtMost: time.Until(until), EndsWithDrain: true}
 }
 
-// endExpired ends the problems of hot loops that have shown no sign for long enough, and removes pauses that are over.
-func (h *hotLoops) endExpired(now time.Time) {
+// checked ends the problems of hot loops that have shown no sign for long enough, and removes pauses that are over.
+func (h *hotLoops) checked(now time.Time, _ []kube.Key) {
 	lasting := map[kube.Key]bool{}
 	for _, episode := range h.detector.Episodes(now) {
 		lasting[episode.Key] = true

@@ -34,7 +34,7 @@ func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, key := newLoop(ctrl), kube.Key{Namespace: "ns", Name: "a"}
+	l, key := newLoop(ctrl, nil), kube.Key{Namespace: "ns", Name: "a"}
 	defer l.queue.ShutDown()
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	const rounds = 3000
@@ -49,7 +49,7 @@ func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 				Type: CauseAdded, Source: SourceSelf, Kind: kind.GroupKind(), Object: key, UID: uid, ResourceVersion: "7", Time: time.Now(), Count: 1,
 			}, Trigger{})
 		})
-		w := l.writes.track(t.Context(), r, kube.Call{
+		w := l.ownWrites.completed(t.Context(), r, kube.Call{
 			Verb: "create", Kind: kind, Key: key, Status: http.StatusCreated,
 			Response: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":"a","uid":%q,"resourceVersion":"7"}}`, uid),
 		}, nil)
@@ -60,10 +60,10 @@ func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 		if entry, _ := l.queue.Lookup(key); entry.State != workqueue.Processing {
 			t.Fatalf("round %d: the key is %s, for %s", n, entry.State, Causes{entry.Causes})
 		}
-		if _, skips := l.history.of(key); len(skips) == 0 || skips[0].Cause.UID != uid && skips[len(skips)-1].Cause.UID != uid {
+		if _, skips := ctrl.history.of(key); len(skips) == 0 || skips[0].Cause.UID != uid && skips[len(skips)-1].Cause.UID != uid {
 			t.Fatalf("round %d: the event is not among the skips %v", n, skips)
 		}
 		l.queue.Done(key)
-		l.ownWrites.Stop()
+		l.ownWrites.tracker.Stop()
 	}
 }

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // interrupted records the keys in work in Config.StateDir, and orders the keys that an earlier process was handling
-// when it ended. A nil interrupted does nothing.
+// when it ended. It is an observer and a gate.
 //
 // Invariants:
 //   - Interrupted keys wait until every other key of the first pass has run once. Stuck handlers are not waited for.
@@ -24,9 +25,11 @@ import (
 //     time as the cause of the end succeed, and are no longer interrupted, before that cause runs.
 //   - A key remains interrupted until it succeeds, or has no object.
 type interrupted struct {
+	ignore
+
 	// Immutable.
 	file     *interruptions.File
-	queue    *queue
+	release  func(key kube.Key) // of the queue
 	objects  objects
 	problems *problems
 	logger   *slog.Logger
@@ -41,19 +44,18 @@ type interrupted struct {
 	fed    bool                  // guarded by mu; all keys of the first pass are in first
 	held   map[kube.Key]struct{} // guarded by mu; interrupted keys that the queue holds
 	turn   *kube.Key             // guarded by mu; the interrupted key that may run
-	ending bool                  // guarded by mu
+	// slots are the records of the runs in progress; guarded by mu.
+	slots map[kube.Key]*interruptions.Slot
 }
 
-// newInterrupted returns the interrupted of a term; nil if file is nil.
+// newInterrupted returns the interrupted of a term.
 func newInterrupted(
-	file *interruptions.File, q *queue, own objects, problems *problems, logger *slog.Logger,
+	file *interruptions.File, release func(key kube.Key), own objects, problems *problems, logger *slog.Logger,
 ) *interrupted {
-	if file == nil {
-		return nil
-	}
 	i := &interrupted{
-		file: file, queue: q, objects: own, problems: problems, logger: logger,
+		file: file, release: release, objects: own, problems: problems, logger: logger,
 		counts: file.Counts(), first: map[kube.Key]bool{}, held: map[kube.Key]struct{}{},
+		slots: map[kube.Key]*interruptions.Slot{},
 	}
 	i.left.Store(len(i.counts) > 0)
 	return i
@@ -76,22 +78,14 @@ func (i *interrupted) begin(ctx context.Context) {
 
 // end must be called when the drain has started. The drain does not wait for held keys: the next start handles them.
 func (i *interrupted) end() {
-	if i == nil {
-		return
+	if i != nil {
+		i.written(i.file.SetShutdown(true))
 	}
-	i.written(i.file.SetShutdown(true))
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.ending = true
-	for key := range i.held {
-		i.queue.Release(key)
-	}
-	clear(i.held)
 }
 
-// added records a key of the first pass. It must be called before the key is added to the queue.
-func (i *interrupted) added(key kube.Key) {
-	if i == nil || !i.left.Load() {
+// added records a key of the first pass. Interrupted keys must not wait for a delayed trigger.
+func (i *interrupted) added(key kube.Key, _ *Cause, delayed bool) {
+	if delayed || !i.left.Load() {
 		return
 	}
 	i.mu.Lock()
@@ -113,55 +107,58 @@ func (i *interrupted) allAdded() {
 	i.next()
 }
 
-// hold returns an interrupted key to the queue if it must not run yet.
-func (i *interrupted) hold(key kube.Key) (held bool) {
-	if i == nil || !i.left.Load() {
-		return false
+// hold implements gate.
+func (i *interrupted) hold(_ context.Context, key kube.Key) workqueue.Hold {
+	if !i.left.Load() {
+		return workqueue.Hold{}
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	switch {
-	case i.counts[key] == 0, i.turn != nil && *i.turn == key:
-		return false
-	case i.ending:
-		i.queue.Done(key)
-		return true
+	if i.counts[key] == 0 || i.turn != nil && *i.turn == key {
+		return workqueue.Hold{}
 	}
-	i.queue.Hold(key, math.MaxInt64)
 	i.held[key] = struct{}{}
 	i.passed(key)
 	i.next()
-	return true
+	return workqueue.Hold{AtMost: math.MaxInt64, EndsWithDrain: true}
 }
 
-// started records that a run of key starts. ended must be called with slot.
-func (i *interrupted) started(key kube.Key) *interruptions.Slot {
-	if i == nil {
-		return nil
-	}
-	slot, err := i.file.Begin(key)
+// began records that a key is in work.
+func (i *interrupted) began(r *running) {
+	slot, err := i.file.Begin(r.run.Key)
 	i.written(err)
-	return slot
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.slots[r.run.Key] = slot
 }
 
-// ended records the end of a run. It must be called before the key is returned to the queue.
-func (i *interrupted) ended(key kube.Key, slot *interruptions.Slot, outcome Outcome) {
-	if i == nil {
-		return
-	}
+// ended records that a key is not in work anymore. After a success it is not interrupted.
+func (i *interrupted) ended(_ context.Context, r *running) {
+	key, outcome := r.run.Key, r.run.Outcome
+	i.mu.Lock()
+	slot := i.slots[key]
+	delete(i.slots, key)
+	i.mu.Unlock()
 	i.written(i.file.End(slot))
 	if !i.left.Load() || outcome == OutcomeCancelled { // the term ends, and the next one handles the key
 		return
 	}
 	if !outcome.Failed() {
-		i.remove(key)
+		i.objectEnded(key, true)
 	}
 	i.waitNoLonger(key)
 }
 
+// checked lets the next interrupted key run when the handler of one is stuck.
+func (i *interrupted) checked(_ time.Time, stuck []kube.Key) {
+	for _, key := range stuck {
+		i.waitNoLonger(key)
+	}
+}
+
 // waitNoLonger lets the next interrupted key run, after key has run, or because its handler is stuck.
 func (i *interrupted) waitNoLonger(key kube.Key) {
-	if i == nil || !i.left.Load() {
+	if !i.left.Load() {
 		return
 	}
 	i.mu.Lock()
@@ -173,9 +170,9 @@ func (i *interrupted) waitNoLonger(key kube.Key) {
 	i.next()
 }
 
-// remove removes a key that succeeded or has no object from the interrupted ones.
-func (i *interrupted) remove(key kube.Key) {
-	if i == nil || !i.left.Load() {
+// objectEnded removes a key that has no object from the interrupted ones.
+func (i *interrupted) objectEnded(key kube.Key, forgotten bool) {
+	if !forgotten || !i.left.Load() {
 		return
 	}
 	i.mu.Lock()
@@ -186,7 +183,7 @@ func (i *interrupted) remove(key kube.Key) {
 // forgetMissing removes the keys that no source lists, a while after the first pass of a controller without a primary
 // kind.
 func (i *interrupted) forgetMissing() {
-	if i == nil || !i.left.Load() {
+	if !i.left.Load() {
 		return
 	}
 	i.mu.Lock()
@@ -198,7 +195,7 @@ func (i *interrupted) forgetMissing() {
 	}
 }
 
-// forget is remove with mu held.
+// forget removes a key from the interrupted ones. mu must be held.
 func (i *interrupted) forget(key kube.Key) {
 	if i.counts[key] == 0 {
 		return
@@ -212,7 +209,7 @@ func (i *interrupted) forget(key kube.Key) {
 	i.problems.endOf(key, ProblemInterrupted)
 	if _, held := i.held[key]; held {
 		delete(i.held, key)
-		i.queue.Release(key)
+		i.release(key)
 	}
 }
 
@@ -251,7 +248,7 @@ func (i *interrupted) next() {
 	})
 	i.turn = &key
 	delete(i.held, key)
-	i.queue.Release(key)
+	i.release(key)
 }
 
 // written logs the first error of a write to the state directory: the controller works without it.

@@ -57,8 +57,10 @@ type loop[T kube.Object] struct {
 	own      objects               // informer, or keys
 	keys     *listedKeys           // nil with a primary kind
 	logger   *slog.Logger
-	history  *history // shared by the controller's terms, as problems is
-	problems *problems
+	problems *problems // shared by the controller's terms
+	gates    []gate    // in the order in which a key passes them
+	// observers are called in this order: those that know more about a run come first.
+	observers observerList
 
 	queue    *queue
 	enqueuer *enqueuer
@@ -70,29 +72,25 @@ type loop[T kube.Object] struct {
 	watchdog *watchdog
 
 	// State about keys between their runs.
-	ownWrites *ownwrites.Tracker
+	ownWrites *ownWrites
 	failures  *failures
 	successes *resync.Successes
 	timers    *timers
 	ends      *ends
-	hot       *hotLoops
-	writes    *writes
 	// interrupted is nil without Config.StateDir.
 	interrupted *interrupted
-
-	observeRun observers.RunFunc // set before the first run; nil outside of a simulation
 }
 
-func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
+// newLoop returns a loop. observeRun is the observer of a test environment, or nil.
+func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loop[T] {
 	config := c.config
 	l := &loop[T]{
 		config:    config,
 		informer:  c.informer,
 		logger:    config.Logger.With("controller", config.Name),
-		history:   c.history,
 		problems:  c.problems,
 		queue:     newQueue(config.Queue.Group, config.Queue.GroupLimit),
-		failures:  &failures{keys: map[kube.Key]*failing{}},
+		failures:  &failures{problems: c.problems, keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
 		own:       c.informer,
@@ -101,44 +99,55 @@ func newLoop[T kube.Object](c *Controller[T]) *loop[T] {
 		l.keys = newListedKeys(l.staleness)
 		l.own = l.keys
 	}
-	l.interrupted = newInterrupted(c.files, l.queue, l.own, l.problems, l.logger)
-	l.enqueuer = &enqueuer{
-		interrupted: l.interrupted, queue: l.queue, controller: config.Name, metrics: config.Metrics,
-		history: l.history, informer: l.own.Untyped(),
-	}
+	l.enqueuer = &enqueuer{queue: l.queue, informer: l.own.Untyped()}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
-	l.ownWrites = ownwrites.New(ownwrites.Config{
-		Timeout: config.OwnWrites.ConsistencyTimeout, Queue: l.queue,
-		Informers: l.watched,
-	})
-	content := &contentDecoder{l.watched}
-	l.hot = newHotLoops(l.problems, content)
-	l.writes = &writes{
-		config: config.OwnWrites, enqueuer: l.enqueuer, hot: l.hot, problems: l.problems, content: content,
-	}
 	l.pool = newPool(l.queue, config.Name, config.Workers,
 		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Shutdown.DrainQueue, l.handle)
-	l.watchdog = &watchdog{
-		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, hot: l.hot,
-		problems:    l.problems,
-		interrupted: l.interrupted,
-	}
+	l.follow(c, observeRun)
 	l.schedule = &schedule{
-		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, problems: l.problems, logger: l.logger,
+		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, observers: l.observers, logger: l.logger,
 		repeats:  detect.NewRepeats(),
-		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends, hot: l.hot,
-		interrupted:  l.interrupted,
+		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends,
 		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
 	}
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
-		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures, ownWrites: l.ownWrites,
-		hot:     l.hot,
-		objects: l.own, keys: l.keys, predicate: config.Predicate, config: config.Queue,
-		handleOwn: config.OwnWrites.Handle,
+		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures,
+		ownWrites: l.ownWrites.tracker, observers: l.observers, objects: l.own, keys: l.keys,
+		predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
+}
+
+// follow creates the gates and the observers.
+func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
+	config, content := l.config, &contentDecoder{l.watched}
+	hot := newHotLoops(l.problems, content)
+	l.ownWrites = &ownWrites{
+		config: config.OwnWrites, enqueuer: l.enqueuer, problems: l.problems, content: content,
+		tracker: ownwrites.New(ownwrites.Config{
+			Timeout: config.OwnWrites.ConsistencyTimeout, Release: l.queue.Release, Informers: l.watched,
+		}),
+	}
+	l.watchdog = &watchdog{
+		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, problems: l.problems,
+	}
+	l.gates = []gate{l.ownWrites}
+	l.observers = observerList{c.history, hot, l.problems, l.ownWrites, l.watchdog}
+	if c.files != nil {
+		l.interrupted = newInterrupted(c.files, l.queue.Release, l.own, l.problems, l.logger)
+		l.gates, l.observers = append(l.gates, l.interrupted), append(l.observers, l.interrupted)
+	}
+	l.gates = append(l.gates, hot)
+	if config.Metrics != nil {
+		l.observers = append(l.observers, &meter{controller: config.Name, recorder: config.Metrics})
+	}
+	l.observers = append(l.observers, &runLog{logger: l.logger})
+	if observeRun != nil {
+		l.observers = append(l.observers, &simulated{observe: observeRun})
+	}
+	l.enqueuer.observers, l.ownWrites.observers, l.watchdog.observers = l.observers, l.observers, l.observers
 }
 
 // run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended.
@@ -146,7 +155,6 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
 	// cancels the handlers.
 	background := context.WithoutCancel(ctx)
-	l.observeRun = observers.RunFrom(ctx)
 	leading, stopLeading := kube.UntilLeadershipLost(ctx)
 	defer stopLeading()
 	workCtx, cancelWork := context.WithCancelCause(leading)
@@ -164,7 +172,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 		defer l.informer.Subscribe(l.intake.changed)()
 	}
 	defer l.sources.leave()
-	defer l.ownWrites.Stop()
+	defer l.ownWrites.tracker.Stop()
 	defer l.timers.end()
 	var tasks sync.WaitGroup
 	watch, stopWatch := context.WithCancel(background)

@@ -101,18 +101,11 @@ func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 // runs again. A key's own pause is checked only before a run.
 func TestExpiredPauseIsRemovedWithoutRun(t *testing.T) {
 	t.Parallel()
-	ctrl, err := New(Config[*corev1.ConfigMap]{
-		Name: "test", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
-		Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, now := newLoop(ctrl), time.Now()
-	l.hot.pauses[kube.Key{Name: "over"}], l.hot.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
-	l.hot.endExpired(now)
-	if _, lasts := l.hot.pauses[kube.Key{Name: "lasting"}]; len(l.hot.pauses) != 1 || !lasts {
-		t.Errorf("kept: %v", l.hot.pauses)
+	hot, now := newHotLoops(&problems{open: map[problemID]Problem{}}, nil), time.Now()
+	hot.pauses[kube.Key{Name: "over"}], hot.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
+	hot.checked(now, nil)
+	if _, lasts := hot.pauses[kube.Key{Name: "lasting"}]; len(hot.pauses) != 1 || !lasts {
+		t.Errorf("kept: %v", hot.pauses)
 	}
 }
 
@@ -145,7 +138,7 @@ func TestStuckWorkerIsReplacedDuringTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLoop(ctrl)
+	l := newLoop(ctrl, nil)
 	t.Cleanup(func() { l.queue.ShutDown(); l.pool.wait() })
 	l.pool.start(t.Context(), t.Context())
 	for n := 2; n < 2*(1+replacements); n++ {
@@ -274,7 +267,7 @@ func TestStandbyReleasesStateOfTerm(t *testing.T) {
 // TestFailuresReleaseMemory checks that the memory of many failures is freed while one key continues to fail.
 func TestFailuresReleaseMemory(t *testing.T) {
 	const storm = 100_000
-	f := failures{keys: map[kube.Key]*failing{}}
+	f := failures{problems: &problems{}, keys: map[kube.Key]*failing{}}
 	fail := func(n int) kube.Key {
 		key := kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)}
 		f.failed(key, "uid", retry.Default, context.Canceled, time.Now(), func(*failing) {})

@@ -262,10 +262,12 @@ func (l *loop[T]) collectKeys(ctx context.Context) {
 		}
 		for _, key := range l.failures.givenUp() {
 			if !l.keys.Has(key) {
-				l.schedule.forgetFailures(key) // no resync will end them
+				l.failures.forget(key) // no resync will end them
 			}
 		}
-		l.interrupted.forgetMissing()
+		if l.interrupted != nil {
+			l.interrupted.forgetMissing()
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func TestContract07_ForbiddenNamespaceDoesNotExtendWait(t *testing.T) {
 				if runs.take(); parts.Ready() == nil {
 					t.Fatal("the informer is ready, although a namespace is forbidden")
 				}
-				for len(runs.take()) == 0 && time.Since(began) < 5*time.Minute {
+				for len(runs.take()) == 0 && time.Since(began) < 10*time.Minute {
 					time.Sleep(100 * time.Millisecond)
 				}
 				if took := time.Since(began).Round(time.Second); took != want {

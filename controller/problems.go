@@ -76,8 +76,11 @@ type EventRecorder interface {
 // handlers are always tracked: there are at most as many as workers.
 const maxProblems = 1024
 
-// problems are the active problems. Each is reported once, when it starts.
+// problems are the active problems. Each is reported once, when it starts. It is an observer: problems of a key end
+// with its object.
 type problems struct {
+	ignore
+
 	mu     sync.Mutex
 	report func(ctx context.Context, t Problem, logged bool) // guarded by mu; set by the current term
 	open   map[problemID]Problem                             // guarded by mu
@@ -134,6 +137,13 @@ func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 		delete(t.open, problemID{kind, key})
 	}
 	t.n.Store(int64(len(t.open)))
+}
+
+// ended ends all problems of a key without an object.
+func (t *problems) ended(_ context.Context, r *running) {
+	if r.run.Outcome == OutcomeGone {
+		t.endOf(r.run.Key)
+	}
 }
 
 // all returns the active problems, oldest first.

@@ -47,7 +47,7 @@ type RunSummary struct {
 	TraceID string
 }
 
-func handledOf(r *RunRecord) RunSummary {
+func summaryOf(r *RunRecord) RunSummary {
 	return RunSummary{
 		Outcome: r.Outcome, Attempt: r.Attempt, Cause: r.Causes.firstType(), Class: r.Class, Wait: r.Wait, Held: r.Held,
 		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,

@@ -151,7 +151,7 @@ type running struct {
 	*record
 	logger *slog.Logger // includes the controller's name
 	timers *timers
-	writes *writes
+	writes *ownWrites
 	own    ownwrites.Run // records its writes
 	stuck  atomic.Bool   // reported as stuck
 	// panicking is true while a panic ends the process. Only for the worker.

@@ -177,7 +177,7 @@ func TestSourceAddedBetweenTerms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, second := newLoop(c), newLoop(c)
+		first, second := newLoop(c, nil), newLoop(c, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		first.sources.begin(ctx, t.Context(), cancel)
 		c.set(PhaseRunning, first)

@@ -13,17 +13,18 @@ import (
 // sampling is the interval of the watchdog's checks, unless Config.Stuck.After requires a shorter one.
 const sampling = detect.GrowthInterval
 
-// watchdog detects handlers that do not return, a queue that only grows, and the ends of hot loops. It reports each as
-// a problem, and lets the pool replace the workers of stuck handlers. All its state belongs to its goroutine.
+// watchdog detects handlers that do not return, and a queue that only grows. It reports each as a problem, and lets the
+// pool replace the workers of stuck handlers. It is an observer; its other state belongs to its goroutine.
 type watchdog struct {
+	ignore
+
 	// Immutable.
-	stuckAfter  time.Duration // negative: never
-	workers     int           // Config.Workers
-	pool        *pool
-	queue       *queue
-	hot         *hotLoops
-	problems    *problems
-	interrupted *interrupted
+	stuckAfter time.Duration // negative: never
+	workers    int           // Config.Workers
+	pool       *pool
+	queue      *queue
+	problems   *problems
+	observers  observerList
 
 	growth detect.Growth
 }
@@ -41,17 +42,25 @@ func (d *watchdog) watch(ctx, workCtx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			d.checkHandlers(ctx, workCtx, now)
+			d.observers.checked(now, d.checkHandlers(ctx, workCtx, now))
 			d.checkGrowth(ctx, now)
-			d.hot.endExpired(now)
 		}
 	}
 }
 
-// checkHandlers reports handlers that do not return, and has their workers replaced.
-func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
+// ended ends the problem of a handler that was stuck.
+func (d *watchdog) ended(ctx context.Context, r *running) {
+	if r.stuck.Load() {
+		d.problems.endOf(r.run.Key, ProblemStuck)
+		r.log().InfoContext(ctx, "the handler that was stuck has returned", "after",
+			r.run.Duration.Round(time.Millisecond))
+	}
+}
+
+// checkHandlers reports handlers that do not return, and has their workers replaced. It returns their keys.
+func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) (keys []kube.Key) {
 	if d.stuckAfter < 0 {
-		return
+		return nil
 	}
 	stuck, notReplaced := d.pool.longRuns(now.Add(-d.stuckAfter))
 	d.replaceLate(ctx, workCtx, notReplaced)
@@ -59,7 +68,7 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 		if !r.lasts() {
 			continue // it has just ended
 		}
-		d.interrupted.waitNoLonger(r.run.Key)
+		keys = append(keys, r.run.Key)
 		message := stuckMessage(now.Sub(r.run.Started))
 		switch ended, replaced := d.pool.replace(workCtx, r.worker); {
 		case ended:
@@ -79,6 +88,7 @@ func (d *watchdog) checkHandlers(ctx, workCtx context.Context, now time.Time) {
 			d.problems.endOf(r.run.Key, ProblemStuck) // the run ended during the report, and could not end this problem
 		}
 	}
+	return keys
 }
 
 // stuckMessage returns the message about a stuck handler whose worker was replaced.

@@ -13,6 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -42,21 +43,34 @@ func WaitForOwnWrites(ctx context.Context) error {
 	return nil
 }
 
-// writes tracks the completed writes of the runs: it records each until the informers show it, and passes it to the
-// detector of hot loops.
-type writes struct {
+// ownWrites records the completed writes of the runs until the informers show them. It is the gate that holds a key
+// until the informers show what its last run wrote.
+type ownWrites struct {
+	ignore
+
 	// Immutable.
-	config   OwnWritesConfig
-	enqueuer *enqueuer
-	hot      *hotLoops
-	problems *problems
-	content  *contentDecoder
+	config    OwnWritesConfig
+	tracker   *ownwrites.Tracker
+	enqueuer  *enqueuer
+	observers observerList
+	problems  *problems
+	content   *contentDecoder
 }
 
-// track tracks a completed write of r. before is the state of the object before the write, if known.
-func (s *writes) track(ctx context.Context, r *running, call kube.Call, before *ownwrites.State) ownwrites.Write {
-	kind, key := call.Kind.GroupKind(), r.run.Key
-	content := s.content.once(kind)
+// tracedWrite is a completed write that changed or deleted an object.
+type tracedWrite struct {
+	call    kube.Call
+	object  kube.Key
+	before  *ownwrites.State // the state before the write; nil: not known
+	written *wire.Object     // the state after it; nil: the object is gone
+	content contentFunc      // decodes both states
+}
+
+// completed records a completed write of r. before is the state of the object before the write, if known.
+func (s *ownWrites) completed(
+	ctx context.Context, r *running, call kube.Call, before *ownwrites.State,
+) ownwrites.Write {
+	key, content := r.run.Key, s.content.once(call.Kind.GroupKind())
 	var echo *Cause
 	removeCauses := func(isEcho func(ownwrites.Event) bool) { echo = s.enqueuer.removeEcho(key, isEcho) }
 	if s.config.Handle {
@@ -68,12 +82,31 @@ func (s *writes) track(ctx context.Context, r *running, call kube.Call, before *
 	}
 	switch w.Effect {
 	case ownwrites.Deleted:
-		s.hot.deleted(key, kind, w.Key)
+		s.observers.wrote(ctx, r, &tracedWrite{call: call, object: w.Key})
 	case ownwrites.Changed:
-		s.hot.wrote(ctx, r, call, w.Key, before, w.Object, content)
+		s.observers.wrote(ctx, r, &tracedWrite{call, w.Key, before, w.Object, content})
 	}
 	return w
 }
+
+// hold implements gate.
+func (s *ownWrites) hold(ctx context.Context, key kube.Key) workqueue.Hold {
+	atMost, overdue := s.tracker.Hold(key)
+	if len(overdue) > 0 {
+		s.reportUnseen(ctx, key, overdue, atMost > 0)
+	}
+	return workqueue.Hold{AtMost: atMost}
+}
+
+// ended ends the problem of a key that ran without a failure.
+func (s *ownWrites) ended(_ context.Context, r *running) {
+	if !r.run.Outcome.Failed() {
+		s.problems.endOf(r.run.Key, ProblemUnseenWrite)
+	}
+}
+
+// objectEnded ends the problem of a key.
+func (s *ownWrites) objectEnded(key kube.Key, _ bool) { s.problems.endOf(key, ProblemUnseenWrite) }
 
 // event returns the event that c is the cause of, for the detection of own writes.
 func (c *Cause) event() ownwrites.Event {
@@ -87,11 +120,12 @@ func (c *Cause) event() ownwrites.Event {
 }
 
 // reportUnseen reports that informers did not show in time what a run of key wrote.
-func (s *writes) reportUnseen(ctx context.Context, key kube.Key, unseen []string, waits bool) {
+func (s *ownWrites) reportUnseen(ctx context.Context, key kube.Key, unseen []string, waits bool) {
 	slices.Sort(unseen)
 	follows := "the handler runs without it"
 	if waits {
-		follows = "the key waits until the informer can watch again"
+		follows = fmt.Sprintf("the key waits until the informer can watch again, at most %s",
+			rounded(ownwrites.MaxTimeouts*s.config.ConsistencyTimeout))
 	}
 	s.problems.begin(ctx, Problem{
 		Type: ProblemUnseenWrite, Key: key, Since: time.Now(),

@@ -42,7 +42,7 @@ func TestCheckImports(t *testing.T) {
 		"a command imports localcluster":                         {pkg("localcluster/cmd/localcluster", "localcluster"), ""},
 		"the library imports a test package":                     {pkg("internal/store", "dev/contractmatrix"), "internal/store must not import dev/contractmatrix"},
 		"the library imports testing":                            {pkg("informer", "testing"), "informer imports testing"},
-		"the library imports dev/internal/docs":                           {pkg("internal/store", "dev/internal/docs"), "internal/store must not import dev/internal/docs"},
+		"the library imports dev/internal/docs":                  {pkg("internal/store", "dev/internal/docs"), "internal/store must not import dev/internal/docs"},
 		"docs and its parts":                                     {pkg("dev/internal/docs/follow", "dev/internal/docs"), ""},
 		"docs imports the library":                               {pkg("dev/internal/docs", "kube"), "dev/internal/docs must not import kube"},
 		"a package without a place":                              {pkg("gadget"), "package gadget has no place in the layers"},

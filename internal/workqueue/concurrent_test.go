@@ -67,7 +67,7 @@ func TestEveryKeyIsTakenAfterItsLastAdd(t *testing.T) {
 						runtime.Gosched()
 						holders[item.Key].Add(-1)
 						if n%5 == 0 {
-							q.Hold(item.Key, time.Millisecond)
+							q.Hold(item.Key, workqueue.Hold{AtMost: time.Millisecond})
 							continue
 						}
 						seen[item.Key].Store(version)

@@ -256,7 +256,7 @@ func TestDistantTimes(t *testing.T) {
 		q.Add("backoff", failed(math.MaxInt64))
 		q.Add("held", now())
 		take(t, q)
-		q.Hold("held", math.MaxInt64)
+		q.Hold("held", workqueue.Hold{AtMost: math.MaxInt64})
 		time.Sleep(1000 * time.Hour)
 		synctest.Wait()
 		if s := q.Stats(); s.Ready != 0 || s.Delayed != 2 || s.Backoff != 1 || s.Held != 1 {

@@ -105,9 +105,10 @@ func (r *rig) do(t *testing.T, operation, a, b byte) string {
 		r.model.done(key)
 		return fmt.Sprint("done ", key)
 	case 12:
-		r.queue.Hold(key, durationOf(b))
-		r.model.hold(key, durationOf(b))
-		return fmt.Sprint("hold ", key, " ", durationOf(b))
+		h := workqueue.Hold{AtMost: durationOf(b), EndsWithDrain: b%2 > 0}
+		r.queue.Hold(key, h)
+		r.model.hold(key, h)
+		return fmt.Sprint("hold ", key, " ", h)
 	case 13:
 		if b > 127 {
 			r.queue.Exempt(key)

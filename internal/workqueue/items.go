@@ -27,7 +27,10 @@ type item[K comparable, C any] struct {
 	readySince time.Duration
 	state      state
 	exempt     bool // taken, but not counted for the limit of its group
-	links      [lists]link[K, C]
+	released   bool // Release was called while it was processing
+	// endsWithDrain belongs to the last Hold.
+	endsWithDrain bool
+	links         [lists]link[K, C]
 }
 
 // enter creates an item for a new key.

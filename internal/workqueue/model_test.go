@@ -31,6 +31,8 @@ type modelKey struct {
 	taken *modelRun // nil: not taken
 	// exempt is true if it is taken and not counted for its group's limit.
 	exempt bool
+	// released is true if it is taken, and was released after that.
+	released bool
 }
 
 // modelRun is a run of a key.
@@ -40,9 +42,11 @@ type modelRun struct {
 	latest      time.Time // the latest time for Debounce
 	endsBackoff bool
 	decides     bool // it has superseded an Add
-	priority    workqueue.Priority
-	causes      []cause
-	dropped     int
+	// endsWithDrain is true if a drain removes it while it is held.
+	endsWithDrain bool
+	priority      workqueue.Priority
+	causes        []cause
+	dropped       int
 
 	since      time.Time // when it became ready, without the time for which it was held
 	filed      int       // order of setting the due time
@@ -298,7 +302,7 @@ func (m *model) take() *modelKey {
 	band := m.nextBand()
 	group := m.turns[band][0]
 	k := m.readyOf(group, band)[0]
-	k.taken, k.next = k.next, nil
+	k.taken, k.next, k.released = k.next, nil, false
 	m.turns[band] = append(m.turns[band][1:], group)
 	m.settle()
 	return k
@@ -354,14 +358,18 @@ func (m *model) forget(k *modelKey) {
 	m.keys = slices.DeleteFunc(m.keys, func(other *modelKey) bool { return other == k })
 }
 
-func (m *model) hold(key byte, atMost time.Duration) {
+func (m *model) hold(key byte, h workqueue.Hold) {
 	k := m.find(key)
-	if k == nil || k.taken == nil || m.down {
+	if k == nil || k.taken == nil || m.down || m.draining && h.EndsWithDrain {
 		m.done(key)
 		return
 	}
+	if k.released {
+		h.AtMost = 0
+	}
 	r, meanwhile := k.taken, k.next
-	r.why, r.due, r.ready, r.endsBackoff = "held", m.now.Add(atMost), false, false
+	r.endsWithDrain = h.EndsWithDrain
+	r.why, r.due, r.ready, r.endsBackoff = "held", m.now.Add(h.AtMost), false, false
 	if meanwhile != nil && (meanwhile.why != "planned" || !meanwhile.due.After(r.due)) {
 		for _, c := range meanwhile.causes {
 			r.cause(c)
@@ -381,7 +389,11 @@ func (m *model) exempt(key byte) {
 }
 
 func (m *model) release(key byte) {
-	if k := m.find(key); k != nil && k.taken == nil && k.next.why == "held" && !k.next.ready {
+	k := m.find(key)
+	if k != nil && k.taken != nil {
+		k.released = true
+	}
+	if k != nil && k.taken == nil && k.next.why == "held" && !k.next.ready {
 		k.next.due = m.now
 		m.file(k)
 	}
@@ -412,7 +424,7 @@ func (m *model) end(down bool) {
 	}
 	m.draining, m.down = true, m.down || down
 	m.keys = slices.DeleteFunc(m.keys, func(k *modelKey) bool {
-		return k.taken == nil && (m.down || !k.next.ready && k.next.why != "held")
+		return k.taken == nil && (m.down || !k.next.ready && (k.next.why != "held" || k.next.endsWithDrain))
 	})
 	m.settle()
 }

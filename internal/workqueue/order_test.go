@@ -213,7 +213,7 @@ func TestContract16_GroupLimit(t *testing.T) {
 		q.Done("a/1")
 		q.Done("a/2")
 		expect("a/3 a/4")
-		q.Hold("a/3", time.Hour)
+		q.Hold("a/3", workqueue.Hold{AtMost: time.Hour})
 		expect("a/5")
 		workers.Wait()
 	})

@@ -5,22 +5,34 @@ import (
 	"time"
 )
 
-// Hold returns a key unprocessed. A worker calls it instead of Done, directly after Get, if it cannot process the
-// key yet. The key becomes ready after atMost (0: now), or at Release, with the causes and the priority that it was
-// taken with, and its Wait continues. Adds are merged and do not make it ready earlier, not even with EndBackoff. After
-// ShutDown Hold does the same as Done. It does nothing for a key that is not processing.
-func (q *Queue[K, C]) Hold(key K, atMost time.Duration) {
+// Hold is how long a key waits that a worker has returned unprocessed. The zero Hold does not wait.
+type Hold struct {
+	AtMost time.Duration
+	// EndsWithDrain is true if Drain does not wait for the key: it removes the key, or the key is done if Drain was
+	// called before.
+	EndsWithDrain bool
+}
+
+// Hold returns a key unprocessed. A worker calls it instead of Done, directly after Get, if it cannot process the key
+// yet. The key becomes ready after h.AtMost, or at Release, with the causes and the priority that it was taken with,
+// and its Wait continues. Adds are merged and do not make it ready earlier, not even with EndBackoff. After ShutDown
+// Hold does the same as Done. It does nothing for a key that is not processing.
+func (q *Queue[K, C]) Hold(key K, h Hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
 	if entry == nil || !entry.isProcessing() {
 		return
 	}
-	if q.phase != down {
+	if q.phase == open || q.phase == draining && !h.EndsWithDrain {
+		if entry.released {
+			h.AtMost = 0
+		}
+		entry.endsWithDrain = h.EndsWithDrain
 		added := entry.next
 		entry.next = run[C]{taken: entry.current}
 		now := q.now()
-		entry.next.hold(after(now, atMost))
+		entry.next.hold(after(now, h.AtMost))
 		entry.next.heldFrom = max(now, 1)
 		if entry.state == processingAgain {
 			entry.next.unite(&added, q.merge)
@@ -30,12 +42,15 @@ func (q *Queue[K, C]) Hold(key K, atMost time.Duration) {
 	q.giveBack(entry)
 }
 
-// Release makes a held key ready. It does nothing for other keys: a caller that waits for an event which may occur
-// before Hold must check it again after Hold.
+// Release makes a held key ready. If the key is processing, a following Hold does not wait, so that a Release between
+// the decision to hold a key and Hold is not lost. Release does nothing for other keys.
 func (q *Queue[K, C]) Release(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
+	if entry != nil && entry.isProcessing() {
+		entry.released = true
+	}
 	if entry == nil || entry.state != inHold {
 		return
 	}

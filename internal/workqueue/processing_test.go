@@ -25,7 +25,7 @@ func TestHold(t *testing.T) {
 				time.Sleep(time.Second)
 				first := take(t, q)
 				q.Add("a", o) // while it is taken
-				q.Hold("a", time.Minute)
+				q.Hold("a", workqueue.Hold{AtMost: time.Minute})
 				if q.Stats().Held != 1 {
 					t.Errorf("stats %+v: want one held key", q.Stats())
 				}
@@ -68,7 +68,7 @@ func TestHoldKeepsPriority(t *testing.T) {
 	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	q.Add("a", priority(workqueue.PriorityLow))
 	take(t, q)
-	q.Hold("a", 0)
+	q.Hold("a", workqueue.Hold{})
 	if got := take(t, q).Priority; got != workqueue.PriorityLow {
 		t.Errorf("the priority is %d, want %d", got, workqueue.PriorityLow)
 	}
@@ -78,13 +78,13 @@ func TestHoldAndReleaseOfOtherKeys(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
 	defer q.ShutDown()
-	q.Hold("unknown", time.Minute)
+	q.Hold("unknown", workqueue.Hold{AtMost: time.Minute})
 	q.Release("unknown")
 	q.Add("waiting", later(time.Hour, "later"))
 	q.Add("backoff", failed(time.Hour))
 	q.Add("ready", now())
 	for _, key := range []string{"waiting", "backoff", "ready"} {
-		q.Hold(key, time.Minute)
+		q.Hold(key, workqueue.Hold{AtMost: time.Minute})
 		q.Release(key)
 	}
 	if s := q.Stats(); s.Delayed != 1 || s.Backoff != 1 || s.Ready != 1 || s.Held != 0 {
@@ -95,6 +95,42 @@ func TestHoldAndReleaseOfOtherKeys(t *testing.T) {
 	if s := q.Stats(); s.Processing != 1 || s.Ready != 0 {
 		t.Errorf("stats %+v", s)
 	}
+}
+
+// A gate may open between its decision and the call of Hold.
+func TestHoldAfterReleaseDoesNotWait(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
+	defer q.ShutDown()
+	addAll(q, now(), "a")
+	take(t, q)
+	q.Release("a")
+	q.Hold("a", workqueue.Hold{AtMost: time.Hour})
+	if s := q.Stats(); s.Ready != 1 || s.Held != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	take(t, q)
+	q.Hold("a", workqueue.Hold{AtMost: time.Hour}) // the release was for the last time
+	if s := q.Stats(); s.Ready != 0 || s.Held != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestDrainDoesNotWaitForKeysWhoseHoldEndsWithIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
+		addAll(q, now(), "before", "meanwhile")
+		take(t, q)
+		take(t, q)
+		q.Hold("before", workqueue.Hold{AtMost: time.Hour, EndsWithDrain: true})
+		q.Drain()
+		q.Hold("meanwhile", workqueue.Hold{AtMost: time.Hour, EndsWithDrain: true})
+		if item, ok := q.Get(); ok {
+			t.Errorf("%s was handed out", item.Key)
+		}
+		expectStats(t, q, 0, 0, 0)
+	})
 }
 
 func TestRemoveCauses(t *testing.T) {
@@ -181,7 +217,7 @@ func TestLookup(t *testing.T) {
 		expect("a", workqueue.Processing, time.Second, "planned")
 		q.Add("a", because("event"))
 		expect("a", workqueue.ProcessingAgain, 3*time.Second, "event")
-		q.Hold("a", time.Minute)
+		q.Hold("a", workqueue.Hold{AtMost: time.Minute})
 		expect("a", workqueue.Held, 63*time.Second, "planned, event")
 		q.Add("b", failed(time.Minute))
 		expect("b", workqueue.Backoff, 63*time.Second, "failed")
@@ -238,8 +274,8 @@ func TestContract16_Drain(t *testing.T) {
 		addAll(q, now(), "a/0", "b/0")
 		take(t, q)
 		take(t, q)
-		q.Add("b/0", now())                 // ready when it is returned
-		q.Hold("b/0", 500*time.Millisecond) // it was ready, and is handed out after the hold
+		q.Add("b/0", now())                                           // ready when it is returned
+		q.Hold("b/0", workqueue.Hold{AtMost: 500 * time.Millisecond}) // it was ready, and is handed out after the hold
 		addAll(q, now(), "a/1", "a/2", "c/1", "c/2")
 		addAll(q, later(time.Hour, "later"), "waiting")
 		addAll(q, failed(time.Hour), "failed")
@@ -323,10 +359,10 @@ func TestDrainHandsOutHeldKeys(t *testing.T) {
 		for range 2 {
 			take(t, q)
 		}
-		q.Hold("before", time.Hour)
+		q.Hold("before", workqueue.Hold{AtMost: time.Hour})
 		q.Drain()
-		q.Hold("meanwhile", time.Hour)
-		q.Hold(take(t, q).Key, time.Second)
+		q.Hold("meanwhile", workqueue.Hold{AtMost: time.Hour})
+		q.Hold(take(t, q).Key, workqueue.Hold{AtMost: time.Second})
 		if s := q.Stats(); s.Held != 3 || s.Ready != 0 {
 			t.Errorf("stats %+v", s)
 		}

@@ -153,7 +153,7 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 		}
 		now := q.now()
 		if entry := q.ready.take(now); entry != nil {
-			entry.current = entry.next.taken
+			entry.current, entry.released = entry.next.taken, false
 			q.move(entry, processing)
 			if q.drained() {
 				q.available.Broadcast() // the last key
@@ -298,7 +298,7 @@ func (q *Queue[K, C]) end(next phase) {
 			entry.group.clearReady()
 		}
 		switch {
-		case next == draining && entry.state == inHold:
+		case next == draining && entry.state == inHold && !entry.endsWithDrain:
 			q.waiting.push(entry)
 		case entry.state.waits(), next == down && entry.state == inReady:
 			q.forget(entry)

@@ -107,8 +107,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 			t.Parallel()
 			key := kube.Key{Name: "p"}
 			informer := &slowInformer{shown: parse(t, part("5", "", ""))}
-			tracker, q := newTracker(informer)
-			take(q, key)
+			tracker, _ := newTracker(informer)
 			call := kube.Call{
 				Verb: test.verb, Subresource: test.subresource, Kind: partKind(), Key: key, Status: test.status,
 				Request: []byte(test.request), RequestType: test.patchType, Response: []byte(test.response),

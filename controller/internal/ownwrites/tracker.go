@@ -16,8 +16,7 @@ import (
 
 // Tracker contains the writes of each key's last run that informers do not show yet.
 //
-// Lock order: an informer's events, then mu, then the queue's lock. Run.End takes the first, so it must be called
-// without the others.
+// Lock order: an informer's events, then mu. Run.End takes the first, so it must be called without the other.
 type Tracker struct {
 	// Immutable.
 	config Config
@@ -29,22 +28,18 @@ type Tracker struct {
 	maxKeys int                  // guarded by mu; see shrink.Delete
 }
 
+// MaxTimeouts is the number of Config.Timeouts for which a key is held at most, if an informer reports that it is
+// behind.
+const MaxTimeouts = 30
+
 // Config configures a Tracker.
 type Config struct {
 	// Timeout is how long a key is held for its own writes. If it is negative, writes are not tracked.
 	Timeout time.Duration
-	// Queue is the controller's queue.
-	Queue Queue
+	// Release lets a key run for which Hold has returned a time.
+	Release func(key kube.Key)
 	// Informers returns the informers of a kind that the controller runs.
 	Informers func(kind schema.GroupKind) []cache.Informer
-}
-
-// Queue is the part of a workqueue.Queue that a Tracker calls.
-type Queue interface {
-	// Hold gives a key that was just taken back to the queue until Release, or until atMost has passed.
-	Hold(key kube.Key, atMost time.Duration)
-	// Release makes a held key ready.
-	Release(key kube.Key)
 }
 
 // New returns a Tracker without any writes.
@@ -57,7 +52,8 @@ type unseen struct {
 	writes    []*unseenWrite
 	running   bool      // the run that writes has not ended
 	deadline  time.Time // end of the key's wait; set when the run has ended
-	held      bool      // the queue holds the key
+	limit     time.Time // of extended deadlines; set when the run has ended
+	held      bool      // Hold has returned a time
 	isOverdue bool      // the deadline has passed once
 }
 
@@ -154,7 +150,8 @@ func (t *Tracker) end(r *Run) {
 		t.mu.Unlock()
 		return
 	}
-	u.running, u.deadline = false, time.Now().Add(t.config.Timeout)
+	now := time.Now()
+	u.running, u.deadline, u.limit = false, now.Add(t.config.Timeout), now.Add(MaxTimeouts*t.config.Timeout)
 	writes := slices.Clone(u.writes)
 	t.mu.Unlock()
 	for _, w := range writes {
@@ -187,7 +184,7 @@ func (t *Tracker) shown(key kube.Key, u *unseen, w *unseenWrite) {
 	}
 	t.mu.Unlock()
 	if all && held {
-		t.config.Queue.Release(key)
+		t.config.Release(key)
 	}
 }
 
@@ -199,42 +196,44 @@ func (t *Tracker) forget(key kube.Key) {
 	}
 }
 
-// Hold gives key, which was just taken, back to the queue if informers do not show the writes of its last run yet and
-// the deadline has not passed. late describes the writes whose deadline has just passed.
-func (t *Tracker) Hold(key kube.Key) (held bool, overdue []string) {
+// Hold returns for how long key, which a worker has just taken, must wait at most until informers show the writes of
+// its last run. 0: it may run. If they show them earlier, Config.Release is called. overdue describes the writes whose
+// deadline has just passed.
+func (t *Tracker) Hold(key kube.Key) (atMost time.Duration, overdue []string) {
 	if t.tracked.Load() == 0 {
-		return false, nil
+		return 0, nil
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	u := t.keys[key]
 	if u == nil {
-		t.mu.Unlock()
-		return false, nil
+		return 0, nil
 	}
-	left := time.Until(u.deadline)
-	if left <= 0 {
-		if !u.isOverdue {
-			u.isOverdue, overdue = true, u.texts()
-		}
-		writes := slices.Clone(u.writes)
-		t.mu.Unlock()
-		failing := slices.ContainsFunc(writes, (*unseenWrite).isDelayed) // without mu: it calls informers
-		t.mu.Lock()
-		if t.keys[key] != u {
-			t.mu.Unlock()
-			return false, nil // informers show all writes by now
-		}
-		if failing {
-			// The informer reports that it is behind: until it has caught up, each run would use stale data.
-			left = t.config.Timeout
-			u.deadline = time.Now().Add(left)
-		}
+	atMost = time.Until(u.deadline)
+	if atMost <= 0 {
+		atMost, overdue = t.overdue(key, u)
 	}
-	if left > 0 {
-		u.held = true
-		t.config.Queue.Hold(key, left)
-		t.mu.Unlock()
-		return true, overdue
+	u.held = atMost > 0
+	return atMost, overdue
+}
+
+// overdue determines what follows when the deadline of key has passed: it gives the writes up, or extends the deadline
+// if an informer reports that it is behind, because until it has caught up each run would use stale data. It is called
+// with mu held, and unlocks it meanwhile.
+func (t *Tracker) overdue(key kube.Key, u *unseen) (atMost time.Duration, writes []string) {
+	if !u.isOverdue {
+		u.isOverdue, writes = true, u.texts()
+	}
+	left := slices.Clone(u.writes)
+	t.mu.Unlock()
+	failing := slices.ContainsFunc(left, (*unseenWrite).isDelayed) // without mu: it calls informers
+	t.mu.Lock()
+	if t.keys[key] != u {
+		return 0, nil // informers show all writes by now
+	}
+	if now := time.Now(); failing && now.Before(u.limit) {
+		u.deadline = now.Add(t.config.Timeout)
+		return t.config.Timeout, writes
 	}
 	t.forget(key)
 	cancels := u.cancels()
@@ -242,7 +241,8 @@ func (t *Tracker) Hold(key kube.Key) (held bool, overdue []string) {
 	for _, cancel := range cancels {
 		cancel()
 	}
-	return false, overdue
+	t.mu.Lock()
+	return 0, writes
 }
 
 // isDelayed reports whether an informer that must show w reports that it cannot.

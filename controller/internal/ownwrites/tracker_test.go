@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -34,8 +33,6 @@ func (i *slowInformer) Await(w cache.Write, seen func()) (cancel func()) {
 	return func() {}
 }
 
-type queue = workqueue.Queue[kube.Key, Event]
-
 func (i *slowInformer) Kind() schema.GroupVersionKind { return partKind() }
 
 func (i *slowInformer) NewObject() (kube.Object, bool) { return &unstructured.Unstructured{}, true }
@@ -48,17 +45,13 @@ func partKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Part"}
 }
 
-// newTracker returns a Tracker that waits until an informer shows the writes, and its queue.
-func newTracker(informer cache.Informer) (*Tracker, *queue) {
-	q := workqueue.New(workqueue.Config[kube.Key, Event]{Merge: func(*Event, Event) bool { return false }})
-	informers := func(schema.GroupKind) []cache.Informer { return []cache.Informer{informer} }
-	return New(Config{Timeout: time.Second, Queue: q, Informers: informers}), q
-}
-
-// take adds key to the queue and takes it.
-func take(q *queue, key kube.Key) {
-	q.Add(key, workqueue.Options[Event]{})
-	q.Get()
+// newTracker returns a Tracker that waits until an informer shows the writes, and the keys that it has released.
+func newTracker(informer cache.Informer) (t *Tracker, released *[]kube.Key) {
+	released = new([]kube.Key)
+	return New(Config{
+		Timeout: time.Second, Release: func(key kube.Key) { *released = append(*released, key) },
+		Informers: func(schema.GroupKind) []cache.Informer { return []cache.Informer{informer} },
+	}), released
 }
 
 // write simulates a run of key that writes version.
@@ -80,13 +73,11 @@ func TestHoldChecksAgainAfterInformersReport(t *testing.T) {
 			informer.seen[0]()
 			return errors.New("it cannot watch")
 		}
-		tracker, q := newTracker(informer)
+		tracker, _ := newTracker(informer)
 		write(tracker, key, nil, "1")
 		time.Sleep(2 * time.Second)
-		take(q, key)
-		if held, _ := tracker.Hold(key); held {
-			entry, _ := q.Lookup(key)
-			t.Errorf("the key is %s, although the informer shows its write", entry.State)
+		if atMost, _ := tracker.Hold(key); atMost != 0 {
+			t.Errorf("the key waits %s, although the informer shows its write", atMost)
 		}
 	})
 }
@@ -96,24 +87,43 @@ func TestHoldChecksAgainAfterInformersReport(t *testing.T) {
 func TestLateReportKeepsWritesOfNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer, key := &slowInformer{ready: func() error { return nil }}, kube.Key{Name: "a"}
-		tracker, q := newTracker(informer)
+		tracker, released := newTracker(informer)
 		write(tracker, key, nil, "1")
 		time.Sleep(2 * time.Second)
-		take(q, key)
-		if held, informers := tracker.Hold(key); held || len(informers) != 1 {
-			t.Fatalf("held %v, late %v after the deadline", held, informers)
+		if atMost, overdue := tracker.Hold(key); atMost != 0 || len(overdue) != 1 {
+			t.Fatalf("the key waits %s, overdue is %v after the deadline", atMost, overdue)
 		}
 		write(tracker, key, nil, "2")
 		informer.seen[0]()
 		if got := tracker.Unseen(key); len(got) != 1 {
 			t.Errorf("the key waits for %q, want the write of the last run", got)
 		}
-		if held, _ := tracker.Hold(key); !held {
+		if atMost, _ := tracker.Hold(key); atMost != time.Second {
 			t.Error("the key does not wait for the write of its last run")
 		}
 		informer.seen[1]()
-		if entry, _ := q.Lookup(key); entry.State != workqueue.Ready || tracker.tracked.Load() != 0 {
-			t.Errorf("when the informer shows all writes, the key is %s, and %d keys are tracked", entry.State, tracker.tracked.Load())
+		if len(*released) != 1 || tracker.tracked.Load() != 0 {
+			t.Errorf("when the informer shows all writes, %v are released, and %d keys are tracked", *released, tracker.tracked.Load())
+		}
+	})
+}
+
+func TestHoldHasLimitWhileInformerCannotWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		informer, key := &slowInformer{ready: func() error { return errors.New("it cannot watch") }}, kube.Key{Name: "a"}
+		tracker, _ := newTracker(informer)
+		write(tracker, key, nil, "1")
+		began, reports := time.Now(), 0
+		for {
+			atMost, overdue := tracker.Hold(key)
+			reports += len(overdue)
+			if atMost == 0 {
+				break
+			}
+			time.Sleep(atMost)
+		}
+		if waited := time.Since(began); waited != MaxTimeouts*time.Second || reports != 1 {
+			t.Errorf("the key was held for %s and reported %d times", waited, reports)
 		}
 	})
 }
