@@ -25,6 +25,7 @@ type shownSet struct {
 	applied *metav1.ManagedFieldsEntry
 }
 
+func (shownSet) ReadsFrom(string) bool     { return true }
 func (s shownSet) Untyped() cache.Informer { return s }
 
 func (shownSet) Name() string { return "shown" }

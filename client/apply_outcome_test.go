@@ -172,6 +172,7 @@ type shownMetadata struct {
 	metadata *metav1.PartialObjectMetadata
 }
 
+func (shownMetadata) ReadsFrom(string) bool     { return true }
 func (s shownMetadata) Untyped() cache.Informer { return s }
 func (shownMetadata) Name() string              { return "metadata" }
 func (shownMetadata) Kind() schema.GroupVersionKind {

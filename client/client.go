@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -151,6 +152,10 @@ func (c Config) validate() error {
 		} else if untyped := informer.Untyped(); untyped.Kind().Empty() {
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a "+
 				"Description with a GroupVersionKind", untyped.Name()))
+		} else if c.Cluster != nil && !untyped.ReadsFrom(serverOf(c.Cluster)) {
+			errs = append(errs,
+				fmt.Errorf("informer %q does not read from the API server of the Cluster (%s): give each "+
+					"Client the informers of its own Cluster", untyped.Name(), serverOf(c.Cluster)))
 		}
 	}
 	for i, interceptor := range c.Interceptors {
@@ -159,6 +164,15 @@ func (c Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// serverOf returns the URL of the cluster's API server, or "".
+func serverOf(cluster *kube.Cluster) string {
+	server := kubeconfig.Server(cluster.RESTConfig())
+	if server == nil {
+		return ""
+	}
+	return server.String()
 }
 
 // maxFieldOwner is the API server's limit: FieldManagerMaxLength of

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -358,5 +359,27 @@ func TestListAnsweredByInterceptor(t *testing.T) {
 	all, err := client.All[*corev1.Pod](t.Context(), c)
 	if err != nil || len(all) != 1 || all[0].Name != "a" {
 		t.Errorf("the list is %v, %v", all, err)
+	}
+}
+
+// otherShelf is an informer of another cluster.
+type otherShelf struct{ shelf }
+
+func (s otherShelf) Untyped() cache.Informer { return s }
+
+func (otherShelf) ReadsFrom(server string) bool { return server == "https://other.invalid" }
+
+func TestInformerOfAnotherClusterRejected(t *testing.T) {
+	t.Parallel()
+	shown := otherShelf{shelf{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}}
+	for host, allowed := range map[string]bool{"https://other.invalid/": true, "https://this.invalid": false} {
+		cluster, err := kube.Connect(&rest.Config{Host: host}, corev1.AddToScheme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.New(client.Config{Cluster: cluster, Informers: []client.Informer{shown}})
+		if allowed != (err == nil) || err != nil && !strings.Contains(err.Error(), "does not read from the API server of the Cluster (https://this.invalid)") {
+			t.Errorf("%s: the error is %v", host, err)
+		}
 	}
 }

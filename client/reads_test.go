@@ -141,6 +141,7 @@ type shelf struct {
 	err     error
 }
 
+func (shelf) ReadsFrom(string) bool     { return true }
 func (s shelf) Untyped() cache.Informer { return s }
 
 func (s shelf) Name() string                   { return "shelf" }

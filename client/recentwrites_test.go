@@ -31,6 +31,7 @@ type appliedShelf struct {
 	object *corev1.ConfigMap
 }
 
+func (appliedShelf) ReadsFrom(string) bool     { return true }
 func (s appliedShelf) Untyped() cache.Informer { return s }
 
 func (appliedShelf) Name() string { return "applied" }

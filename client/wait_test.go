@@ -168,6 +168,7 @@ func TestWaitForRespectsRetryAfter(t *testing.T) {
 // staleInformer shows an old state of the Deployment: rolled out.
 type staleInformer struct{ cache.Informer }
 
+func (staleInformer) ReadsFrom(string) bool     { return true }
 func (s staleInformer) Untyped() cache.Informer { return s }
 
 func (staleInformer) Name() string { return "stale" }

@@ -15,7 +15,7 @@ func (r *running) CallBegan(ctx context.Context, call kube.Call) context.Context
 	if !call.IsWrite() || call.Key.Name == "" || call.Kind.Kind == "" {
 		return ctx
 	}
-	if state := r.own.State(call.Kind, call.Key); state != nil {
+	if state := r.own.State(call.Server, call.Kind, call.Key); state != nil {
 		return context.WithValue(ctx, stateKey{}, state)
 	}
 	return ctx

@@ -191,7 +191,7 @@ type LeaderElector interface {
 
 // retriever returns the Retriever of the controller's own informer; nil if Config.Informer is set instead.
 func (c Config[T]) retriever() informer.Retriever[T] {
-	if c.Retriever == nil && c.Cluster != nil {
+	if c.Retriever == nil && c.Cluster != nil && !c.withoutObject() {
 		return informer.Retrieve[T](c.Cluster)
 	}
 	return c.Retriever

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,8 +17,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -362,6 +365,153 @@ func TestWriteThatOutlivesItsRunIsNotAwaited(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := logs.take(); len(got) != 0 {
 			t.Errorf("logged %q", got)
+		}
+	})
+}
+
+// at returns a world whose API server has another URL.
+func (w *world) at(host string) *world {
+	w.t.Helper()
+	config := w.Config("operator")
+	config.Host = host
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &world{Server: w.Server, t: w.t, cluster: cluster, client: client}
+}
+
+// A handler writes an object to another cluster, of the kind that the controller watches in its own.
+func TestContract07_KeysDoNotWaitForWritesToAnotherCluster(t *testing.T) {
+	for name, watchesOther := range map[string]bool{"that nothing watches": false, "that a source watches": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, other := newWorld(t), newWorld(t).at("http://other.invalid")
+				var runs journal
+				c := w.config(func(ctx context.Context, widget unstructuredObject) error {
+					value, _, _ := unstructured.NestedInt64(widget.Object, "spec", "value")
+					runs.add("%s: %v", causesOf(ctx), value)
+					if value > 1 {
+						return other.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"value":%d}}`, value))
+					}
+					if err := other.create(ctx, "widgets", "Widget", "a"); err != nil {
+						return err
+					}
+					return controller.WaitForOwnWrites(ctx)
+				})
+				if watchesOther {
+					widgets, err := informer.New(informer.Config[unstructuredObject]{
+						Name: "others", Logger: c.Logger,
+						Retriever: informer.RetrieveSelected[unstructuredObject](other.cluster, informer.Selection{Kind: kindOf("Widget")}),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Sources = []controller.Source{source.Mapped(widgets, func(o unstructuredObject) []kube.Key { return []kube.Key{kube.KeyOf(o)} })}
+				}
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				synctest.Wait()
+				w.put("widgets", "a", 2)
+				synctest.Wait()
+				w.put("widgets", "a", 3)
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				want := []string{"listed: 1", "updated (spec) by somebody: 2", "updated (spec) by somebody: 3"}
+				if got := runs.take(); !slices.Equal(got, want) {
+					t.Errorf("runs: %q, want %q", got, want)
+				}
+				for _, run := range ctrl.RecentRuns() {
+					if run.Held > 0 || run.Outcome != controller.OutcomeSuccess {
+						t.Errorf("run %d: %s, held for %s: %s", run.ID, run.Outcome, run.Held, run.Error)
+					}
+				}
+				if problems := ctrl.Problems(); len(problems) > 0 {
+					t.Errorf("problems: %v", problems)
+				}
+			})
+		})
+	}
+}
+
+// An informer of another cluster that cannot be reached must not delay the keys of this one.
+func TestContract07_KeysDoNotWaitForUnreachableCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, other := newWorld(t), newWorld(t).at("http://other.invalid")
+		other.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
+			return nil, errors.New("no route to host")
+		})
+		parts := other.parts(informer.Selection{})
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("run")
+			if w.Object("parts", key("p")) != nil {
+				return nil
+			}
+			return w.create(ctx, "parts", "Part", "p")
+		})
+		ctrl := w.run(c)
+		synctest.Wait()
+		addSource(t, ctrl, source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil }))
+		w.put("widgets", "a", 1)
+		synctest.Wait()
+		w.put("widgets", "a", 2)
+		synctest.Wait()
+		if got := runs.take(); len(got) != 2 {
+			t.Errorf("%d runs, want 2", len(got))
+		}
+	})
+}
+
+// addSource adds a source whose informer may never list, in a goroutine that ends with the test.
+func addSource(t *testing.T, ctrl *controller.Controller[unstructuredObject], s controller.Source) {
+	t.Helper()
+	added := make(chan struct{})
+	go func() { // waited for by the cleanup
+		defer close(added)
+		if _, err := ctrl.AddSource(s); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { <-added })
+	synctest.Wait()
+}
+
+// An informer that was added at run time and may not list shows no write, so that no key waits for it.
+func TestContract07_KeysDoNotWaitForInformerThatHasNeverListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+			if req.Method == http.MethodGet && strings.Contains(req.URL.Path, "parts") {
+				return answerForbidden(), nil
+			}
+			return do(), nil
+		})
+		parts := w.parts(informer.Selection{})
+		var runs journal
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs.add("run")
+			if w.Object("parts", key("p")) != nil {
+				return nil
+			}
+			if err := w.create(ctx, "parts", "Part", "p"); err != nil {
+				return err
+			}
+			return controller.WaitForOwnWrites(ctx)
+		})
+		ctrl := w.run(c)
+		synctest.Wait()
+		addSource(t, ctrl, source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil }))
+		w.put("widgets", "a", 1)
+		synctest.Wait()
+		w.put("widgets", "a", 2)
+		synctest.Wait()
+		if got := runs.take(); len(got) != 2 {
+			t.Errorf("%d runs, want 2\n%s", len(got), ctrl.Explain(key("a")))
 		}
 	})
 }

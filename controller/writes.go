@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -142,14 +141,14 @@ type contentDecoder struct {
 // decode decodes an object of a kind.
 func (d *contentDecoder) decode(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
 	if o.Format == wire.JSON {
-		return detect.Content(o, nil) // JSON names its fields: no type is needed
+		return wire.Content(o, nil) // JSON names its fields: no type is needed
 	}
 	for _, informer := range d.informers(kind) {
 		if _, whole := informer.NewObject(); whole {
-			return detect.Content(o, func() kube.Object { model, _ := informer.NewObject(); return model })
+			return wire.Content(o, func() kube.Object { model, _ := informer.NewObject(); return model })
 		}
 	}
-	return detect.Content(o, nil)
+	return wire.Content(o, nil)
 }
 
 // contentFunc decodes the states of one object.

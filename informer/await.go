@@ -14,8 +14,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-func (c *core) await(w cache.Write, seen func()) (cancel func()) {
-	write := &waiter{Write: w, seen: seen, began: time.Now()}
+// await implements cache.Awaiter. content returns the fields of the written object, or nil if they are not known.
+func (c *core) await(w cache.Write, content func() map[string]any, seen func()) (cancel func()) {
+	write := &waiter{Write: w, content: content, seen: seen, began: time.Now()}
 	write.version, write.comparable = parseVersion(w.ResourceVersion)
 	c.events.Lock()
 	running, parts := c.showing()
@@ -25,7 +26,7 @@ func (c *core) await(w cache.Write, seen func()) (cancel func()) {
 		}
 	}
 	waits := len(write.awaited) > 0
-	write.Object = nil // only the selections needed the caller's object
+	write.Object, write.content = nil, nil // only the selections needed the caller's object
 	c.events.Unlock()
 	if !waits {
 		if write.shown {
@@ -44,7 +45,7 @@ func (c *core) await(w cache.Write, seen func()) (cancel func()) {
 	}
 }
 
-func (c *core) readyFor(w cache.Write) error {
+func (c *core) readyFor(w cache.Write, content func() map[string]any) error {
 	running, parts := c.showing()
 	if !running {
 		return c.health().Ready()
@@ -53,11 +54,9 @@ func (c *core) readyFor(w cache.Write) error {
 	for _, p := range parts {
 		now := p.status.condition()
 		switch {
-		case p.selects.has(w) == never, now.degraded:
+		case now.degraded, !now.complete, !p.readsFrom(w.Server), p.selects.has(w, content) == never:
 		case now.err != nil:
 			errs = append(errs, fmt.Errorf("informer %q: %w", c.name, now.err))
-		case !now.synced:
-			errs = append(errs, fmt.Errorf("informer %q of %s: the first list is under way", c.name, p.describes))
 		}
 	}
 	return errors.Join(errs...)
@@ -83,6 +82,7 @@ func (c *core) releaseWaiters() {
 // waiter is an awaited write. core.events must be held.
 type waiter struct {
 	cache.Write
+	content    func() map[string]any
 	seen       func()
 	began      time.Time
 	version    uint64 // the ResourceVersion, if comparable

@@ -193,7 +193,10 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 
 func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	description := r.Describe()
-	p := &part{core: i.core, describes: description.String(), watchList: description.WatchList, identity: r}
+	p := &part{
+		core: i.core, describes: description.String(), server: description.server,
+		watchList: description.WatchList, identity: r,
+	}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
 		p.selects = direct.selects()

@@ -29,6 +29,7 @@ type part struct {
 	core      *core
 	feed      feed
 	describes string
+	server    string       // URL of the API server; empty: not known
 	logger    *slog.Logger // names the informer and the part
 	watchList bool
 	identity  any           // the Retriever, to detect whether another one is the same
@@ -83,12 +84,17 @@ func (p *part) objects() *store.Store { return p.contents.objects() }
 
 // await adds write to the writes that p has not shown, unless p shows it or never will. core.events must be held.
 func (p *part) await(write *waiter) {
-	if p.status.condition().degraded {
-		return // the part watches nothing
+	if now := p.status.condition(); now.degraded || !now.complete && now.err != nil || !p.readsFrom(write.Server) {
+		return // the part watches nothing, cannot list, or reads from another API server
 	}
-	if selected := p.selects.has(write.Write); selected != never {
+	if selected := p.selects.has(write.Write, write.content); selected != never {
 		p.contents.await(write, selected == notNow)
 	}
+}
+
+// readsFrom reports whether the part reads from the API server with this URL, as far as it is known.
+func (p *part) readsFrom(server string) bool {
+	return p.server == "" || server == "" || p.server == server
 }
 
 // list is the Reflector's list function. It stores the items and returns an empty list with their resource version.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -55,6 +56,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return &clusterRetriever[T]{problem: errors.New("retrieve: the cluster is nil: make one with kube.Connect")}
 	}
 	base := clusterRetriever[T]{cluster: cluster, labels: selection.LabelSelector, fields: selection.FieldSelector}
+	if server := kubeconfig.Server(cluster.RESTConfig()); server != nil {
+		base.server = server.String()
+	}
 	base.kind, base.problem = resolveType[T](cluster, selection.Kind)
 	if _, err := labels.Parse(selection.LabelSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("label selector %q: %w", selection.LabelSelector, err))
@@ -112,6 +116,7 @@ func RetrieveMetadata[T kube.Object](
 // List and Watch are for Retrievers of programs that embed it.
 type clusterRetriever[T kube.Object] struct {
 	cluster   *kube.Cluster
+	server    string // URL of the API server
 	kind      schema.GroupVersionKind
 	namespace string // empty: all
 	labels    string
@@ -155,6 +160,7 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 		selection = append(selection, "fields "+r.fields)
 	}
 	return Description[T]{
+		server:           r.server,
 		Kind:             r.kind.Kind,
 		GroupVersionKind: r.kind,
 		Selection:        strings.Join(selection, ", "),

@@ -55,6 +55,8 @@ type Description[T kube.Object] struct {
 	// Problem is a mistake in the configuration of the Retriever, such as a type that is not registered or an invalid
 	// selector. New of Informer and of Controller return it.
 	Problem error
+
+	server string // URL of the API server; empty: not known
 }
 
 // String returns the kind and the selection, for messages.

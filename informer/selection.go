@@ -1,7 +1,9 @@
 package informer
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,23 +17,22 @@ import (
 type selection struct {
 	namespace string               // empty: all
 	names     []fields.Requirement // the requirements on metadata.name and metadata.namespace
+	fields    []fields.Requirement // the requirements on other fields
 	labels    labels.Selector      // nil: all
-	fields    bool                 // there is a field selector for other fields than metadata.namespace
 	known     bool                 // the selection has no other conditions
 }
 
 // selects returns the selection of r. Errors in the selection are in r.problem.
 func (r *clusterRetriever[T]) selects() selection {
-	s := selection{namespace: r.namespace, fields: r.fields != "", known: true}
+	s := selection{namespace: r.namespace, known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
-		hasOtherFields := false
 		for _, requirement := range selector.Requirements() {
 			if requirement.Field == fieldName || requirement.Field == fieldNamespace {
 				s.names = append(s.names, requirement)
+			} else {
+				s.fields = append(s.fields, requirement)
 			}
-			hasOtherFields = hasOtherFields || requirement.Field != fieldNamespace
 		}
-		s.fields = hasOtherFields
 	}
 	if selector, err := labels.Parse(r.labels); err == nil && !selector.Empty() {
 		s.labels = selector
@@ -57,8 +58,9 @@ const (
 	never
 )
 
-// has reports whether the written object is selected, or was selected when it was deleted.
-func (s selection) has(w cache.Write) belongs {
+// has reports whether the written object is selected, or was selected when it was deleted. content returns the fields
+// of the written object, or nil if they are not known.
+func (s selection) has(w cache.Write, content func() map[string]any) belongs {
 	if s.namespace != "" && w.Key.Namespace != s.namespace {
 		return never
 	}
@@ -67,10 +69,41 @@ func (s selection) has(w cache.Write) belongs {
 			return never
 		}
 	}
-	if s.labels != nil && w.Object != nil && !s.labels.Matches(labels.Set(w.Object.Labels())) {
+	switch {
+	case s.labels == nil && len(s.fields) == 0:
+		return perhaps
+	case w.Object == nil: // deleted: the cache shows whether it was selected
+		return notNow
+	case s.labels != nil && !s.labels.Matches(labels.Set(w.Object.Labels())):
 		return notNow
 	}
+	for _, requirement := range s.fields {
+		if !fieldMeets(content(), requirement) {
+			return notNow
+		}
+	}
 	return perhaps
+}
+
+// fieldMeets reports whether a field of an object meets a requirement. The names of selectable fields are their paths.
+// It returns false if content is nil.
+func fieldMeets(content map[string]any, requirement fields.Requirement) bool {
+	var value any = content
+	for name := range strings.SplitSeq(requirement.Field, ".") {
+		within, _ := value.(map[string]any)
+		value = within[name]
+	}
+	if content == nil {
+		return false
+	}
+	text := fmt.Sprint(value)
+	if value == nil {
+		text = ""
+		if requirement.Value == "false" || requirement.Value == "0" {
+			text = requirement.Value // fields that are not pointers are left out when they are zero
+		}
+	}
+	return (text == requirement.Value) == (requirement.Operator != "!=")
 }
 
 func meets(key kube.Key, requirement fields.Requirement) bool {
@@ -84,11 +117,11 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 
 // covers reports whether s selects all objects in namespace that selector matches.
 func (s selection) covers(namespace string, selector labels.Selector) bool {
-	if !s.known || s.fields || s.namespace != "" && s.namespace != namespace {
+	if !s.known || len(s.fields) > 0 || s.namespace != "" && s.namespace != namespace {
 		return false
 	}
-	for _, requirement := range s.names { // on the namespace
-		if namespace == "" || !meets(kube.Key{Namespace: namespace}, requirement) {
+	for _, requirement := range s.names {
+		if requirement.Field == fieldName || namespace == "" || !meets(kube.Key{Namespace: namespace}, requirement) {
 			return false
 		}
 	}

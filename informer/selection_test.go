@@ -64,6 +64,13 @@ func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 		}
 		return o
 	}
+	colored := func(name, color string) *wire.Object {
+		o, err := wire.Parse(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"11"},"data":{"color":%q}}`, name, color), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
 	write := func(namespace, name string, after *wire.Object) cache.Write {
 		return cache.Write{Key: kube.Key{Namespace: namespace, Name: name}, UID: "u", ResourceVersion: "11", Object: after}
 	}
@@ -82,11 +89,21 @@ func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 		"not its name":             {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "kept", nil), true},
 		"not another name":         {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "new", nil), false},
 		"a namespace by its field": {informer.Selection{FieldSelector: "metadata.namespace=ns,metadata.name=new"}, write("other", "new", nil), true},
-		"another field":            {informer.Selection{FieldSelector: "spec.nodeName=x"}, write("ns", "new", nil), false},
-		"labels":                   {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"a"`)), false},
-		"other labels":             {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"b"`)), true},
-		"labels that are unknown":  {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", nil), false},
-		"no selection by labels":   {informer.Selection{LabelSelector: " "}, write("ns", "new", labelled("new", ``)), false},
+		"its field":                {informer.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "red")), false},
+		"another field":            {informer.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "blue")), true},
+		"not another field":        {informer.Selection{FieldSelector: "data.color!=red"}, write("ns", "new", colored("new", "blue")), false},
+		"a field that it lacks":    {informer.Selection{FieldSelector: "data.size=big"}, write("ns", "new", colored("new", "red")), true},
+		"its field is absent":      {informer.Selection{FieldSelector: "data.size="}, write("ns", "new", colored("new", "red")), false},
+		"a field that is false":    {informer.Selection{FieldSelector: "data.on=false"}, write("ns", "new", colored("new", "red")), false},
+		"another field, of what is kept": {
+			informer.Selection{FieldSelector: "data.color=red"}, write("ns", "kept", colored("kept", "blue")), false,
+		},
+		"a deletion of what another field excludes": {informer.Selection{FieldSelector: "data.color=red"}, cache.Write{
+			Key: kube.Key{Namespace: "ns", Name: "new"}, UID: "u", ResourceVersion: "11", Deleted: true,
+		}, true},
+		"labels":                 {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"a"`)), false},
+		"other labels":           {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"b"`)), true},
+		"no selection by labels": {informer.Selection{LabelSelector: " "}, write("ns", "new", labelled("new", ``)), false},
 		"other labels, of what is kept": {
 			informer.Selection{LabelSelector: "app=a"}, write("ns", "kept", labelled("kept", `"app":"b"`)), false,
 		},

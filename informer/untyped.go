@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,10 @@ type untyped[T kube.Object] struct{ informer *Informer[T] }
 func (u untyped[T]) Name() string                  { return u.informer.Name() }
 func (u untyped[T]) Kind() schema.GroupVersionKind { return u.informer.Kind() }
 func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.staleness() }
+
+func (u untyped[T]) ReadsFrom(server string) bool {
+	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
+}
 
 func (u untyped[T]) NewObject() (obj kube.Object, whole bool) {
 	obj = apiobject.New[T]()
@@ -168,10 +173,23 @@ func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {
 func (u untyped[T]) Decode(o *wire.Object) (kube.Object, error) { return u.informer.decode(o) }
 
 func (u untyped[T]) Await(w cache.Write, seen func()) (cancel func()) {
-	return u.informer.core.await(w, seen)
+	return u.informer.core.await(w, u.contentOf(w.Object), seen)
 }
 
-func (u untyped[T]) ReadyFor(w cache.Write) error { return u.informer.core.readyFor(w) }
+func (u untyped[T]) ReadyFor(w cache.Write) error {
+	return u.informer.core.readyFor(w, u.contentOf(w.Object))
+}
+
+// contentOf returns a function that returns the fields of an object, or nil if they are not known.
+func (u untyped[T]) contentOf(o *wire.Object) func() map[string]any {
+	return sync.OnceValue(func() map[string]any {
+		content, err := wire.Content(o, func() kube.Object { return apiobject.New[T]() })
+		if err != nil {
+			return nil
+		}
+		return content
+	})
+}
 
 func (c *core) covers(namespace string, selector labels.Selector) bool {
 	c.mu.Lock()

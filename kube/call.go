@@ -33,6 +33,8 @@ type Call struct {
 	// Key is the key in the path. The name is empty for a create or a list, the namespace for cluster-scoped resources
 	// and for all namespaces.
 	Key Key
+	// Server is the URL of the API server.
+	Server string
 	// DryRun is true if the request must not be persisted.
 	DryRun bool
 	// Manager is the field manager of a create, update or patch: the parameter fieldManager, or the name that the API
@@ -191,7 +193,8 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isObserved && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
 		call.Request, call.RequestType = requestBody(req), req.Header.Get("Content-Type")
 	}
-	call.Kind, call.hidden = t.cluster.knownKind(call.Resource), t.cluster.hidden
+	call.Server, call.hidden = t.cluster.server, t.cluster.hidden
+	call.Kind = t.cluster.knownKind(call.Resource)
 	if call.DryRun {
 		term = nil
 	}

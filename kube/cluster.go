@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
@@ -35,7 +36,8 @@ type Cluster struct {
 	// Immutable after Connect.
 	config   *rest.Config
 	http     *http.Client
-	basePath string // of the API server's URL, if it is behind a proxy
+	server   string // URL of the API server
+	basePath string // of that URL, if the API server is behind a proxy
 	scheme   *runtime.Scheme
 	scopes   map[schema.GroupVersionKind]bool // that Go types declare
 	codecs   serializer.CodecFactory
@@ -114,8 +116,8 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	} else {
 		c.http.Transport = closableTransport{c.http.Transport}
 	}
-	if base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, false); err == nil {
-		c.basePath = strings.TrimRight(base.Path, "/")
+	if server := kubeconfig.Server(config); server != nil {
+		c.server, c.basePath = server.String(), server.Path
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("connect to a cluster: %w", err)

@@ -24,6 +24,9 @@ type Informer interface {
 	Name() string
 	// Kind returns the kind of the objects. It is empty if the Retriever does not specify it.
 	Kind() schema.GroupVersionKind
+	// ReadsFrom reports whether the informer reads all its objects from the API server with this URL, as far as it is
+	// known: it is true for a Retriever of the program, and for an empty URL.
+	ReadsFrom(server string) bool
 
 	Reader
 	Awaiter
@@ -75,9 +78,9 @@ type Reader interface {
 // Awaiter reports when the informer shows a write.
 type Awaiter interface {
 	// Await calls seen exactly once: when the informer shows the write w or a later state, or when it will never show
-	// it, because it does not run or does not select the object. The call may happen before Await returns. Otherwise it
-	// happens while the informer announces a change, after its subscribers. seen must be quick, and must not call the
-	// informer. After cancel has returned, seen is not called anymore.
+	// it, because it does not run, does not select the object, or reads from another API server. The call may happen
+	// before Await returns. Otherwise it happens while the informer announces a change, after its subscribers. seen
+	// must be quick, and must not call the informer. After cancel has returned, seen is not called anymore.
 	//
 	// The informer shows a write if it has the object's state after the write or a later one, or if it does not have
 	// the object and has reached the write's resource version. It shows a deletion if it has reached that version and
@@ -85,8 +88,8 @@ type Awaiter interface {
 	// object (some aggregated APIs do), only the object itself counts. A write that takes the object out of the
 	// selection is not awaited, unless an earlier state of the object is cached or awaited.
 	//
-	// Field selectors are evaluated only for metadata.name and metadata.namespace. For other fields, and for Retrievers
-	// of the program, the resource version decides. If versions cannot be compared, only the exact state of the write
+	// Field selectors are evaluated on the fields of Write.Object with their paths. For Retrievers of the program, the
+	// resource version decides. If versions cannot be compared, only the exact state of the write
 	// is recognized, so the caller must give up after a while. If combined Retrievers overlap, all that may have the
 	// object must show it.
 	Await(w Write, seen func()) (cancel func())
@@ -121,8 +124,10 @@ type EncodedObject struct {
 
 // Write is a write that a client has made, and that an informer will show.
 type Write struct {
-	Key kube.Key
-	UID types.UID
+	// Server is the URL of the API server that performed the write. Empty: not known.
+	Server string
+	Key    kube.Key
+	UID    types.UID
 	// ResourceVersion is the object's version after the write. For a deletion, it is the latest known version, or empty
 	// if none is known.
 	ResourceVersion string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,17 @@ import (
 // the cluster of the Pod. A context selects one of a file, so the cluster of the Pod is not used then.
 func Load(path, context string) (config *rest.Config, namespace string, err error) {
 	return load(path, context, rest.InClusterConfig)
+}
+
+// Server returns the URL of the API server of config, which identifies the server: two configs with the same URL lead
+// to the same server. It returns nil if config has no valid host.
+func Server(config *rest.Config) *url.URL {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil
+	}
+	server.Path = strings.TrimRight(server.Path, "/")
+	return server
 }
 
 func load(

@@ -141,3 +141,17 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 	}
 	return nil
 }
+
+// Content returns the fields of an object. JSON is decoded directly. Protobuf contains no field names: twin returns a
+// new typed object of the kind, which defines them. JSON does not need twin.
+func Content(o *Object, twin func() kube.Object) (map[string]any, error) {
+	decoder, err := NewDecoderVia[*unstructured.Unstructured](schema.GroupVersionKind{}, twin)
+	if err != nil {
+		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
+	}
+	u, err := decoder.Decode(o)
+	if err != nil {
+		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
+	}
+	return u.Object, nil
+}

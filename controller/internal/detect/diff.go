@@ -8,12 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/evenkeel-go/evenkeel/internal/wire"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // FieldChange is one field that differs between two states of an object.
@@ -37,20 +31,6 @@ func looksLikeTime(encoded string) bool {
 	}
 	_, err := time.Parse(time.RFC3339, strings.Trim(encoded, `"`))
 	return err == nil
-}
-
-// Content decodes an object for Diff. A JSON object is decoded directly. Protobuf contains no field names: twin
-// returns a new typed object of the kind, which defines them. JSON does not need twin.
-func Content(o *wire.Object, twin func() kube.Object) (map[string]any, error) {
-	decoder, err := wire.NewDecoderVia[*unstructured.Unstructured](schema.GroupVersionKind{}, twin)
-	if err != nil {
-		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
-	}
-	u, err := decoder.Decode(o)
-	if err != nil {
-		return nil, fmt.Errorf("read the fields of %s: %w", o.Key, err)
-	}
-	return u.Object, nil
 }
 
 // Diff returns the fields that differ between two states of an object, ordered by path and at most limit, and the

@@ -124,11 +124,11 @@ func TestContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	twin := func() kube.Object { return &appsv1.Deployment{} }
-	before, err := Content(asProto, twin)
+	before, err := wire.Content(asProto, twin)
 	if err != nil || asProto.Format != wire.Protobuf {
 		t.Fatal(asProto.Format, err)
 	}
-	after, err := Content(asJSON, nil)
+	after, err := wire.Content(asJSON, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestContent(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := Content(asProto, nil); err == nil {
+	if _, err := wire.Content(asProto, nil); err == nil {
 		t.Error("protobuf was decoded without knowing its type")
 	}
 }

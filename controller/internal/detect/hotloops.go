@@ -123,7 +123,9 @@ type Cause struct {
 // NewHotLoops returns a HotLoops without any history.
 func NewHotLoops(config HotLoopsConfig) *HotLoops {
 	if config.Content == nil {
-		config.Content = func(_ schema.GroupKind, o *wire.Object) (map[string]any, error) { return Content(o, nil) }
+		config.Content = func(_ schema.GroupKind, o *wire.Object) (map[string]any, error) {
+			return wire.Content(o, nil)
+		}
 	}
 	if config.Window <= 0 {
 		config.Window = DefaultWindow

@@ -51,7 +51,7 @@ type ownWrite struct {
 // for a deletecollection, or a response without an object (for a delete: without a UID).
 func newOwnWrite(call kube.Call, before *State, r response) (w ownWrite, ok bool) {
 	w = ownWrite{
-		Write:   cache.Write{Key: r.key(call.Key), UID: r.uid, Object: r.object},
+		Write:   cache.Write{Server: call.Server, Key: r.key(call.Key), UID: r.uid, Object: r.object},
 		kind:    call.Kind.GroupKind(),
 		created: call.Status == http.StatusCreated && call.Subresource == "",
 	}

@@ -53,13 +53,16 @@ const (
 	Deleted
 )
 
-// State returns the present state of an object, as far as it is known: the state that the run wrote last, or else the
-// one that the informers show. It returns nil if neither is known.
-func (r *Run) State(kind schema.GroupVersionKind, object kube.Key) *State {
-	if own := r.Tracker.lastWritten(r.Key, kind, object); own != nil {
+// State returns the present state of an object of an API server, as far as it is known: the state that the run wrote
+// last, or else the one that the informers show. It returns nil if neither is known.
+func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key) *State {
+	if own := r.Tracker.lastWritten(r.Key, server, kind, object); own != nil {
 		return own
 	}
 	for _, informer := range r.Tracker.config.Informers(kind.GroupKind()) {
+		if !informer.ReadsFrom(server) {
+			continue
+		}
 		if obj, found := informer.Encoded(object); found {
 			_, whole := informer.NewObject()
 			return &State{obj, whole && informer.Kind() == kind}

@@ -114,7 +114,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 			}
 			run := &Run{Tracker: tracker, Key: key}
 			var isEcho func(Event) bool
-			w := run.Record(call, run.State(partKind(), key), decode, func(match func(Event) bool) { isEcho = match })
+			w := run.Record(call, run.State("", partKind(), key), decode, func(match func(Event) bool) { isEcho = match })
 			if w.Effect != test.effect || w.Key != key {
 				t.Errorf("the effect on %s is %d, want %d", w.Key, w.Effect, test.effect)
 			}
@@ -165,7 +165,7 @@ func TestStateIsTheLastWritten(t *testing.T) {
 	version := func(kind string) string {
 		gvk := partKind()
 		gvk.Version = kind
-		state := run.State(gvk, key)
+		state := run.State("", gvk, key)
 		if state == nil {
 			return "none"
 		}

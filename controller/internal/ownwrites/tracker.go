@@ -105,8 +105,11 @@ func (t *Tracker) IsEcho(key kube.Key, e Event) bool {
 	return u != nil && slices.ContainsFunc(u.writes, func(w *unseenWrite) bool { return w.isEcho(e) })
 }
 
-// lastWritten returns the latest state of an object of a kind that the current run of key wrote, or nil.
-func (t *Tracker) lastWritten(key kube.Key, kind schema.GroupVersionKind, object kube.Key) (last *State) {
+// lastWritten returns the latest state of an object of a kind and an API server that the current run of key wrote, or
+// nil.
+func (t *Tracker) lastWritten(
+	key kube.Key, server string, kind schema.GroupVersionKind, object kube.Key,
+) (last *State) {
 	if t.tracked.Load() == 0 {
 		return nil
 	}
@@ -115,7 +118,7 @@ func (t *Tracker) lastWritten(key kube.Key, kind schema.GroupVersionKind, object
 	if u := t.keys[key]; u != nil {
 		for _, w := range u.writes {
 			switch {
-			case w.kind != kind.GroupKind() || w.Key != object:
+			case w.kind != kind.GroupKind() || w.Key != object || w.Server != server:
 			case w.Object == nil: // a deletion
 				last = nil
 			default:

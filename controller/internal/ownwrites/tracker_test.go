@@ -25,6 +25,8 @@ type slowInformer struct {
 	shown  *wire.Object // the object that it shows, or nil
 }
 
+func (i *slowInformer) ReadsFrom(string) bool { return true }
+
 func (i *slowInformer) ReadyFor(cache.Write) error { return i.ready() }
 
 func (i *slowInformer) Await(w cache.Write, seen func()) (cancel func()) {

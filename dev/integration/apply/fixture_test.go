@@ -22,6 +22,7 @@ type frozen struct {
 	showsManagers bool
 }
 
+func (*frozen) ReadsFrom(string) bool     { return true }
 func (f *frozen) Untyped() cache.Informer { return f }
 func (f *frozen) Name() string            { return "frozen" }
 

@@ -21,6 +21,7 @@ type frozen struct {
 	objects map[kube.Key]*corev1.ConfigMap
 }
 
+func (*frozen) ReadsFrom(string) bool                 { return true }
 func (f *frozen) Untyped() cache.Informer             { return f }
 func (f *frozen) Name() string                        { return "frozen" }
 func (f *frozen) Kind() schema.GroupVersionKind       { return configMapKind }
