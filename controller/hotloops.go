@@ -67,11 +67,15 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 			slog.String("managers", strings.Join(found.Managers, ", ")),
 		},
 	}
+	var fields []string
 	for _, field := range found.Fields {
-		problem.Details = append(problem.Details, slog.String(field.Path, field.Values[0]+" <-> "+field.Values[1]))
+		fields = append(fields, field.Path+": "+field.Values[0]+" <-> "+field.Values[1])
 	}
 	if found.MoreFields > 0 {
-		problem.Details = append(problem.Details, slog.String("further fields", fmt.Sprint(found.MoreFields)))
+		fields = append(fields, fmt.Sprintf("and %d more", found.MoreFields))
+	}
+	if len(fields) > 0 {
+		problem.Details = append(problem.Details, slog.String("fields", strings.Join(fields, "; ")))
 	}
 	h.problems.begin(ctx, problem, false)
 }

@@ -63,7 +63,8 @@ type Problem struct {
 	Since time.Time
 	// Message describes the problem, and the remedy if that is known.
 	Message string
-	// Details are more facts, for example the fields that change back and forth, their field managers, or a stack.
+	// Details are more facts. Their names are few and fixed: object, managers, fields (which change back and forth),
+	// causes, stack.
 	Details []slog.Attr
 }
 
@@ -183,7 +184,7 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 		for _, d := range t.Details {
 			attrs = append(attrs, d)
 		}
-		l.logger.WarnContext(ctx, "problem", attrs...)
+		l.logger.WarnContext(ctx, t.Type.event(), attrs...) //nolint:sloglint // one constant for each type
 	}
 	if l.config.Events == nil || t.Key == (kube.Key{}) {
 		return
@@ -195,6 +196,25 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 			UID: object.UID, ResourceVersion: object.ResourceVersion,
 		}, corev1.EventTypeWarning, t.Type.eventReason(), "Handle", t.Message)
 	}
+}
+
+// event returns the log message for the start of a problem of the type.
+func (t ProblemType) event() string {
+	switch t {
+	case ProblemHotLoop:
+		return "key is in a hot loop"
+	case ProblemStuck:
+		return "handler does not return"
+	case ProblemFailing:
+		return "handler keeps failing"
+	case ProblemQueueGrowing:
+		return "queue keeps growing"
+	case ProblemUnseenWrite:
+		return "informer does not show a write"
+	case ProblemInterrupted:
+		return "process ended while it handled the key"
+	}
+	return "problem detected: " + string(t)
 }
 
 // eventReason returns the type as an Event's reason, in CamelCase.

@@ -139,7 +139,7 @@ func runProgram(t *testing.T, mode, dir string, succeeds bool) (handled, log []s
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		if name, ok := strings.CutPrefix(lines.Text(), "handled "); ok {
 			handled = append(handled, name)
-		} else if strings.Contains(lines.Text(), "msg=problem") {
+		} else if strings.Contains(lines.Text(), "problem=") {
 			log = append(log, lines.Text())
 		}
 	}

@@ -70,7 +70,7 @@ func TestContract19_TwoControllersReportEachOther(t *testing.T) {
 			return name + " does not know that it fights"
 		})
 		want := []slog.Attr{
-			slog.String("object", "Deployment "+e.key("web").String()), slog.String("managers", name+", "+other), slog.String("spec.replicas", values),
+			slog.String("object", "Deployment "+e.key("web").String()), slog.String("managers", name+", "+other), slog.String("fields", "spec.replicas: "+values),
 		}
 		if !slices.EqualFunc(problem.Details, want, slog.Attr.Equal) || !strings.Contains(problem.Message, other) {
 			t.Errorf("%s reports %v, want %v", name, problem, want)
