@@ -37,6 +37,7 @@ type Controller[T kube.Object] struct {
 // addedSource is a source that was added at run time.
 type addedSource struct {
 	source *namedSource
+	late   bool   // it was added to a running term
 	remove func() // removes it from the current term; guarded by Controller.mu
 }
 
@@ -129,7 +130,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	c.problems.begun(l.reportProblem)
 	c.mu.Lock()
 	for _, a := range c.added {
-		a.remove = l.sources.add(a.source)
+		a.remove = l.sources.add(a.source, a.late)
 	}
 	c.phase, c.loop = PhaseSyncing, l
 	c.mu.Unlock()
@@ -140,7 +141,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
 // and in each later call of Run and term of leadership. A running controller does not wait for the informers of the
-// source, but AddSource returns only when the source has started, and source.Shared starts when its informer has
+// source, and neither do its later terms, but AddSource returns only when the source has started, and source.Shared starts when its informer has
 // synced. remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
 // called at any time, but only once, and not by the source itself.
 //
@@ -154,10 +155,11 @@ func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
 	c.mu.Lock()
 	c.added = append(c.added, a)
 	l := c.loop
+	a.late = l != nil
 	c.mu.Unlock()
 	if l != nil {
 		// mu must not be held: add may have to wait for an informer that is just ending.
-		removeNow := l.sources.add(prepared)
+		removeNow := l.sources.add(prepared, true)
 		c.mu.Lock()
 		if c.loop == l {
 			a.remove = removeNow

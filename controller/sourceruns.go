@@ -73,6 +73,8 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 // sourceRun is one source in one term.
 type sourceRun struct {
 	*namedSource
+	// late is true for a source that was added to a running term: no later term waits for it.
+	late bool
 	// Set when the source becomes active.
 	stop   context.CancelFunc
 	over   <-chan struct{} // closed when it must end
@@ -138,9 +140,15 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 	}
 	var joins, launches []func()
 	for _, r := range s.waiting {
-		if join, launch := s.start(r); launch != nil {
-			joins, launches = append(joins, join), append(launches, launch)
+		join, launch := s.start(r)
+		if launch == nil {
+			continue
 		}
+		if r.late {
+			launchLate := launch
+			launch = func() { go launchLate() } // waited for by wait
+		}
+		joins, launches = append(joins, join), append(launches, launch)
 	}
 	s.waiting = nil
 	s.mu.Unlock()
@@ -164,9 +172,9 @@ func (s *sources) failed(err error) {
 	s.errs = append(s.errs, err)
 }
 
-// add starts a source: at once, or when the term starts. remove ends it.
-func (s *sources) add(source *namedSource) (remove func()) {
-	r := &sourceRun{namedSource: source}
+// add starts a source: at once, or when the term starts, which waits for it unless late is true. remove ends it.
+func (s *sources) add(source *namedSource, late bool) (remove func()) {
+	r := &sourceRun{namedSource: source, late: late}
 	s.mu.Lock()
 	join, launch := func() {}, func() {}
 	if s.start == nil { // the term has not started, or has ended
@@ -258,11 +266,11 @@ func (s *sources) starting() error {
 	return errors.Join(errs...)
 }
 
-// waitSynced waits until the informers of all sources have synced, or ctx ends. It does not wait for a source that is
-// removed during the wait, because its informers may not run then, nor for one that is added.
+// waitSynced waits until the informers of the controller's own sources have synced, or ctx ends. It does not wait for a
+// source that is removed during the wait, because its informers may not run then, nor for one that was added late.
 func (s *sources) waitSynced(ctx context.Context) error {
 	s.mu.Lock()
-	active := slices.Clone(s.active)
+	active := slices.DeleteFunc(slices.Clone(s.active), func(r *sourceRun) bool { return r.late })
 	s.mu.Unlock()
 	for _, r := range active {
 		if err := r.waitSynced(ctx); err != nil {

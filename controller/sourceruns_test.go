@@ -23,8 +23,8 @@ func TestSourceRemovedBeforeTermDoesNotRun(t *testing.T) {
 		}}}
 	}
 	s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
-	s.add(source("stays"))
-	s.add(source("removed"))()
+	s.add(source("stays"), false)
+	s.add(source("removed"), false)()
 	ctx, cancel := context.WithCancel(t.Context())
 	s.begin(ctx, ctx, cancel)
 	if ran := <-runs; ran != "stays" {
@@ -50,12 +50,12 @@ func TestRemoveDoesNotWaitForStartOfAnotherSource(t *testing.T) {
 		s.add(&namedSource{PreparedSource: PreparedSource{Name: "slow", Start: func(ctx context.Context, _ Enqueue) func() error {
 			<-ready
 			return func() error { <-ctx.Done(); return nil }
-		}}})
+		}}}, false)
 		remove := s.add(&namedSource{PreparedSource: PreparedSource{Name: "removed", Run: func(ctx context.Context, _ Enqueue) error {
 			ran = true
 			<-ctx.Done()
 			return nil
-		}}})
+		}}}, false)
 		removed, begun := false, make(chan struct{})
 		go func() { defer close(begun); s.begin(ctx, ctx, cancel) }() // waited for below
 		synctest.Wait()
@@ -105,7 +105,7 @@ func TestSourceRemovedAtEndOfTermLeavesInformersOnce(t *testing.T) {
 		remove := s.add(&namedSource{PreparedSource: PreparedSource{
 			Name: "slow", Reads: []informer.Any{objects},
 			Run: func(context.Context, Enqueue) error { <-release; return nil },
-		}})
+		}}, false)
 		s.begin(ctx, t.Context(), cancel)
 		cancel()
 		removed, ended := make(chan struct{}), make(chan struct{})
@@ -143,7 +143,7 @@ func TestTermEndsAfterSourcesLeaveInformers(t *testing.T) {
 		remove := s.add(&namedSource{PreparedSource: PreparedSource{
 			Name: "source", Reads: []informer.Any{objects},
 			Run: func(ctx context.Context, _ Enqueue) error { <-ctx.Done(); return nil },
-		}})
+		}}, false)
 		removed, ended := make(chan struct{}), make(chan error, 1)
 		go func() { defer close(removed); remove() }() // waited for below
 		synctest.Wait()

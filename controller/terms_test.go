@@ -2,9 +2,12 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,6 +164,53 @@ func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// A later term must not wait for a source that the term in which it was added did not wait for.
+func TestContract09_AddedSourceDoesNotBlockLaterTerm(t *testing.T) {
+	for name, s := range map[string]func(parts *informer.Informer[unstructuredObject]) controller.Source{
+		"an informer that may not list": func(parts *informer.Informer[unstructuredObject]) controller.Source {
+			return source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil })
+		},
+		"a source that waits in Start": func(*informer.Informer[unstructuredObject]) controller.Source {
+			return waitingSource{errors.New("the parts cannot be read")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+					if strings.Contains(req.URL.Path, "parts") {
+						return answerForbidden(), nil
+					}
+					return do(), nil
+				})
+				var runs journal
+				c := w.config(func(context.Context, unstructuredObject) error { runs.add("run"); return nil })
+				e := &elector{terms: make(chan chan struct{})}
+				c.LeaderElector = e
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				lost := make(chan struct{})
+				e.terms <- lost
+				synctest.Wait()
+				addSource(t, ctrl, s(w.parts(informer.Selection{})))
+				runs.take()
+				close(lost)
+				synctest.Wait()
+				again := make(chan struct{})
+				e.terms <- again
+				time.Sleep(time.Minute)
+				if got := runs.take(); len(got) != 1 || ctrl.Stats().Phase != controller.PhaseRunning {
+					t.Errorf("%d runs in the second term, want 1; the controller is %s", len(got), ctrl.Stats().Phase)
+				}
+				if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "parts") {
+					t.Errorf("Ready: %v, want the source's error", err)
+				}
+				close(again)
+			})
 		})
 	}
 }
