@@ -99,6 +99,8 @@ type Config[T kube.Object] struct {
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
 	// start and end at info level; every run at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
+
+	mayHelp func(Cause) bool // see schedule
 }
 
 // QueueConfig configures the order of a controller's keys. The zero value is the default.
@@ -128,9 +130,10 @@ type QueueConfig struct {
 	// the key earlier.
 	//
 	// Default nil: these causes end the backoff: a change of the object itself, unless only the status changed; a timer
-	// of the object; and a key from a source that is not a change of an object, such as a channel or a poll. Changes of
-	// other objects do not end it: children report their status often, and each report would run a key that fails for
-	// another reason. A handler that waits for another object has not failed: it returns RequeueAfter.
+	// of the object; and a key from a source that is not a change of an object, such as a channel or a poll. The
+	// addition, the deletion and a change of the spec of another object bring the next run forward, once in each
+	// backoff: if that run fails too, it is no retry, and the key waits for the rest of the backoff. Changes of their
+	// status do not: children report it often.
 	EndBackoffIf func(Cause) bool
 }
 
@@ -208,7 +211,7 @@ func (c Config[T]) withDefaults() Config[T] {
 		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}
 	if c.Queue.EndBackoffIf == nil {
-		c.Queue.EndBackoffIf = endsBackoffByDefault
+		c.Queue.EndBackoffIf, c.mayHelp = endsBackoffByDefault, mayHelp
 		if c.withoutObject() {
 			c.Queue.EndBackoffIf = endsBackoffWithoutObject
 		}

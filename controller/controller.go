@@ -141,9 +141,9 @@ func (c *Controller[T]) work(ctx context.Context) error {
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
 // and in each later call of Run and term of leadership. A running controller does not wait for the informers of the
-// source, and neither do its later terms, but AddSource returns only when the source has started, and source.Shared starts when its informer has
-// synced. remove ends the source, waits for its end, and stops its informers unless they have other users. It may be
-// called at any time, but only once, and not by the source itself.
+// source, and neither do its later terms, but AddSource returns only when the source has started, and source.Shared
+// starts when its informer has synced. remove ends the source, waits for its end, and stops its informers unless they
+// have other users. It may be called at any time, but only once, and not by the source itself.
 //
 // AddSource makes it possible to add and remove watches at run time, for example for kinds that a user's object names.
 func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {

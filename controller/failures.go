@@ -39,6 +39,19 @@ func endsBackoffByDefault(cause Cause) bool {
 	return cause.Source == SourceSelf
 }
 
+// mayHelp reports whether cause is a change of another object that may have removed the reason of a failure: a handler
+// often fails because an object is missing. Such a cause brings the next run forward once in each backoff.
+func mayHelp(cause Cause) bool {
+	cause = cause.compared()
+	switch {
+	case cause.Source == SourceSelf, cause.Source == SourceLoop:
+		return false
+	case cause.Type == CauseUpdated:
+		return cause.Changed.Has(kube.ChangedSpec)
+	}
+	return cause.Type == CauseAdded || cause.Type == CauseDeleted
+}
+
 // orOtherObject returns configured, extended by two conditions: it also ends a backoff if the object is deleted, or if
 // another object of the same name, which has not failed yet, is created.
 func orOtherObject(configured func(Cause) bool) func(Cause) bool {
@@ -88,6 +101,12 @@ type failing struct {
 	// otherwise alternating classes would never back off.
 	counts map[retry.Class]int // must not be read from copies
 
+	// backoff is the end of the current backoff. broughtForward is true if a cause has ended it before: then the key
+	// waits for the rest of it after another failure, which does not count as a retry. So children that a failing run
+	// creates, and objects that change all the time, do not make a loop.
+	backoff        time.Time
+	broughtForward bool
+
 	stalled  bool // given up after the last retry, and reported as ProblemStalled
 	reported bool // reported as ProblemFailing
 	// uid identifies the object that failed: another object of the same name starts with no failures. Empty: the runs
@@ -128,13 +147,54 @@ func (f *failures) failed(
 	if len(known.counts) == maxClasses {
 		clear(known.counts) // too many classes: errors should have few
 	}
-	known.consecutive++
-	known.counts[class]++
-	known.class, known.ofClass = class, known.counts[class]
+	if !known.inBackoff(now) {
+		known.broughtForward, known.backoff = false, time.Time{}
+		known.consecutive++
+		known.counts[class]++
+	}
+	known.class, known.ofClass = class, max(known.counts[class], 1)
 	known.err = err.Error()
 	known.terminal = false
 	note(known)
 	return *known
+}
+
+// inBackoff reports whether the last run was brought forward, and the backoff before it has not ended.
+func (f *failing) inBackoff(now time.Time) bool { return f.broughtForward && now.Before(f.backoff) }
+
+// backOff records the backoff of a key. It returns a function that reports whether a cause ends it now: endBackoffIf,
+// or if mayHelp is not nil, the first cause for which that is true.
+func (f *failures) backOff(
+	key kube.Key, until time.Time, endBackoffIf, mayHelp func(Cause) bool,
+) (endsNow func(Cause) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.keys[key]; known != nil {
+		known.backoff = until
+	}
+	return f.endBackoffIf(key, endBackoffIf, mayHelp)
+}
+
+// endBackoffIf returns a function that reports whether a cause ends the present backoff of key. The queue calls it with
+// its lock held.
+func (f *failures) endBackoffIf(key kube.Key, endBackoffIf, mayHelp func(Cause) bool) func(Cause) bool {
+	if mayHelp == nil || !f.any() {
+		return endBackoffIf
+	}
+	return func(cause Cause) bool { return endBackoffIf(cause) || mayHelp(cause) && f.bringForward(key) }
+}
+
+// bringForward records that the next run of key is brought forward. It returns false if that was done before in the
+// present backoff.
+func (f *failures) bringForward(key kube.Key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.keys[key]
+	if known == nil || known.broughtForward {
+		return false
+	}
+	known.broughtForward = true
+	return true
 }
 
 // giveUp records that a key has no retries left, and reports it. The next failure starts a new retry budget. It returns

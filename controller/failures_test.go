@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -180,8 +181,9 @@ func TestContract17_GenerationChangeEndsTerminal(t *testing.T) {
 	})
 }
 
-// TestContract17_ObjectChangeEndsBackoff checks that a change of the object itself ends its backoff. A change of
-// its parts or of its status does not, unless Config.Queue.EndBackoffIf returns true for it.
+// TestContract17_ObjectChangeEndsBackoff checks that a change of the object itself ends its backoff, and that a change of
+// its parts brings the next run forward. A change of a status does not, unless Config.Queue.EndBackoffIf returns true for
+// it.
 func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 	for name, test := range map[string]struct {
 		endsBackoff func(controller.Cause) bool
@@ -190,9 +192,13 @@ func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 	}{
 		"its spec":             {nil, func(w *world) { w.put("widgets", "a", 2) }, true},
 		"its status":           {nil, func(w *world) { setStatus(w, "widgets", "a") }, false},
-		"a part":               {nil, func(w *world) { w.put("parts", "p", 2) }, false},
-		"a part that goes":     {nil, func(w *world) { w.remove("parts", "p") }, false},
+		"a part":               {nil, func(w *world) { w.put("parts", "p", 2) }, true},
+		"a part that goes":     {nil, func(w *world) { w.remove("parts", "p") }, true},
+		"a part's status":      {nil, func(w *world) { setStatus(w, "parts", "p") }, false},
 		"a part, where it may": {func(controller.Cause) bool { return true }, func(w *world) { w.put("parts", "p", 2) }, true},
+		"a part, where it may not": {
+			func(controller.Cause) bool { return false }, func(w *world) { w.put("parts", "p", 2) }, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,6 +226,79 @@ func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				if got := runs.take(); len(got) == 0 || !test.wakes && !strings.Contains(got[0], ", ") {
 					t.Errorf("at the end of the back-off, handled for %q: what came meanwhile should be among the causes", got)
+				}
+			})
+		})
+	}
+}
+
+// A change of another object brings the next run forward once in each backoff. That run is no retry: the number of
+// retries, and the end of the backoff, stay. An object that changes all the time does not make a loop.
+func TestContract17_OtherObjectBringsRunForwardOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		began := time.Now()
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			run, _ := controller.RunFrom(ctx)
+			runs.add("%s: attempt %d", time.Since(began).Round(time.Minute), run.Attempt)
+			return errors.New("no luck")
+		})
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+		c.Retry.Every = retry.Policy{Base: time.Hour, Factor: 2, Max: 4 * time.Hour, Jitter: -1, MaxRetries: 3}
+		w.put("widgets", "a", 1)
+		if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
+			t.Fatal(err)
+		}
+		w.run(c)
+		time.Sleep(5 * time.Minute)
+		for i := range 8 * 6 {
+			time.Sleep(10 * time.Minute)
+			w.put("parts", "p", i)
+		}
+		want := []string{
+			"0s: attempt 0", "15m0s: attempt 1", // the second is brought forward
+			"1h0m0s: attempt 1", "1h5m0s: attempt 2",
+			"3h0m0s: attempt 2", "3h5m0s: attempt 3",
+			"7h0m0s: attempt 3", "7h5m0s: attempt 0", // retries are exhausted: the next change starts again
+		}
+		if got := runs.take(); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("runs: %q, want %q", got, want)
+		}
+	})
+}
+
+// A handler that fails until another object exists runs when it appears, also during the run that fails.
+func TestContract17_MissingObjectThatAppearsRunsKey(t *testing.T) {
+	for name, during := range map[string]bool{"during the run": true, "during the backoff": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				parts := w.parts(informer.Selection{})
+				c := w.config(func(context.Context, unstructuredObject) error {
+					found := parts.Has(key("p"))
+					runs.add("%v", found)
+					if found {
+						return nil
+					}
+					if during {
+						w.put("parts", "p", 1)
+						time.Sleep(time.Second)
+					}
+					return errors.New("the part is missing")
+				})
+				c.Sources = []controller.Source{source.Mapped(parts, func(unstructuredObject) []kube.Key { return []kube.Key{key("a")} })}
+				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
+				w.put("widgets", "a", 1)
+				w.run(c)
+				time.Sleep(time.Minute)
+				if !during {
+					w.put("parts", "p", 1)
+					time.Sleep(time.Minute)
+				}
+				if got := runs.take(); !slices.Equal(got, []string{"false", "true"}) {
+					t.Errorf("the handler found the part: %v", got)
 				}
 			})
 		})

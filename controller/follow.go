@@ -39,8 +39,9 @@ type schedule struct {
 	ends      *ends
 
 	endBackoffIf func(Cause) bool
-	keepsEnds    bool // Config.Deleted is set
-	reconciles   bool // Config.Reconciler is set: it runs also without an object
+	mayHelp      func(Cause) bool // nil if the program determines what ends a backoff
+	keepsEnds    bool             // Config.Deleted is set
+	reconciles   bool             // Config.Reconciler is set: it runs also without an object
 }
 
 // follow decides what follows a run, and does it: it enqueues the key again, or gives it up.
@@ -121,6 +122,9 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		attrs = append(attrs, "fields", fields)
 	}
 	decision := s.rules.Decide(class, err, f.ofClass)
+	if now := time.Now(); f.inBackoff(now) {
+		decision.GiveUp, decision.Delay = false, f.backoff.Sub(now)
+	}
 	if decision.GiveUp {
 		return s.giveUp(ctx, r, f, attrs)
 	}
@@ -129,7 +133,9 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		return nextRun{why: "at the next start"}
 	}
 	s.enqueuer.addOwn(key, Cause{Type: CauseRetry, Attempt: f.consecutive, Detail: string(class)},
-		queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.endBackoffIf})
+		queueOptions{After: decision.Delay, Backoff: true, EndBackoffIf: s.failures.backOff(
+			key, time.Now().Add(decision.Delay), s.endBackoffIf, s.mayHelp,
+		)})
 	s.logFailure(ctx, r, err, decision, append(attrs, "after", decision.Delay))
 	s.failures.reportFailing(ctx, key)
 	return nextRun{at: time.Now().Add(decision.Delay), why: fmt.Sprintf("retry %d (%s)", f.consecutive, class)}

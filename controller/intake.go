@@ -170,7 +170,8 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 	}
 	i.enqueuer.add(key, &queueOptions{
 		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority),
-		Debounce: i.config.Debounce, EndBackoffIf: i.config.EndBackoffIf,
+		Debounce:     i.config.Debounce,
+		EndBackoffIf: i.failures.endBackoffIf(key, i.config.EndBackoffIf, i.schedule.mayHelp),
 	})
 	if isEcho() { // the write was recorded after the first check, and perhaps before add
 		event := cause.event()

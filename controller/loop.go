@@ -108,7 +108,8 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, observers: l.observers, logger: l.logger,
 		repeats:  detect.NewRepeats(),
 		failures: l.failures, successes: l.successes, timers: l.timers, ends: l.ends,
-		endBackoffIf: config.Queue.EndBackoffIf, keepsEnds: config.Deleted != nil, reconciles: config.Reconciler != nil,
+		endBackoffIf: config.Queue.EndBackoffIf, mayHelp: config.mayHelp, keepsEnds: config.Deleted != nil,
+		reconciles: config.Reconciler != nil,
 	}
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
