@@ -17,7 +17,7 @@ import (
 // A controller that prints every Pod, and prints it again whenever it changes.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := run(ctx); err != nil {
 		log.Print(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop)       // a second signal ends the process at once
 	config, err := kube.LoadConfig("") // $KUBECONFIG, ~/.kube/config, or the Pod's own
 	check(err)
 	cluster, err := kube.Connect(config)

@@ -9,8 +9,8 @@ import (
 )
 
 // TestProgramsEndOnSIGTERM: the kubelet ends a container with SIGTERM. A program that handles only
-// os.Interrupt dies of it at once: without drain, and without releasing its lease. Pages are
-// checked too, because readers copy their code.
+// os.Interrupt dies of it at once: without drain, and without releasing its lease. A second signal must end it at once.
+// Pages are checked too, because readers copy their code.
 func TestProgramsEndOnSIGTERM(t *testing.T) {
 	t.Parallel()
 	programs := 0
@@ -31,11 +31,18 @@ func TestProgramsEndOnSIGTERM(t *testing.T) {
 		if name == "dev/internal/docs/signals_test.go" {
 			return nil
 		}
-		for number, line := range strings.Split(string(text), "\n") {
+		lines := strings.Split(string(text), "\n")
+		for number, line := range lines {
 			if !strings.Contains(line, "signal.Notify") || !strings.Contains(line, "os.Interrupt") {
 				continue
 			}
 			programs++
+			rest := strings.Join(lines[number:min(number+4, len(lines))], "\n")
+			if strings.HasPrefix(name, "dev/") || strings.HasPrefix(name, "localcluster/") {
+				// they end soon, or clean up at any signal
+			} else if strings.Contains(line, "NotifyContext") && !strings.Contains(rest, "context.AfterFunc(ctx, stop)") {
+				t.Errorf("%s:%d: a second signal does not end the process if a handler ignores its context: add context.AfterFunc(ctx, stop)", name, number+1)
+			}
 			if !strings.Contains(line, "syscall.SIGTERM") {
 				t.Errorf("%s:%d: handles os.Interrupt without syscall.SIGTERM: %s", name, number+1, strings.TrimSpace(line))
 			}
