@@ -23,14 +23,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 // The tests in this file and in controllers_test.go start real clusters. If the binary is not cached, the first test
 // builds it, which takes minutes.
 
-// start starts a cluster and stops it at the end of the test.
+// start starts a cluster and stops it at the end of the test. Tests with a cluster run in make test-all.
 func start(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
+	testlength.OnlyLong(t)
 	began := time.Now()
 	cluster, err := Start(t.Context(), cfg)
 	if err != nil {
@@ -336,6 +339,7 @@ func wantPrivate(t *testing.T, dir string) {
 }
 
 func TestNotReadyErrorHasLogLines(t *testing.T) {
+	testlength.OnlyLong(t)
 	t.Parallel()
 	// Without etcd the API server logs that it waits for it, and is never ready.
 	_, err := Start(t.Context(), Config{ReadyTimeout: 5 * time.Second, APIServerArgs: []string{"--etcd-servers=unix:///none"}})
@@ -347,6 +351,7 @@ func TestNotReadyErrorHasLogLines(t *testing.T) {
 }
 
 func TestUnknownFeatureGateOrFlag(t *testing.T) {
+	testlength.OnlyLong(t)
 	t.Parallel()
 	for unknown, config := range map[string]Config{
 		"NoSuchGate":     {FeatureGates: map[string]bool{"NoSuchGate": true}},
@@ -360,6 +365,7 @@ func TestUnknownFeatureGateOrFlag(t *testing.T) {
 
 // TestClusterEndsWithKilledParent kills a process with a whole cluster by SIGKILL, which it cannot handle.
 func TestClusterEndsWithKilledParent(t *testing.T) {
+	testlength.OnlyLong(t)
 	t.Parallel()
 	for _, victim := range []string{"parent", "supervisor"} {
 		t.Run(victim+" is killed", func(t *testing.T) {

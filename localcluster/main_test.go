@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		parent()
 		os.Exit(0) // without running the tests, which would start more parents
 	}
+	// The tests are about clusters that they start.
+	if err := os.Unsetenv(EnvExisting); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

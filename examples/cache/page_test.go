@@ -21,11 +21,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // Samples of docs/cache.md and docs/sources.md that the program does not need.
 func TestSamplesOfPages(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	cluster, err := kube.Connect(exampletest.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)

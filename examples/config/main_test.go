@@ -17,12 +17,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlesSelectedAndEnqueuedConfigMaps(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	namespace := exampletest.Namespace(t)
 	selected := map[string]string{"example": "config"}
 	exampletest.CreateConfigMap(t, namespace, "watched", selected)

@@ -20,8 +20,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 // The cluster of TestMain exists before the demo, which must not change it.
@@ -30,6 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOncePrintsFigures(t *testing.T) {
+	testlength.OnlyLong(t)
 	out := exampletest.NewOutput()
 	if err := run(t.Context(), []string{"--once", "--timeout", "5m"}, out); err != nil {
 		t.Fatalf("the demo failed: %v\n%s", err, out)
@@ -65,9 +68,10 @@ func TestOncePrintsFigures(t *testing.T) {
 }
 
 func TestInterruptedDemoCleansUpExistingCluster(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
-		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, out)
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig(t)}, out)
 	})
 	out.Wait(t, " healed ")
 	out.Wait(t, "  round ")
@@ -96,11 +100,12 @@ func TestInterruptedDemoCleansUpExistingCluster(t *testing.T) {
 }
 
 func TestInterruptedSetUpCleansUp(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, "8 Pods run\n", cancel}) // the PodTerminator does not exist yet
+		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig(t)}, &interruption{out, "8 Pods run\n", cancel}) // the PodTerminator does not exist yet
 	})
 	out.Wait(t, "\ndemo: ")
 	stop()
@@ -160,12 +165,13 @@ func TestErrorContainsOperatorFailures(t *testing.T) {
 }
 
 func TestOnceInterruptedIsAnError(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := exampletest.NewOutput()
 	ended := make(chan error, 1)
 	go func() { // waited for below
-		ended <- run(ctx, []string{"--once", "--kubeconfig", exampletest.Kubeconfig()}, &interruption{out, " healed ", cancel})
+		ended <- run(ctx, []string{"--once", "--kubeconfig", exampletest.Kubeconfig(t)}, &interruption{out, " healed ", cancel})
 	}()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v, want that it was cancelled\n%s", err, out)
@@ -173,6 +179,7 @@ func TestOnceInterruptedIsAnError(t *testing.T) {
 }
 
 func TestTimeoutIsAnError(t *testing.T) {
+	testlength.OnlyLong(t)
 	var err error
 	for _, timeout := range []string{"3s", "20s", "90s"} { // a busy machine may need longer for the steps before
 		var out *exampletest.Output

@@ -17,12 +17,13 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestReplicaTakesOverFromKilledLeader(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "first", nil)
 	createService(t, namespace, "first")

@@ -12,10 +12,11 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestProbesMetricsLeaseAndSignal(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	namespace := exampletest.Namespace(t)
 	program := exampletest.Start(t, exampletest.Build(t), "--listen=127.0.0.1:0", "--lease-namespace="+namespace,
 		"--lease-duration=2s", "--renew-deadline=1s", "--retry-period=200ms")

@@ -12,12 +12,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServesMetricsAndReadiness(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	out, _ := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--listen", "127.0.0.1:0"}, out)
 	})

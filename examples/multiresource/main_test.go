@@ -11,12 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlerOfTwoKinds(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "settings", nil)
 	service := &corev1.Service{

@@ -11,13 +11,14 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/objectstore/s3/s3test"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConfigMapsFollowObjects: objects of several pages are added, changed and removed.
 func TestConfigMapsFollowObjects(t *testing.T) {
-	exampletest.InMemory(t)
+	exampletest.InMemory(t, simulation.Config{})
 	namespace := exampletest.Namespace(t)
 	exampletest.CreateConfigMap(t, namespace, "web", map[string]string{"example": "objectstore"})
 	exampletest.CreateConfigMap(t, namespace, "other", nil)

@@ -8,11 +8,13 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
 func TestPrintsExistingAndNewPods(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{WithoutControllers: true})
 	namespace := exampletest.Namespace(t)
 	createPod(t, namespace, "early")
 	printer := exampletest.Start(t, exampletest.Build(t))

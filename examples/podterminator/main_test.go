@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
@@ -17,28 +16,33 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
-func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, install) }
+func TestMain(m *testing.M) { exampletest.Main(m, localcluster.Config{}, nil) }
 
-func install(ctx context.Context, to *rest.Config) error {
-	cluster, err := kube.Connect(to)
-	if err != nil {
+func install(ctx context.Context, cluster *kube.Cluster) error {
+	if _, err := manifest.InstallCRD(ctx, cluster, config.CRD); err != nil {
 		return err
 	}
-	if _, err = manifest.InstallCRD(ctx, cluster, config.CRD); err != nil {
+	if err := manifest.Apply(ctx, cluster, "", config.RBAC); err != nil {
 		return err
 	}
-	return manifest.Apply(ctx, cluster, "", config.RBAC)
+	// Without a lease, the operator would wait for the time of one.
+	return manifest.Apply(ctx, cluster, operator.Name, []byte(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: `+operator.Name+`}}`))
 }
 
 func TestProgramWithSample(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	terminators, err := cluster.RESTClient(v1alpha1.GroupVersion())
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := install(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

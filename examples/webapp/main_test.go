@@ -18,7 +18,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -31,24 +30,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
 func TestMain(m *testing.M) {
-	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, func(ctx context.Context, to *rest.Config) error {
-		cluster, err := kube.Connect(to)
-		if err != nil {
-			return err
-		}
-		defer cluster.HTTPClient().CloseIdleConnections()
-		if _, err := manifest.InstallCRD(ctx, cluster, v1.CRD); err != nil {
-			return err
-		}
-		return manifest.Apply(ctx, cluster, "", config.RBAC())
-	})
+	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
 }
 
-// connect returns the cluster with both versions of WebApp, and a client with all permissions.
+// connect installs the operator, and returns the cluster with both versions of WebApp, and a client with all permissions.
 func connect(t *testing.T) (*kube.Cluster, *client.Client) {
 	t.Helper()
 	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme, v2.AddToScheme)
@@ -56,6 +46,12 @@ func connect(t *testing.T) (*kube.Cluster, *client.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
+	if _, err := manifest.InstallCRD(t.Context(), cluster, v1.CRD); err != nil {
+		t.Fatal(err)
+	}
+	if err := manifest.Apply(t.Context(), cluster, "", config.RBAC()); err != nil {
+		t.Fatal(err)
+	}
 	c, err := manifest.Client(cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +62,13 @@ func connect(t *testing.T) (*kube.Cluster, *client.Client) {
 // With only the permissions of folder config, the program must make the sample ready, hold the lease, and delete all
 // children and records.
 func TestProgramWithSample(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	cluster, c := connect(t)
+	// Without a lease, the operator would wait for the time of one.
+	lease := []byte(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: ` + operator.Name + `}}`)
+	if err := manifest.Apply(t.Context(), cluster, operator.Name, lease); err != nil {
+		t.Fatal(err)
+	}
 	outside := &records{targets: map[string]string{}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
@@ -182,12 +184,13 @@ func TestProgramWithWebhooks(t *testing.T) {
 }
 
 func TestInvalidAddress(t *testing.T) {
+	exampletest.AnyCluster(t, simulation.Config{})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
-	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(), "--listen", taken.Addr().String()})
+	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(t), "--listen", taken.Addr().String()})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the error is %v", err)
 	}
@@ -216,7 +219,7 @@ func uninstall(t *testing.T, cluster *kube.Cluster, c *client.Client) {
 // asOperator returns the path of a kubeconfig for the service account of folder config.
 func asOperator(t *testing.T) string {
 	t.Helper()
-	kubeconfig, err := clientcmd.LoadFromFile(exampletest.Kubeconfig())
+	kubeconfig, err := clientcmd.LoadFromFile(exampletest.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
+
+// Real reports whether tests that run in memory too use a real cluster: with EVENKEEL_LONG=1, or with an existing one.
+func Real() bool { return testlength.Count(0, 1) == 1 || os.Getenv(localcluster.EnvExisting) != "" }
 
 // Main is the body of a TestMain: it starts a cluster, passes it to use, runs the tests, stops the cluster, and fails
 // if a goroutine is left. It exits the process.

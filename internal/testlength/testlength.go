@@ -2,7 +2,10 @@
 // length in "make test-all", which sets EVENKEEL_LONG=1.
 package testlength
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Count returns full if the environment variable EVENKEEL_LONG is 1, otherwise bounded. A test must test the same
 // contract with both counts.
@@ -11,4 +14,12 @@ func Count(bounded, full int) int {
 		return full
 	}
 	return bounded
+}
+
+// OnlyLong skips a test that starts a real cluster, or builds programs for minutes, unless EVENKEEL_LONG is 1.
+func OnlyLong(tb testing.TB) {
+	tb.Helper()
+	if Count(0, 1) == 0 {
+		tb.Skip("runs in make test-all, with EVENKEEL_LONG=1")
+	}
 }

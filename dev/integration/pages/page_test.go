@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evenkeel-go/evenkeel/dev/internal/docs/follow"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +36,7 @@ func TestConversion(t *testing.T) {
 
 func repository(t *testing.T) (path string) {
 	t.Helper()
+	testlength.OnlyLong(t)
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)

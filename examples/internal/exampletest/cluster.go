@@ -1,10 +1,8 @@
-// Package exampletest has the common code of the examples' tests: a cluster for each test binary, and programs that run
-// during a test.
+// Package exampletest has the common code of the examples' tests: clusters, and programs that run during a test.
 package exampletest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -18,63 +16,52 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
-// Main is the body of a TestMain: it starts a cluster, sets $KUBECONFIG to it, runs prepare (unless it is nil) and the
-// tests, stops the cluster, and fails if a goroutine is left. It exits the process.
+// Main is the body of a TestMain. With EVENKEEL_LONG=1, or with an existing cluster, it starts a cluster, sets
+// $KUBECONFIG to it and runs prepare (unless it is nil) before the tests. Otherwise tests that use this cluster are
+// skipped. It exits the process.
 func Main(m *testing.M, config localcluster.Config, prepare func(ctx context.Context, to *rest.Config) error) {
-	code, err := runWithCluster(m, config, prepare)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tests with a cluster:", err)
-		code = max(code, 1)
+	// The examples find the cluster as a user's program would. A cluster of the caller is never used.
+	if err := os.Unsetenv(clientcmd.RecommendedConfigPathEnvVar); err != nil {
+		panic(err)
 	}
-	os.Exit(code)
-}
-
-func runWithCluster(
-	m *testing.M, config localcluster.Config, prepare func(context.Context, *rest.Config) error,
-) (code int, err error) {
-	ctx := context.Background()
-	cluster, err := localcluster.Start(ctx, config)
-	if err != nil {
-		return 1, err
+	if !clustertest.Real() {
+		goleak.VerifyTestMain(m)
 	}
-	code, err = runIn(ctx, m, cluster, prepare)
-	if err := errors.Join(err, cluster.Stop()); err != nil {
-		return code, err
-	}
-	if code != 0 {
-		return code, nil // a failed test may leave goroutines
-	}
-	return code, goleak.Find()
-}
-
-func runIn(
-	ctx context.Context, m *testing.M, cluster *localcluster.Cluster, prepare func(context.Context, *rest.Config) error,
-) (code int, err error) {
-	// The examples find the cluster as a user's program would.
-	if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Kubeconfig()); err != nil {
-		return 1, err
-	}
-	if prepare != nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if err := prepare(ctx, cluster.RESTConfig()); err != nil {
-			return 1, fmt.Errorf("prepare the cluster: %w", err)
+	clustertest.Main(m, config, func(cluster *localcluster.Cluster) {
+		err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Kubeconfig())
+		if err == nil && prepare != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			err = prepare(ctx, cluster.RESTConfig())
 		}
-	}
-	return m.Run(), nil
+		if err != nil {
+			panic(fmt.Errorf("prepare the cluster: %w", err))
+		}
+	})
 }
 
-// Kubeconfig returns the path of the kubeconfig of Main's cluster.
-func Kubeconfig() string { return os.Getenv(clientcmd.RecommendedConfigPathEnvVar) }
+// Kubeconfig returns the path of the kubeconfig of Main's cluster, or of the one of InMemory. Without a cluster it skips
+// the test.
+func Kubeconfig(tb testing.TB) string {
+	tb.Helper()
+	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if path == "" {
+		testlength.OnlyLong(tb)
+		tb.Fatal("there is no cluster: TestMain must call exampletest.Main, or the test InMemory")
+	}
+	return path
+}
 
 // RESTConfig returns the administrator's config for Main's cluster.
 func RESTConfig(tb testing.TB) *rest.Config {
 	tb.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(tb))
 	if err != nil {
 		tb.Fatalf("load the kubeconfig of the cluster: %v", err)
 	}
@@ -128,8 +115,16 @@ func Eventually(tb testing.TB, what string, done func(ctx context.Context) (ok b
 
 // InMemory gives a test a cluster in memory on a port of this machine, in real time, and sets $KUBECONFIG to it. The
 // test must not be parallel.
-func InMemory(tb testing.TB) {
+func InMemory(tb testing.TB, config simulation.Config) {
 	tb.Helper()
-	cluster := simulation.New(tb, simulation.Config{})
+	cluster := simulation.New(tb, config)
 	tb.Setenv(clientcmd.RecommendedConfigPathEnvVar, cluster.Serve())
+}
+
+// AnyCluster is for tests that run on both: it does nothing if Main has started a cluster, otherwise it is InMemory.
+func AnyCluster(tb testing.TB, config simulation.Config) {
+	tb.Helper()
+	if !clustertest.Real() {
+		InMemory(tb, config)
+	}
 }

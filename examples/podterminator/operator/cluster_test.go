@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -23,6 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/config"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 func TestMain(m *testing.M) {
@@ -41,11 +44,35 @@ func install(ctx context.Context, to *rest.Config) error {
 	return manifest.Apply(ctx, cluster, "", config.RBAC)
 }
 
+// place is a test and the cluster that it runs on.
+type place struct {
+	*testing.T
+	config *rest.Config // with all permissions
+}
+
+// everywhere runs test in memory, in virtual time, and on the real cluster.
+func everywhere(t *testing.T, test func(t place)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(place{t, inMemory(t)}) })
+	})
+	t.Run("cluster", func(t *testing.T) { test(place{t, exampletest.RESTConfig(t)}) })
+}
+
+// inMemory returns the config of a new cluster in memory.
+func inMemory(t *testing.T) *rest.Config {
+	t.Helper()
+	manifests := slices.Concat(config.CRD, []byte("\n---\n"), config.RBAC)
+	return simulation.New(t, simulation.Config{
+		YAML: string(manifests), Types: []func(*runtime.Scheme) error{v1alpha1.AddToScheme},
+	}).RESTConfig("tests")
+}
+
 // asOperator connects as the service account of config/rbac.yaml, so that the operator in these tests has only its
 // permissions.
-func asOperator(t *testing.T, change func(*rest.Config)) *kube.Cluster {
+func asOperator(t place, change func(*rest.Config)) *kube.Cluster {
 	t.Helper()
-	c := exampletest.RESTConfig(t)
+	c := rest.CopyConfig(t.config)
 	c.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:pod-terminator:pod-terminator",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:pod-terminator", "system:authenticated"},
@@ -62,17 +89,23 @@ func asOperator(t *testing.T, change func(*rest.Config)) *kube.Cluster {
 
 // fixture is a namespace with Pods.
 type fixture struct {
-	t         *testing.T
+	t         place
 	namespace string
 	pods      corev1client.PodInterface
 }
 
 // newFixture creates a namespace with running Pods with the label app=web.
-func newFixture(t *testing.T, pods int) *fixture {
+func newFixture(t place, pods int) *fixture {
 	t.Helper()
-	f := &fixture{t: t}
-	f.namespace = exampletest.Namespace(t)
-	f.pods = exampletest.Core(t).Pods(f.namespace)
+	core, err := corev1client.NewForConfig(t.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if namespace, err = core.Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, namespace: namespace.Name, pods: core.Pods(namespace.Name)}
 	for i := range pods {
 		f.createPod(fmt.Sprintf("web-%d", i), "web")
 	}
@@ -236,9 +269,9 @@ func (f *fixture) operate(change func(*rest.Config), with Config) (stop func()) 
 	return stop
 }
 
-func terminators(t *testing.T) rest.Interface {
+func terminators(t place) rest.Interface {
 	t.Helper()
-	admin, err := kube.Connect(exampletest.RESTConfig(t), v1alpha1.AddToScheme)
+	admin, err := kube.Connect(t.config, v1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,36 +27,38 @@ func TestCrashAtAnyRequestEndsOnlyPlannedPods(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				f := newFixture(t, 4)
-				before := f.alive(t.Context())
-				crash := &crasher{at: n, arrives: arrives, crashed: make(chan struct{})}
-				f.create(f.terminator(50, time.Hour))
-				stop := f.operate(crash.wrap, Config{})
-				select {
-				case <-crash.crashed:
-				case <-time.After(2 * time.Minute):
-					t.Fatalf("there was no request %d in two minutes", n)
-				}
-				stop()
-
-				f.operate(nil, Config{})
-				pt := f.afterRound(1)
-				after := f.alive(t.Context())
-				if len(after) != 2 {
-					t.Errorf("%d of %d Pods are alive, want 2", len(after), len(before))
-				}
-				if pt.Status.Rounds != 1 || pt.Status.TerminatedTotal != 2 || len(pt.Status.LastTerminated) != 2 {
-					t.Errorf("the status counts %d rounds, %d ended Pods, %v; want 1 and 2",
-						pt.Status.Rounds, pt.Status.TerminatedTotal, pt.Status.LastTerminated)
-				}
-				for _, p := range pt.Status.LastTerminated {
-					if _, ok := after[p.UID]; ok {
-						t.Errorf("Pod %s is alive, but the status says that it was ended", p.Name)
+				everywhere(t, func(t place) {
+					f := newFixture(t, 4)
+					before := f.alive(t.Context())
+					crash := &crasher{at: n, arrives: arrives, crashed: make(chan struct{})}
+					f.create(f.terminator(50, time.Hour))
+					stop := f.operate(crash.wrap, Config{})
+					select {
+					case <-crash.crashed:
+					case <-time.After(2 * time.Minute):
+						t.Fatalf("there was no request %d in two minutes", n)
 					}
-				}
-				if marked := f.marked(); len(marked) > 0 {
-					t.Errorf("Pods %v are alive and marked", marked)
-				}
+					stop()
+
+					f.operate(nil, Config{})
+					pt := f.afterRound(1)
+					after := f.alive(t.Context())
+					if len(after) != 2 {
+						t.Errorf("%d of %d Pods are alive, want 2", len(after), len(before))
+					}
+					if pt.Status.Rounds != 1 || pt.Status.TerminatedTotal != 2 || len(pt.Status.LastTerminated) != 2 {
+						t.Errorf("the status counts %d rounds, %d ended Pods, %v; want 1 and 2",
+							pt.Status.Rounds, pt.Status.TerminatedTotal, pt.Status.LastTerminated)
+					}
+					for _, p := range pt.Status.LastTerminated {
+						if _, ok := after[p.UID]; ok {
+							t.Errorf("Pod %s is alive, but the status says that it was ended", p.Name)
+						}
+					}
+					if marked := f.marked(); len(marked) > 0 {
+						t.Errorf("Pods %v are alive and marked", marked)
+					}
+				})
 			})
 		}
 	}
@@ -65,92 +67,98 @@ func TestCrashAtAnyRequestEndsOnlyPlannedPods(t *testing.T) {
 // After a crash, a plan in the status is completed or its victims are spared, depending on the current Pods.
 func TestMinAliveIsCheckedAfterCrash(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 4)
-	crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
-	pt := f.terminator(50, time.Hour)
-	pt.Spec.MinAlive = 2
-	f.create(pt)
-	stop := f.operate(crash.wrap, Config{})
-	<-crash.crashed
-	stop()
+	everywhere(t, func(t place) {
+		f := newFixture(t, 4)
+		crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
+		pt := f.terminator(50, time.Hour)
+		pt.Spec.MinAlive = 2
+		f.create(pt)
+		stop := f.operate(crash.wrap, Config{})
+		<-crash.crashed
+		stop()
 
-	// While no operator runs, a Pod that was not chosen ends.
-	planned := map[string]bool{}
-	for _, v := range f.get(t.Context()).Status.Plan.Victims {
-		planned[v.Name] = true
-	}
-	for _, pod := range f.alive(t.Context()) {
-		if !planned[pod.Name] {
-			if err := f.pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			break
+		// While no operator runs, a Pod that was not chosen ends.
+		planned := map[string]bool{}
+		for _, v := range f.get(t.Context()).Status.Plan.Victims {
+			planned[v.Name] = true
 		}
-	}
-	f.operate(nil, Config{})
-	got := f.afterRound(1)
-	if n := len(f.alive(t.Context())); n != 2 {
-		t.Errorf("%d Pods are alive, want the 2 of minAlive", n)
-	}
-	if got.Status.TerminatedTotal != 1 {
-		t.Errorf("%d Pods were ended, want 1", got.Status.TerminatedTotal)
-	}
-	if marked := f.marked(); len(marked) > 0 {
-		t.Errorf("Pods %v were spared, but are marked", marked)
-	}
+		for _, pod := range f.alive(t.Context()) {
+			if !planned[pod.Name] {
+				if err := f.pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		f.operate(nil, Config{})
+		got := f.afterRound(1)
+		if n := len(f.alive(t.Context())); n != 2 {
+			t.Errorf("%d Pods are alive, want the 2 of minAlive", n)
+		}
+		if got.Status.TerminatedTotal != 1 {
+			t.Errorf("%d Pods were ended, want 1", got.Status.TerminatedTotal)
+		}
+		if marked := f.marked(); len(marked) > 0 {
+			t.Errorf("Pods %v were spared, but are marked", marked)
+		}
+	})
 }
 
 // If a PodTerminator is deleted during a round, no further Pods are ended, and its marks are removed.
 func TestDeletionDuringRoundSparesPods(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 4)
-	crash := &crasher{at: 5, crashed: make(chan struct{})}
-	f.create(f.terminator(50, time.Hour))
-	stop := f.operate(crash.wrap, Config{})
-	<-crash.crashed
-	stop()
-	if n := len(f.marked()); n != 2 {
-		t.Fatalf("%d Pods are marked at the crash, want 2", n)
-	}
-	f.delete()
-	f.operate(nil, Config{})
-	f.until("the PodTerminator is gone", func(pt *v1alpha1.PodTerminator) bool { return pt == nil })
-	if n := len(f.alive(t.Context())); n != 4 {
-		t.Errorf("%d Pods are alive, want all 4", n)
-	}
-	if marked := f.marked(); len(marked) > 0 {
-		t.Errorf("Pods %v are still marked", marked)
-	}
+	everywhere(t, func(t place) {
+		f := newFixture(t, 4)
+		crash := &crasher{at: 5, crashed: make(chan struct{})}
+		f.create(f.terminator(50, time.Hour))
+		stop := f.operate(crash.wrap, Config{})
+		<-crash.crashed
+		stop()
+		if n := len(f.marked()); n != 2 {
+			t.Fatalf("%d Pods are marked at the crash, want 2", n)
+		}
+		f.delete()
+		f.operate(nil, Config{})
+		f.until("the PodTerminator is gone", func(pt *v1alpha1.PodTerminator) bool { return pt == nil })
+		if n := len(f.alive(t.Context())); n != 4 {
+			t.Errorf("%d Pods are alive, want all 4", n)
+		}
+		if marked := f.marked(); len(marked) > 0 {
+			t.Errorf("Pods %v are still marked", marked)
+		}
+	})
 }
 
 // The period also applies after a round that was interrupted for long.
 func TestPeriodAfterResumedRound(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 8)
-	crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
-	f.create(f.terminator(25, time.Hour))
-	stop := f.operate(crash.wrap, Config{})
-	<-crash.crashed
-	stop()
+	everywhere(t, func(t place) {
+		f := newFixture(t, 8)
+		crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
+		f.create(f.terminator(25, time.Hour))
+		stop := f.operate(crash.wrap, Config{})
+		<-crash.crashed
+		stop()
 
-	down := f.get(t.Context())
-	longAgo := metav1.NewMicroTime(time.Now().Add(-2 * time.Hour))
-	down.Status.LastRun = &longAgo
-	err := terminators(t).Put().Namespace(f.namespace).Resource(v1alpha1.Resource).Name(down.Name).SubResource("status").
-		Body(down).Do(t.Context()).Error()
-	if err != nil {
-		t.Fatalf("let two hours pass: %v", err)
-	}
-	second := time.Now()
-	f.operate(nil, Config{})
-	status := f.afterRound(1).Status
-	if status.LastRun.Time.Before(second.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
-		t.Errorf("resumed at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
-			second, status.LastRun, status.NextRun)
-	}
-	if n := len(f.alive(t.Context())); n != 6 || status.Rounds != 1 {
-		t.Errorf("after %d rounds %d Pods are alive, want 6 after one", status.Rounds, n)
-	}
+		down := f.get(t.Context())
+		longAgo := metav1.NewMicroTime(time.Now().Add(-2 * time.Hour))
+		down.Status.LastRun = &longAgo
+		err := terminators(t).Put().Namespace(f.namespace).Resource(v1alpha1.Resource).Name(down.Name).SubResource("status").
+			Body(down).Do(t.Context()).Error()
+		if err != nil {
+			t.Fatalf("let two hours pass: %v", err)
+		}
+		second := time.Now()
+		f.operate(nil, Config{})
+		status := f.afterRound(1).Status
+		if status.LastRun.Time.Before(second.Truncate(time.Microsecond)) || !status.NextRun.Time.Equal(status.LastRun.Add(time.Hour)) {
+			t.Errorf("resumed at %s, the round counts as begun at %s, and the next is due at %s; want an hour in between",
+				second, status.LastRun, status.NextRun)
+		}
+		if n := len(f.alive(t.Context())); n != 6 || status.Rounds != 1 {
+			t.Errorf("after %d rounds %d Pods are alive, want 6 after one", status.Rounds, n)
+		}
+	})
 }
 
 var errCrashed = errors.New("the process has crashed")

@@ -21,39 +21,40 @@ import (
 // Not parallel: the API server ends its watches when a definition changes, and the test that counts requests of an idle
 // operator would count new watches.
 func TestWebappWithUnknownField(t *testing.T) {
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
 
-	definitions, err := crd.Parse(v1.CRD)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec := definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	spec.Properties["tier"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-	definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
-	if _, err := crd.Ensure(t.Context(), w.client, definitions); err != nil {
-		t.Fatal(err)
-	}
+		definitions, err := crd.Parse(v1.CRD)
+		if err != nil {
+			w.Fatal(err)
+		}
+		spec := definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		spec.Properties["tier"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		if _, err := crd.Ensure(w.Context(), w.client, definitions); err != nil {
+			w.Fatal(err)
+		}
 
-	w.write("shop", `{"spec":{"tier":"gold","image":"shop:2","host":"store.example.com"}}`)
-	w.untilReady("shop")
-	w.check("shop", "shop:2", map[string]string{"GREETING": "hello"})
-	w.create(w.app("later")) // the watch works
-	w.write("later", `{"spec":{"host":null,"tier":"silver"}}`)
-	w.untilReady("later")
-	for name, want := range map[string]string{"shop": "gold", "later": "silver"} {
-		if got := w.tier(name); got != want {
-			t.Errorf("the tier of %s is %q, want %q: the operator has changed an unknown field", name, got, want)
+		w.write("shop", `{"spec":{"tier":"gold","image":"shop:2","host":"store.example.com"}}`)
+		w.untilReady("shop")
+		w.check("shop", "shop:2", map[string]string{"GREETING": "hello"})
+		w.create(w.app("later")) // the watch works
+		w.write("later", `{"spec":{"host":null,"tier":"silver"}}`)
+		w.untilReady("later")
+		for name, want := range map[string]string{"shop": "gold", "later": "silver"} {
+			if got := w.tier(name); got != want {
+				w.Errorf("the tier of %s is %q, want %q: the operator has changed an unknown field", name, got, want)
+			}
 		}
-	}
-	w.delete("shop")
-	w.until("its record is gone", func() error {
-		if left := w.records.all(); len(left) > 0 {
-			return fmt.Errorf("%v", left)
-		}
-		return nil
+		w.delete("shop")
+		w.until("its record is gone", func() error {
+			if left := w.records.all(); len(left) > 0 {
+				return fmt.Errorf("%v", left)
+			}
+			return nil
+		})
 	})
 }
 

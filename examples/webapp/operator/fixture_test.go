@@ -152,11 +152,6 @@ type world struct {
 	faults *faults
 }
 
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	return newWorldIn(t, exampletest.RESTConfig(t))
-}
-
 func newWorldIn(t *testing.T, config *rest.Config) *world {
 	t.Helper()
 	c := newClient(t, config, "user")

@@ -47,7 +47,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // While nothing changes, every resync calls every helper, and none of them makes a request.
 func TestIdleWebappMakesNoCalls(t *testing.T) {
 	t.Parallel()
-	t.Run("cluster", onCluster((*world).idle))
+	everywhere(t, (*world).idle)
 	t.Run("memory, stored in v2", inMemoryWithV2((*world).idle))
 }
 
@@ -99,33 +99,34 @@ const maxRequestsOfNewWebApp = 6
 // once: together at most 7 for each WebApp.
 func TestNewWebAppMakesFewRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	counted := &requests{}
-	w.config = rest.CopyConfig(w.config)
-	w.config.Wrap(counted.wrap)
-	const apps = 10
-	for n := range apps {
-		app := w.app(fmt.Sprint("shop-", n))
-		app.Spec.Replicas = new(int32(0)) // so that the rollout has only one observable state
-		w.create(app)
-	}
-	_, stop := w.operate()
-	for n := range apps {
-		w.untilReady(fmt.Sprint("shop-", n))
-	}
-	stop()
-	seen := counted.take()
-	perApp := 0
-	for _, request := range seen {
-		if strings.Contains(request, "shop-") {
-			perApp++
+	everywhere(t, func(w *world) {
+		counted := &requests{}
+		w.config = rest.CopyConfig(w.config)
+		w.config.Wrap(counted.wrap)
+		const apps = 10
+		for n := range apps {
+			app := w.app(fmt.Sprint("shop-", n))
+			app.Spec.Replicas = new(int32(0)) // so that the rollout has only one observable state
+			w.create(app)
 		}
-	}
-	if len(seen) > 7*apps || perApp > maxRequestsOfNewWebApp*apps {
-		t.Errorf("%d requests for %d WebApps, of which %d name one, want at most %d and %d: %q",
-			len(seen), apps, perApp, 7*apps, maxRequestsOfNewWebApp*apps, seen)
-	}
-	t.Logf("%d requests for %d WebApps, of which %d name one", len(seen), apps, perApp)
+		_, stop := w.operate()
+		for n := range apps {
+			w.untilReady(fmt.Sprint("shop-", n))
+		}
+		stop()
+		seen := counted.take()
+		perApp := 0
+		for _, request := range seen {
+			if strings.Contains(request, "shop-") {
+				perApp++
+			}
+		}
+		if len(seen) > 7*apps || perApp > maxRequestsOfNewWebApp*apps {
+			w.Errorf("%d requests for %d WebApps, of which %d name one, want at most %d and %d: %q",
+				len(seen), apps, perApp, 7*apps, maxRequestsOfNewWebApp*apps, seen)
+		}
+		w.Logf("%d requests for %d WebApps, of which %d name one", len(seen), apps, perApp)
+	})
 }
 
 func newest(runs []controller.RunRecord) uint64 {

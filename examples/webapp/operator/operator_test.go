@@ -20,39 +20,40 @@ import (
 
 func TestWebappLifecycle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	app := w.untilReady("shop")
-	if app.Status.ReadyReplicas != 1 || app.Status.Host != "shop.example.com" {
-		t.Errorf("the status is %+v", app.Status)
-	}
-	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		app := w.untilReady("shop")
+		if app.Status.ReadyReplicas != 1 || app.Status.Host != "shop.example.com" {
+			w.Errorf("the status is %+v", app.Status)
+		}
+		w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 
-	hash := w.deployment("shop").Spec.Template.Annotations[v1.ConfigHashAnnotation]
-	w.change("shop", func(app *v1.WebApp) {
-		app.Spec.Image, app.Spec.Config, app.Spec.Host = "shop:2", map[string]string{"GREETING": "good day"}, "store.example.com"
-		app.Spec.Replicas = new(int32(2))
+		hash := w.deployment("shop").Spec.Template.Annotations[v1.ConfigHashAnnotation]
+		w.change("shop", func(app *v1.WebApp) {
+			app.Spec.Image, app.Spec.Config, app.Spec.Host = "shop:2", map[string]string{"GREETING": "good day"}, "store.example.com"
+			app.Spec.Replicas = new(int32(2))
+		})
+		if app = w.untilReady("shop"); app.Status.ReadyReplicas != 2 {
+			w.Errorf("%d replicas are ready, want 2", app.Status.ReadyReplicas)
+		}
+		w.check("shop", "shop:2", map[string]string{"GREETING": "good day"})
+		if w.deployment("shop").Spec.Template.Annotations[v1.ConfigHashAnnotation] == hash {
+			w.Error("the Pods were not replaced for the new config")
+		}
+
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = true })
+		app = w.untilReady("shop")
+		if !status.IsTrue(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 0 {
+			w.Errorf("suspended: %+v", app.Status)
+		}
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = false })
+		if app = w.untilReady("shop"); !status.IsFalse(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 2 {
+			w.Errorf("resumed: %+v", app.Status)
+		}
+		w.delete("shop")
+		w.untilGone("shop")
 	})
-	if app = w.untilReady("shop"); app.Status.ReadyReplicas != 2 {
-		t.Errorf("%d replicas are ready, want 2", app.Status.ReadyReplicas)
-	}
-	w.check("shop", "shop:2", map[string]string{"GREETING": "good day"})
-	if w.deployment("shop").Spec.Template.Annotations[v1.ConfigHashAnnotation] == hash {
-		t.Error("the Pods were not replaced for the new config")
-	}
-
-	w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = true })
-	app = w.untilReady("shop")
-	if !status.IsTrue(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 0 {
-		t.Errorf("suspended: %+v", app.Status)
-	}
-	w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = false })
-	if app = w.untilReady("shop"); !status.IsFalse(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 2 {
-		t.Errorf("resumed: %+v", app.Status)
-	}
-	w.delete("shop")
-	w.untilGone("shop")
 }
 
 // check compares all objects with the desired state of a WebApp.
@@ -85,85 +86,88 @@ func (w *world) check(name, image string, config map[string]string) {
 
 func TestWebappCorrectsDrift(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
 
-	// Another client changes fields of the operator, and adds an annotation of its own.
-	before := w.deployment("shop")
-	after := before.DeepCopy()
-	after.Spec.Template.Spec.Containers[0].Image = "evil:1"
-	after.Spec.Replicas = new(int32(7))
-	after.Annotations["team"] = "shop"
-	if _, err := client.Patch(t.Context(), w.client, before, client.MergeFrom(before, after), client.FieldOwner("a-foreign-hand")); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the Deployment is corrected", func() error {
-		got := w.deployment("shop")
-		if image := got.Spec.Template.Spec.Containers[0].Image; image != "shop:1" || *got.Spec.Replicas != 1 {
-			return fmt.Errorf("%s, %d replicas", image, *got.Spec.Replicas)
+		// Another client changes fields of the operator, and adds an annotation of its own.
+		before := w.deployment("shop")
+		after := before.DeepCopy()
+		after.Spec.Template.Spec.Containers[0].Image = "evil:1"
+		after.Spec.Replicas = new(int32(7))
+		after.Annotations["team"] = "shop"
+		if _, err := client.Patch(w.Context(), w.client, before, client.MergeFrom(before, after), client.FieldOwner("a-foreign-hand")); err != nil {
+			w.Fatal(err)
 		}
-		return nil
-	})
-	if got := w.deployment("shop").Annotations["team"]; got != "shop" {
-		t.Errorf("the other client's annotation is %q, want it unchanged", got)
-	}
+		w.until("the Deployment is corrected", func() error {
+			got := w.deployment("shop")
+			if image := got.Spec.Template.Spec.Containers[0].Image; image != "shop:1" || *got.Spec.Replicas != 1 {
+				return fmt.Errorf("%s, %d replicas", image, *got.Spec.Replicas)
+			}
+			return nil
+		})
+		if got := w.deployment("shop").Annotations["team"]; got != "shop" {
+			w.Errorf("the other client's annotation is %q, want it unchanged", got)
+		}
 
-	// A child is deleted.
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}}
-	if err := client.Delete(t.Context(), w.client, service); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the Service exists again", func() error {
-		_, err := client.Get[*corev1.Service](t.Context(), w.client, kube.KeyOf(service))
-		return err
+		// A child is deleted.
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"}}
+		if err := client.Delete(w.Context(), w.client, service); err != nil {
+			w.Fatal(err)
+		}
+		w.until("the Service exists again", func() error {
+			_, err := client.Get[*corev1.Service](w.Context(), w.client, kube.KeyOf(service))
+			return err
+		})
+		w.untilReady("shop")
+		w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 	})
-	w.untilReady("shop")
-	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 }
 
 func TestWebappKeepsForeignObjects(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	foreign := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1234}}},
-	}
-	if _, err := client.Create(t.Context(), w.client, foreign); err != nil {
-		t.Fatal(err)
-	}
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilNotReady("shop", "Service "+w.namespace+"/shop")
-	if app, err := w.get("shop"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
-		t.Errorf("not stalled, although a user must delete the Service: %+v, %v", app.Status.Conditions, err)
-	}
-	got, err := client.Get[*corev1.Service](t.Context(), w.client, kube.KeyOf(foreign))
-	if err != nil || got.Spec.Ports[0].Port != 1234 || len(got.OwnerReferences) > 0 {
-		t.Errorf("the foreign Service is %+v, %v", got, err)
-	}
-	if err := client.Delete(t.Context(), w.client, got); err != nil {
-		t.Fatal(err)
-	}
-	w.untilReady("shop")
+	everywhere(t, func(w *world) {
+		foreign := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "shop"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1234}}},
+		}
+		if _, err := client.Create(w.Context(), w.client, foreign); err != nil {
+			w.Fatal(err)
+		}
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilNotReady("shop", "Service "+w.namespace+"/shop")
+		if app, err := w.get("shop"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+			w.Errorf("not stalled, although a user must delete the Service: %+v, %v", app.Status.Conditions, err)
+		}
+		got, err := client.Get[*corev1.Service](w.Context(), w.client, kube.KeyOf(foreign))
+		if err != nil || got.Spec.Ports[0].Port != 1234 || len(got.OwnerReferences) > 0 {
+			w.Errorf("the foreign Service is %+v, %v", got, err)
+		}
+		if err := client.Delete(w.Context(), w.client, got); err != nil {
+			w.Fatal(err)
+		}
+		w.untilReady("shop")
+	})
 }
 
 func TestWebappDeletionIsBlockedAndReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
-	down := errors.New("the provider is down")
-	w.records.fail(down)
-	w.delete("shop")
-	w.untilNotReady("shop", down.Error())
-	if len(w.records.all()) != 1 {
-		t.Errorf("records are %v", w.records.all())
-	}
-	w.records.fail(nil)
-	w.untilGone("shop")
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
+		down := errors.New("the provider is down")
+		w.records.fail(down)
+		w.delete("shop")
+		w.untilNotReady("shop", down.Error())
+		if len(w.records.all()) != 1 {
+			w.Errorf("records are %v", w.records.all())
+		}
+		w.records.fail(nil)
+		w.untilGone("shop")
+	})
 }
 
 // untilNotReady waits until the WebApp is not ready, for a reason that contains text.

@@ -22,120 +22,125 @@ import (
 // The record must follow a change of the host alone: to another host, to none, and to a host again.
 func TestWebappRecordFollowsHost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
-	for _, host := range []string{"store.example.com", "", "shop.example.com"} {
-		w.change("shop", func(app *v1.WebApp) { app.Spec.Host = host })
-		if app := w.untilReady("shop"); app.Status.Host != host {
-			t.Errorf("the status has the host %q, want %q", app.Status.Host, host)
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
+		for _, host := range []string{"store.example.com", "", "shop.example.com"} {
+			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = host })
+			if app := w.untilReady("shop"); app.Status.Host != host {
+				w.Errorf("the status has the host %q, want %q", app.Status.Host, host)
+			}
+			want := map[string]string{}
+			if host != "" {
+				want[host] = "shop." + w.namespace + ".svc"
+			}
+			if got := w.records.all(); !maps.Equal(got, want) {
+				w.Errorf("records are %v, want %v", got, want)
+			}
 		}
-		want := map[string]string{}
-		if host != "" {
-			want[host] = "shop." + w.namespace + ".svc"
-		}
-		if got := w.records.all(); !maps.Equal(got, want) {
-			t.Errorf("records are %v, want %v", got, want)
-		}
-	}
+	})
 }
 
 // The host changes and the WebApp is deleted while no operator runs: the existing record must be deleted, not the one
 // for the new host.
 func TestWebappDeletedWithoutOperator(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	_, stop := w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
-	stop()
-	w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
-	w.delete("shop")
-	w.operate()
-	w.untilGone("shop")
+	everywhere(t, func(w *world) {
+		_, stop := w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
+		stop()
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
+		w.delete("shop")
+		w.operate()
+		w.untilGone("shop")
+	})
 }
 
 // The provider fails while the record is moved: no record is lost, and the status contains the reason.
 func TestWebappRecordMovesAfterOutageOfProvider(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
-	w.records.fail(fmt.Errorf("the provider is down"))
-	w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
-	w.untilNotReady("shop", "the provider is down")
-	if app, err := w.get("shop"); err != nil || app.Status.Host != "shop.example.com" {
-		t.Errorf("the host whose record may exist is %q, %v", app.Status.Host, err)
-	}
-	w.records.fail(nil)
-	w.untilReady("shop")
-	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
+		w.records.fail(fmt.Errorf("the provider is down"))
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
+		w.untilNotReady("shop", "the provider is down")
+		if app, err := w.get("shop"); err != nil || app.Status.Host != "shop.example.com" {
+			w.Errorf("the host whose record may exist is %q, %v", app.Status.Host, err)
+		}
+		w.records.fail(nil)
+		w.untilReady("shop")
+		w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
+	})
 }
 
 // Another replica, with another state of the WebApp, creates a record while this one moves the WebApp's record. Its
 // name must not be overwritten in the status, because the record would never be deleted.
 func TestWebappKeepsRecordNameOfOtherReplica(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
-	w.records.onDelete(func(string) {
-		before, err := w.get("shop")
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		after := before.DeepCopy()
-		after.Status.Host = "other.example.com"
-		if _, err := client.Patch(t.Context(), w.client, before, client.MergeFrom(before, after).Locked(before), client.Subresource("status")); err != nil {
-			t.Error(err)
-		}
-		if err := w.records.Ensure(t.Context(), Record{Host: "other.example.com", Target: "the other replica", Owner: string(w.uid)}); err != nil {
-			t.Error(err)
-		}
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("shop"))
+		w.untilReady("shop")
+		w.records.onDelete(func(string) {
+			before, err := w.get("shop")
+			if err != nil {
+				w.Error(err)
+				return
+			}
+			after := before.DeepCopy()
+			after.Status.Host = "other.example.com"
+			if _, err := client.Patch(w.Context(), w.client, before, client.MergeFrom(before, after).Locked(before), client.Subresource("status")); err != nil {
+				w.Error(err)
+			}
+			if err := w.records.Ensure(w.Context(), Record{Host: "other.example.com", Target: "the other replica", Owner: string(w.uid)}); err != nil {
+				w.Error(err)
+			}
+		})
+		w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
+		w.untilReady("shop")
+		w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 	})
-	w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
-	w.untilReady("shop")
-	w.check("shop", "shop:1", map[string]string{"GREETING": "hello"})
 }
 
 // A host moves from one WebApp to another, which requests it first: neither may overwrite or delete the other's record,
 // in any order of their runs.
 func TestWebappRecordMovesToAnotherWebapp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate()
-	w.create(w.app("first"))
-	first := w.untilReady("first")
-	second := w.app("second")
-	second.Spec.Host = "first.example.com"
-	w.create(second)
-	w.untilNotReady("second", "belongs to another WebApp")
-	if app, err := w.get("second"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
-		t.Errorf("not stalled, although one of the hosts must change: %+v, %v", app.Status.Conditions, err)
-	}
-	if got := w.records.owner("first.example.com"); got != string(first.UID) {
-		t.Errorf("the record belongs to %q", got)
-	}
-	w.change("first", func(app *v1.WebApp) { app.Spec.Host = "" })
-	w.untilReady("first")
-	w.untilReady("second")
-	if got := w.records.owner("first.example.com"); got != string(w.uid) {
-		t.Errorf("the record belongs to %q", got)
-	}
-	w.delete("first")
-	w.until("the first is gone", func() error {
-		if _, err := w.get("first"); !errors.Is(err, client.ErrGone) {
-			return fmt.Errorf("it exists: %w", err)
+	everywhere(t, func(w *world) {
+		w.operate()
+		w.create(w.app("first"))
+		first := w.untilReady("first")
+		second := w.app("second")
+		second.Spec.Host = "first.example.com"
+		w.create(second)
+		w.untilNotReady("second", "belongs to another WebApp")
+		if app, err := w.get("second"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+			w.Errorf("not stalled, although one of the hosts must change: %+v, %v", app.Status.Conditions, err)
 		}
-		return nil
+		if got := w.records.owner("first.example.com"); got != string(first.UID) {
+			w.Errorf("the record belongs to %q", got)
+		}
+		w.change("first", func(app *v1.WebApp) { app.Spec.Host = "" })
+		w.untilReady("first")
+		w.untilReady("second")
+		if got := w.records.owner("first.example.com"); got != string(w.uid) {
+			w.Errorf("the record belongs to %q", got)
+		}
+		w.delete("first")
+		w.until("the first is gone", func() error {
+			if _, err := w.get("first"); !errors.Is(err, client.ErrGone) {
+				return fmt.Errorf("it exists: %w", err)
+			}
+			return nil
+		})
+		if got := w.records.owner("first.example.com"); got != string(w.uid) {
+			w.Errorf("after the deletion of the first, the record belongs to %q", got)
+		}
 	})
-	if got := w.records.owner("first.example.com"); got != string(w.uid) {
-		t.Errorf("after the deletion of the first, the record belongs to %q", got)
-	}
 }
 
 // A WebApp that lost its record to another one, and has not seen that yet, must not delete it, neither when the host
@@ -160,17 +165,18 @@ func TestWebappKeepsRecordOfOtherWebapp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			_, stop := w.operate()
-			w.create(w.app("shop"))
-			w.untilReady("shop")
-			stop()
-			w.records.setOwner("shop.example.com", "another")
-			w.operate()
-			act(w)
-			if got := w.records.owner("shop.example.com"); got != "another" {
-				t.Errorf("the record belongs to %q", got)
-			}
+			everywhere(t, func(w *world) {
+				_, stop := w.operate()
+				w.create(w.app("shop"))
+				w.untilReady("shop")
+				stop()
+				w.records.setOwner("shop.example.com", "another")
+				w.operate()
+				act(w)
+				if got := w.records.owner("shop.example.com"); got != "another" {
+					w.Errorf("the record belongs to %q", got)
+				}
+			})
 		})
 	}
 }

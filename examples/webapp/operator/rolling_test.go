@@ -41,8 +41,7 @@ import (
 // children, fields and their owners nor conditions alternate within a term.
 func TestRollingUpdateChangesChildrenOnce(t *testing.T) {
 	t.Parallel()
-	t.Run("memory", inMemory((*world).updateInTurn))
-	t.Run("cluster", onCluster((*world).updateInTurn))
+	everywhere(t, (*world).updateInTurn)
 }
 
 // newNext returns the controller of the next version: a copy of New and operator.handle with other children.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/hooks"
@@ -18,6 +19,13 @@ import (
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
+// everywhere runs story in memory and on the real cluster.
+func everywhere(t *testing.T, story func(w *world)) {
+	t.Helper()
+	t.Run("memory", inMemory(story))
+	t.Run("cluster", onCluster(story))
+}
+
 // inMemory returns a test that runs story in virtual time, with a world in memory.
 func inMemory(story func(w *world)) func(t *testing.T) {
 	return func(t *testing.T) {
@@ -25,9 +33,9 @@ func inMemory(story func(w *world)) func(t *testing.T) {
 	}
 }
 
-// onCluster returns a test that runs story with a world in the real cluster.
+// onCluster returns a test that runs story with a world in the real cluster. It is skipped if there is none.
 func onCluster(story func(w *world)) func(t *testing.T) {
-	return func(t *testing.T) { story(newWorld(t)) }
+	return func(t *testing.T) { story(newWorldIn(t, exampletest.RESTConfig(t))) }
 }
 
 // inMemoryWithV2 is inMemory with WebApps that are stored in v2, so that all WebApps of the operator are converted.
@@ -37,7 +45,7 @@ func inMemoryWithV2(story func(w *world)) func(t *testing.T) {
 	}
 }
 
-// newWorldInMemory is newWorld with a cluster in memory. The caller is in a bubble of testing/synctest.
+// newWorldInMemory returns a world with a cluster in memory. The caller is in a bubble of testing/synctest.
 func newWorldInMemory(t *testing.T) *world {
 	t.Helper()
 	c := simulation.New(t, simulation.Config{YAML: string(v1.CRD), Types: []func(*runtime.Scheme) error{v1.AddToScheme}})

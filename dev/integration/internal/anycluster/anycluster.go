@@ -2,7 +2,6 @@
 package anycluster
 
 import (
-	"os"
 	"testing"
 	"testing/synctest"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
@@ -20,10 +18,9 @@ type Cluster struct {
 	real *localcluster.Cluster // nil in memory
 }
 
-// Main is the body of a TestMain. With EVENKEEL_LONG=1, or with an existing cluster, the cluster is a real one with
-// this configuration.
+// Main is the body of a TestMain. If clustertest.Real returns true, the cluster is a real one with this configuration.
 func (c *Cluster) Main(m *testing.M, config localcluster.Config) {
-	if testlength.Count(0, 1) == 1 || os.Getenv(localcluster.EnvExisting) != "" {
+	if clustertest.Real() {
 		clustertest.Main(m, config, func(started *localcluster.Cluster) { c.real = started })
 	}
 	goleak.VerifyTestMain(m)
