@@ -51,12 +51,6 @@ export GORACE ?= atexit_sleep_ms=0
 # $(1) is the folder of the module.
 gotest = go test -C $(1) -vet=off -shuffle=on -count=1 -timeout $(if $(EVENKEEL_REPEAT),0,10m) -exec '$(CURDIR)/dev/run-test'
 
-# The packages of the root module whose tests need a real API server.
-REAL := /evenkeel/localcluster$$
-
-# The packages of module $(1) whose folders do not match the pattern $(2).
-packages = $(or $(shell go list -C $(1) ./... | grep -v -E '$(2)'),$(error go list -C $(1) finds no packages: its message is above))
-
 .PHONY: help
 help: ## Show this list, and whether the present tree has passed .ci/run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,34 +80,43 @@ demo: ## Run the main demo; ONCE=1 ends by itself, KUBECONFIG=path uses that clu
 test: ## Run every unit test, and for each feature that only a real kube-apiserver has, the test that shows it
 	@$(MAKE) --no-print-directory -j2 PARALLEL=1 test-memory test-processes
 
-# The examples whose tests need no real API server.
-MEMORY := $(addprefix ./,concurrency manager metrics multiresource objectstore/... \
-	webapp/config webapp/hooks webapp/simulated)
+# The tests themselves decide which of them need a real API server. A package whose TestMain calls clustertest.Main needs it
+# for all tests: make test runs those named TestSmoke. All other packages run in memory, and skip the tests that call
+# testlength.OnlyLong (exampletest and localcluster have helpers that do). make test-all runs all tests, on a real server.
+memory = $(or $(shell cd $(1) && for d in $$(go list -f '{{.Dir}}' ./...); do \
+	grep -qs 'clustertest\.Main' $$d/*_test.go || echo $$d; done),$(error go list -C $(1) finds no packages: its message is above))
+smoke = $(or $(shell cd $(1) && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
+	$(error no test of $(1) begins with TestSmoke))
 
+# After a failure the tests of the other modules run nevertheless.
 .PHONY: test-memory
 test-memory:
-	$(call gotest,.) $(call packages,.,$(REAL))
-	$(call gotest,simulation) $(call packages,simulation,/simulation/conformance)
-	$(call gotest,tracing/otel) ./...
-	$(call gotest,examples) $(MEMORY)
-
-# The tests that make test runs on a real API server have names that begin with TestSmoke. These packages have some.
-SMOKE = $(or $(shell cd dev/integration && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
-	$(error no test of dev/integration/ begins with TestSmoke))
+	status=0; \
+	$(call gotest,.) ./... || status=1; \
+	$(call gotest,simulation) $(call memory,simulation) || status=1; \
+	$(call gotest,tracing/otel) ./... || status=1; \
+	$(call gotest,examples) ./... || status=1; \
+	$(call gotest,dev/integration) $(call memory,dev/integration) || status=1; \
+	exit $$status
 
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
 .PHONY: test-processes
 test-processes: localcluster-binary
-	$(call gotest,dev/integration) -run '^TestSmoke' $(SMOKE)
-	$(call gotest,simulation) -run '^TestSmoke' ./conformance
-	CGO_ENABLED=0 $(call gotest,localcluster/server) ./...
+	status=0; \
+	$(call gotest,dev/integration) -run '^TestSmoke' $(call smoke,dev/integration) || status=1; \
+	$(call gotest,simulation) -run '^TestSmoke' $(call smoke,simulation) || status=1; \
+	CGO_ENABLED=0 $(call gotest,localcluster/server) ./... || status=1; \
+	exit $$status
 
-ENGINE := $(addprefix ./,controller/... informer internal/store internal/workqueue leader manager retry source/...)
+# What runs in a controller: these packages, and all that they depend on and that import sync.
+ENGINE := ./controller/... ./leader ./manager ./source/...
+locking = $(shell go list -deps -f '{{with .Module}}{{if .Main}}{{$$.ImportPath}} {{join $$.Imports " "}}{{end}}{{end}}' $(ENGINE) | \
+	sed -nE 's/^([^ ]+).* sync(\/atomic)?( .*)?$$/\1/p')
 
 .PHONY: test-race
 test-race: ## Run the tests of the engine with the race detector
 	$(race_note)
-	$(call gotest,.) $(RACE) $(ENGINE)
+	$(call gotest,.) $(RACE) $(ENGINE) $(or $(locking),$(error go list finds no package that imports sync: its message is above))
 
 .PHONY: test-all
 test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
@@ -132,7 +135,7 @@ localcluster-binary:
 .PHONY: cover
 cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by all unit tests
 	@list=$$(for p in $(COVERED); do test ! -d $$p || printf '%s' ",./$$p/..."; done); \
-	go test -coverpkg="$${list#,}" -coverprofile=$(BIN)/cover.out -timeout 5m $(call packages,.,$(REAL)) >$(BIN)/cover.log || { cat $(BIN)/cover.log; exit 1; }
+	go test -coverpkg="$${list#,}" -coverprofile=$(BIN)/cover.out -timeout 5m ./... >$(BIN)/cover.log || { cat $(BIN)/cover.log; exit 1; }
 	@for p in $(COVERED); do \
 		{ echo "mode: set"; grep "/evenkeel/$$p/" $(BIN)/cover.out; } >$(BIN)/cover-$$p.out || continue; \
 		printf '%-12s ' $$p; go tool cover -func=$(BIN)/cover-$$p.out | awk 'END { print $$NF }'; \
@@ -187,7 +190,7 @@ fmt: $(BIN)/golangci-lint ## Format all Go files (gofumpt, import groups)
 
 .PHONY: bench
 bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; OLD=file compares with an earlier one
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(call packages,.,$(REAL)) | tee $(BIN)/bench.txt
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./... | tee $(BIN)/bench.txt
 	@! grep '^FAIL' $(BIN)/bench.txt
 	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
 
