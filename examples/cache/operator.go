@@ -85,14 +85,10 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	return o, err
 }
 
-// region in
-
 // in returns a Retriever of the objects in these namespaces.
 func in[T kube.Object](cluster *kube.Cluster, namespaces ...string) informer.Retriever[T] {
 	return informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: namespaces})
 }
-
-// endregion
 
 // newDeployments returns the controller that prints the state of each Deployment.
 func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment], error) {
@@ -117,8 +113,6 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 	// endregion
 }
 
-// region names
-
 // inNamespaceOf returns the Deployments in a Freeze's namespace.
 func (o *operator) inNamespaceOf(freeze *unstructured.Unstructured) (keys []kube.Key) {
 	for d, err := range o.names.List(informer.Query{Namespace: freeze.GetNamespace()}) {
@@ -128,8 +122,6 @@ func (o *operator) inNamespaceOf(freeze *unstructured.Unstructured) (keys []kube
 	}
 	return keys
 }
-
-// endregion
 
 // report prints on which nodes the Pods of a Deployment are.
 func (o *operator) report(ctx context.Context, d *appsv1.Deployment) error {
@@ -148,9 +140,7 @@ func (o *operator) report(ctx context.Context, d *appsv1.Deployment) error {
 	// endregion
 	var nodes []string
 	for _, node := range slices.Sorted(maps.Keys(pods)) {
-		// region count
 		all, err := o.pods.Count(informer.Query{Index: byNode, Value: node})
-		// endregion
 		if err != nil {
 			return err
 		}

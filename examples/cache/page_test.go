@@ -54,7 +54,6 @@ func TestSamplesOfPages(t *testing.T) {
 	if err := showRest(t, cluster, namespace); err != nil {
 		t.Error(err)
 	}
-	// region transform
 	secrets, err := informer.New(informer.Config[*corev1.Secret]{
 		Retriever: informer.RetrieveSelected[*corev1.Secret](cluster, informer.Selection{Namespaces: []string{namespace}}),
 		Transform: func(secret *corev1.Secret) error {
@@ -65,7 +64,6 @@ func TestSamplesOfPages(t *testing.T) {
 			return nil
 		},
 	})
-	// endregion
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,14 +170,11 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	if len(pod.Spec.Containers[0].Env) != 0 || len(pod.ManagedFields) != 0 || !maps.Equal(pod.Annotations, map[string]string{"note": "kept"}) {
 		return fmt.Errorf("fields were not cut: %+v", pod)
 	}
-	// region query
 	front, err := labels.Parse("tier in (front, edge)")
 	if err != nil {
 		return err
 	}
 	query := informer.Query{Namespace: namespace, Labels: front}
-	// endregion
-	// region addindex
 	if err := pods.AddIndex(informer.Index[*corev1.Pod]{
 		Name: "image", Values: func(pod *corev1.Pod) (images []string) {
 			for _, container := range pod.Spec.Containers {
@@ -191,11 +186,9 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 		return err
 	}
 	users, err := pods.Count(informer.Query{Index: "image", Value: "i"})
-	// endregion
 	if err != nil || users != 3 {
 		return fmt.Errorf("%d Pods use the image: %w", users, err)
 	}
-	// region snapshot
 	now := pods.Snapshot()
 	all, some := now.Len(), 0
 	for _, err := range now.List(query) {
@@ -205,13 +198,10 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 		some++
 	}
 	fmt.Printf("%d of %d Pods, at the same moment\n", some, all)
-	// endregion
-	// region health
 	if h := pods.Health(); h.Err != nil {
 		fmt.Printf("since %s: %v\n", h.ErrSince, h.Err)
 	}
 	fmt.Println(pods.Sizes())
-	// endregion
 	names := []string{}
 	for pod, err := range pods.List(query) {
 		if err != nil {
@@ -242,13 +232,11 @@ func addsSource(cluster *kube.Cluster, namespace string) error {
 	if err != nil {
 		return err
 	}
-	// region add
 	remove, err := ctrl.AddSource(source.Owned[*batchv1.Job](cluster))
 	if err != nil {
 		return err
 	}
 	// … and when Jobs are not needed:
 	remove()
-	// endregion
 	return nil
 }

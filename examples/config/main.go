@@ -76,7 +76,6 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		return err
 	}
 
-	// region config
 	config := controller.Config[*corev1.ConfigMap]{
 		// The name of the controller in logs, metrics and readiness.
 		Name: "config-example",
@@ -194,7 +193,6 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 			return logger.With("attempt", run.Attempt)
 		},
 	}
-	// endregion
 	ctrl, err := controller.New(config)
 	if err != nil {
 		return err

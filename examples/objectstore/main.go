@@ -54,7 +54,6 @@ func run(ctx context.Context, args []string) error {
 		Name: "objectstore",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster,
 			informer.Selection{LabelSelector: "example=objectstore"}),
-		// region handler
 		Handler: func(ctx context.Context, obj *corev1.ConfigMap) error {
 			object, found, err := objects.Item(*prefix + kube.KeyOf(obj).String())
 			if err != nil {
@@ -72,7 +71,6 @@ func run(ctx context.Context, args []string) error {
 			_, err = client.ApplyConfiguration(ctx, c, desired, client.Force())
 			return err
 		},
-		// endregion
 		Sources: []controller.Source{objects},
 		Logger:  options.Logger(),
 	})

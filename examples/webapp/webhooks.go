@@ -36,7 +36,6 @@ func (w webhooks) runnables(
 		return nil, err
 	}
 	at := admissionregistrationv1.WebhookClientConfig{URL: &w.url}
-	// region versions
 	server, err := webhook.New(webhook.Config{
 		Cluster: cluster, Hooks: append(all, hooks.Conversion()), Listen: w.listen, Logger: logger,
 		Certificates: &webhook.Certificates{
@@ -77,5 +76,4 @@ func (w webhooks) runnables(
 		{Name: "webapps", Runner: config.WebApps, Group: manager.Caches},
 		{Name: "storage migration", Runner: manager.RunFunc(migrate), OnFailure: manager.Restart},
 	}, nil
-	// endregion
 }

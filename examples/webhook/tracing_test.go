@@ -20,14 +20,12 @@ import (
 
 // newTracedServer returns a server whose reviews are spans.
 func newTracedServer(cluster *kube.Cluster, provider *trace.TracerProvider, hooks ...webhook.Hook) (*webhook.Server, error) {
-	// region tracing
 	server, err := webhook.New(webhook.Config{
 		Cluster: cluster,
 		Hooks:   hooks,
 		Middleware: otelhttp.NewMiddleware("webhooks",
 			otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{})),
 	})
-	// endregion
 	return server, err
 }
 

@@ -9,8 +9,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
-// region roundtrips
-
 func TestConversionLosesNoField(t *testing.T) {
 	t.Parallel()
 	// The API server sets an empty mode to Running, and rejects other values.
@@ -23,5 +21,3 @@ func TestConversionLosesNoField(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// endregion

@@ -124,8 +124,6 @@ func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
 
 // endregion
 
-// region record
-
 // record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is
 // created, so that neither a crash nor a change of the spec can leave an unknown record.
 func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
@@ -147,8 +145,6 @@ func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 		Owner: string(app.UID),
 	})
 }
-
-// endregion
 
 // deleteRecord deletes the record that may exist, if app still owns it.
 func (o *operator) deleteRecord(ctx context.Context, app *v1.WebApp) error {

@@ -312,12 +312,10 @@ func TestRemovalOfV1(t *testing.T) {
 		without := v.definition.DeepCopy()
 		without.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		without.Spec.Versions = slices.DeleteFunc(without.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool { return version.Name == v1.Version })
-		// region end
 		remove := func(options ...crd.EnsureOption) error {
 			_, err := crd.Ensure(v.Context(), v.Client(), []*apiextensionsv1.CustomResourceDefinition{without}, options...)
 			return err
 		}
-		// endregion
 		const path = "spec.versions[v1]"
 		refused := func(err error, severity crd.Severity) {
 			v.Helper()

@@ -62,8 +62,6 @@ func TestWebApp(t *testing.T) {
 
 // endregion
 
-// region failures
-
 // The response to the first write of the Deployment is lost, and a user edits the WebApp before the second one.
 func TestWebAppWithLostResponse(t *testing.T) {
 	t.Parallel()
@@ -99,5 +97,3 @@ spec: {template: {spec: {containers: [{name: app, image: "shop:2"}]}}}`)
 		}
 	})
 }
-
-// endregion
