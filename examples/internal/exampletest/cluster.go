@@ -46,8 +46,8 @@ func Main(m *testing.M, config localcluster.Config, prepare func(ctx context.Con
 	})
 }
 
-// Kubeconfig returns the path of the kubeconfig of Main's cluster, or of the one of InMemory. Without a cluster it skips
-// the test.
+// Kubeconfig returns the path of the kubeconfig of Main's cluster, or of the one of InMemory. Without a cluster it
+// skips the test.
 func Kubeconfig(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
