@@ -2,8 +2,8 @@
 // API server, and compares their resource usage.
 //
 //	go run . -n 20000 -rounds 3     a short run
-//	go run . -docs ../docs/reference   the full run, written to docs/reference/benchmarks.md
-//	go run . -from results.json -docs ../docs/reference   the document again, without a run
+//	go run . -docs ../../docs/reference   the full run, written to docs/reference/benchmarks.md
+//	go run . -from results.json -docs ../../docs/reference   the document again, without a run
 //
 // It prints a table, and one line per figure for programs:
 //
