@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -73,6 +74,7 @@ type Config[T kube.Object] struct {
 	Retry     retry.Config    // delays and number of retries, by class of the error
 	Queue     QueueConfig     // debouncing, priorities, fairness
 	Stuck     StuckConfig     // handlers that do not return
+	HotLoops  HotLoopsConfig  // keys that run again and again without progress
 	OwnWrites OwnWritesConfig // changes that the handler made itself
 	Shutdown  ShutdownConfig  // running handlers and ready keys when Run ends
 
@@ -153,6 +155,15 @@ type StuckConfig struct {
 	Unready bool
 }
 
+// HotLoopsConfig configures what happens to a key that runs again and again without progress. The zero value is the
+// default.
+type HotLoopsConfig struct {
+	// MaxPause is the longest time for which such a key is held back before its next run. It is reported as
+	// ProblemHotLoop in any case. Set it if two programs exchange writes on purpose. Default 1 min; negative: keys are
+	// never held back.
+	MaxPause time.Duration
+}
+
 // OwnWritesConfig configures the handling of changes that a run of the handler wrote itself. Own writes are those made
 // with the handler's context, through a client of the same kube.Cluster as the informer's.
 type OwnWritesConfig struct {
@@ -207,6 +218,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	c.Shutdown.DrainTimeout = cmp.Or(c.Shutdown.DrainTimeout, defaultDrainTimeout)
 	c.OwnWrites.ConsistencyTimeout = cmp.Or(c.OwnWrites.ConsistencyTimeout, defaultConsistencyTimeout)
 	c.Stuck.After = cmp.Or(c.Stuck.After, defaultStuckAfter)
+	c.HotLoops.MaxPause = cmp.Or(c.HotLoops.MaxPause, detect.MaxPause)
 	if c.Queue.Group == nil {
 		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}

@@ -19,25 +19,43 @@ import (
 // repeatedly within minutes take more than 200 B.
 const hotObjects = 1024
 
-// hotLoops detects keys that run and write again and again without progress. It reports them as problems, and holds
-// their next runs back: it is an observer and a gate. It keeps a pause only until the key runs, the object is deleted,
-// or the pause is over.
+// A key is in a loop of requeues if requeuesOfLoop runs in a row requested another one within requeueSoon and wrote
+// nothing, all within requeueWindow. Then its runs are requeuePause apart.
+const (
+	requeuesOfLoop = 100
+	requeueSoon    = 10 * time.Millisecond
+	requeueWindow  = time.Second
+	requeuePause   = time.Second
+)
+
+// hotLoops detects keys that run and write again and again without progress, and keys that only request another run. It
+// reports them as problems, and holds their next runs back: it is an observer and a gate. It keeps a pause only until
+// the key runs, the object is deleted, or the pause is over.
 type hotLoops struct {
 	ignore
 
 	// Immutable.
 	detector *detect.HotLoops
 	problems *problems
+	maxPause time.Duration // negative: keys are not held back
 
-	mu     sync.Mutex
-	pauses map[kube.Key]time.Time // guarded by mu; until when keys are held back
+	mu       sync.Mutex
+	pauses   map[kube.Key]time.Time // guarded by mu; until when keys are held back
+	requeues map[kube.Key]*requeues // guarded by mu; keys whose last run has requested another one soon
+}
+
+// requeues are consecutive runs that requested another one soon and wrote nothing.
+type requeues struct {
+	since  time.Time
+	runs   int
+	isLoop bool // reported
 }
 
 // newHotLoops returns a hotLoops that compares states of objects as content decodes them.
-func newHotLoops(problems *problems, content *contentDecoder) *hotLoops {
+func newHotLoops(problems *problems, content *contentDecoder, maxPause time.Duration) *hotLoops {
 	return &hotLoops{
 		detector: detect.NewHotLoops(detect.HotLoopsConfig{Content: content.decode, MaxObjects: hotObjects}),
-		problems: problems, pauses: map[kube.Key]time.Time{},
+		problems: problems, maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
 	}
 }
 
@@ -106,14 +124,19 @@ func (h *hotLoops) objectEnded(key kube.Key, _ bool) {
 	h.detector.Gone(key)
 	h.mu.Lock()
 	delete(h.pauses, key)
+	delete(h.requeues, key)
 	h.mu.Unlock()
 	h.problems.endOf(key, ProblemHotLoop)
 }
 
 // ended sets for how long the next run of the key is held back.
-func (h *hotLoops) ended(_ context.Context, r *running) {
+func (h *hotLoops) ended(ctx context.Context, r *running) {
 	key, now := r.run.Key, time.Now()
 	pause := h.detector.Pause(key, now)
+	if h.inRequeueLoop(ctx, r, now) {
+		pause = max(pause, requeuePause)
+	}
+	pause = min(pause, h.maxPause)
 	h.mu.Lock()
 	switch {
 	case pause > 0:
@@ -127,6 +150,40 @@ func (h *hotLoops) ended(_ context.Context, r *running) {
 		r.run.NextReason += fmt.Sprintf(", not before %s have passed (hot loop)", rounded(pause))
 		r.mu.Unlock()
 	}
+}
+
+// inRequeueLoop reports whether the key of a run that has ended is in a loop of requeues. It reports a new one.
+func (h *hotLoops) inRequeueLoop(ctx context.Context, r *running, now time.Time) bool {
+	key := r.run.Key
+	h.mu.Lock()
+	known := h.requeues[key]
+	if r.run.Outcome != OutcomeRequeue || r.run.NextRun.After(now.Add(requeueSoon)) || r.run.writesDone > 0 {
+		delete(h.requeues, key)
+		h.mu.Unlock()
+		if known != nil && known.isLoop {
+			h.problems.endOf(key, ProblemHotLoop)
+		}
+		return false
+	}
+	if known == nil || known.runs == requeuesOfLoop && !known.isLoop {
+		known = &requeues{since: r.run.Started}
+		h.requeues[key] = known
+	}
+	known.runs = min(known.runs+1, requeuesOfLoop)
+	begins := !known.isLoop && known.runs == requeuesOfLoop && now.Sub(known.since) < requeueWindow
+	known.isLoop = known.isLoop || begins
+	isLoop, since := known.isLoop, known.since
+	h.mu.Unlock()
+	if begins {
+		h.problems.begin(ctx, Problem{
+			Type: ProblemHotLoop, Key: key, Since: since,
+			Message: fmt.Sprintf("%d runs in a row, within %s, have written nothing and returned "+
+				"RequeueAfter with less "+
+				"than %s: return nil when nothing is left to do, or a longer delay", requeuesOfLoop,
+				rounded(now.Sub(since)), requeueSoon),
+		}, false)
+	}
+	return isLoop
 }
 
 // hold implements gate. A drain does not wait for a hot loop: the next start handles the key.
@@ -149,6 +206,11 @@ func (h *hotLoops) checked(now time.Time, _ []kube.Key) {
 	for _, episode := range h.detector.Episodes(now) {
 		lasting[episode.Key] = true
 	}
+	h.mu.Lock()
+	for key, known := range h.requeues {
+		lasting[key] = lasting[key] || known.isLoop
+	}
+	h.mu.Unlock()
 	for _, problem := range h.problems.all() {
 		if problem.Type == ProblemHotLoop && !lasting[problem.Key] {
 			h.problems.endOf(problem.Key, ProblemHotLoop)

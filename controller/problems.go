@@ -22,7 +22,7 @@ type ProblemType string
 
 // The problem types.
 const (
-	// ProblemHotLoop: a key runs and writes again and again without progress.
+	// ProblemHotLoop: a key runs again and again without progress. See Config.HotLoops.
 	ProblemHotLoop ProblemType = "hot-loop"
 	// ProblemStuck: a handler has been running for longer than Config.Stuck.After.
 	ProblemStuck ProblemType = "stuck"

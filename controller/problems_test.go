@@ -603,3 +603,59 @@ func TestContract18_ProblemIsRecordedAsOneEvent(t *testing.T) {
 		expect("the next one")
 	})
 }
+
+// A handler that requests another run at once for ever, and one that has written something, or has much to do.
+func TestContract19_RequeueLoopIsReportedAndSlowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		writes   bool          // each run changes an object
+		takes    time.Duration // the time of each run
+		delay    time.Duration
+		maxPause time.Duration
+		isLoop   bool
+		runs     int // in the 30 s after the first 100 runs; 0: all
+	}{
+		"at once":             {isLoop: true, runs: 30},
+		"after a millisecond": {delay: time.Millisecond, isLoop: true, runs: 30},
+		"not slowed":          {maxPause: -1, isLoop: true},
+		"slowed less":         {maxPause: 100 * time.Millisecond, isLoop: true, runs: 300},
+		"after a second":      {delay: time.Second},
+		"with writes":         {writes: true},
+		"with work":           {takes: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				runs := 0
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs++
+					time.Sleep(test.takes)
+					if test.writes {
+						if err := w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"value":%d}}`, runs)); err != nil {
+							return err
+						}
+					}
+					if runs == 1000 {
+						return nil
+					}
+					return controller.RequeueAfter(test.delay)
+				})
+				c.HotLoops.MaxPause = test.maxPause
+				w.put("widgets", "a", 1)
+				w.put("parts", "p", 0)
+				ctrl := w.run(c)
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				isLoop := len(ctrl.Problems()) == 1 && ctrl.Problems()[0].Type == controller.ProblemHotLoop
+				if test.runs > 0 && (runs < 100+test.runs-5 || runs > 100+test.runs+5 || !isLoop) {
+					t.Errorf("%d runs, problems %v, want %d", runs, ctrl.Problems(), 100+test.runs)
+				}
+				if time.Sleep(time.Hour); runs != 1000 || len(ctrl.Problems()) > 0 {
+					t.Errorf("in the end: %d runs, problems %v", runs, ctrl.Problems())
+				}
+				if detected := ctrl.Stats(); !test.isLoop && detected.Held > 0 {
+					t.Errorf("stats %+v", detected)
+				}
+			})
+		})
+	}
+}
