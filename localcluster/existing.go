@@ -48,7 +48,11 @@ func existingCluster(cfg Config) (existing, bool) {
 
 // connect waits until the cluster is ready.
 func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, nil).ClientConfig()
+	var config *rest.Config
+	raw, err := e.rules.Load()
+	if err == nil {
+		config, err = clientcmd.NewNonInteractiveClientConfig(*raw, "", nil, e.rules).ClientConfig()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("localcluster: loading the kubeconfig of the existing cluster (%s): %w", e.name(), err)
 	}

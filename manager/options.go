@@ -170,8 +170,8 @@ func (o *Options) validate() error {
 
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
-// ~/.kube/config. With a Context it does not use the service account. It makes no request. The error contains the
-// places where it has looked.
+// ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. The error
+// contains the places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {

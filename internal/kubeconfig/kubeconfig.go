@@ -14,11 +14,12 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Load returns the config of the first cluster that it finds, and the namespace of its context: in the file path, in
 // the files of $KUBECONFIG, the one of the Pod in which the program runs, in ~/.kube/config. The namespace is "" for
-// the cluster of the Pod. A context selects one of a file, so the cluster of the Pod is not used then.
+// the cluster of the Pod. It is not used if path, $KUBECONFIG or a context is set, whatever the files contain.
 func Load(path, context string) (config *rest.Config, namespace string, err error) {
 	return load(path, context, rest.InClusterConfig)
 }
@@ -37,11 +38,7 @@ func Server(config *rest.Config) *url.URL {
 func load(
 	path, context string, inCluster func() (*rest.Config, error),
 ) (config *rest.Config, namespace string, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: context})
-	if path == "" && context == "" && !anyExists(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
+	if path == "" && context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		config, err := inCluster()
 		if err == nil {
 			return config, "", nil
@@ -50,40 +47,39 @@ func load(
 			return nil, "", fmt.Errorf("load the Pod's service account: %w", err)
 		}
 	}
-	if config, err = loader.ClientConfig(); err == nil {
-		namespace, _, err = loader.Namespace()
-	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
 	files := rules.GetLoadingPrecedence()
-	switch {
-	case clientcmd.IsEmptyConfig(err) && !slices.ContainsFunc(files, anyExists):
-		return nil, "", noConfig()
-	case clientcmd.IsEmptyConfig(err): // also if the context lacks a cluster, or no context is selected
-		return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "),
-			unusable(loader, context))
-	case err != nil:
-		return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "), err)
-	}
-	return config, namespace, nil
-}
-
-// anyExists reports whether one of the files in a list of paths exists.
-func anyExists(list string) bool {
-	for path := range strings.SplitSeq(list, string(os.PathListSeparator)) {
-		if _, err := os.Stat(path); path != "" && !errors.Is(err, fs.ErrNotExist) {
-			return true
+	raw, err := rules.Load()
+	if err == nil {
+		// client-go's deferred loader would fall back to the cluster of the Pod.
+		overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+		loader := clientcmd.NewNonInteractiveClientConfig(*raw, context, overrides, rules)
+		if config, err = loader.ClientConfig(); err == nil {
+			namespace, _, err = loader.Namespace()
 		}
 	}
-	return false
+	switch {
+	case err == nil:
+		return config, namespace, nil
+	case clientcmd.IsEmptyConfig(err) && !slices.ContainsFunc(files, exists):
+		return nil, "", noConfig()
+	case clientcmd.IsEmptyConfig(err): // also if the context lacks a cluster, or no context is selected
+		err = unusable(raw, context)
+	}
+	return nil, "", fmt.Errorf("load a kubeconfig from %s: %w", strings.Join(files, ", "), err)
 }
 
-// unusable returns the reason why no cluster is found in files that exist.
-func unusable(loader clientcmd.ClientConfig, context string) error {
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return err
-	}
+// exists reports whether a file exists, or cannot be looked for.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return path != "" && !errors.Is(err, fs.ErrNotExist)
+}
+
+// unusable returns the reason why no cluster is found in the content of files.
+func unusable(raw *clientcmdapi.Config, context string) error {
 	contexts := slices.Sorted(maps.Keys(raw.Contexts))
-	switch err := clientcmd.ConfirmUsable(raw, context); {
+	switch err := clientcmd.ConfirmUsable(*raw, context); {
 	case len(contexts) == 0:
 		return errors.New("there are no contexts")
 	case err != nil:

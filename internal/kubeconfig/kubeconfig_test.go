@@ -66,7 +66,7 @@ func TestLoadOrder(t *testing.T) {
 		"environment":                {"", "", env, home, pod, "https://env-one:1", "shop", ""},
 		"list of files":              {"", "", missing + string(os.PathListSeparator) + env, home, pod, "https://env-one:1", "shop", ""},
 		"Pod":                        {"", "", "", home, pod, "https://pod:1", "", ""},
-		"Pod, environment's missing": {"", "", missing, home, pod, "https://pod:1", "", ""},
+		"Pod, environment's missing": {"", "", missing, home, pod, "", "", missing},
 		"home":                       {"", "", "", home, noPod, "https://home-one:1", "shop", ""},
 		"Pod without token":          {"", "", "", home, noToken, "https://home-one:1", "shop", ""},
 		"Pod with unreadable token":  {"", "", "", home, unreadable, "", "", "load the Pod's service account"},
@@ -104,5 +104,78 @@ func TestLoadOrder(t *testing.T) {
 				t.Errorf("got %s, namespace %q; want %s, %q", config.Host, namespace, tc.want, tc.wantNamespace)
 			}
 		})
+	}
+}
+
+// In a Pod, a kubeconfig that was named is used or is an error: a program that was told to write elsewhere must never
+// write to the cluster of its Pod. client-go's deferred loader falls back to it where the files of a service account
+// exist, which this test cannot create; a linter forbids that loader.
+func TestNamedFileNeverSelectsTheClusterOfThePod(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cluster, user := "clusters: [{name: a, cluster: {server: 'https://a:1'}}]\n", "users: [{name: a, user: {token: x}}]\n"
+	selected := "current-context: a\n"
+	for name, file := range map[string]struct{ path, wantErr string }{
+		"missing":            {filepath.Join(folder, "missing"), "missing"},
+		"empty":              {write("empty", ""), "no contexts"},
+		"spaces":             {write("spaces", "  \n\n"), "no contexts"},
+		"only a kind":        {write("kind", "apiVersion: v1\nkind: Config\n"), "no contexts"},
+		"no context":         {write("context", cluster+user), "no contexts"},
+		"nothing selected":   {write("unselected", cluster+"contexts: [{name: a, context: {cluster: a}}]\n"), "no context chosen"},
+		"context missing":    {write("dangling", cluster+user+selected), "context was not found"},
+		"cluster missing":    {write("nocluster", user+selected+"contexts: [{name: a, context: {cluster: a, user: a}}]\n"), `"a"`},
+		"context is empty":   {write("emptycontext", cluster+selected+"contexts: [{name: a, context: {}}]\n"), `"a"`},
+		"cluster is empty":   {write("emptycluster", selected+"clusters: [{name: a, cluster: {}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), `"a"`},
+		"no server":          {write("noserver", selected+"clusters: [{name: a, cluster: {insecure-skip-tls-verify: true}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), `"a"`},
+		"only a namespace":   {write("namespace", selected+"contexts: [{name: a, context: {namespace: shop}}]\n"), `"a"`},
+		"users of no one":    {write("users", selected+user), "context was not found"},
+		"not a kubeconfig":   {write("other", "a: b\n"), "no contexts"},
+		"folder, not a file": {folder, "directory"},
+	} {
+		for _, by := range []string{"path", "environment", "list", "context"} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+				t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+				t.Setenv("KUBECONFIG", "")
+				path, context := "", ""
+				switch by {
+				case "path":
+					path = file.path
+				case "list":
+					t.Setenv("KUBECONFIG", file.path+string(os.PathListSeparator)+filepath.Join(folder, "absent"))
+				case "context":
+					context = "b"
+					fallthrough
+				case "environment":
+					t.Setenv("KUBECONFIG", file.path)
+				}
+				config, _, err := load(path, context, func() (*rest.Config, error) {
+					t.Error("the cluster of the Pod was loaded")
+					return &rest.Config{Host: "https://pod:1"}, nil
+				})
+				if err == nil {
+					t.Fatalf("no error, and %s", config.Host)
+				}
+				if strings.Contains(err.Error(), "serviceaccount") || context == "" && !strings.Contains(err.Error(), file.wantErr) {
+					t.Errorf("the error is %v, want one with %q", err, file.wantErr)
+				}
+			})
+		}
+	}
+}
+
+// A context without a namespace has the namespace default, and not that of the Pod.
+func TestNamespaceOfNamedFileInPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	config, namespace, err := load(writeConfig(t, "explicit"), "two", nil)
+	if err != nil || config.Host != "https://explicit-two:1" || namespace != "default" {
+		t.Errorf("got %v, namespace %q, %v", config, namespace, err)
 	}
 }
