@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -165,11 +166,17 @@ func (k *keeper) ready() error {
 		return errors.New("the webhooks are not registered yet")
 	case time.Since(k.synced) > maxFailing && k.err != nil:
 		return k.err
-	case k.serving.Leaf != nil && time.Now().After(k.serving.Leaf.NotAfter):
-		return errors.Join(fmt.Errorf("the certificate in Secret %s has expired at %s", k.config.Secret,
+	case k.serving.Leaf != nil && !validNow(k.serving.Leaf):
+		return errors.Join(fmt.Errorf("the certificate in Secret %s is valid from %s to %s, and not now",
+			k.config.Secret, k.serving.Leaf.NotBefore.UTC().Format(time.RFC3339),
 			k.serving.Leaf.NotAfter.UTC().Format(time.RFC3339)), k.err)
 	}
 	return nil
+}
+
+func validNow(leaf *x509.Certificate) bool {
+	now := time.Now()
+	return !now.Before(leaf.NotBefore) && now.Before(leaf.NotAfter)
 }
 
 // run keeps the certificates until ctx ends.
@@ -348,7 +355,7 @@ func (k *keeper) serve(ctx context.Context, state certificates.State, policy cer
 			return nil
 		}
 		since, ok := k.trustedSince[string(state.Issuer())]
-		if valid := time.Now().Before(k.serving.Leaf.NotAfter); valid && (!ok || time.Since(since) < policy.Overlap) {
+		if validNow(k.serving.Leaf) && (!ok || time.Since(since) < policy.Overlap) {
 			return nil
 		}
 		k.logger.InfoContext(ctx, "webhook certificate replaced", "secret", k.config.Secret.String(), "expires",

@@ -272,6 +272,36 @@ func TestChangesOfOtherClients(t *testing.T) {
 	}
 }
 
+// Certificates that a replica wrote while its clock was ahead are replaced by a new replica, by one with the correct
+// clock, and by the one that wrote and serves them after its clock was corrected; also if the Secret was deleted.
+func TestCertificatesOfClockThatWasAheadAreReplaced(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			ahead, _, err := certificates.State{}.Advance(policy, []string{"operator.shop.svc"}, time.Now().Add(48*time.Hour), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			served, err := ahead.TLS()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !deleted {
+				_, err = client.Create(t.Context(), w.client, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tlsSecret.Namespace, Name: tlsSecret.Name}, Data: ahead.Data()})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			writer, _ := w.start()
+			writer.keeper.last, writer.keeper.serving = ahead, served
+			w.start()
+			time.Sleep(2 * time.Second)
+			w.run(minutes(5, 200))
+		})
+	}
+}
+
 // minutes returns a number of minutes as testlength.Count does.
 func minutes(bounded, full int) time.Duration {
 	return time.Duration(testlength.Count(bounded, full)) * time.Minute

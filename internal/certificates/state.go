@@ -134,13 +134,15 @@ func (s State) Advance(policy Policy, names []string, now time.Time, nextTrusted
 	next.Trusted = slices.Clone(s.Trusted)
 	var reasons []string
 	var err error
-	if next.Next.Cert != nil && (remaining(next.Next, now) <= 0 || bytes.Equal(next.Next.Cert, next.Signer.Cert)) {
+	early := isEarly(next.Next, now)
+	if next.Next.Cert != nil &&
+		(early || remaining(next.Next, now) <= 0 || bytes.Equal(next.Next.Cert, next.Signer.Cert)) {
 		next.Next = Pair{}
 		reasons = append(reasons, "the next authority is not usable")
 	}
 	switch {
-	case remaining(next.Signer, now) <= 0:
-		// Clients do not trust a signer that is lost or has expired: nothing is left to wait for.
+	case remaining(next.Signer, now) <= 0 || isEarly(next.Signer, now):
+		// Clients do not trust a signer that is lost or not valid now: nothing is left to wait for.
 		if next.Signer, err = NewAuthority(names[0], now, policy.AuthorityLife); err != nil {
 			return s, nil, err
 		}
@@ -148,17 +150,25 @@ func (s State) Advance(policy Policy, names []string, now time.Time, nextTrusted
 	case next.Next.Cert != nil && nextTrusted:
 		next.Signer, next.Next = next.Next, Pair{}
 		reasons = append(reasons, "the next authority is trusted")
-	case next.Next.Cert == nil && due(next.Signer, now, policy.AuthorityLife):
+	case next.Next.Cert == nil && (early || due(next.Signer, now, policy.AuthorityLife)):
+		// One that is early is replaced by one that is valid now: a replica whose clock is ahead would write it again.
 		if next.Next, err = NewAuthority(names[0], now, policy.AuthorityLife); err != nil {
 			return s, nil, err
 		}
 		reasons = append(reasons, "the authority expires soon")
 	}
 	if reason := next.leafReason(policy, names, now); reason != "" {
-		if next.Leaf, err = next.Signer.NewServer(names, now, policy.LeafLife); err != nil {
-			return s, nil, err
-		}
 		reasons = append(reasons, reason)
+		if err := next.issue(policy, names, now); err != nil {
+			// A signer that cannot issue a valid certificate is lost too.
+			reasons = append(reasons, "the authority cannot sign: "+err.Error())
+			if next.Signer, err = NewAuthority(names[0], now, policy.AuthorityLife); err != nil {
+				return s, nil, err
+			}
+			if err := next.issue(policy, names, now); err != nil {
+				return s, nil, err
+			}
+		}
 	}
 	if next.trust(policy, now) {
 		reasons = append(reasons, "the trusted authorities change")
@@ -169,18 +179,42 @@ func (s State) Advance(policy Policy, names []string, now time.Time, nextTrusted
 	return next, reasons, nil
 }
 
+// issue replaces the leaf by one that clients of the signer accept now.
+func (s *State) issue(policy Policy, names []string, now time.Time) (err error) {
+	if s.Leaf, err = s.Signer.NewServer(names, now, policy.LeafLife); err != nil {
+		return err
+	}
+	leaf, err := s.Leaf.Certificate()
+	if err != nil {
+		return err
+	}
+	return verify(leaf, s.Signer, now)
+}
+
+// verify returns an error if clients that trust the signer do not accept the leaf now.
+func verify(leaf *x509.Certificate, signer Pair, now time.Time) error {
+	root, err := signer.Certificate()
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(root)
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now})
+	return err
+}
+
 // leafReason returns why the leaf must be replaced, or "".
 func (s State) leafReason(policy Policy, names []string, now time.Time) string {
 	leaf, err := s.Leaf.Certificate()
 	switch {
 	case err != nil:
 		return "no valid certificate"
-	case !signed(leaf, s.Signer.Cert):
-		return "the certificate is of another authority"
 	case due(s.Leaf, now, policy.LeafLife) && remaining(s.Leaf, now) < remaining(s.Signer, now):
 		return "the certificate expires soon"
 	case !hasNames(leaf, names):
 		return "the names of the server change"
+	case verify(leaf, s.Signer, now) != nil:
+		return "the certificate is of another authority, or not valid yet"
 	}
 	return ""
 }
@@ -236,6 +270,12 @@ func remaining(p Pair, now time.Time) time.Duration {
 		return 0
 	}
 	return cert.NotAfter.Sub(now)
+}
+
+// isEarly reports whether a certificate is not valid yet: a clock that was ahead by more than Skew has written it.
+func isEarly(p Pair, now time.Time) bool {
+	cert, err := p.Certificate()
+	return err == nil && now.Before(cert.NotBefore)
 }
 
 // due reports whether less than a third of a certificate's life is left.

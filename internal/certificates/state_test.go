@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -125,6 +126,34 @@ func TestRotationsKeepTrust(t *testing.T) {
 	}
 }
 
+// A replica whose clock is ahead and one with the correct clock do not replace each other's certificates without end, and
+// clients accept both of them.
+func TestClockThatIsAheadDoesNotReplaceWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-5 * time.Hour, 3 * 24 * time.Hour} {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		replicas := []*replica{{skew: skew}, {}}
+		for _, r := range replicas {
+			r.trustedSince = map[string]time.Time{}
+		}
+		var data map[string][]byte
+		bundles, leaves := map[string]bool{}, map[string]bool{}
+		for now := start; now.Before(start.Add(testPolicy.AuthorityLife)); now = now.Add(4 * time.Hour) {
+			for _, r := range replicas {
+				r.sync(t, &data, now)
+			}
+			if err := clientTrusts(Parse(data).Bundle(), Parse(data).Leaf, serverName, now); err != nil {
+				t.Fatalf("skew %s, %s after the start: %v", skew, now.Sub(start), err)
+			}
+			bundles[string(data[keyBundle])], leaves[string(data[keyLeafCert])] = true, true
+		}
+		// Certificates live for six days, of which the clock can take three.
+		if len(bundles) > 6 || len(leaves) > 80 {
+			t.Errorf("skew %s: %d bundles, %d certificates", skew, len(bundles), len(leaves))
+		}
+	}
+}
+
 // Whatever somebody writes to the Secret, the next State is valid, and a second Advance changes nothing.
 func TestAdvanceRepairsStates(t *testing.T) {
 	t.Parallel()
@@ -142,7 +171,65 @@ func TestAdvanceRepairsStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// ahead returns a state of a replica whose clock was ahead.
+	ahead := func(by time.Duration) State {
+		s, _, err := State{}.Advance(testPolicy, names, now.Add(by), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	// limited returns an authority that cannot sign certificates of the servers.
+	limited := func(limit func(*x509.Certificate)) Pair {
+		template, key, err := newTemplate("limited", now, testPolicy.AuthorityLife)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+		limit(template)
+		pair, err := sign(template, template, key, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	replace := func(data map[string][]byte, pair Pair) {
+		data[keyBundle], data[keySignerCert], data[keySignerKey] = pair.Cert, pair.Cert, pair.Key
+	}
 	for name, edit := range map[string]func(data map[string][]byte){
+		"clock was an hour and a second ahead": func(data map[string][]byte) { maps.Copy(data, ahead(time.Hour+time.Second).Data()) },
+		"clock was years ahead":                func(data map[string][]byte) { maps.Copy(data, ahead(10*testPolicy.AuthorityLife).Data()) },
+		"leaf of a clock that was ahead": func(data map[string][]byte) {
+			leaf, err := valid.Signer.NewServer(names, now.Add(2*time.Hour), testPolicy.LeafLife)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[keyLeafCert], data[keyLeafKey] = leaf.Cert, leaf.Key
+		},
+		"valid leaf of a signer that is not valid yet": func(data map[string][]byte) {
+			signer := ahead(2 * time.Hour).Signer
+			leaf, err := signer.NewServer(names, now, testPolicy.LeafLife)
+			if err != nil {
+				t.Fatal(err)
+			}
+			replace(data, signer)
+			data[keyLeafCert], data[keyLeafKey] = leaf.Cert, leaf.Key
+		},
+		"next of a clock that was ahead": func(data map[string][]byte) {
+			next := ahead(2 * time.Hour).Signer
+			data[keyNextCert], data[keyNextKey] = next.Cert, next.Key
+		},
+		"signer for other names": func(data map[string][]byte) {
+			replace(data, limited(func(c *x509.Certificate) {
+				c.PermittedDNSDomainsCritical, c.PermittedDNSDomains = true, []string{"other.org"}
+			}))
+		},
+		"signer for clients": func(data map[string][]byte) {
+			replace(data, limited(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }))
+		},
+		"signer that may not sign": func(data map[string][]byte) {
+			replace(data, limited(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }))
+		},
 		"empty":              func(data map[string][]byte) { clear(data) },
 		"nothing":            func(map[string][]byte) {},
 		"no leaf":            func(data map[string][]byte) { delete(data, keyLeafCert) },
