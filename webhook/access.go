@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -64,6 +65,8 @@ func (a authentication) prepare(*kube.Cluster) (protocol, []error) {
 
 func (a authentication) limits() (int64, time.Duration) { return maxAccessBytes, accessTimeout }
 
+func (a authentication) shape() reflect.Type { return reflect.TypeFor[authenticationv1.TokenReview]() }
+
 // checkAccess returns the mistakes of a hook.
 func checkAccess(name string, isNil bool) []error {
 	var errs []error
@@ -77,7 +80,7 @@ func checkAccess(name string, isNil bool) []error {
 }
 
 // review implements protocol.
-func (a authentication) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+func (a authentication) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
 	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenReview")
 	review := &authenticationv1.TokenReview{}
 	if err := decodeReview(body, review, kind); err != nil {
@@ -97,7 +100,9 @@ func (a authentication) review(ctx context.Context, s *Server, body []byte) (any
 	}
 	if err != nil {
 		result = resultOf(ctx, err)
-		s.logger.ErrorContext(ctx, "token not reviewed", "webhook", a.name, "error", err)
+		if omitted, ok := s.mayLog(a.name); ok {
+			s.logger.ErrorContext(ctx, "token not reviewed", "webhook", a.name, "error", err, "omitted", omitted)
+		}
 		status = authenticationv1.TokenReviewStatus{Error: usercode.Text(err)}
 	}
 	if !status.Authenticated {
@@ -144,8 +149,12 @@ func (a authorization) prepare(*kube.Cluster) (protocol, []error) {
 
 func (a authorization) limits() (int64, time.Duration) { return maxAccessBytes, accessTimeout }
 
+func (a authorization) shape() reflect.Type {
+	return reflect.TypeFor[authorizationv1.SubjectAccessReview]()
+}
+
 // review implements protocol.
-func (a authorization) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+func (a authorization) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
 	kind := authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview")
 	review := &authorizationv1.SubjectAccessReview{}
 	if err := decodeReview(body, review, kind); err != nil {
@@ -154,12 +163,16 @@ func (a authorization) review(ctx context.Context, s *Server, body []byte) (any,
 	if (review.Spec.ResourceAttributes == nil) == (review.Spec.NonResourceAttributes == nil) {
 		return nil, "", badRequest("the review needs either resourceAttributes or nonResourceAttributes")
 	}
+	user := review.Spec.User // the function may change it
 	status, err := called(ctx, s, a.name, &review.Spec, a.authorize)
 	if err == nil && status.Allowed && status.Denied {
 		err = errors.New("the request is allowed and denied")
 	}
 	if err != nil {
-		s.logger.ErrorContext(ctx, "access not reviewed", "webhook", a.name, "user", review.Spec.User, "error", err)
+		if omitted, ok := s.mayLog(a.name); ok {
+			s.logger.ErrorContext(ctx, "access not reviewed", "webhook", a.name, "user", short(user), "error", err,
+				"omitted", omitted)
+		}
 		return nil, "", err
 	}
 	result := resultSuccess

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // places are the slots that a review has.
@@ -52,7 +54,7 @@ func (s *Server) readBody(
 	// The buffer has room for the whole body of most reviews. It is limited, because a client need not send what it
 	// announces.
 	buffer := make([]byte, 0, min(max(req.ContentLength, 0), maxFirstBuffer)+bytes.MinRead)
-	body, err := readUpTo(reader, buffer, smallBodyBytes)
+	body, err := readUpTo(reader, buffer, smallBodyBytes, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -66,19 +68,23 @@ func (s *Server) readBody(
 		return nil, err
 	}
 	steady := &steadyReader{Reader: reader, control: http.NewResponseController(w), began: time.Now()}
-	if body, err = readUpTo(steady, body, maxBodyBytes); err != nil || len(body) <= maxBodyBytes {
+	if body, err = readUpTo(steady, body, maxBodyBytes, req.ContentLength); err != nil || len(body) <= maxBodyBytes {
 		return body, err
 	}
 	if err := places.take(ctx, s.large); err != nil {
 		return nil, err
 	}
 	steady.began, steady.bytes = time.Now(), 0
-	return readUpTo(steady, body, limit)
+	return readUpTo(steady, body, limit, req.ContentLength)
 }
 
-// readUpTo reads after begin until the end, or until there is one byte more than limit.
-func readUpTo(r io.Reader, begin []byte, limit int64) ([]byte, error) {
+// readUpTo reads after begin until the end, or until there is one byte more than limit. The client has announced the
+// length of the whole, if it is positive: a buffer that grows would need twice the memory.
+func readUpTo(r io.Reader, begin []byte, limit, announced int64) ([]byte, error) {
 	body := bytes.NewBuffer(begin)
+	if missing := min(announced, limit+1) - int64(len(begin)); missing > 0 {
+		body.Grow(int(missing) + bytes.MinRead)
+	}
 	_, err := body.ReadFrom(io.LimitReader(r, limit+1-int64(len(begin))))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, statusError{
@@ -125,4 +131,30 @@ func checkKind(got, want schema.GroupVersionKind) error {
 		return badRequest("the review is %s: want %s", got, want)
 	}
 	return nil
+}
+
+// statusError is an error with the code of its HTTP response.
+type statusError struct {
+	error
+	code int
+}
+
+func badRequest(format string, args ...any) error {
+	return statusError{fmt.Errorf(format, args...), http.StatusBadRequest}
+}
+
+// deadline returns a context that ends at nine tenths of the time that the API server waits, so that the response
+// arrives in time. The API server sends the time in the parameter timeout.
+func deadline(ctx context.Context, text string, timeout time.Duration) (context.Context, context.CancelFunc, error) {
+	if text != "" {
+		sent, err := time.ParseDuration(text)
+		if err != nil || sent <= 0 {
+			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s",
+				usercode.Shorten(text))
+		}
+		timeout = min(sent, time.Minute)
+	}
+	timeout = timeout * 9 / 10
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the webhook did not respond within %s", timeout))
+	return ctx, cancel, nil
 }

@@ -143,40 +143,61 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 
 func (c conversion) limits() (int64, time.Duration) { return maxConversionBytes, conversionTimeout }
 
+func (c conversion) shape() reflect.Type { return nil }
+
 // group returns the group of the CustomResourceDefinition.
 func (c conversion) group() string {
 	_, group, _ := strings.Cut(c.name, ".")
 	return group
 }
 
-// review implements protocol. A failure of one object is the response to all: the API server needs each of them.
-func (c conversion) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+// review implements protocol. It converts one object after the other until one of them fails: the API server needs each
+// of them.
+func (c conversion) review(ctx context.Context, s *Server, body []byte, places *places) (any, string, error) {
 	request, err := readConversion(body)
 	if err != nil {
 		return nil, "", err
 	}
-	objects := make([][]byte, 0, len(request.objects))
-	for i, object := range request.objects {
-		converted, err := c.object(ctx, s, object, request.desired)
-		if err != nil {
-			if len(request.objects) > 1 {
-				err = fmt.Errorf("object %d of %d: %w", i+1, len(request.objects), err)
+	answer := newResponse(request.uid)
+	if request.objects != nil {
+		// The list is valid JSON, because the review is.
+		_ = wire.EachItem(request.objects, func(object []byte) bool {
+			var converted []byte
+			if converted, err = c.object(ctx, s, object, request.desired); err == nil {
+				answer.add(converted)
+				err = s.checkResponse(ctx, answer, places)
 			}
-			err = usercode.Error(err) // the versions have any length
-			s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err)
-			answer := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
-				UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
-				Result: metav1.Status{
-					Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-					Message: usercode.Text(err),
-				},
-			}}
-			answer.SetGroupVersionKind(conversionReviewKind())
-			return answer, resultOf(ctx, err), nil
-		}
-		objects = append(objects, converted)
+			return err == nil
+		})
 	}
-	return encodeConverted(request.uid, objects), resultSuccess, nil
+	if err == nil {
+		return answer.end(), resultSuccess, nil
+	}
+	// The versions have any length.
+	err = usercode.Error(fmt.Errorf("request.objects[%d]: %w", answer.objects, err))
+	if omitted, ok := s.mayLog(c.name); ok {
+		s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err, "omitted", omitted)
+	}
+	failure := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
+		UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
+		Result: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err),
+		},
+	}}
+	failure.SetGroupVersionKind(conversionReviewKind())
+	return failure, resultOf(ctx, err), nil
+}
+
+// checkResponse returns an error if the response becomes larger than a review may be. A large one needs a slot of its
+// own, as its review would.
+func (s *Server) checkResponse(ctx context.Context, answer *response, places *places) error {
+	switch {
+	case len(answer.text) > maxConversionBytes:
+		return fmt.Errorf("the converted objects have more than %d MiB", maxConversionBytes>>20)
+	case len(answer.text) > maxBodyBytes && !slices.Contains(places.taken, s.large):
+		return places.take(ctx, s.large)
+	}
+	return nil
 }
 
 // header is the part of an object that all versions have.
@@ -230,10 +251,15 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 	if err == nil && fromVersion == toVersion {
 		return raw, nil
 	}
+	release := func() {}
+	if err == nil {
+		release, err = c.reserve(ctx, s, raw, fromVersion.Version)
+	}
+	defer release()
 	if err == nil {
 		panicked := s.guard.Call("conversion of "+c.name, func() {
 			if c.typed != nil {
-				converted, err = c.typed.convert(s, raw, from, fromVersion.Version, toVersion)
+				converted, err = c.typed.convert(raw, from, fromVersion.Version, toVersion)
 			} else {
 				converted, err = c.unstructured(raw, toVersion)
 			}
@@ -253,6 +279,25 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 			usercode.Error(err))
 	}
 	return converted, nil
+}
+
+// reserve waits until an object may be decoded, and returns a function that must be called afterwards. It logs fields
+// that the Go type lacks.
+func (c conversion) reserve(ctx context.Context, s *Server, raw []byte, version string) (release func(), err error) {
+	none := func() {}
+	if len(raw) > maxBodyBytes {
+		return none, fmt.Errorf("it has more than %d MiB", maxBodyBytes>>20)
+	}
+	t, unknown := reflect.TypeFor[any](), (func(string))(nil)
+	if c.typed != nil {
+		t = reflect.TypeOf(c.typed.version(version).empty()).Elem()
+		unknown = func(path string) { s.unknown.report(s.logger, c.name, version, path) }
+	}
+	size, err := s.shapes.Measure(raw, t, maxDecodedBytes, unknown)
+	if err != nil {
+		return none, err
+	}
+	return s.reserve(ctx, size)
 }
 
 // parseVersions returns the versions of a conversion, which are versions of the CustomResourceDefinition's group.
@@ -285,7 +330,9 @@ func (c conversion) unstructured(raw []byte, desired schema.GroupVersion) ([]byt
 		return nil, err
 	}
 	obj := &unstructured.Unstructured{Object: content}
-	before := obj.DeepCopy()
+	before := &unstructured.Unstructured{Object: map[string]any{
+		"kind": content["kind"], "metadata": runtime.DeepCopyJSONValue(content["metadata"]),
+	}}
 	if err := c.convert(obj, desired.Version); err != nil {
 		return nil, err
 	}
@@ -325,24 +372,12 @@ type unknownFields struct {
 	logged map[string]bool // guarded by mu
 }
 
-// report logs a field once, without the indexes of lists in its path.
-func (u *unknownFields) report(logger *slog.Logger, crd, version string, problem error) {
-	var text strings.Builder
-	rest := problem.Error()
-	for {
-		before, after, found := strings.Cut(rest, "[")
-		text.WriteString(before)
-		if !found {
-			break
-		}
-		text.WriteString("[")
-		rest = strings.TrimLeft(after, "0123456789")
-	}
-	field := text.String()
-	if strings.Contains(field, `"metadata.`) { // it is kept as it is
+// report logs a field once. Those of the metadata are kept as they are.
+func (u *unknownFields) report(logger *slog.Logger, crd, version, path string) {
+	if strings.HasPrefix(path, "metadata.") {
 		return
 	}
-	key := crd + " " + version + " " + field
+	key := crd + " " + version + " " + path
 	u.mu.Lock()
 	first := !u.logged[key] && len(u.logged) < maxUnknown
 	if first {
@@ -353,6 +388,6 @@ func (u *unknownFields) report(logger *slog.Logger, crd, version string, problem
 	}
 	u.mu.Unlock()
 	if first {
-		logger.Warn("field not converted", "webhook", crd, "version", version, "error", field)
+		logger.Warn("field not converted", "webhook", crd, "version", version, "field", path)
 	}
 }

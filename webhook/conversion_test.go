@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -240,7 +241,7 @@ func TestFailedConversions(t *testing.T) {
 		want    string
 	}{
 		"field error":        {objects: []string{robotJSON("v1", `{"size":"1"}`)}, want: prefix + `spec.size: Invalid value: "1": want LENGTHxWIDTH`},
-		"second object":      {objects: []string{good, robotJSON("v1", `{"size":"1"}`)}, want: "object 2 of 2: " + prefix + "spec.size: "},
+		"second object":      {objects: []string{good, robotJSON("v1", `{"size":"1"}`)}, want: "request.objects[1]: " + prefix + "spec.size: "},
 		"panic":              {hook: with(func(robotV1, robotV2) error { panic("oops") }), want: prefix + "conversion of robots.example.com panicked: oops"},
 		"wrong type":         {objects: []string{robotJSON("v1", `{"size":[]}`)}, want: prefix + "json: cannot unmarshal array into Go struct field specV1.spec.size of type string"},
 		"changed name":       {hook: with(func(_ robotV1, to robotV2) error { to.Name = "two"; return nil }), want: prefix + "metadata.name was changed"},
@@ -376,7 +377,7 @@ func TestConversionsAreBoundedInTime(t *testing.T) {
 			objects = append(objects, robotJSON("v1", "{}"))
 		}
 		_, failure := convert(t, s, "example.com/v2", objects...)
-		if calls != 3 || failure != "object 4 of 5: convert Robot shop/one from example.com/v1 to example.com/v2: the webhook did not respond within 27s" {
+		if calls != 3 || failure != "request.objects[3]: convert Robot shop/one from example.com/v1 to example.com/v2: the webhook did not respond within 27s" {
 			t.Error(calls, failure)
 		}
 	})
@@ -479,7 +480,11 @@ func FuzzConversionReview(f *testing.F) {
 				}
 				return
 			}
-			same := slices.EqualFunc(read.objects, decoded.Request.Objects, func(a []byte, b runtime.RawExtension) bool {
+			var objects [][]byte
+			if read.objects != nil {
+				_ = wire.EachItem(read.objects, func(object []byte) bool { objects = append(objects, object); return true })
+			}
+			same := slices.EqualFunc(objects, decoded.Request.Objects, func(a []byte, b runtime.RawExtension) bool {
 				return bytes.Equal(a, b.Raw) || b.Raw == nil && string(a) == "null"
 			})
 			if err != nil || read.uid != decoded.Request.UID || read.desired != decoded.Request.DesiredAPIVersion || !same {

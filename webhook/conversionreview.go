@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -19,8 +20,8 @@ func conversionReviewKind() schema.GroupVersionKind {
 // conversionRequest is the request of a ConversionReview.
 type conversionRequest struct {
 	uid     types.UID
-	desired string   // version
-	objects [][]byte // parts of the review's body
+	desired string // version
+	objects []byte // the array in the review's body; nil without one
 }
 
 // readConversion reads a ConversionReview. A decoder would read each object three times.
@@ -58,10 +59,10 @@ func (r *conversionRequest) read(raw []byte) error {
 			problem.add(json.Unmarshal(value, &r.desired))
 		case "objects":
 			r.objects = nil
-			if string(value) != "null" {
-				items, err := wire.Items(value)
-				problem.add(err)
-				r.objects = items
+			if value[0] == '[' {
+				r.objects = value
+			} else if string(value) != "null" {
+				problem.add(errors.New("the objects are not a list"))
 			}
 		}
 	})
@@ -77,22 +78,27 @@ func (f *firstError) add(err error) {
 	}
 }
 
-// encodeConverted encodes a ConversionReview with a successful response. Package json would parse and copy each object
+// response is a ConversionReview with a successful response, in JSON. Package json would parse and copy each object
 // once more.
-func encodeConverted(uid types.UID, objects [][]byte) encodedReview {
+type response struct {
+	text    []byte
+	objects int
+}
+
+func newResponse(uid types.UID) *response {
 	quoted, _ := json.Marshal(uid) // a string
-	size := 200
-	for _, object := range objects {
-		size += len(object) + 1
-	}
-	text := fmt.Appendf(make([]byte, 0, size),
+	return &response{text: fmt.Appendf(nil,
 		`{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`,
-		apiextensionsv1.SchemeGroupVersion, quoted)
-	for i, object := range objects {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, object...)
+		apiextensionsv1.SchemeGroupVersion, quoted)}
+}
+
+func (r *response) add(object []byte) {
+	if r.objects++; r.objects > 1 {
+		r.text = append(r.text, ',')
 	}
-	return append(text, `],"result":{"metadata":{},"status":"Success"}}}`...)
+	r.text = append(r.text, object...)
+}
+
+func (r *response) end() encodedReview {
+	return append(r.text, `],"result":{"metadata":{},"status":"Success"}}}`...)
 }

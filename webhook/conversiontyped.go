@@ -50,19 +50,15 @@ func (t *typedConversion) names() []string {
 
 // convert returns an object in another version.
 func (t *typedConversion) convert(
-	s *Server, raw []byte, head header, from string, desired schema.GroupVersion,
+	raw []byte, head header, from string, desired schema.GroupVersion,
 ) ([]byte, error) {
 	source, target := t.version(from), t.version(desired.Version)
 	obj := source.empty()
-	unknown, err := kjson.UnmarshalStrict(raw, obj)
-	if err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
 		return nil, err
 	}
-	for _, problem := range unknown {
-		s.unknown.report(s.logger, t.name, from, problem)
-	}
 	labels, annotations := maps.Clone(obj.GetLabels()), maps.Clone(obj.GetAnnotations())
-	obj, err = convertObject(source, target, t.versions[0].empty, obj)
+	obj, err := convertObject(source, target, t.versions[0].empty, obj)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -56,8 +58,8 @@ type Options struct {
 	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
 	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale.
 	Rules []admissionregistrationv1.RuleWithOperations
-	// Ignore admits requests without a decision: if the webhook cannot be reached, panics or does not respond in time.
-	// Default: such requests are rejected.
+	// Ignore admits requests without a decision: if the webhook cannot be reached, panics, does not respond in time, or
+	// the objects are too large for it. Default: such requests are rejected.
 	Ignore bool
 	// SideEffects must be true for a hook that changes something other than the request's object, unless the
 	// request is a dry run. Such hooks check Request.DryRun. Default: the hook has no side effects.
@@ -87,9 +89,11 @@ type protocol interface {
 	prepare(cluster *kube.Cluster) (protocol, []error)
 	// limits returns the maximum size of a review, and the time for it if the API server does not send one.
 	limits() (bytes int64, timeout time.Duration)
+	// shape is a type with the fields of a review, or nil if the review is not decoded as a whole.
+	shape() reflect.Type
 	// review returns the response to a review with its result for metrics, or an error that is the text of an HTTP
 	// error: it is not a decision.
-	review(ctx context.Context, s *Server, body []byte) (response any, result string, err error)
+	review(ctx context.Context, s *Server, body []byte, places *places) (response any, result string, err error)
 }
 
 // encodedReview is a response in JSON.
@@ -100,10 +104,11 @@ type admission struct {
 	options  Options
 	mutating bool
 	// empty is an object of the Go type, nil if any kind is accepted.
-	empty  runtime.Object
-	kind   schema.GroupVersionKind // of empty
-	errs   []error                 // mistakes in the arguments
-	decide reviewFunc
+	empty    runtime.Object
+	kind     schema.GroupVersionKind // of empty
+	errs     []error                 // mistakes in the arguments
+	decide   reviewFunc
+	reviewed reflect.Type
 }
 
 // reviewFunc returns the response to a request, or an error if there is no decision.
@@ -123,7 +128,9 @@ func Mutating[T kube.Object](options Options, mutators ...Mutator[T]) Hook {
 func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](
 	options Options, mutating bool, functions []F,
 ) Hook {
-	a := admission{options: options, mutating: mutating, empty: newObject[T]()}
+	a := admission{
+		options: options, mutating: mutating, empty: newObject[T](), reviewed: reflect.TypeFor[admissionShape[T]](),
+	}
 	if isUnstructured(a.empty) {
 		a.empty = nil
 	}
@@ -192,8 +199,10 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 
 func (a admission) limits() (int64, time.Duration) { return maxBodyBytes, a.options.timeout() }
 
+func (a admission) shape() reflect.Type { return a.reviewed }
+
 // review implements protocol. Any error is not a decision: the API server applies the failure policy.
-func (a admission) review(ctx context.Context, s *Server, body []byte) (any, string, error) {
+func (a admission) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := decodeReview(body, review, reviewKind()); err != nil {
 		return nil, "", err
@@ -205,7 +214,9 @@ func (a admission) review(ctx context.Context, s *Server, body []byte) (any, str
 	uid := request.UID // a function may change the request
 	response, err := a.call(ctx, s, request)
 	if err != nil {
-		s.logger.ErrorContext(ctx, "webhook failed", a.attrs(request, err)...)
+		if omitted, ok := s.mayLog(a.options.Name); ok {
+			s.logger.ErrorContext(ctx, "webhook failed", append(a.attrs(request, err), "omitted", omitted)...)
+		}
 		return nil, "", err
 	}
 	result := resultSuccess
@@ -231,7 +242,9 @@ func (a admission) call(
 	panicked := s.guard.Call("webhook "+a.options.Name, func() {
 		response, err = a.decide(ctx, request)
 	}, func() []any {
-		return []any{"operation", request.Operation, "namespace", request.Namespace, "name", request.Name}
+		return []any{
+			"operation", short(request.Operation), "namespace", short(request.Namespace), "name", short(request.Name),
+		}
 	})
 	if panicked != nil {
 		return nil, panicked
@@ -241,8 +254,9 @@ func (a admission) call(
 
 func (a admission) attrs(request *admissionv1.AdmissionRequest, err error) []any {
 	return []any{
-		"webhook", a.options.Name, "operation", request.Operation, "kind", request.Kind.Kind,
-		"namespace", request.Namespace, "name", request.Name, "user", request.UserInfo.Username, "error", err,
+		"webhook", a.options.Name, "operation", short(request.Operation), "kind", short(request.Kind.Kind),
+		"namespace", short(request.Namespace), "name", short(request.Name), "user", short(request.UserInfo.Username),
+		"error", usercode.Error(err),
 	}
 }
 

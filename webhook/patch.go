@@ -82,8 +82,8 @@ type item struct {
 func changedItem(raw, before, after []byte) (changed item, ok bool) {
 	var lists [3][][]byte
 	for i, data := range [][]byte{raw, before, after} {
-		var err error
-		if lists[i], err = wire.Items(data); err != nil || len(lists[i]) != len(lists[0]) {
+		err := wire.EachItem(data, func(item []byte) bool { lists[i] = append(lists[i], item); return true })
+		if err != nil || len(lists[i]) != len(lists[0]) {
 			return changed, false
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -74,8 +77,8 @@ type Config struct {
 	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
 	// Default: none.
 	Metrics Recorder
-	// Logger receives failures at error level, and rejected requests at debug level. Default: slog.Default() at the
-	// time of New.
+	// Logger receives failures at error level, at most 10 a minute for each hook, and rejected requests at debug level.
+	// Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
@@ -90,7 +93,11 @@ type Server struct {
 	metrics Recorder      // may be nil
 	slots   chan struct{} // has room for maxReviews
 	big     chan struct{} // has room for maxBigReviews
-	large   chan struct{} // has room for one review of more than maxBodyBytes
+	large   chan struct{} // has room for one review, or response, of more than maxBodyBytes
+	memory  chan struct{} // has room for decodeUnits
+	turn    chan struct{} // has room for the review that takes units
+	shapes  wire.Shapes
+	records map[string]*records // by the name of a hook; "" for others
 	// unknown has the fields that conversions have met and that Go types lack.
 	unknown   unknownFields
 	handshake handshakes
@@ -99,11 +106,13 @@ type Server struct {
 
 // New returns a Server. It reads the certificate, and does not listen. The error lists all mistakes in config.
 func New(config Config) (*Server, error) {
-	mux := http.NewServeMux()
+	served := map[string]http.Handler{}
 	s := &Server{
-		handler: mux, logger: config.Logger, metrics: config.Metrics,
+		logger: config.Logger, metrics: config.Metrics, records: map[string]*records{"": {}},
 		slots: make(chan struct{}, maxReviews), big: make(chan struct{}, maxBigReviews), large: make(chan struct{}, 1),
+		memory: make(chan struct{}, decodeUnits), turn: make(chan struct{}, 1),
 	}
+	s.handler = s.byName(served)
 	s.handshake.timeout, s.handshake.interval = handshakeTimeout, time.Second
 	if s.logger == nil {
 		s.logger = slog.Default()
@@ -136,10 +145,10 @@ func New(config Config) (*Server, error) {
 			continue
 		}
 		s.hooks = append(s.hooks, Hook{hook.name, prepared})
-		mux.Handle("POST /"+hook.name, s.reviews(s.hooks[len(s.hooks)-1]))
+		served[hook.name], s.records[hook.name] = s.reviews(s.hooks[len(s.hooks)-1]), &records{}
 	}
 	if config.Middleware != nil {
-		if s.handler = config.Middleware(mux); usercode.IsNil(s.handler) {
+		if s.handler = config.Middleware(s.handler); usercode.IsNil(s.handler) {
 			//nolint:staticcheck // the name of a field
 			errs = append(errs, errors.New("Middleware returned nil: it must return a handler"))
 		}
@@ -291,6 +300,30 @@ func (s *Server) expiry() time.Time {
 // ServeHTTP handles one review.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) { s.handler.ServeHTTP(w, req) }
 
+// byName returns a handler that calls the one of the hook whose name is the last element of the path: the registered
+// URL can have a path, which a proxy can remove.
+func (s *Server) byName(hooks map[string]http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
+		hook, ok := hooks[name]
+		switch {
+		case !ok:
+			names := strings.Join(slices.Sorted(maps.Keys(hooks)), ", ")
+			if omitted, ok := s.mayLog(""); ok {
+				s.logger.WarnContext(req.Context(), "review of a hook that is not served", "path",
+					short(req.URL.Path), "hooks", names, "omitted", omitted)
+			}
+			http.Error(w, "no hook has this name: the hooks are "+names, http.StatusNotFound)
+		case req.Method != http.MethodPost:
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "a review is sent with POST", http.StatusMethodNotAllowed)
+		default:
+			req.Pattern = "POST /" + name // as ServeMux sets it, for middleware
+			hook.ServeHTTP(w, req)
+		}
+	})
+}
+
 // reviews returns the handler of a hook. An error status is not a decision.
 func (s *Server) reviews(hook Hook) http.Handler {
 	limit, timeout := hook.protocol.limits()
@@ -313,7 +346,13 @@ func (s *Server) reviews(hook Hook) http.Handler {
 			s.fail(ctx, w, hook.name, began, err)
 			return
 		}
-		response, result, err := hook.protocol.review(ctx, s, body)
+		release, err := s.reserveReview(ctx, body, hook.protocol.shape())
+		if err != nil {
+			s.fail(ctx, w, hook.name, began, err)
+			return
+		}
+		defer release()
+		response, result, err := hook.protocol.review(ctx, s, body, places)
 		if err != nil {
 			s.fail(ctx, w, hook.name, began, err)
 			return
@@ -359,30 +398,4 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, b
 		code = withCode.code
 	}
 	http.Error(w, usercode.Text(err), code)
-}
-
-// statusError is an error with the code of its HTTP response.
-type statusError struct {
-	error
-	code int
-}
-
-func badRequest(format string, args ...any) error {
-	return statusError{fmt.Errorf(format, args...), http.StatusBadRequest}
-}
-
-// deadline returns a context that ends at nine tenths of the time that the API server waits, so that the response
-// arrives in time. The API server sends the time in the parameter timeout.
-func deadline(ctx context.Context, text string, timeout time.Duration) (context.Context, context.CancelFunc, error) {
-	if text != "" {
-		sent, err := time.ParseDuration(text)
-		if err != nil || sent <= 0 {
-			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s",
-				usercode.Shorten(text))
-		}
-		timeout = min(sent, time.Minute)
-	}
-	timeout = timeout * 9 / 10
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the webhook did not respond within %s", timeout))
-	return ctx, cancel, nil
 }

@@ -531,7 +531,11 @@ func TestMiddleware(t *testing.T) {
 	config := Config{Cluster: connect(t), Hooks: []Hook{hook}, Middleware: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			seen++
-			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), key{}, req.URL.Path)))
+			req = req.WithContext(context.WithValue(req.Context(), key{}, req.URL.Path))
+			next.ServeHTTP(w, req)
+			if req.Pattern != "POST /"+hookName { // it names spans
+				t.Errorf("the pattern is %q", req.Pattern)
+			}
 		})
 	}}
 	s, err := New(config)

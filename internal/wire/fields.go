@@ -21,23 +21,25 @@ func Fields(data []byte, use func(name string, value []byte)) error {
 	}
 }
 
-// Items returns the items of a JSON array, which are parts of data.
-func Items(data []byte) ([][]byte, error) {
+// EachItem calls use with each item of a JSON array, which is a part of data, until use returns false. Data behind that
+// item is not read.
+func EachItem(data []byte, use func(item []byte) bool) error {
 	s := scanner{data: data}
 	var m members
-	var items [][]byte
 	for {
 		more, err := s.element(&m)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !more {
-			return items, s.endOfData()
+			return s.endOfData()
 		}
 		start := s.i
 		if err := s.skip(); err != nil {
-			return nil, err
+			return err
 		}
-		items = append(items, data[start:s.i:s.i])
+		if !use(data[start:s.i:s.i]) {
+			return nil
+		}
 	}
 }

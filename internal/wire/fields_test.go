@@ -31,21 +31,28 @@ func TestFields(t *testing.T) {
 	}
 }
 
-func TestItems(t *testing.T) {
+func TestEachItem(t *testing.T) {
 	t.Parallel()
+	items := func(data string, stop int) (got [][]byte, err error) {
+		err = EachItem([]byte(data), func(item []byte) bool { got = append(got, item); return len(got) != stop })
+		return got, err
+	}
 	for _, data := range []string{`[]`, ` [ 1 , {"a":[2]}, null,"],[" ] `, `[[],[[]]]`} {
 		var want []json.RawMessage
 		if err := json.Unmarshal([]byte(data), &want); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Items([]byte(data))
+		got, err := items(data, -1)
 		if err != nil || !slices.EqualFunc(got, want, func(a []byte, b json.RawMessage) bool { return string(a) == string(b) }) {
 			t.Errorf("%s: got %q, %v", data, got, err)
 		}
 	}
 	for _, data := range []string{``, `1`, `{}`, `[`, `[1`, `[1,]`, `[1]x`, `[1 2]`} {
-		if _, err := Items([]byte(data)); err == nil {
+		if _, err := items(data, -1); err == nil {
 			t.Errorf("%s: no error", data)
 		}
+	}
+	if got, err := items(`[1,2,x`, 2); err != nil || len(got) != 2 {
+		t.Errorf("stopped: %q, %v", got, err)
 	}
 }

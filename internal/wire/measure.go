@@ -1,0 +1,262 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+)
+
+// TooLargeError is returned for JSON whose value would need more memory than the limit.
+type TooLargeError struct{ Limit int64 }
+
+// Error implements error.
+func (e TooLargeError) Error() string {
+	return fmt.Sprintf("it has so many items that it would need more than %d MiB of memory", e.Limit>>20)
+}
+
+const (
+	// maxUnknown is the number of unknown fields that Measure reports, and maxUnknownPath the length of their paths.
+	maxUnknown     = 100
+	maxUnknownPath = 256
+	// opaqueSize is the estimate for an object, or an item, of a type with its own decoder.
+	opaqueSize = 640
+	// mapSize is the memory of a map, which has room for mapSlots entries when it has one.
+	mapSize  = 48
+	mapSlots = 8
+	// maxEmbedded is the depth of embedded structs.
+	maxEmbedded = 10
+)
+
+// Shapes estimates the memory of values before they are decoded: three bytes of JSON can become a struct of a kilobyte.
+// The zero value is ready. It is safe for concurrent use, and remembers the Go types.
+type Shapes struct{ known sync.Map } // from reflect.Type to *shape
+
+// shape is how a Go type is decoded, and the memory that it needs in addition to a value of its size.
+type shape struct {
+	fields map[string]shapeField // of a struct
+	// entry and item are the types of the values of a map and of a list; nil if the type is neither.
+	entry, item reflect.Type
+	// base is the size of an object or array, firstEntry that of the first entry, and the others those of each.
+	base, firstEntry, entrySize, itemSize uintptr
+}
+
+type shapeField struct {
+	path string // of the field in its struct
+	t    reflect.Type
+}
+
+// Measure returns an estimate of the memory of the value of the type t that a decoder makes of data. It stops at more
+// than limit with a TooLargeError. It calls unknown, unless that is nil, with the paths of the first fields that a
+// struct lacks, without the indexes of items and the keys of maps.
+func (s *Shapes) Measure(data []byte, t reflect.Type, limit int64, unknown func(path string)) (int64, error) {
+	m := measurer{scanner: scanner{data: data}, shapes: s, limit: limit, unknown: unknown}
+	if err := m.value(t); err != nil {
+		return m.size, err
+	}
+	return m.size, m.endOfData()
+}
+
+type measurer struct {
+	scanner
+
+	shapes      *Shapes
+	size, limit int64
+	unknown     func(path string)
+	reported    int
+	path        []string // of the current value
+}
+
+func (m *measurer) add(size uintptr) error {
+	if m.size += int64(size); m.size > m.limit { //nolint:gosec // the size of a type, or the length of data
+		return TooLargeError{m.limit}
+	}
+	return nil
+}
+
+// value skips the value at i, which is decoded into the type t.
+func (m *measurer) value(t reflect.Type) error {
+	c := m.peek()
+	for t.Kind() == reflect.Pointer && c != 'n' {
+		t = t.Elem()
+		if err := m.add(t.Size()); err != nil {
+			return err
+		}
+	}
+	start := m.i
+	s := m.shapes.of(t)
+	isObject, isArray := c == '{' && (s.fields != nil || s.entry != nil), c == '[' && s.item != nil
+	if !isObject && !isArray {
+		if err := m.skip(); err != nil {
+			return err
+		}
+		return m.add(uintptr(m.i - start)) //nolint:gosec // a length
+	}
+	if err := m.add(s.base); err != nil {
+		return err
+	}
+	if isObject {
+		return m.object(s)
+	}
+	return m.array(s)
+}
+
+func (m *measurer) array(s *shape) error {
+	m.path = append(m.path, "[]")
+	defer func() { m.path = m.path[:len(m.path)-1] }()
+	var e members
+	for {
+		if more, err := m.element(&e); err != nil || !more {
+			return err
+		}
+		if err := m.add(s.itemSize); err != nil {
+			return err
+		}
+		if err := m.value(s.item); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *measurer) object(s *shape) error {
+	m.path = append(m.path, "[]")
+	defer func() { m.path = m.path[:len(m.path)-1] }()
+	var e members
+	for {
+		name, more, err := m.next(&e)
+		if err != nil || !more {
+			return err
+		}
+		t := s.entry
+		if t == nil {
+			key := m.key(name)
+			field, ok := s.fields[string(key)]
+			if !ok {
+				m.report(key)
+				if err := m.skip(); err != nil {
+					return err
+				}
+				continue
+			}
+			t, m.path[len(m.path)-1] = field.t, field.path
+		} else {
+			size := s.entrySize + uintptr(name.end-name.start) //nolint:gosec // a length
+			if e.n == 1 {
+				size += s.firstEntry
+			}
+			if err := m.add(size); err != nil {
+				return err
+			}
+		}
+		if err := m.value(t); err != nil {
+			return err
+		}
+	}
+}
+
+// report reports the unknown field at the current path.
+func (m *measurer) report(name []byte) {
+	if m.unknown == nil || m.reported >= maxUnknown {
+		return
+	}
+	m.reported++
+	path := append(m.path[:len(m.path)-1:len(m.path)-1], "."+usercode.ShortenTo(string(name), maxUnknownPath))
+	m.unknown(usercode.ShortenTo(strings.TrimPrefix(strings.Join(path, ""), "."), maxUnknownPath))
+}
+
+// of returns the shape of a type.
+func (s *Shapes) of(t reflect.Type) *shape {
+	if known, ok := s.known.Load(t); ok {
+		return known.(*shape) //nolint:forcetypeassert // no other type is stored
+	}
+	created := newShape(t)
+	s.known.Store(t, created)
+	return created
+}
+
+// opaque stands for the content of a type with its own decoder.
+type opaque struct{}
+
+func newShape(t reflect.Type) *shape {
+	implements := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
+	switch {
+	case implements(reflect.TypeFor[runtime.Unstructured]()):
+		return newShape(reflect.TypeFor[any]())
+	case t == reflect.TypeFor[opaque]():
+		return &shape{entry: t, item: t, entrySize: opaqueSize, itemSize: opaqueSize}
+	case implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		implements(reflect.TypeFor[interface{ UnmarshalText([]byte) error }]()):
+		if isRaw(t) {
+			return &shape{}
+		}
+		return newShape(reflect.TypeFor[opaque]())
+	}
+	switch t.Kind() {
+	case reflect.Interface:
+		free := newShape(reflect.TypeFor[map[string]any]())
+		list := newShape(reflect.TypeFor[[]any]())
+		free.item, free.itemSize = list.item, list.itemSize
+		return free
+	case reflect.Struct:
+		s := &shape{fields: map[string]shapeField{}}
+		s.addFields(t, 0)
+		return s
+	case reflect.Map:
+		// Large keys and values are stored outside of the slots.
+		slot := min(t.Key().Size(), 128) + min(t.Elem().Size(), 128)
+		return &shape{
+			entry: t.Elem(), base: mapSize, firstEntry: mapSlots * slot,
+			entrySize: t.Key().Size() + t.Elem().Size() + slot,
+		}
+	case reflect.Slice:
+		return &shape{item: t.Elem(), base: t.Size(), itemSize: 2 * t.Elem().Size()} // it grows
+	case reflect.Array:
+		return &shape{item: t.Elem()}
+	}
+	return &shape{}
+}
+
+// isRaw reports whether a type with its own decoder keeps the bytes, as runtime.RawExtension does.
+func isRaw(t reflect.Type) bool {
+	if t.Kind() == reflect.Struct {
+		raw, ok := t.FieldByName("Raw")
+		return ok && raw.Type == reflect.TypeFor[[]byte]()
+	}
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
+// addFields adds the fields of a struct, and those of its embedded structs that they do not hide.
+func (s *shape) addFields(t reflect.Type, depth int) {
+	var embedded []reflect.Type
+	for f := range t.Fields() {
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		isEmbedded := f.Anonymous && name == "" && inner.Kind() == reflect.Struct
+		switch {
+		case tag == "-":
+		case isEmbedded:
+			embedded = append(embedded, inner)
+		case f.IsExported() || f.Anonymous && inner.Kind() == reflect.Struct:
+			if name == "" {
+				name = f.Name
+			}
+			if _, hidden := s.fields[name]; !hidden {
+				s.fields[name] = shapeField{"." + name, f.Type}
+			}
+		}
+	}
+	for _, inner := range embedded {
+		if depth < maxEmbedded { // a type can embed a pointer to itself
+			s.addFields(inner, depth+1)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+const (
+	// maxDecodedBytes is the limit of the memory of a review's objects, and of an object of a conversion, as estimated
+	// before they are decoded.
+	maxDecodedBytes = 128 << 20
+	// decodeUnit is the part of the budget that a review takes for each time that its objects need as much. Reviews
+	// with smaller objects take none. decodeUnits is the budget of all reviews at the same time.
+	decodeUnit  = 4 << 20
+	decodeUnits = 2 * maxDecodedBytes / decodeUnit
+	// minMeasured is the size of a review that is measured: the objects of smaller ones need less than decodeUnit.
+	minMeasured = 8 << 10
+	// maxRecords is the number of records of a hook's failures in a recordInterval: clients cause them.
+	maxRecords     = 10
+	recordInterval = time.Minute
+	// maxAttr is the length of an attribute that clients send.
+	maxAttr = 256
+)
+
+// admissionShape is an AdmissionReview with objects of the type T.
+type admissionShape[T kube.Object] struct {
+	Request *struct {
+		admissionv1.AdmissionRequest
+		Object    T `json:"object"`
+		OldObject T `json:"oldObject"`
+	} `json:"request"`
+}
+
+// reserveReview waits until a review with the shape may be decoded, and returns a function that must be called
+// afterwards. A decoder reports invalid JSON.
+func (s *Server) reserveReview(ctx context.Context, body []byte, shape reflect.Type) (release func(), err error) {
+	if shape == nil || len(body) < minMeasured {
+		return func() {}, nil
+	}
+	size, err := s.shapes.Measure(body, shape, maxDecodedBytes, nil)
+	if tooLarge := (wire.TooLargeError{}); errors.As(err, &tooLarge) {
+		return nil, statusError{err, http.StatusRequestEntityTooLarge}
+	}
+	return s.reserve(ctx, size)
+}
+
+// reserve takes a part of the budget for objects of the size.
+func (s *Server) reserve(ctx context.Context, size int64) (release func(), err error) {
+	turn, memory := &places{}, &places{}
+	if size < decodeUnit {
+		return memory.release, nil
+	}
+	// One review at a time takes its part, so that two of them never wait for each other.
+	defer turn.release()
+	err = turn.take(ctx, s.turn)
+	for range size / decodeUnit {
+		if err == nil {
+			err = memory.take(ctx, s.memory)
+		}
+	}
+	if err != nil {
+		memory.release()
+	}
+	return memory.release, err
+}
+
+// records limits the records of a hook's failures.
+type records struct {
+	mu      sync.Mutex
+	since   time.Time // guarded by mu; the begin of the interval
+	written int       // guarded by mu; in the interval
+	omitted int       // guarded by mu; since the last record
+}
+
+// mayLog reports whether a failure of a hook may be logged, and how many were not since the last one. The name "" is
+// for reviews that no hook serves.
+func (s *Server) mayLog(hook string) (omitted int, ok bool) {
+	r := s.records[hook]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.since) >= recordInterval {
+		r.since, r.written = now, 0
+	}
+	if r.written >= maxRecords {
+		r.omitted++
+		return 0, false
+	}
+	r.written++
+	omitted, r.omitted = r.omitted, 0
+	return omitted, true
+}
+
+// short returns a text of a client for a log record.
+func short[T ~string](text T) string { return usercode.ShortenTo(string(text), maxAttr) }
