@@ -48,8 +48,12 @@ type Certificates struct {
 	// hooks.
 	Register string
 	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty.
-	// The names in the certificate are those of its service, or the host of its URL.
+	// The names in the certificate are those of its service, or the host of its URL. Its port must lead to Listen: a
+	// server that listens elsewhere would receive the reviews.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
+	// BundleOnly is for configurations and definitions that another program installs, for example a chart: the server
+	// sets the caBundle of the hooks in them, and no other field. Default: the server registers the hooks.
+	BundleOnly bool
 }
 
 const (
@@ -75,6 +79,8 @@ type keeper struct {
 	appliedAt    time.Time            // of the last apply
 	trustedSince map[string]time.Time // by the authority: the first apply of a bundle with it
 	reported     string               // the last error that was logged
+	checked      bool                 // the rules have no mistakes
+	warned       map[string]bool      // the hooks with resources that the cluster lacks
 
 	mu      sync.Mutex
 	serving *tls.Certificate // guarded by mu; nil until the first state
@@ -113,7 +119,7 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 	}
 	return &keeper{
 		config: config, server: server, names: names, logger: server.logger,
-		trustedSince: map[string]time.Time{},
+		trustedSince: map[string]time.Time{}, warned: map[string]bool{},
 	}, nil
 }
 
@@ -128,8 +134,10 @@ func namesOf(config admissionregistrationv1.WebhookClientConfig) ([]string, erro
 		return []string{config.Service.Name + "." + config.Service.Namespace + ".svc"}, nil
 	case config.URL != nil && config.Service == nil:
 		parsed, err := url.Parse(*config.URL)
-		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
-			return nil, fmt.Errorf("ClientConfig.URL is %q: want https://HOST", *config.URL)
+		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil ||
+			parsed.RawQuery != "" || parsed.Fragment != "" {
+			return nil, fmt.Errorf("ClientConfig.URL is %q: want https://HOST:PORT or https://HOST:PORT/PATH",
+				*config.URL)
 		}
 		return []string{parsed.Hostname()}, nil
 	}

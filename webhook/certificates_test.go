@@ -48,14 +48,14 @@ var (
 
 const check = time.Minute
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, kinds ...*apiserver.Kind) *world {
 	t.Helper()
 	register := admissionregistrationv1.SchemeGroupVersion
-	w := &world{T: t, accepted: map[string]bool{}, leaves: map[string]bool{}, issuers: map[string]bool{}, Server: apitest.New(
-		apiserver.Secrets(),
+	w := &world{T: t, accepted: map[string]bool{}, leaves: map[string]bool{}, issuers: map[string]bool{}, Server: apitest.New(append(
+		kinds, apiserver.Secrets(),
 		apitest.ClusterScoped(apiserver.Builtin[admissionregistrationv1.ValidatingWebhookConfiguration](register.WithKind("ValidatingWebhookConfiguration"), "validatingwebhookconfigurations", admissionregistrationv1.AddToScheme)),
 		apitest.ClusterScoped(apiserver.Builtin[admissionregistrationv1.MutatingWebhookConfiguration](register.WithKind("MutatingWebhookConfiguration"), "mutatingwebhookconfigurations", admissionregistrationv1.AddToScheme)),
-	)}
+	)...)}
 	w.client = w.newClient("user")
 	return w
 }

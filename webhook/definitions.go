@@ -106,23 +106,29 @@ func (c conversion) stanza(
 	}
 }
 
-// patch sets the conversion of the installed definition. It is a patch, and not an apply, because crd.Ensure applies
-// the other fields of the definition, maybe with the same field owner. A definition that is missing is an error.
+// patch sets the conversion of the installed definition, or only its bundle. It is a patch, and not an apply, because
+// crd.Ensure applies the other fields of the definition, maybe with the same field owner. A definition that is missing
+// is an error.
 func (c conversion) patch(
-	ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig,
+	ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig, bundleOnly bool,
 ) error {
 	stanza := c.stanza(config)
 	clientConfig := map[string]any{
 		"url":     stanza.Webhook.ClientConfig.URL,
 		"service": stanza.Webhook.ClientConfig.Service, "caBundle": stanza.Webhook.ClientConfig.CABundle,
 	}
-	body, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
+	conversion := map[string]any{
 		"strategy": stanza.Strategy,
 		"webhook": map[string]any{
 			"clientConfig":             clientConfig,
 			"conversionReviewVersions": stanza.Webhook.ConversionReviewVersions,
 		},
-	}}})
+	}
+	if bundleOnly {
+		bundle := map[string]any{"caBundle": config.CABundle}
+		conversion = map[string]any{"webhook": map[string]any{"clientConfig": bundle}}
+	}
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": conversion}})
 	if err != nil {
 		return err
 	}
@@ -160,11 +166,15 @@ func (s *Server) Roles(name string) []kube.Object {
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}
+	verbs := []string{"create", "get", "patch"}
+	if s.keeper.config.BundleOnly {
+		verbs = []string{"patch"}
+	}
 	if register != "" {
 		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
 			APIGroups:     []string{admissionregistrationv1.GroupName},
 			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-			ResourceNames: []string{register}, Verbs: []string{"create", "get", "patch"},
+			ResourceNames: []string{register}, Verbs: verbs,
 		})
 	}
 	var definitions []string

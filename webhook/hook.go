@@ -22,6 +22,9 @@ import (
 // Validator decides on a request. It must not change the request's objects. The error is the result; the package's
 // documentation lists the kinds of errors. ctx ends at nine tenths of the time that the API server waits;
 // a Validator that does not return then keeps one of 64 places of the server.
+//
+// A Validator of updates also decides on those that remove finalizers, also this program's: it should return nil for an
+// object with a deletionTimestamp, which otherwise cannot be deleted while the object is not valid.
 type Validator[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
 // Mutator changes request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go
@@ -56,7 +59,8 @@ type Options struct {
 	// is "/" and Name.
 	Name string
 	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
-	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale.
+	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale. All
+	// resources must have the kind of the Go type, so that wildcards need unstructured.Unstructured.
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Ignore admits requests without a decision: if the webhook cannot be reached, panics, does not respond in time, or
 	// the objects are too large for it. Default: such requests are rejected.
@@ -188,10 +192,8 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 				rule.APIVersions = []string{a.kind.Version}
 			}
 		}
-		if len(rule.APIGroups) == 0 || len(rule.APIVersions) == 0 || len(rule.Resources) == 0 ||
-			len(rule.Operations) == 0 {
-			//nolint:staticcheck // the name of a field
-			errs = append(errs, fmt.Errorf("Rules[%d] lacks APIGroups, APIVersions, Resources or Operations", i))
+		for _, err := range a.checkRule(*rule) {
+			errs = append(errs, fmt.Errorf("Rules[%d] %w", i, err)) //nolint:staticcheck // the name of a field
 		}
 	}
 	return a, errs

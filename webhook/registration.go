@@ -2,10 +2,12 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,19 +24,33 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	if bytes.Equal(bundle, k.applied) && time.Since(k.appliedAt) < applyInterval {
 		return nil
 	}
+	if err := k.checkRules(ctx); err != nil {
+		return fmt.Errorf("register the webhooks: %w", err)
+	}
 	config := *k.config.ClientConfig.DeepCopy()
 	config.CABundle = bundle
 	// One that cannot be applied must not keep others from the bundle.
-	former, err := k.formerConfigurations(ctx)
-	errs := []error{err}
-	for _, obj := range append(k.server.Configurations(k.config.Register, config), former...) {
-		errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
+	configurations := k.server.Configurations(k.config.Register, config)
+	var errs []error
+	if k.config.BundleOnly {
+		for _, obj := range configurations {
+			errs = append(errs, patchBundle(ctx, k.config.Client, obj, bundle))
+		}
+	} else {
+		former, err := k.formerConfigurations(ctx)
+		errs = append(errs, err)
+		for _, obj := range append(configurations, former...) {
+			errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
+		}
 	}
 	for _, conversion := range k.server.conversions() {
-		errs = append(errs, conversion.patch(ctx, k.config.Client, config))
+		errs = append(errs, conversion.patch(ctx, k.config.Client, config, k.config.BundleOnly))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("register the webhooks: %w", err)
+	}
+	if k.appliedAt.IsZero() {
+		k.logger.InfoContext(ctx, "webhooks registered", "host", k.names[0], "port", portOf(config))
 	}
 	k.applied, k.appliedAt = bundle, time.Now()
 	trusted := map[string]time.Time{}
@@ -49,6 +65,15 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
+// portOf returns the port at which the API server reaches the server.
+func portOf(config admissionregistrationv1.WebhookClientConfig) string {
+	if config.Service != nil {
+		return fmt.Sprint(*withPath(config, "").Service.Port)
+	}
+	parsed, _ := url.Parse(*config.URL) // it is valid: see namesOf
+	return cmp.Or(parsed.Port(), "443")
+}
+
 // applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions
 // of other field owners, of which a condition could disable a hook, so they are removed afterwards.
 func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) error {
@@ -61,6 +86,31 @@ func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) 
 		return err
 	}
 	_, err = client.Patch(ctx, c, applied.Object, client.RawPatch(types.MergePatchType, body))
+	return err
+}
+
+// patchBundle sets the bundle of the hooks of obj in the installed configuration. A hook that is missing there is an
+// error of the API server, because a bundle alone is not a hook.
+func patchBundle(ctx context.Context, c *client.Client, obj kube.Object, bundle []byte) error {
+	var hooks []any
+	add := func(name string) {
+		hooks = append(hooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
+	}
+	switch configuration := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for _, hook := range configuration.Webhooks {
+			add(hook.Name)
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for _, hook := range configuration.Webhooks {
+			add(hook.Name)
+		}
+	}
+	body, err := json.Marshal(map[string]any{"webhooks": hooks})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, c, obj, client.RawPatch(types.StrategicMergePatchType, body))
 	return err
 }
 

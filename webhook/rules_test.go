@@ -1,0 +1,216 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// rulesFor are the options of a hook with one rule.
+func rulesFor(groups, versions []string, resources ...string) Options {
+	options := mapsOptions()
+	options.Rules[0].APIGroups, options.Rules[0].APIVersions, options.Rules[0].Resources = groups, versions, resources
+	return options
+}
+
+func allow[T kube.Object](context.Context, *Request[T]) error { return nil }
+
+// A rule that selects objects of other kinds than the Go type of its hook is a mistake: each of their requests would fail.
+func TestNewRejectsRulesForOtherKinds(t *testing.T) {
+	t.Parallel()
+	any1 := []string{"*"}
+	for name, test := range map[string]struct {
+		hook Hook
+		want string // "": no mistake
+	}{
+		"subresources":         {Validating(rulesFor(nil, nil, "pods/*"), allow[*corev1.Pod]), `Rules[0] has the resource "pods/*": requests for kinds other than Pod would fail`},
+		"of a Mutator":         {Mutating(rulesFor(nil, nil, "pods", "pods/*"), allow[*corev1.Pod]), `has the resource "pods/*"`},
+		"all resources":        {Validating(rulesFor(nil, nil, "*"), allow[*corev1.Pod]), `has the resource "*"`},
+		"everything":           {Validating(rulesFor(any1, any1, "*/*"), allow[*corev1.Pod]), `has the resource "*/*"`},
+		"all versions":         {Validating(rulesFor(nil, any1, "pods"), allow[*corev1.Pod]), `the Go type of the hook is for v1: omit both`},
+		"another version":      {Validating(rulesFor(nil, []string{"v1", "v2"}, "pods"), allow[*corev1.Pod]), `omit both`},
+		"another group":        {Validating(rulesFor([]string{"apps"}, nil, "pods"), allow[*corev1.Pod]), `omit both`},
+		"named subresources":   {Validating(rulesFor(nil, nil, "pods", "pods/status"), allow[*corev1.Pod]), ""},
+		"one subresource":      {Validating(rulesFor(any1, any1, "*/scale"), allow[*corev1.Pod]), ""},
+		"another group's":      {Validating(rulesFor([]string{"apps"}, []string{"v1"}, "deployments/scale"), allow[*corev1.Pod]), ""},
+		"any kind, everything": {Validating(rulesFor(any1, any1, "*/*"), allow[*unstructured.Unstructured]), ""},
+	} {
+		_, err := New(Config{Cluster: connect(t), Hooks: []Hook{test.hook}})
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// ruled runs a server with certificates and the hook for a minute, and returns whether it has registered it, its error and
+// its log.
+func ruled(t *testing.T, w *world, hook Hook, change func(*Certificates)) (registered bool, log string, err error) {
+	t.Helper()
+	logs := &testlog.Buffer{}
+	c := w.newClient("operator")
+	config := certificatesFor(c)
+	if change != nil {
+		change(config)
+	}
+	s, err := New(Config{Cluster: c.Cluster(), Hooks: []Hook{hook}, Listen: "127.0.0.1:0", Certificates: config, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.keeper.listening = func() error { return nil }
+	ctx, cancel := context.WithCancel(certificates.WithPolicy(t.Context(), policy))
+	var running sync.WaitGroup
+	running.Go(func() { s.keeper.run(ctx) }) // waited for below
+	time.Sleep(5 * time.Minute)
+	cancel()
+	running.Wait()
+	_, missing := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+	return missing == nil, logs.String(), s.keeper.ready()
+}
+
+// A rule that names no resource of the cluster would admit everything silently, and one for another kind would reject each
+// request. A mistake is an error before the hook is registered; a resource that may be installed later is logged once.
+func TestRulesAreComparedWithTheCluster(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hook             Hook
+		failure, warning string
+	}{
+		"right":             {hook: Validating(rulesFor(nil, nil, "secrets"), allow[*corev1.Secret])},
+		"singular":          {hook: Validating(rulesFor(nil, nil, "secret"), allow[*corev1.Secret]), failure: `Rules[0] has the resource "secret": the name of the resource is secrets`},
+		"kind":              {hook: Validating(rulesFor(nil, nil, "Secrets"), allow[*corev1.Secret]), failure: "the name of the resource is secrets"},
+		"mistyped":          {hook: Validating(rulesFor(nil, nil, "zecrets"), allow[*corev1.Secret]), failure: `has the resource "zecrets": that of Secret is secrets`},
+		"another kind":      {hook: Validating(rulesFor(nil, nil, "secrets", "configmaps"), allow[*corev1.Secret]), failure: `has the resource "configmaps", whose objects are of /v1, Kind=ConfigMap`},
+		"subresource":       {hook: Validating(rulesFor(nil, nil, "pods/binding"), allow[*corev1.Pod]), failure: `has the resource "pods/binding", whose objects are of /v1, Kind=Binding`},
+		"no subresource":    {hook: Validating(rulesFor(nil, nil, "pods/other"), allow[*corev1.Pod]), warning: "[pods/other]"},
+		"status":            {hook: Validating(rulesFor(nil, nil, "pods/status"), allow[*corev1.Pod])},
+		"any kind, right":   {hook: Validating(rulesFor([]string{""}, []string{"v1"}, "secrets", "configmaps"), allow[*unstructured.Unstructured])},
+		"any kind, kind":    {hook: Validating(rulesFor([]string{""}, []string{"v1"}, "secret"), allow[*unstructured.Unstructured]), failure: "the name of the resource is secrets"},
+		"any kind, missing": {hook: Validating(rulesFor([]string{"", "example.com"}, []string{"v1"}, "widgets"), allow[*unstructured.Unstructured]), warning: "[widgets]"},
+		"any kind, all":     {hook: Validating(rulesFor([]string{"*"}, []string{"v1"}, "widgets"), allow[*unstructured.Unstructured])},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registered, log, err := ruled(t, newWorld(t, apiserver.ConfigMaps(), apitest.WithStatus(apitest.Pods())), test.hook, nil)
+				if registered == (test.failure != "") || (err == nil) != (test.failure == "") || err != nil && !strings.Contains(err.Error(), test.failure) {
+					t.Errorf("registered: %t, error %v, want %q", registered, err, test.failure)
+				}
+				warnings := strings.Count(log, "names resources that the cluster lacks")
+				if test.warning == "" && warnings > 0 || test.warning != "" && (warnings != 1 || !strings.Contains(log, test.warning)) {
+					t.Error(log)
+				}
+			})
+		})
+	}
+}
+
+// The server answers at each address that it registers: the URL or the service can have a path.
+func TestReviewsAtRegisteredPaths(t *testing.T) {
+	t.Parallel()
+	s := serveRobots(t, nil, Validating(mapsOptions(), allowMaps), robotHook())
+	for _, at := range []admissionregistrationv1.WebhookClientConfig{
+		{URL: new("https://a:9443")},
+		{URL: new("https://a:9443/")},
+		{URL: new("https://a/b/c")},
+		{URL: new("https://a/b/")},
+		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b"}},
+		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b", Path: new("/b")}},
+		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b", Path: new("/b/c/")}},
+	} {
+		path := func(url_ *string, service *string) string {
+			if url_ == nil {
+				return *service
+			}
+			parsed, err := url.Parse(*url_)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return parsed.Path
+		}
+		hook := s.Configurations("a", at)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].ClientConfig
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: robotsCRD}}
+		definition.Spec.Names.Kind = "Robot"
+		for _, version := range []string{"v1", "v2", "v3"} {
+			definition.Spec.Versions = append(definition.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: version})
+		}
+		if err := s.SetConversions(at, definition); err != nil {
+			t.Fatal(err)
+		}
+		conversion := definition.Spec.Conversion.Webhook.ClientConfig
+		var ofHook, ofConversion *string
+		if at.Service != nil {
+			ofHook, ofConversion = hook.Service.Path, conversion.Service.Path
+		}
+		for path, body := range map[string]string{
+			path(hook.URL, ofHook):             `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"ConfigMap"},"object":` + mapObject + `}}`,
+			path(conversion.URL, ofConversion): string(conversionReview("")),
+		} {
+			if code, text := post(t, s, path, []byte(body)); code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, code, text)
+			}
+		}
+	}
+	for _, text := range []string{"https://a?b=c", "https://a/#b", "https://a:b@c", "http://a", "https://"} {
+		if _, err := namesOf(admissionregistrationv1.WebhookClientConfig{URL: &text}); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}
+
+// With BundleOnly the server sets the bundle of its hooks in installed configurations, and no other field.
+func TestBundleOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hook := Validating(mapsOptions(), allowMaps)
+		bundleOnly := func(c *Certificates) { c.BundleOnly = true }
+		if registered, _, err := ruled(t, w, hook, bundleOnly); registered || err == nil || !strings.Contains(err.Error(), `"operator" not found`) {
+			t.Errorf("without a configuration: registered %t, %v", registered, err)
+		}
+		installed := serve(t, hook).Configurations("operator", certificatesFor(w.client).ClientConfig)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		installed.Labels = map[string]string{"chart": "a"}
+		installed.Webhooks[0].TimeoutSeconds = new(int32(3))
+		installed.Webhooks[0].ClientConfig.Service.Port = new(int32(8443))
+		other := *installed.Webhooks[0].DeepCopy()
+		other.Name, other.ClientConfig.CABundle = "other.example.com", []byte("other")
+		installed.Webhooks = append(installed.Webhooks, other)
+		if _, err := client.Create(t.Context(), w.client, installed); err != nil {
+			t.Fatal(err)
+		}
+		if _, log, err := ruled(t, w, hook, bundleOnly); err != nil {
+			t.Fatal(err, log)
+		}
+		got, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(got.Webhooks[0].ClientConfig.CABundle, []byte("BEGIN CERTIFICATE")) {
+			t.Error("the bundle is not set")
+		}
+		got.Webhooks[0].ClientConfig.CABundle = nil
+		if diff := cmp.Diff(installed.Webhooks, got.Webhooks); diff != "" || got.Labels["chart"] != "a" {
+			t.Errorf("other fields have changed: %s", diff)
+		}
+	})
+}
