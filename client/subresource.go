@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -147,7 +148,7 @@ func (t target) checkBody(s settings) error {
 }
 
 func checkSubresource(name string) error {
-	if name == "" || strings.ContainsAny(name, "/%?") {
+	if name == "" || strings.Contains(name, "?") || apiobject.CheckSegments(name) != nil {
 		return fmt.Errorf("%q is not a valid name of a subresource", name)
 	}
 	return nil

@@ -99,8 +99,11 @@ func notAType[T any]() error {
 	return fmt.Errorf("%s is an interface: name the type that is to be made", reflect.TypeFor[T]())
 }
 
-// resolve reads how the cluster serves the kind, and validates the namespace.
+// resolve reads how the cluster serves the kind, and validates the name and the namespace.
 func (t *target) resolve(ctx context.Context) error {
+	if err := apiobject.CheckSegments(t.key.Namespace, t.key.Name); err != nil {
+		return fmt.Errorf("%s has an invalid name or namespace: %w", t.kind.Kind, err)
+	}
 	if namespaced, declared := apiobject.DeclaredScopeOf(t.model, t.kind, t.client.config.Cluster.Scheme()); declared {
 		if err := t.place(namespaced); err != nil {
 			return err

@@ -88,6 +88,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 			part.problem = errors.Join(part.problem,
 				errors.New("an empty string is among the namespaces: leave Namespaces empty to mean all"))
 		}
+		if err := apiobject.CheckSegments(namespace); err != nil {
+			part.problem = errors.Join(part.problem, fmt.Errorf("invalid namespace: %w", err))
+		}
 		parts = append(parts, &part)
 	}
 	if len(parts) == 1 {

@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // returnsNothing is a Retriever that returns nil without an error, as some test doubles do.
@@ -165,5 +167,20 @@ func TestObjectWithoutNameIsReported(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A namespace that cannot be an element of a path is an error before any request.
+func TestRetrieverOfInvalidNamespaceMakesNoRequest(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"..", "a/b", "a\nb"} {
+		retriever := informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}})
+		if _, err := retriever.List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "invalid namespace") {
+			t.Errorf("%q: %v", namespace, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,6 +232,9 @@ func (c *Cluster) Forget(gv schema.GroupVersion) {
 // RESTClient returns a client for the registered types of gv. It prefers protobuf, and uses JSON if the server supports
 // nothing else (custom resources).
 func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
+	if err := apiobject.CheckSegments(gv.Group, gv.Version); err != nil {
+		return nil, fmt.Errorf("make a REST client for %s: %w", strconv.Quote(gv.String()), err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if client, ok := c.clients[gv]; ok {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -76,8 +77,11 @@ func (c *Cluster) SetWriteLimit(perSecond float64) {
 	c.limits.set(func() { c.limits.limit.Store(math.Float64bits(math.Abs(perSecond))) }) // 0 for a negative zero
 }
 
-// wait waits until a request may be sent. Most requests need no look at their path. term is nil without leadership.
+// wait waits until a request may be sent. term is nil without leadership. A request with an invalid path is an error.
 func (l *writeLimits) wait(req *http.Request, basePath string, term *leadership.Term) error {
+	if err := apiobject.CheckPath(req.URL.Path); err != nil {
+		return err
+	}
 	if !l.readOnly.Load() && l.limit.Load() == 0 || reads(req, basePath) {
 		return nil
 	}
