@@ -133,6 +133,20 @@ func checkKind(got, want schema.GroupVersionKind) error {
 	return nil
 }
 
+// fail writes an error as an HTTP response. An error without a code is a failure of the program, which was logged.
+func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, began time.Time, err error) {
+	s.record(name, resultOf(ctx, err), began)
+	code := http.StatusInternalServerError
+	if withCode := (statusError{}); errors.As(err, &withCode) {
+		code = withCode.code
+		if omitted, ok := s.mayLog(""); ok {
+			s.logger.WarnContext(ctx, "review without a decision", "webhook", name, "status", code, "error",
+				usercode.Error(err), "omitted", omitted)
+		}
+	}
+	http.Error(w, usercode.Text(err), code)
+}
+
 // statusError is an error with the code of its HTTP response.
 type statusError struct {
 	error

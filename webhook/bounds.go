@@ -83,7 +83,7 @@ type records struct {
 }
 
 // mayLog reports whether a failure of a hook may be logged, and how many were not since the last one. The name "" is
-// for reviews that no hook serves.
+// for reviews that do not reach a hook.
 func (s *Server) mayLog(hook string) (omitted int, ok bool) {
 	r := s.records[hook]
 	r.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"runtime"
 	"strings"
@@ -261,6 +262,32 @@ func TestFailedReviewsAreLoggedAtABoundedRate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A review without a decision is never silent: the failure policy decides on the request, which may be each write of a
+// kind.
+func TestReviewsWithoutDecisionAreLogged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ path, contentType, body, want string }{
+		"no JSON":      {hookName, "application/json", "x", "status=400"},
+		"v1beta1":      {hookName, "application/json", `{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, "status=400"},
+		"content type": {hookName, "application/yaml", "{}", "status=415"},
+		"too large":    {hookName, "application/json", strings.Repeat(" ", maxBodyBytes+1), "status=413"},
+		"time-out":     {hookName + "?timeout=x", "application/json", "{}", "status=400"},
+		"conversion":   {robotsCRD, "application/json", "[]", "status=400"},
+		"other hook":   {"other", "application/json", "{}", "path=/other"},
+	} {
+		log := &bytes.Buffer{}
+		s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), robotHook(), Validating(mapsOptions(), allowMaps))
+		for range 3 * maxRecords {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+test.path, strings.NewReader(test.body))
+			req.Header.Set("Content-Type", test.contentType)
+			s.ServeHTTP(httptest.NewRecorder(), req)
+		}
+		if lines := bytes.Count(log.Bytes(), []byte("\n")); lines != maxRecords || !strings.Contains(log.String(), test.want) {
+			t.Errorf("%s: %d lines, want %q: %.300s", name, lines, test.want, log)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func resultOf(ctx context.Context, err error) string {
 	withCode := statusError{}
 	panicked := (*usercode.PanicError)(nil)
 	switch {
-	case errors.As(err, &withCode) && withCode.code != http.StatusServiceUnavailable:
+	case errors.As(err, &withCode) && withCode.code < http.StatusInternalServerError:
 		return "invalid"
 	case errors.As(err, &panicked):
 		return "panic"

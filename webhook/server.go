@@ -360,7 +360,8 @@ func (s *Server) reviews(hook Hook) http.Handler {
 		text, isEncoded := response.(encodedReview)
 		if !isEncoded {
 			if text, err = json.Marshal(response); err != nil {
-				s.fail(ctx, w, hook.name, began, fmt.Errorf("encode the response: %w", err))
+				err = fmt.Errorf("encode the response: %w", err)
+				s.fail(ctx, w, hook.name, began, statusError{err, http.StatusInternalServerError})
 				return
 			}
 		}
@@ -388,14 +389,4 @@ func (s *Server) checkClient(hook Hook, w http.ResponseWriter, req *http.Request
 	}
 	w.Header().Set("Connection", "close")
 	return statusError{err, http.StatusUnauthorized}
-}
-
-// fail writes an error as an HTTP response. An error without a code is a failure of the program.
-func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, began time.Time, err error) {
-	s.record(name, resultOf(ctx, err), began)
-	code := http.StatusInternalServerError
-	if withCode := (statusError{}); errors.As(err, &withCode) {
-		code = withCode.code
-	}
-	http.Error(w, usercode.Text(err), code)
 }
