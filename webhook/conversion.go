@@ -159,10 +159,12 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 		return nil, "", err
 	}
 	answer := newResponse(request.uid)
+	var last []byte
 	if request.objects != nil {
 		// The list is valid JSON, because the review is.
 		_ = wire.EachItem(request.objects, func(object []byte) bool {
 			var converted []byte
+			last = object
 			if converted, err = c.object(ctx, s, object, request.desired); err == nil {
 				answer.add(converted)
 				err = s.checkResponse(ctx, answer, places)
@@ -176,7 +178,9 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 	// The versions have any length.
 	err = usercode.Error(fmt.Errorf("request.objects[%d]: %w", answer.objects, err))
 	if omitted, ok := s.mayLog(c.name); ok {
-		s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "error", err, "omitted", omitted)
+		head, _ := readHeader(last, nil) // as far as it is valid
+		s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "kind", short(head.Kind), "namespace",
+			short(head.key().Namespace), "name", short(head.key().Name), "error", err, "omitted", omitted)
 	}
 	failure := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
 		UID: request.uid, ConvertedObjects: []runtime.RawExtension{},

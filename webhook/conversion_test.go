@@ -290,6 +290,20 @@ func TestFailedConversions(t *testing.T) {
 	}
 }
 
+// The log record of a failed conversion has the key of the object, which blocks the lists of its kind.
+func TestFailedConversionIsLoggedWithItsObject(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), robotHook())
+	good, bad := robotJSON("v1", `{"size":"1x2"}`), strings.Replace(robotJSON("v1", `{"size":[]}`), `"one"`, `"two"`, 1)
+	if _, failure := convert(t, s, "example.com/v2", good, bad, good); !strings.Contains(failure, "convert Robot shop/two from example.com/v1") {
+		t.Error(failure)
+	}
+	if !strings.Contains(log.String(), "kind=Robot namespace=shop name=two error=") {
+		t.Error(log)
+	}
+}
+
 func TestUnstructuredConversions(t *testing.T) {
 	t.Parallel()
 	s := serveRobots(t, nil, ConvertingUnstructured(robotsCRD, func(obj *unstructured.Unstructured, version string) error {
