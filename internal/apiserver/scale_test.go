@@ -81,3 +81,22 @@ func TestScale(t *testing.T) {
 		})
 	}
 }
+
+// The kind Scale has namespaces, also if the scaled object has none.
+func TestScaleOfClusterScopedObject(t *testing.T) {
+	t.Parallel()
+	scalable := widgets()
+	scalable.ClusterScoped, scalable.Scale = true, &Scale{Replicas: ".spec.replicas", StatusReplicas: ".status.replicas"}
+	s, err := New(Config{Kinds: []*Kind{scalable, Namespaces()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetAdmission(reviewer{noReview, noReview})
+	const path = "/apis/example.com/v1/widgets"
+	mustSend(t, s, "POST", path, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"replicas":1}}`)
+	mustSend(t, s, "PATCH", path+"/a/scale", `{"spec":{"replicas":2}}`, "Content-Type", "application/merge-patch+json")
+	text := mustSend(t, s, "PUT", path+"/a/scale", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":3}}`)
+	if !strings.Contains(text, `"replicas":3`) {
+		t.Errorf("updated scale: %s", text)
+	}
+}

@@ -33,6 +33,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/webhooks"
 )
 
 // local is the real API server. It has no controllers that change objects.
@@ -103,6 +104,7 @@ func memoryServer(t *testing.T, seed uint64) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	handler.SetAdmission(webhooks.New(handler)) // as in the clusters of tests
 	s := &server{name: "memory", client: &http.Client{Transport: handler.Transport()}, base: "http://apiserver.invalid"}
 	s.expire = func() error { handler.Compact(); return nil }
 	for _, k := range kinds() {
