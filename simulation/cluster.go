@@ -102,8 +102,8 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog)) })
 }
 
-// New returns a cluster that exists until the end of the test: for a test with two clusters, and for one that is not in
-// a bubble. Outside of a bubble time is real: Settle takes at least Config.IdleAfter.
+// New returns a cluster that exists until the end of the test: for a test with two clusters, which have different uids and
+// resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
 	return newCluster(tb, config, nil)
@@ -121,6 +121,9 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 		tb.Fatalf("simulation: %v", err)
 	}
 	c.server = world.server.Fork()
+	if number := worlds.number(tb); number > 0 {
+		c.server.Renumber(number)
+	}
 	c.reviews = webhooks.New(c.server)
 	c.server.SetAdmission(c.reviews)
 	worlds.compiler.Rebind(c.server, webhooks.Converter)

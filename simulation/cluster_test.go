@@ -110,10 +110,10 @@ func TestSettleWaitsForRetries(t *testing.T) {
 	})
 }
 
-func create(t *testing.T, c *simulation.Cluster, obj kube.Object) {
-	t.Helper()
-	if _, err := client.Create(t.Context(), c.Client(), obj); err != nil {
-		t.Fatal(err)
+func create(tb testing.TB, c *simulation.Cluster, obj kube.Object) {
+	tb.Helper()
+	if _, err := client.Create(tb.Context(), c.Client(), obj); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -153,6 +153,48 @@ func TestTwoClusters(t *testing.T) {
 		simulation.Get[*corev1.Namespace](one, "shop")
 		simulation.ExpectGone[*corev1.Namespace](two, "shop")
 	})
+}
+
+// Clusters of one test, also of a test and its subtests, have different uids and versions, as two real ones do. Each run of a
+// test has the same.
+func TestClustersHaveDifferentUIDsAndVersions(t *testing.T) {
+	t.Parallel()
+	identities := func(tb testing.TB) []string {
+		tb.Helper()
+		c := simulation.New(tb, simulation.Config{YAML: motto})
+		create(tb, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		var all []string
+		for _, obj := range []kube.Object{
+			simulation.Get[*corev1.Namespace](c, "default"), simulation.Get[*corev1.ConfigMap](c, "default/motto"), simulation.Get[*corev1.Secret](c, "default/a"),
+		} {
+			all = append(all, string(obj.GetUID()), obj.GetResourceVersion())
+		}
+		return all
+	}
+	run := func() (all [][]string) {
+		t.Run("parent", func(t *testing.T) {
+			all = append(all, identities(t), identities(t))
+			t.Run("child", func(t *testing.T) { all = append(all, identities(t)) })
+			t.Run("sibling", func(t *testing.T) { all = append(all, identities(t)) })
+		})
+		return all
+	}
+	first := run()
+	seen := map[string]int{}
+	for cluster, values := range first[:3] {
+		for _, value := range values {
+			if other, exists := seen[value]; exists && other != cluster {
+				t.Errorf("clusters %d and %d have the uid or version %s", other, cluster, value)
+			}
+			seen[value] = cluster
+		}
+	}
+	if diff := cmp.Diff(first[2], first[3]); diff != "" {
+		t.Errorf("clusters of tests that do not run together (-child +sibling):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, run()); diff != "" {
+		t.Errorf("the second run of a test (-first +second):\n%s", diff)
+	}
 }
 
 func TestStoppedProgram(t *testing.T) {

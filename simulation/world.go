@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -38,8 +39,35 @@ var worlds cache //nolint:gochecknoglobals // a cache of immutable values
 type cache struct {
 	mu      sync.Mutex
 	entries map[string]*world // guarded by mu
+	// clusters are the numbers of clusters that exist, by the names of their tests.
+	clusters map[string]uint64 // guarded by mu
 	// compiler keeps compiled schemas.
 	compiler crds.Compiler
+}
+
+// number returns how many other clusters a test, and the tests of which it is a subtest, have at present. Tests that run in
+// parallel do not change it.
+func (c *cache) number(tb testing.TB) (number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clusters == nil {
+		c.clusters = map[string]uint64{}
+	}
+	name := tb.Name()
+	for i := range len(name) + 1 {
+		if i == len(name) || name[i] == '/' {
+			number += c.clusters[name[:i]]
+		}
+	}
+	c.clusters[name]++
+	tb.Cleanup(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.clusters[name]--; c.clusters[name] == 0 {
+			delete(c.clusters, name)
+		}
+	})
+	return number
 }
 
 // world is a prepared server, of which each test has a fork.

@@ -1,7 +1,11 @@
 package apiserver
 
 import (
+	"maps"
+	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -92,6 +96,30 @@ func (s *Server) tablesOf(resources []schema.GroupResource) []*table {
 		}
 	}
 	return tables
+}
+
+// Renumber gives a fork other uids and versions than the server that it was made from, as another cluster has: its
+// objects now, and what is written later. number is that of the cluster, from 1. The history is gone. It must be called
+// before the first request.
+func (s *Server) Renumber(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const perCluster = 1_000_000 // versions
+	s.random, s.timeouts = rand.NewPCG(s.config.Seed, 2*number), rand.NewPCG(s.config.Seed, 2*number+1)
+	s.version += number * perCluster
+	byName := func(a, b *table) int {
+		return strings.Compare(a.kind.groupResource().String(), b.kind.groupResource().String())
+	}
+	for _, t := range slices.SortedFunc(maps.Values(s.tables), byName) {
+		t.records, t.shared = t.copies(), false
+		t.history, t.compacted = nil, s.version
+		for _, r := range t.records {
+			r.version += number * perCluster
+			r.obj = r.obj.DeepCopyObject().(Object)
+			r.obj.SetUID(s.nextUID())
+			r.obj.SetResourceVersion(strconv.FormatUint(r.version, 10))
+		}
+	}
 }
 
 // Restore gives s the objects, kinds and the version of backup, a fork of s, as etcd does when it is restored from a

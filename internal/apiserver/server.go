@@ -205,6 +205,11 @@ func (s *Server) writeEvent(t *table, e *event) error {
 func (s *Server) uid() types.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.nextUID()
+}
+
+// nextUID is uid. s.mu is held.
+func (s *Server) nextUID() types.UID {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], s.random.Uint64())
 	binary.BigEndian.PutUint64(b[8:], s.random.Uint64())
