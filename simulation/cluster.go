@@ -21,7 +21,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/simulation/internal/webhooks"
 )
 
-// Config configures a Cluster. The zero value is a cluster without custom resources.
+// Config configures a Cluster. The zero value is a cluster without custom resources. Each cluster has the Service
+// default/kubernetes, the system PriorityClasses, the roles that users bind, the ConfigMap
+// kube-system/extension-apiserver-authentication, and unless it is WithoutControllers, in each namespace the
+// ServiceAccount default and the ConfigMap kube-root-ca.crt.
 type Config struct {
 	// Manifests are YAML or JSON files, or folders of such files, with the objects that exist when the test begins:
 	// CustomResourceDefinitions first, then all other objects, in the order of their files. Namespaced objects without
@@ -39,9 +42,9 @@ type Config struct {
 	// Pods returns what happens to a Pod. It is called when the Pod is scheduled, and when its containers start; it
 	// must not make requests. Default: every Pod has the zero PodBehavior.
 	Pods func(pod *corev1.Pod) PodBehavior
-	// WithoutControllers leaves out the models of Kubernetes' controllers: of the garbage collector, namespaces,
-	// Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints, the scheduler
-	// and the kubelets. Then the test acts for them, as with envtest. Default false.
+	// WithoutControllers leaves out the models of Kubernetes' controllers: of the garbage collector, namespaces and
+	// their first objects, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices,
+	// Endpoints, the scheduler and the kubelets. Then the test acts for them, as with envtest. Default false.
 	WithoutControllers bool
 	// IdleAfter is the time without activity after which Settle returns. Default 3 s.
 	IdleAfter time.Duration
@@ -102,8 +105,9 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog)) })
 }
 
-// New returns a cluster that exists until the end of the test: for a test with two clusters, which have different uids and
-// resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least Config.IdleAfter.
+// New returns a cluster that exists until the end of the test: for a test with two clusters, which have different uids
+// and resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least
+// Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
 	return newCluster(tb, config, nil)

@@ -28,6 +28,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// retrieveConfigMaps retrieves all ConfigMaps except those that each cluster has.
+func retrieveConfigMaps(cluster *kube.Cluster) informer.Retriever[*corev1.ConfigMap] {
+	return informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+		FieldSelector: "metadata.name!=kube-root-ca.crt,metadata.name!=extension-apiserver-authentication",
+	})
+}
+
 // newCopier returns a controller that copies each ConfigMap into a Secret of the same name.
 func newCopier(tb testing.TB, c *simulation.Cluster, wrap ...controller.Middleware[*corev1.ConfigMap]) *controller.Controller[*corev1.ConfigMap] {
 	tb.Helper()
@@ -50,7 +57,7 @@ func newCopier(tb testing.TB, c *simulation.Cluster, wrap ...controller.Middlewa
 		return err
 	}
 	copier, err := controller.New(controller.Config[*corev1.ConfigMap]{
-		Name: "copier", Cluster: cluster, Handler: controller.Chain(handle, wrap...), Reads: []informer.Any{secrets},
+		Name: "copier", Retriever: retrieveConfigMaps(cluster), Handler: controller.Chain(handle, wrap...), Reads: []informer.Any{secrets},
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -109,7 +109,7 @@ func TestClusterScopedKind(t *testing.T) {
 func operators(t *testing.T, c *simulation.Cluster, outside *sync.Map, identity string) *manager.Manager {
 	t.Helper()
 	cluster := c.Connect("operators")
-	configMaps, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.Retrieve[*corev1.ConfigMap](cluster)})
+	configMaps, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: retrieveConfigMaps(cluster)})
 	if err != nil {
 		t.Fatal(err)
 	}

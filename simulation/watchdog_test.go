@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
 )
 
 const testLimit = time.Minute
@@ -150,7 +151,7 @@ func TestWatchdogReportsRuns(t *testing.T) {
 		c := newCluster(t, Config{WithoutControllers: true}, nil)
 		runs := 0
 		second, err := controller.New(controller.Config[*corev1.ConfigMap]{
-			Name: "again", Cluster: c.Connect("again"),
+			Name: "again", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](c.Connect("again"), informer.Selection{Namespaces: []string{"default"}}),
 			Handler: func(context.Context, *corev1.ConfigMap) error {
 				if runs++; runs == 10 {
 					dog.enter(c.allRuns)

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/kinds"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/webhooks"
@@ -45,9 +46,10 @@ type cache struct {
 	compiler crds.Compiler
 }
 
-// number returns how many other clusters a test, and the tests of which it is a subtest, have at present. Tests that run in
-// parallel do not change it.
+// number returns how many other clusters a test, and the tests of which it is a subtest, have at present. Tests that
+// run in parallel do not change it.
 func (c *cache) number(tb testing.TB) (number uint64) {
+	tb.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.clusters == nil {
@@ -95,7 +97,7 @@ func (c *cache) get(config Config, virtual bool) (*world, error) {
 		return nil, err
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%t %q\n", virtual, config.Namespaces)
+	fmt.Fprintf(hash, "%t %t %q\n", virtual, config.WithoutControllers, config.Namespaces)
 	for _, d := range documents {
 		fmt.Fprintf(hash, "%q %q\n", d.source, d.text)
 	}
@@ -157,10 +159,14 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, createSystemObjects(context.Background(), cluster))
 	for _, o := range slices.Concat(definitions, instances) {
 		if err := apply(context.Background(), c, o.obj); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", o.source, err))
 		}
+	}
+	if !config.WithoutControllers {
+		errs = append(errs, controllers.FillNamespaces(context.Background(), server))
 	}
 	return server, errors.Join(errs...)
 }

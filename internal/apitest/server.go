@@ -4,8 +4,9 @@
 // It works in a bubble of testing/synctest: it has no goroutines, and holds no lock while a hook runs. Requests for
 // discovery are never recorded, hooked or failed, because clients hold mutexes meanwhile.
 //
-// Namespaces exist without objects. Everything else is as in the real server: objects are validated, updates conflict,
-// and the status is written by its subresource only.
+// Namespaces exist without objects, and no object exists at first, so that a test that lists a kind names all objects
+// of it; package simulation has the objects that each cluster has. Everything else is as in the real server: objects
+// are validated, updates conflict, and the status is written by its subresource only.
 package apitest
 
 import (

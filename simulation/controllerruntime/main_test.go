@@ -64,11 +64,3 @@ func createConfigMaps(ctx context.Context, t *testing.T, c kubernetes.Interface,
 		time.Sleep(time.Second)
 	}
 }
-
-func createNamespace(t *testing.T, c kubernetes.Interface, name string) {
-	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := c.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,33 +13,11 @@ import (
 	// controller-runtime's tests import these modules.
 	_ "github.com/onsi/ginkgo/v2"
 	_ "github.com/onsi/gomega"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
-	"github.com/evenkeel-go/evenkeel/simulation/internal/crds"
+	"github.com/evenkeel-go/evenkeel/simulation"
 )
-
-// upstreamKinds returns the kinds that controller-runtime's tests use.
-func upstreamKinds() []*apiserver.Kind {
-	nodes := apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
-	nodes.Status, nodes.ClusterScoped = true, true
-	accounts := apiserver.Builtin[corev1.ServiceAccount](corev1.SchemeGroupVersion.WithKind("ServiceAccount"), "serviceaccounts", corev1.AddToScheme)
-	roles := apiserver.Builtin[rbacv1.ClusterRole](rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), "clusterroles", rbacv1.AddToScheme)
-	roles.ClusterScoped = true
-	requests := apiserver.Builtin[certificatesv1.CertificateSigningRequest](
-		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), "certificatesigningrequests", certificatesv1.AddToScheme)
-	requests.Status, requests.ClusterScoped = true, true
-	return append(builtin.Kinds(), new(crds.Compiler).Definitions(nil), nodes, accounts, roles, requests)
-}
 
 // explanation is a reason for which specs of controller-runtime's tests fail.
 type explanation struct {
@@ -61,36 +38,6 @@ func explanations(suite string) []explanation {
 			{"no subresource approval of CertificateSigningRequests", regexp.MustCompile(subresources + "approve CSRs"), 4},
 		},
 	}[suite]
-}
-
-// listen serves a new server on a loopback address, and returns the path of a kubeconfig.
-func listen(t *testing.T) (kubeconfig string) {
-	t.Helper()
-	server, err := apiserver.New(apiserver.Config{Seed: 1, Kinds: upstreamKinds()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := httptest.NewServer(server)
-	t.Cleanup(listener.Close)
-	c := newClient(t, &rest.Config{Host: listener.URL, Transport: listener.Client().Transport})
-	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
-		createNamespace(t, c, name)
-	}
-	service := &corev1.Service{ // each cluster has it
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
-	}
-	if _, err := c.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	config := api.NewConfig()
-	config.Clusters["test"] = &api.Cluster{Server: listener.URL}
-	config.Contexts["test"] = &api.Context{Cluster: "test"}
-	config.CurrentContext = "test"
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
 }
 
 // spec is a test in a report of Ginkgo.
@@ -144,12 +91,13 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// runSuite runs the tests of a package against a new server.
+// runSuite runs the tests of a package against a new cluster, as envtest is one.
 func runSuite(t *testing.T, path string) []spec {
 	t.Helper()
+	cluster := simulation.New(t, simulation.Config{WithoutControllers: true})
 	report := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", path, "-args", "-ginkgo.json-report="+report)
-	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+listen(t))
+	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+cluster.Serve())
 	output, runErr := cmd.CombinedOutput()
 	// The only test that may fail is the one that runs the specs.
 	if failed := regexp.MustCompile(`(?m)^--- FAIL: .*`).FindAllString(string(output), -1); runErr != nil && len(failed) != 1 {

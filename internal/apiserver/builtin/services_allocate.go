@@ -275,7 +275,8 @@ func (a *allocation) addIPv4() {
 func (a *allocation) address(requested string) (ip, problem string) {
 	addresses := netip.MustParsePrefix(serviceRange)
 	first := addresses.Addr().Next()
-	used := map[string]bool{first.String(): true}
+	ofServer := a.service.Namespace == "default" && a.service.Name == "kubernetes" // has the first address
+	used := map[string]bool{first.String(): !ofServer}
 	for _, other := range a.Objects {
 		for _, ip := range other.(*corev1.Service).Spec.ClusterIPs {
 			used[ip] = true

@@ -1,6 +1,6 @@
-// Package controllers models the controllers of a cluster for the API server in memory: garbage collector,
-// namespaces, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices, Endpoints,
-// PodDisruptionBudgets, the scheduler, the kubelets, and the Pod garbage collector for Pods without a node.
+// Package controllers models the controllers of a cluster for the API server in memory: garbage collector, namespaces
+// and their first objects, Deployments, ReplicaSets, StatefulSets, PersistentVolumeClaims, Jobs, EndpointSlices,
+// Endpoints, PodDisruptionBudgets, the scheduler, the kubelets, and the Pod garbage collector for Pods without a node.
 //
 // The models do what the controllers of Kubernetes do, in an order that is always the same. A Manager has no goroutine
 // of its own and no informers: the server reports each committed write, so the view of the models is never stale, and
@@ -12,7 +12,6 @@
 //
 //   - No informer is stale, and no controller reads an object before it writes.
 //   - There are no Events, Node objects or quotas. The scheduler counts Pods only.
-//   - A namespace gets no service account and no ConfigMap kube-root-ca.crt.
 //   - All containers of a Pod start and end at the same time. Probes, volumes and init containers always succeed; see
 //     PodBehavior for what can fail. A deleted Pod with finalizers has phase Failed.
 //   - PersistentVolumeClaims are bound at once, without a PersistentVolume, and can be deleted while Pods use them.

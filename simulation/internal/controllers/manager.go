@@ -62,8 +62,11 @@ type controller interface {
 	sync(ctx context.Context, key string) (nextSync time.Time, err error)
 }
 
-// collectorIndex is the index of the garbage collector in Manager.controllers.
-const collectorIndex = 0
+// Indexes in Manager.controllers.
+const (
+	collectorIndex = 0
+	contentIndex   = 1
+)
 
 // Task is work that a controller has to do.
 type Task struct {
@@ -85,6 +88,10 @@ func New(config Config) *Manager {
 	}
 	m.controllers = []controller{
 		collectorIndex: &garbageCollector{m, m.requester(managerAgent("generic-garbage-collector"))},
+		contentIndex: &namespaceContent{
+			m, m.requester(managerAgent("service-account-controller")),
+			m.requester(managerAgent("root-ca-certificate-publisher")),
+		},
 		&namespaces{m, m.requester(managerAgent("namespace-controller"))},
 		// Before those that replace Pods: a Pod of a StatefulSet has the name of its predecessor.
 		&budgets{m, m.requester(managerAgent("disruption-controller"))},
