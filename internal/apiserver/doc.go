@@ -4,9 +4,9 @@
 // own (dev/bench/internal/apiserver), which sends objects that were encoded in advance.
 //
 // A Server is an http.Handler, and Server.Transport is an http.RoundTripper that needs no listener and no goroutine.
-// Both work in a bubble of testing/synctest: a request never waits, and a watch waits on channels and timers that were
-// made in the bubble. The clients of one server must be in one bubble. Server.Fork makes a server for each test from
-// one that was set up once.
+// Both work in a bubble of testing/synctest: a request never waits, except for DeletionStep, and a watch waits on
+// channels and timers that were made in the bubble. The clients of one server must be in one bubble. Server.Fork makes
+// a server for each test from one that was set up once.
 //
 // Invariants:
 //

@@ -298,8 +298,17 @@ func (m *Manager) apply(c apiserver.Change, now time.Time) {
 		return // no controller reads them, and they are not garbage collected
 	}
 	m.state.apply(c)
+	earliest := now
+	if c.Object == nil || c.Object.GetDeletionTimestamp() != nil {
+		earliest = now.Add(apiserver.DeletionStep)
+	}
 	for i, controller := range m.controllers {
-		controller.observe(func(key string, due time.Time) { m.queue.add(task{i, key}, due) }, now, c)
+		controller.observe(func(key string, due time.Time) {
+			if due.Before(earliest) {
+				due = earliest
+			}
+			m.queue.add(task{i, key}, due)
+		}, now, c)
 	}
 }
 

@@ -88,9 +88,10 @@ func widgets() *apiserver.Kind {
 	return apiserver.Custom(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, "widgets")
 }
 
-// run runs the controllers for some time.
+// run runs the controllers for some time; zero: for the steps of deletions.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
+	d = max(d, 20*apiserver.DeletionStep)
 	end := time.Now().Add(d)
 	for steps := 0; ; steps++ {
 		next, worked, err := w.manager.Step(w.t.Context())
