@@ -8,9 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -90,5 +95,29 @@ func TestObjectsOfLaterNamespaces(t *testing.T) {
 		simulation.Delete[*corev1.Namespace](c, "shop")
 		c.Settle()
 		simulation.ExpectGone[*corev1.Namespace](c, "shop")
+	})
+}
+
+// The names of kinds without other rules are checked as in the real server; simulation/conformance compares all kinds.
+func TestInvalidNamesAreRejected(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		inDefault := metav1.ObjectMeta{Namespace: "default"}
+		for _, test := range []struct {
+			obj   kube.Object
+			name  string
+			valid bool
+		}{
+			{&networkingv1.Ingress{ObjectMeta: inDefault}, "Bad_Name", false},
+			{&networkingv1.Ingress{ObjectMeta: inDefault}, "good.name", true},
+			{&batchv1.CronJob{ObjectMeta: inDefault}, strings.Repeat("n", 53), false},
+			{&rbacv1.ClusterRole{}, "system:Any_Name", true},
+			{&admissionregistrationv1.ValidatingWebhookConfiguration{}, "Bad_Name", false},
+		} {
+			test.obj.SetName(test.name)
+			if _, err := client.Create(t.Context(), c.Client(), test.obj); apierrors.IsInvalid(err) == test.valid {
+				t.Errorf("create %T %s: %v", test.obj, test.name, err)
+			}
+		}
 	})
 }

@@ -29,7 +29,10 @@ func AddRules(kinds []*apiserver.Kind) {
 		case *admissionregistrationv1.MutatingWebhookConfiguration,
 			*admissionregistrationv1.ValidatingWebhookConfiguration:
 			kind.Rules.Default = setDefaults
-			kind.Rules.Validate = func(obj, _ apiserver.Object) field.ErrorList { return validate(obj) }
+			metadata := kind.Rules.Validate
+			kind.Rules.Validate = func(obj, old apiserver.Object) field.ErrorList {
+				return append(metadata(obj, old), validate(obj)...)
+			}
 		}
 	}
 }
