@@ -101,12 +101,14 @@ func (r *request) mutate(obj, old Object, options writeOptions) error {
 	}
 	r.mutated = true
 	admit()
-	before := obj.GetManagedFields()
+	before, version := obj.GetManagedFields(), obj.GetObjectKind().GroupVersionKind()
 	if err := admission.Mutate(r.Context(), review); err != nil {
 		return err
 	}
-	if err := r.restoreVersion(obj); err != nil {
-		return err
+	if obj.GetObjectKind().GroupVersionKind() != version { // otherwise the version of a patch is invalid
+		if err := r.restoreVersion(obj); err != nil {
+			return err
+		}
 	}
 	if err := managedfields.ValidateManagedFields(obj.GetManagedFields()); err != nil {
 		obj.SetManagedFields(before)

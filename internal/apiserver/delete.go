@@ -13,10 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DeletionStep is the least time between two steps of a deletion, also of those that Kubernetes' controllers make.
-// Without it, an object could be gone in the instant in which it becomes terminating, and no client would see that.
-const DeletionStep = time.Millisecond
-
 func (r *request) delete() (*response, error) {
 	options, err := r.deleteOptions()
 	if err != nil {
@@ -109,15 +105,18 @@ func (r *request) tryDelete(
 		return rec, true, nil
 	}
 	// A grace period of 0: watches see the update before the deletion, and both are reviewed.
-	time.Sleep(DeletionStep)
+	select {
+	case <-time.After(DeletionStep):
+	case <-r.Context().Done():
+	}
 	if err := r.admitDeletion(rec.obj, options); err != nil {
 		return nil, false, err
 	}
-	last, deleted, err := r.deleteNow(rec, dryRun)
+	last, _, err := r.deleteNow(rec, dryRun)
 	if errors.Is(err, errChanged) && r.find(namespace, name) == nil { // another request has deleted it meanwhile
 		return rec, true, nil
 	}
-	return last, deleted, err
+	return last, true, err
 }
 
 // deleteUnfinalized deletes an object without a grace period whose last finalizers, if it has any, the request removes.

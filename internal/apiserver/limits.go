@@ -3,6 +3,7 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,10 @@ const (
 	// condition.
 	writeOverhead = 150
 )
+
+// DeletionStep is the least time between two steps of a deletion, also of those that Kubernetes' controllers make.
+// Without it, an object could be gone in the instant in which it becomes terminating, and no client would see that.
+const DeletionStep = time.Millisecond
 
 // limitSize returns the real server's error for an object that is too large for etcd. It sets rec.size.
 //

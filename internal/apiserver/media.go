@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
 	"net/http"
@@ -21,11 +22,14 @@ const (
 	mediaProtobuf mediaType = "application/vnd.kubernetes.protobuf"
 )
 
+// anyApplication stands for all media types that the server sends.
+const anyApplication = "application/*"
+
 // output is the form of a response that a client accepts.
 type output struct {
 	media mediaType
-	// as is the kind into which objects are converted: "", partialObject or partialList.
-	as string
+	// as is the kind into which objects are converted: "", partialObject or partialList. Its version is v1 or v1beta1.
+	as, version string
 }
 
 const (
@@ -41,24 +45,28 @@ func accepted(header http.Header, kind *Kind, isList bool) (output, error) {
 	if accept == "" {
 		return output{media: mediaJSON}, nil
 	}
-	known := false
-	for _, c := range parseAccept(accept) {
+	clauses := parseAccept(accept)
+	// The router of built-in kinds does not know the form of a part of the types.
+	known := slices.ContainsFunc(clauses, func(c acceptClause) bool {
+		_, isKnown := knownMedia(c.media)
+		return isKnown && (c.media != anyApplication || kind == nil || kind.custom())
+	})
+	for _, c := range clauses {
 		media, isKnown := knownMedia(c.media)
-		if !isKnown {
+		if !isKnown || !known {
 			continue
 		}
-		known = true
-		as := c.params["as"]
+		as, version := c.params["as"], c.params["v"]
 		switch {
-		case as == "" && c.params["g"] == "" && c.params["v"] == "":
+		case as == "" && c.params["g"] == "" && version == "":
 			if media == mediaProtobuf && kind != nil && kind.custom() {
 				continue
 			}
 		case as != partialObject && as != partialList,
-			c.params["g"] != metav1.GroupName, c.params["v"] != "v1", kind == nil:
+			c.params["g"] != metav1.GroupName, version != "v1" && version != "v1beta1", kind == nil:
 			continue
 		}
-		return output{media, as}, nil
+		return output{media, as, version}, nil
 	}
 	supported := []string{string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}
 	if !known && kind != nil && !kind.custom() {
@@ -94,21 +102,16 @@ func parseAccept(accept string) (clauses []acceptClause) {
 		}
 		clauses = append(clauses, acceptClause{media, params, quality})
 	}
+	wildcards := func(c acceptClause) int { return strings.Count(c.media, "*") }
 	slices.SortStableFunc(clauses, func(a, b acceptClause) int {
-		switch {
-		case a.quality > b.quality:
-			return -1
-		case a.quality < b.quality:
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(b.quality, a.quality), cmp.Compare(wildcards(a), wildcards(b)))
 	})
 	return clauses
 }
 
 func knownMedia(name string) (media mediaType, isKnown bool) {
 	switch name {
-	case "*/*", "application/*", string(mediaJSON):
+	case "*/*", anyApplication, string(mediaJSON):
 		return mediaJSON, true
 	case string(mediaYAML):
 		return mediaYAML, true

@@ -18,7 +18,33 @@ import (
 
 // ValidateMetadata validates the metadata of an object that is to be stored.
 func ValidateMetadata(obj Object, namespaced bool, name validation.ValidateNameFunc) field.ErrorList {
-	return validation.ValidateObjectMetaAccessor(validated(obj), namespaced, name, field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(validated(obj), namespaced, name, field.NewPath("metadata"))
+	return ownerErrors(errs)
+}
+
+// ownerErrors gives the errors of owner references the text of serverVersion: that of the library is newer.
+func ownerErrors(errs field.ErrorList) field.ErrorList {
+	const owners = "metadata.ownerReferences"
+	for _, err := range errs {
+		index, isOwner := strings.CutPrefix(err.Field, owners+"[")
+		if !isOwner {
+			continue
+		}
+		_, name, _ := strings.Cut(index, "]")
+		err.Field = owners + name
+		switch name {
+		case "": // a kind that owns nothing
+			continue
+		case ".apiVersion":
+			err.Detail = "version must not be empty"
+		default:
+			err.Detail = "must not be empty"
+		}
+		if err.Type != field.ErrorTypeInvalid {
+			err.Type, err.BadValue = field.ErrorTypeInvalid, ""
+		}
+	}
+	return errs
 }
 
 // ValidateMetadataUpdate validates changes of metadata. Without an old object there are none.
@@ -26,7 +52,7 @@ func ValidateMetadataUpdate(obj, old Object) field.ErrorList {
 	if old == nil {
 		return nil
 	}
-	return validation.ValidateObjectMetaAccessorUpdate(validated(obj), old, field.NewPath("metadata"))
+	return ownerErrors(validation.ValidateObjectMetaAccessorUpdate(validated(obj), old, field.NewPath("metadata")))
 }
 
 // validated returns the metadata of an object for validation.

@@ -191,6 +191,9 @@ func (r *request) jsonPatch(current Object, body []byte, options writeOptions) (
 	if err != nil && obj == nil {
 		return nil, invalidPatch(string(after), err)
 	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && u.GetAPIVersion() == "" {
+		return nil, apierrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
+	}
 	return obj, r.checkStrict(append(strict, strictErrors(err)...), string(after), options)
 }
 

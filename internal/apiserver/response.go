@@ -101,7 +101,7 @@ func (r *request) notAcceptable(format, goType string) error {
 func (r *request) encodeRecord(rec *record) ([]byte, error) {
 	switch r.out.as {
 	case partialObject:
-		return r.serving.codecs.encode(partial(rec), r.out.media)
+		return r.serving.codecs.encode(r.partial(rec), r.out.media)
 	case partialList:
 		switch {
 		case r.scaled() && r.kind.custom():
@@ -134,10 +134,15 @@ func (r *request) status(code int, details *metav1.StatusDetails) (*response, er
 }
 
 // partial returns the metadata of a stored object.
-func partial(rec *record) *metav1.PartialObjectMetadata {
+func (r *request) partial(rec *record) *metav1.PartialObjectMetadata {
 	p := meta.AsPartialObjectMetadata(rec.obj)
-	p.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	p.SetGroupVersionKind(r.out.partialKind(partialObject))
 	return p
+}
+
+// partialKind returns a kind in the version that the client accepts.
+func (o output) partialKind(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: metav1.GroupName, Version: o.version, Kind: name}
 }
 
 // list returns a response with a list.
@@ -156,9 +161,9 @@ func (r *request) encodeList(records []*record, listMeta metav1.ListMeta) ([]byt
 		return nil, r.notAcceptable("is a list (%s)", r.kind.internalType(r.kind.listKind()))
 	case partialList:
 		list := &metav1.PartialObjectMetadataList{ListMeta: listMeta}
-		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+		list.SetGroupVersionKind(r.out.partialKind(partialList))
 		for _, rec := range records {
-			list.Items = append(list.Items, *partial(rec))
+			list.Items = append(list.Items, *r.partial(rec))
 		}
 		return codecs.encode(list, r.out.media)
 	}

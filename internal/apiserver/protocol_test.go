@@ -1,0 +1,50 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Requests whose responses simulation/conformance compares with those of the real server.
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	const widgetsPath = "/apis/example.com/v1/namespaces/shop/widgets"
+	const merge = "application/merge-patch+json"
+	const partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"
+	widget := func(metadata string) string {
+		return `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"` + metadata + `}}`
+	}
+	for name, test := range map[string]struct {
+		method, path, body, header, value string
+		code                              int
+		want                              string
+	}{
+		"part of the media types, built-in":        {"GET", configMapsPath + "/a", "", "Accept", "application/*", http.StatusNotAcceptable, "406: Not Acceptable"},
+		"part of the media types, custom":          {"GET", widgetsPath + "/a", "", "Accept", "application/*", http.StatusOK, `"kind":"Widget"`},
+		"a media type before a part of all":        {"GET", configMapsPath + "/a", "", "Accept", "application/*, application/yaml", http.StatusOK, "kind: ConfigMap"},
+		"metadata in v1beta1":                      {"GET", configMapsPath + "/a", "", "Accept", partial, http.StatusOK, `"apiVersion":"meta.k8s.io/v1beta1"`},
+		"owner reference without fields":           {"POST", widgetsPath, widget(`,"ownerReferences":[{}]`), "", "", http.StatusUnprocessableEntity, `metadata.ownerReferences.apiVersion: Invalid value: \"\": version must not be empty`},
+		"patch of the version":                     {"PATCH", widgetsPath + "/a", `{"apiVersion":"example.com/v2"}`, "Content-Type", merge, http.StatusUnprocessableEntity, "apiVersion: Invalid value"},
+		"patch without a version":                  {"PATCH", widgetsPath + "/a", `{"apiVersion":null}`, "Content-Type", merge, http.StatusInternalServerError, "Object 'apiVersion' is missing"},
+		"get with an empty segment":                {"GET", configMapsPath + "//a", "", "", "", http.StatusNotFound, "could not find the requested resource"},
+		"delete with an empty segment":             {"DELETE", configMapsPath + "//a", "", "", "", http.StatusNotFound, "could not find the requested resource"},
+		"delete of a collection without namespace": {"DELETE", "/api/v1/namespaces//configmaps", "", "", "", http.StatusNotFound, "could not find the requested resource"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.SetAdmission(reviewer{noReview, noReview})
+			mustSend(t, s, "POST", configMapsPath, `{"metadata":{"name":"a"}}`)
+			mustSend(t, s, "POST", widgetsPath, widget(""))
+			headers := []string{test.header, test.value}
+			if test.header == "" {
+				headers = nil
+			}
+			if code, text := send(t, s, test.method, test.path, test.body, headers...); code != test.code || !strings.Contains(text, test.want) {
+				t.Errorf("%d %s, want %d %s", code, text, test.code, test.want)
+			}
+			mustSend(t, s, "GET", configMapsPath+"/a", "")
+		})
+	}
+}
