@@ -3,6 +3,7 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,7 +25,8 @@ const (
 // Without it, an object could be gone in the instant in which it becomes terminating, and no client would see that.
 const DeletionStep = time.Millisecond
 
-// limitSize returns the real server's error for an object that is too large for etcd. It sets rec.size.
+// limitSize returns the real server's error for an object that is too large for etcd. It sets rec.size. As in the real
+// server, an object that is too large because of its managed fields loses them, unless the request is an apply.
 //
 // rec.size is an upper bound: that of the replaced record, and several times the body, because each field has its
 // managers. Only an object that may exceed a limit is encoded.
@@ -37,6 +39,16 @@ func (r *request) limitSize(rec, old *record) error {
 	if rec.size <= maxStored && r.patchType() != types.JSONPatchType { // which can copy large values
 		return nil
 	}
+	err := r.checkSize(rec)
+	if err == nil || r.applies() || r.Method == http.MethodDelete || len(rec.obj.GetManagedFields()) == 0 {
+		return err
+	}
+	rec.obj.SetManagedFields(nil)
+	return r.checkSize(rec)
+}
+
+// checkSize encodes the object.
+func (r *request) checkSize(rec *record) error {
 	media := mediaProtobuf
 	if _, custom := rec.obj.(*unstructured.Unstructured); custom {
 		media = mediaJSON
