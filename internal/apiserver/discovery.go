@@ -20,13 +20,6 @@ const serverVersion = "v1.36.3"
 const aggregatedMedia = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // discovery responds to requests that are not for a resource.
-func (s *Server) discovery(req *http.Request, parts []string) *response {
-	s.mu.Lock()
-	serving := s.serving
-	s.mu.Unlock()
-	return serving.discovery(req, parts)
-}
-
 func (s *serving) discovery(req *http.Request, parts []string) *response {
 	path := strings.Join(parts, "/")
 	aggregated := strings.Contains(strings.ReplaceAll(req.Header.Get("Accept"), " ", ""), "as=APIGroupDiscoveryList") &&

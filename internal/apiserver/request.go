@@ -47,8 +47,14 @@ type request struct {
 // respond finds the resource in the path, and handles the request.
 func (s *Server) respond(req *http.Request) *response {
 	path := ParsePath(req.URL.Path)
+	s.mu.Lock()
+	serving := s.serving
+	s.mu.Unlock()
+	if err := serving.refuse(req, path); err != nil {
+		return serving.failure(err, req.Header)
+	}
 	if path == (Path{}) {
-		return s.discovery(req, strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
+		return serving.discovery(req, strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	}
 	r := &request{
 		Request: req, server: s, warnings: new([]string),

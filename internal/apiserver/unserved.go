@@ -1,0 +1,41 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// refuse returns the error of a request for something that kube-apiserver has and this server has not. It names it, so
+// that nobody looks for the mistake in the client. Nil: any other request.
+func (s *serving) refuse(req *http.Request, path Path) error {
+	for name := range req.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			return statusError(http.StatusNotImplemented, metav1.StatusReasonUnknown,
+				"the API server in memory has no users: it does not impersonate any (header "+name+")")
+		}
+	}
+	name, resource := strings.Trim(req.URL.Path, "/"), path.Resource
+	subresource, _, _ := strings.Cut(path.Subresource, "/")
+	switch {
+	case name == "openapi/v2":
+	case slices.Contains([]string{
+		"apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "flowcontrol.apiserver.k8s.io",
+		"resource.k8s.io", "autoscaling",
+	}, resource.Group) && len(s.kindsOf(resource.Group, resource.Version)) == 0:
+		name = fmt.Sprintf("%s of %s", resource.Resource, resource.GroupVersion())
+	case slices.Contains([]string{
+		"certificatesigningrequests/approval", "nodes/proxy", "pods/attach", "pods/ephemeralcontainers", "pods/exec",
+		"pods/log", "pods/portforward", "pods/proxy", "pods/resize", "replicationcontrollers/scale",
+		"serviceaccounts/token", "services/proxy",
+	}, resource.Resource+"/"+subresource):
+		name = resource.Resource + "/" + subresource
+	default:
+		return nil
+	}
+	const problem = "the API server in memory does not serve "
+	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, problem+name)
+}
