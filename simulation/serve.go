@@ -1,10 +1,13 @@
 package simulation
 
 import (
+	"crypto/tls"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"path/filepath"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,6 +36,28 @@ func (c *Cluster) Serve() (kubeconfig string) {
 		c.tb.Fatalf("simulation: %v", err)
 	}
 	return kubeconfig
+}
+
+// ForwardWebhooks makes the webhook server at an address such as 127.0.0.1:9443 handle the calls of all webhooks, as
+// HandleWebhooks does with a handler: for the server of a suite that uses envtest. The server has TLS; its certificate
+// is not verified. ForwardWebhooks cannot be called in a bubble: a network has real time.
+func (c *Cluster) ForwardWebhooks(address string) {
+	c.tb.Helper()
+	if c.virtual {
+		c.tb.Fatal("simulation: ForwardWebhooks needs real time: use New outside of Test and of synctest.Test")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	c.tb.Cleanup(transport.CloseIdleConnections)
+	c.HandleWebhooks(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "https", address
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			text := fmt.Sprintf("forward a call to the webhook server %s: %v", address, err)
+			http.Error(w, text, http.StatusBadGateway)
+		},
+	})
 }
 
 // ServeHTTP implements http.Handler for clients in other processes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +66,28 @@ func webhook(kind, name, path, more string) string {
 		name: ` + name + `.example.com, sideEffects: None, admissionReviewVersions: [v1],
 		clientConfig: {service: {namespace: default, name: hooks, path: ` + path + `}},
 		rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: ["*"]}]` + more + `}]}` + "\n---\n"
+}
+
+// A webhook server that listens gets the calls, with their paths. If it does not answer, the failure names its address.
+func TestForwardedWebhooks(t *testing.T) {
+	t.Parallel()
+	listener := httptest.NewTLSServer(reviewer{"/policy": func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Allowed: r.Name == "good", Result: &metav1.Status{Message: "bad name"}}
+	}})
+	defer listener.Close()
+	address := listener.Listener.Addr().String()
+	c := simulation.New(t, simulation.Config{YAML: webhook("Validating", "policy", "/policy", "")})
+	c.ForwardWebhooks(address)
+	if err := createConfigMap(t, c, "good", nil); err != nil {
+		t.Error(err)
+	}
+	if err := createConfigMap(t, c, "bad", nil); err == nil || !strings.Contains(err.Error(), "bad name") {
+		t.Errorf("a denied request: %v", err)
+	}
+	listener.Close()
+	if err := createConfigMap(t, c, "good", nil); err == nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("without a server: %v", err)
+	}
 }
 
 func TestValidatingWebhook(t *testing.T) {
