@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,7 @@ type Cluster struct {
 	config  Config
 	virtual bool // in a bubble of testing/synctest
 	server  *apiserver.Server
+	host    string // the URL, by which the library distinguishes API servers
 	kube    *kube.Cluster
 	client  *client.Client
 	log     *requestLog
@@ -105,8 +107,8 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog)) })
 }
 
-// New returns a cluster that exists until the end of the test: for a test with two clusters, which have different uids
-// and resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least
+// New returns a cluster that exists until the end of the test: for a test with two clusters, which have different URLs,
+// uids and resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least
 // Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
@@ -125,8 +127,10 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 		tb.Fatalf("simulation: %v", err)
 	}
 	c.server = world.server.Fork()
+	c.host = "http://simulation.invalid"
 	if number := worlds.number(tb); number > 0 {
 		c.server.Renumber(number)
+		c.host = fmt.Sprintf("http://simulation-%d.invalid", number+1)
 	}
 	c.reviews = webhooks.New(c.server)
 	c.server.SetAdmission(c.reviews)
@@ -154,7 +158,7 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 // RESTConfig returns the config of a client of the cluster: of this library, of client-go, or of controller-runtime.
 // userAgent identifies its requests, and is the name of its field manager.
 func (c *Cluster) RESTConfig(userAgent string) *rest.Config {
-	return &rest.Config{Host: "http://simulation.invalid", Transport: c.log, UserAgent: userAgent, QPS: -1}
+	return &rest.Config{Host: c.host, Transport: c.log, UserAgent: userAgent, QPS: -1}
 }
 
 // Connect returns a connection to the cluster with the types of Config.Types. userAgent is that of RESTConfig.

@@ -164,13 +164,13 @@ func TestTwoClusters(t *testing.T) {
 
 // Clusters of one test, also of a test and its subtests, have different uids and versions, as two real ones do. Each run of a
 // test has the same.
-func TestClustersHaveDifferentUIDsAndVersions(t *testing.T) {
+func TestClustersHaveDifferentURLsUIDsAndVersions(t *testing.T) {
 	t.Parallel()
 	identities := func(tb testing.TB) []string {
 		tb.Helper()
 		c := simulation.New(tb, simulation.Config{YAML: motto})
 		create(tb, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
-		var all []string
+		all := []string{c.RESTConfig("").Host}
 		for _, obj := range []kube.Object{
 			simulation.Get[*corev1.Namespace](c, "default"), simulation.Get[*corev1.ConfigMap](c, "default/motto"), simulation.Get[*corev1.Secret](c, "default/a"),
 		} {
