@@ -117,7 +117,7 @@ type ApplyResult[T any] struct {
 // # Options
 //
 // ConfigurationHash; DryRun, which changes neither the object nor the stored states, and makes Changed certain;
-// FieldOwner; FieldValidation; Force; Subresource; IfUnchanged, which requires that the object still has the
+// FieldOwner; FieldValidation; Force; Subresource; IfUnchanged, which requires that a written object still has the
 // resourceVersion of obj (ignored otherwise); and IfAbsent, which requires that the object does not exist.
 //
 // With IfAbsent Apply reads nothing before the PATCH, unless the kind's group is not one of Kubernetes: see

@@ -119,7 +119,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 func (a *application) identify(obj kube.Object) error {
 	a.desired = &desired{target: a.target, object: obj, settings: a.settings}
 	a.uid = obj.GetUID()
-	if !a.settings.unchanged && !a.settings.absent {
+	if !a.settings.absent {
 		a.input = a.client.shapes.digestOfInput(obj, a.settings.hash)
 		if last, remembered := a.client.applied.get(a.id); remembered && last.input.same(a.input) {
 			a.configured = last.configured

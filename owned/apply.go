@@ -25,6 +25,10 @@ import (
 //   - Apply changes only children of owner. An existing object with the name of a child is reported as Foreign if it
 //     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
 //     child is created only if the API server has no object with its name at that time (client.IfAbsent).
+//   - A changed child is in the state from which Apply determined that it is one: the resourceVersion is a
+//     precondition.
+//   - Apply gives an owner reference only to a new child, or after reading owner, which must not be terminating. So
+//     kubectl delete --cascade=orphan keeps the children also during a run.
 //   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
 //     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
 //     that state as preconditions.

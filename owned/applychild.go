@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
@@ -42,8 +43,28 @@ func (p *pass) applyChild(ctx context.Context, i *item) error {
 	return p.applyTo(ctx, i, live)
 }
 
-// applyTo brings the existing object to the desired state of the child, if it belongs to the owner or may be adopted.
+// maxApplyAttempts is the number of attempts to apply a child that other clients change meanwhile.
+const maxApplyAttempts = 3
+
+// applyTo applies the child to the last known state of its object. Each write has the resourceVersion of the state from
+// which the owner was determined as precondition: a cache may show an object as a child that a user has given away, or
+// that the garbage collector has orphaned. If the object has changed, applyTo reads it from the API server.
 func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	for attempt := 1; ; attempt++ {
+		err := p.applyToState(ctx, i, live)
+		if !errors.Is(err, client.ErrChanged) || attempt == maxApplyAttempts {
+			return err
+		}
+		var getErr error
+		if live, getErr = p.getLive(ctx, i); getErr != nil {
+			return err
+		}
+	}
+}
+
+// applyToState brings the object in this state to the desired state of the child, if it belongs to the owner or may be
+// adopted.
+func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
 	ownership, holder := p.set.ownershipOf(p.owner, live)
 	// An owner of that name in another namespace is a different object, so referable is required.
 	if former, ok := p.formerOwner(live); ok && i.referable {
@@ -60,21 +81,24 @@ func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectM
 		return nil
 	case live.GetDeletionTimestamp() != nil:
 		return p.terminating(ctx, &i.result, live)
-	case ownership == orphan:
-		// The garbage collector deletes what a deleted owner adopts.
-		if err := p.checkOwner(ctx); err != nil {
-			return fmt.Errorf("adopt %s: %w", i.result, err)
-		}
-		if !i.CreateOnly { // applyCreateOnly sends a precondition itself
-			// The orphan may have got another owner since it was read.
-			i.object.SetResourceVersion(live.GetResourceVersion())
-			return p.update(ctx, i, live, client.IfUnchanged())
-		}
-	}
-	if i.CreateOnly {
+	case i.CreateOnly:
 		return p.applyCreateOnly(ctx, i, live)
 	}
 	return p.update(ctx, i, live)
+}
+
+// checkGiven reads the owner before an object in this state is given to it. An object without a reference to the owner
+// may be one that the garbage collector has orphaned (kubectl delete --cascade=orphan); then the owner is terminating
+// already. With the reference, the garbage collector would delete it after the owner.
+func (p *pass) checkGiven(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	ownership, _ := p.set.ownershipOf(p.owner, live)
+	if _, controlled := ownerref.ControllerOf(live); controlled || !i.referable && ownership == own {
+		return nil
+	}
+	if err := p.checkOwner(ctx); err != nil {
+		return fmt.Errorf("adopt %s: %w", i.result, err)
+	}
+	return nil
 }
 
 // create creates a child with an apply, so that its fields have one field manager from the start. The error is
@@ -95,22 +119,21 @@ func (p *pass) create(ctx context.Context, i *item) error {
 }
 
 // update applies a child that exists. The request contains its uid, so that it cannot change another object with
-// its name.
-func (p *pass) update(
-	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, options ...client.ApplyOption,
-) error {
+// its name, and the resourceVersion.
+func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
 	takesOver := p.mustTakeOver(i, live)
 	if takesOver && !p.plan {
 		var err error
 		if live, err = p.takeOver(ctx, i); err != nil {
 			return err
 		}
-		if i.object.GetResourceVersion() != "" { // option IfUnchanged
-			i.object.SetResourceVersion(live.GetResourceVersion())
-		}
+	}
+	if err := p.checkGiven(ctx, i, live); err != nil {
+		return err
 	}
 	i.object.SetUID(live.GetUID())
-	options = append(options, i.configurationHash()...)
+	i.object.SetResourceVersion(live.GetResourceVersion())
+	options := append(i.configurationHash(), client.IfUnchanged())
 	if p.set.config.OnConflict == ForceConflicts {
 		options = append(options, client.Force())
 	}

@@ -20,6 +20,9 @@ import (
 // its other fields to other clients. It sends a patch, because an apply without the other fields would remove those
 // with which the child was created.
 func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	if err := p.checkGiven(ctx, i, live); err != nil {
+		return err
+	}
 	marked := live.DeepCopy()
 	if i.referable {
 		if err := ownerref.SetController(ctx, p.client, p.owner, marked); err != nil {

@@ -270,8 +270,9 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 	}
 
 	// It is not applied either.
-	_, err = set.Apply(t.Context(), app, owned.Of(e.configMap("old", "of", "the set"))...)
-	if !errors.Is(err, client.ErrReplaced) && !errors.Is(err, client.ErrChanged) {
+	report, err = set.Apply(t.Context(), app, owned.Of(e.configMap("old", "of", "the set"))...)
+	e.want(report.Results, "ConfigMap old: foreign")
+	if _, ok := errors.AsType[*owned.ForeignError](err); !ok {
 		t.Error(err)
 	}
 	if got := e.get(e.key("old")).Data["of"]; got != "a user" {

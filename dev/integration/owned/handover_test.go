@@ -84,8 +84,8 @@ func TestAdoptionRequiresOrphan(t *testing.T) {
 	e.apply(theirs, e.app("first"), owned.Of(configMapIn(other, "wanted", "of", "them"))...)
 
 	report, err := set.Apply(t.Context(), app, owned.Of(configMapIn(other, "wanted", "of", "us"))...)
-	e.want(report.Results, "ConfigMap wanted: failed")
-	if !errors.Is(err, client.ErrChanged) {
+	e.want(report.Results, "ConfigMap wanted: foreign")
+	if _, ok := errors.AsType[*owned.ForeignError](err); !ok {
 		t.Errorf("the error is %v", err)
 	}
 	if got := e.get(kube.KeyOf(wanted)); got.Labels[owned.LabelSet] != "another" || got.Data["of"] != "them" {

@@ -245,7 +245,8 @@ func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, result, err := r.apply(r.set(time.Nanosecond, func(c *owned.Config) { c.Client = meddling }), r.second)
-	if result.Outcome != owned.Failed || !errors.Is(err, client.ErrChanged) {
+	foreign, ok := errors.AsType[*owned.ForeignError](err)
+	if result.Outcome != owned.Foreign || !ok || !foreign.Orphan {
 		t.Errorf("%s, %v", result.Outcome, err)
 	}
 	if r.get("child") == nil {
