@@ -43,8 +43,8 @@ func (p *pass) applyChild(ctx context.Context, i *item) error {
 	return p.applyTo(ctx, i, live)
 }
 
-// maxApplyAttempts is the number of attempts to apply a child that other clients change meanwhile.
-const maxApplyAttempts = 3
+// maxAttempts is the number of attempts to write a child that other clients change meanwhile.
+const maxAttempts = 3
 
 // applyTo applies the child to the last known state of its object. Each write has the resourceVersion of the state from
 // which the owner was determined as precondition: a cache may show an object as a child that a user has given away, or
@@ -52,7 +52,7 @@ const maxApplyAttempts = 3
 func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
 	for attempt := 1; ; attempt++ {
 		err := p.applyToState(ctx, i, live)
-		if !errors.Is(err, client.ErrChanged) || attempt == maxApplyAttempts {
+		if !errors.Is(err, client.ErrChanged) || attempt == maxAttempts {
 			return err
 		}
 		var getErr error

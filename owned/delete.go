@@ -22,9 +22,8 @@ import (
 //
 //  1. Delete lists the children of all of Config.Kinds from the API server, because children that a cache does not have
 //     yet would never be deleted. That is one list of metadata in each run for each kind and each of the namespaces.
-//  2. It deletes them, with the uid as precondition, in reverse order: the highest wave first (noted in an annotation),
-//     and within a wave in the reverse order of Config.Kinds. It reports children that are terminating, and does not
-//     delete them again.
+//  2. It deletes them in reverse order: the highest wave first (noted in an annotation), and within a wave in the
+//     reverse order of Config.Kinds. It reports children that are terminating, and does not delete them again.
 //  3. It lists the kinds of the deleted children again. When all children of a wave are gone, it continues with the
 //     next lower wave.
 //
@@ -32,9 +31,9 @@ import (
 // those that wait for them (Waiting). Delete does not wait: a source of the controller enqueues the owner when a child
 // is gone, and the next run continues.
 //
-// Guarantees: those of Apply about which objects are children. Delete does not read owner, which need not be
-// terminating. It ignores how owner is deleted: if kubectl delete --cascade=orphan should keep the children, do not
-// call Delete for an owner with the finalizer metav1.FinalizerOrphanDependents.
+// Guarantees: those of Apply about which objects are children, with the same preconditions. Delete does not read owner,
+// which need not be terminating. If owner is being deleted with kubectl delete --cascade=orphan, children with an owner
+// reference are Foreign and stay; the others are deleted.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
@@ -87,12 +86,13 @@ func (p *pass) deleteOne(ctx context.Context, r *Result, obj *metav1.PartialObje
 		r.Outcome = Waiting
 		return nil
 	}
-	err := client.Delete(ctx, p.client, metadataOnly(r.Kind, obj), client.Propagation(p.set.config.Propagation))
-	if err != nil && !errors.Is(err, client.ErrGone) {
+	switch err := p.deleteKnown(ctx, r, obj, Deleted); {
+	case errors.Is(err, client.ErrGone):
+		r.Outcome = Deleted
+	case err != nil:
 		return err
 	}
-	r.Outcome = Deleted
-	if finalizers := obj.GetFinalizers(); p.plan && len(finalizers) > 0 {
+	if finalizers := obj.GetFinalizers(); p.plan && r.Outcome == Deleted && len(finalizers) > 0 {
 		r.Note = "it will be gone when its finalizers are removed: " + strings.Join(finalizers, ", ")
 	}
 	return nil

@@ -3,6 +3,7 @@ package owned
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,6 +154,9 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reas
 		return false, "it has the labels of a child, but its controller is " + describeOwner(ref)
 	case referable && !controlled:
 		return false, "it has the labels of a child, but no controller"
+	case referable && owner.GetDeletionTimestamp() != nil &&
+		slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents):
+		return false, "the owner is deleted with orphans: the garbage collector removes the owner reference"
 	}
 	return true, ""
 }

@@ -66,30 +66,30 @@ func (p *pass) pruneOne(
 		r.Outcome, r.Waits = Waiting, waitsForOwner
 		return nil
 	}
-	// The known state is the precondition. Most children have not changed since, so they are not read before.
-	err := p.deleteUnchanged(ctx, r, obj)
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	// Another client may have removed it from the set.
-	live, err := client.GetLive(ctx, p.client, metadataOnly(r.Kind, obj))
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if done, err := p.skipDeletion(ctx, r, live); done || err != nil {
-		return err
-	}
-	return p.deleteUnchanged(ctx, r, live)
+	return client.IgnoreNotFound(p.deleteKnown(ctx, r, obj, Pruned))
 }
 
-// deleteUnchanged deletes an object if it is still in this state.
-func (p *pass) deleteUnchanged(ctx context.Context, r *Result, state *metav1.PartialObjectMetadata) error {
-	object := metadataOnly(r.Kind, state)
-	err := client.Delete(ctx, p.client, object, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
-	if err == nil {
-		r.Outcome = Pruned
+// deleteKnown deletes a child in its known state, and sets the result. Most children have not changed since, so they
+// are not read before. A changed one, which another client may have removed from the set, is read from the API server.
+func (p *pass) deleteKnown(
+	ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, outcome ChildOutcome,
+) error {
+	for attempt := 1; ; attempt++ {
+		known := metadataOnly(r.Kind, obj)
+		err := client.Delete(ctx, p.client, known, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
+		if err == nil {
+			r.Outcome = outcome
+		}
+		if !apierrors.IsConflict(err) || attempt == maxAttempts {
+			return err
+		}
+		if obj, err = client.GetLive(ctx, p.client, known); err != nil {
+			return err
+		}
+		if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
+			return err
+		}
 	}
-	return client.IgnoreNotFound(err)
 }
 
 // skipDeletion sets the result and returns true if obj must not be deleted: it is not a child, or it is terminating.

@@ -1,8 +1,11 @@
 package owned
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,5 +125,79 @@ func TestApplyKeepsObjectHandedOver(t *testing.T) {
 	}
 	if got := e.get(kube.KeyOf(far)); got.Labels[owned.LabelSet] != "another" || got.Data["colour"] != "blue" {
 		t.Errorf("it was taken back: %v %v", got.Labels, got.Data)
+	}
+}
+
+// meddle returns a client that makes a change to an object when it is about to be deleted, as a user does who is faster.
+func (e env) meddle(name, patch string) *client.Client {
+	return must(e.c.With(func(c *client.Config) {
+		c.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
+			done := false
+			return func(ctx context.Context, r *client.Request) error {
+				if !done && r.Key.Name == name {
+					done = true
+					e.merge(e.get(r.Key), patch)
+				}
+				return next(ctx, r)
+			}
+		}, client.VerbDelete)}
+	}))(e)
+}
+
+// Delete keeps a child that a user hands over after it was listed, and deletes one that only its status controller has
+// written since.
+func TestDeleteKeepsObjectHandedOver(t *testing.T) {
+	for patch, want := range map[string]string{
+		`{"metadata":{"labels":{"evenkeel.dev/set":"another","evenkeel.dev/owner-uid":"4711"}}}`: "ConfigMap busy: foreign",
+		`{"metadata":{"labels":{"evenkeel.dev/owner-uid":null}}}`:                                "ConfigMap busy: foreign",
+		`{"metadata":{"ownerReferences":null}}`:                                                  "ConfigMap busy: foreign",
+		`{"metadata":{"annotations":{"heartbeat":"1"}}}`:                                         "ConfigMap busy: deleted",
+	} {
+		t.Run(patch, func(t *testing.T) {
+			e := newEnv(t)
+			app := e.app("web")
+			e.apply(e.set(), app, owned.Of(e.configMap("busy"))...)
+			set := e.set(func(c *owned.Config) { c.Client = e.meddle("busy", patch) })
+			report := must(set.Delete(t.Context(), app))(t)
+			e.want(report.Results, want)
+			if (e.get(e.key("busy")) == nil) != strings.HasSuffix(want, "deleted") {
+				t.Errorf("%s, and the object is %v", want, e.get(e.key("busy")))
+			}
+		})
+	}
+}
+
+// An owner that is deleted with --cascade=orphan keeps the children that the garbage collector can orphan. Others would
+// be left behind.
+func TestDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
+	e := newEnv(t)
+	app, other := e.app("web"), clustertest.Namespace(t, e.c)
+	set := e.set(func(c *owned.Config) { c.Namespaces = []string{other} })
+	e.apply(set, app, owned.Of(e.configMap("near"), configMapIn(other, "far"))...)
+	terminating := app.DeepCopy() // as it is before the garbage collector orphans the children
+	terminating.SetDeletionTimestamp(new(metav1.Now()))
+	terminating.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+	report := must(set.Delete(t.Context(), terminating))(t)
+	e.want(report.Results, "ConfigMap near: foreign", "ConfigMap far: deleted")
+	if !report.AllDeleted() || e.get(e.key("near")) == nil {
+		t.Errorf("all deleted: %t, near is %v", report.AllDeleted(), e.get(e.key("near")))
+	}
+}
+
+// The finalizers of an object that is not a child anymore are never removed.
+func TestFinalizersOfObjectHandedOverAreKept(t *testing.T) {
+	e := newEnv(t)
+	app := e.app("web")
+	set, cache := e.behind(func(c *owned.Config) {
+		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
+	})
+	e.apply(set, app, owned.Of(e.configMap("held"))...)
+	e.stuck(e.set(), app, "held", "example.com/volume")
+	cache.objects[e.key("held")] = e.get(e.key("held"))
+	e.merge(e.configMap("held"), `{"metadata":{"labels":{"evenkeel.dev/set":"another"}}}`)
+	report := e.apply(set, app, owned.Of(e.configMap("held"))...)
+	e.want(report.Results, "ConfigMap held: terminating")
+	if got := e.get(e.key("held")); got == nil || len(got.Finalizers) == 0 {
+		t.Errorf("the finalizer was removed: %v", got)
 	}
 }
