@@ -19,11 +19,11 @@ const (
 
 // DeleteMatching deletes the objects of type T that the options select and for which match returns true: for garbage
 // collection of objects that no owner reference covers. It returns the deleted objects, in the state that match has
-// accepted. Without InNamespace it deletes in all namespaces.
+// accepted. Kinds that live in namespaces require InNamespace, AllNamespaces or Config.Namespace.
 //
 //	deleted, err := client.DeleteMatching(ctx, c, func(live *corev1.ConfigMap) (bool, error) {
 //		return !needed[live.Namespace], nil
-//	}, client.LabelSelector("copy-of=rates"))
+//	}, client.AllNamespaces(), client.LabelSelector("copy-of=rates"))
 //
 // Flow: DeleteMatching lists the selection from the API server, never from informers, and sends one delete for each
 // object that match accepts, with the object's uid and resourceVersion as preconditions. If an object has changed
@@ -55,9 +55,13 @@ func DeleteMatching[T kube.Object](
 		return nil, errors.New("delete matching objects: the function match is nil: DeleteAllOf deletes a " +
 			"whole selection")
 	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	t, err := selectionFor[T](ctx, c, s)
 	if err != nil {
 		return nil, fmt.Errorf("delete matching objects: %w", err)
+	}
+	if t.resource.Namespaced && t.key.Namespace == "" && !s.allNamespaces {
+		return nil, fmt.Errorf("delete matching objects: a %s lives in a namespace: option InNamespace is required, "+
+			"or AllNamespaces", t.kind.Kind)
 	}
 	s.fromAPI, s.resume = true, true
 	d := deletion[T]{target: t, settings: s, match: match}

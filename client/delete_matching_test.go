@@ -100,16 +100,16 @@ func TestDeleteMatching(t *testing.T) {
 		want    []string // deleted
 		stay    bool
 	}{
-		"in all namespaces":     {match: named("a"), options: []client.DeleteAllOfOption{isCopy()}, want: []string{"bank/a", "shop/a"}},
+		"in all namespaces":     {match: named("a"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
 		"in one namespace":      {match: named("a"), options: []client.DeleteAllOfOption{isCopy(), client.InNamespace("shop")}, want: []string{"shop/a"}},
-		"not without the label": {match: named("a", "original"), options: []client.DeleteAllOfOption{isCopy()}, want: []string{"bank/a", "shop/a"}},
-		"nothing matches":       {match: named("x"), options: []client.DeleteAllOfOption{isCopy()}},
-		"a dry run":             {match: named("a"), options: []client.DeleteAllOfOption{isCopy(), client.DryRun()}, want: []string{"bank/a", "shop/a"}, stay: true},
-		"by a field":            {match: named("a", "b"), options: []client.DeleteAllOfOption{client.FieldSelector("metadata.name=b")}, want: []string{"bank/b", "shop/b"}},
+		"not without the label": {match: named("a", "original"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
+		"nothing matches":       {match: named("x"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}},
+		"a dry run":             {match: named("a"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy(), client.DryRun()}, want: []string{"bank/a", "shop/a"}, stay: true},
+		"by a field":            {match: named("a", "b"), options: []client.DeleteAllOfOption{client.AllNamespaces(), client.FieldSelector("metadata.name=b")}, want: []string{"bank/b", "shop/b"}},
 		"match changes its copy": {match: func(c *corev1.ConfigMap) (bool, error) {
 			c.UID, c.ResourceVersion = "x", "1"
 			return c.Name == "a", nil
-		}, options: []client.DeleteAllOfOption{isCopy()}, want: []string{"bank/a", "shop/a"}},
+		}, options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func TestDeleteMatchingFails(t *testing.T) {
 		"an empty selector": {match: everything, options: []client.DeleteAllOfOption{client.WithLabels(nil)}, want: "option WithLabels selects all"},
 		"a failing function": {
 			match:   func(*corev1.ConfigMap) (bool, error) { return true, errUnknown },
-			options: []client.DeleteAllOfOption{isCopy()}, want: "delete ConfigMap bank/a: match it: the list of customers is not available",
+			options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: "delete ConfigMap bank/a: match it: the list of customers is not available",
 		},
 	} {
 		deleted, err := client.DeleteMatching(t.Context(), s.client, test.match, test.options...)
@@ -246,7 +246,8 @@ func TestDeleteMatchingEndsAfterTenErrors(t *testing.T) {
 	}
 	s.Fail("delete", apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("none of them")))
 	asked := 0
-	_, err := client.DeleteMatching(t.Context(), s.client, func(*corev1.ConfigMap) (bool, error) { asked++; return true, nil }, client.LabelSelector("many"))
+	_, err := client.DeleteMatching(t.Context(), s.client, func(*corev1.ConfigMap) (bool, error) { asked++; return true, nil },
+		client.InNamespace("shop"), client.LabelSelector("many"))
 	if !apierrors.IsForbidden(err) || asked != 10 {
 		t.Errorf("match was called %d times, want 10: %v", asked, err)
 	}
@@ -266,7 +267,7 @@ func ExampleDeleteMatching() {
 	needed := map[string]bool{"bank": true}
 	deleted, err := client.DeleteMatching(ctx, c, func(live *corev1.ConfigMap) (bool, error) {
 		return !needed[live.Namespace], nil
-	}, client.LabelSelector("copy-of=rates"))
+	}, client.AllNamespaces(), client.LabelSelector("copy-of=rates"))
 	for _, obj := range deleted {
 		fmt.Println("deleted", kube.KeyOf(obj))
 	}

@@ -23,8 +23,8 @@ type (
 		option
 		forGet()
 	}
-	// ListOption is an option of List, ListPage, All and Keys: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector,
-	// FieldSelector, PageSize or NotOlderThan.
+	// ListOption is an option of List, ListPage, All and Keys: OfKind, FromAPI, InNamespace, AllNamespaces, WithLabels,
+	// LabelSelector, FieldSelector, PageSize or NotOlderThan.
 	ListOption interface {
 		option
 		forList()
@@ -68,8 +68,8 @@ type (
 		option
 		forDelete()
 	}
-	// DeleteAllOfOption is an option of DeleteAllOf and DeleteMatching: OfKind, InNamespace, WithLabels, LabelSelector,
-	// FieldSelector, DryRun, Propagation or GracePeriod.
+	// DeleteAllOfOption is an option of DeleteAllOf and DeleteMatching: OfKind, InNamespace, AllNamespaces, WithLabels,
+	// LabelSelector, FieldSelector, DryRun, Propagation or GracePeriod.
 	DeleteAllOfOption interface {
 		option
 		forDeleteAllOf()
@@ -79,7 +79,7 @@ type (
 		option
 		forWait()
 	}
-	// WaitObjectsOption is an option of WaitForObjects and WaitForNone: OfKind, InNamespace, WithLabels,
+	// WaitObjectsOption is an option of WaitForObjects and WaitForNone: OfKind, InNamespace, AllNamespaces, WithLabels,
 	// LabelSelector, FieldSelector or Timeout.
 	WaitObjectsOption interface {
 		option
@@ -133,14 +133,24 @@ func FromAPI() interface {
 	return optionFunc(func(s *settings) { s.fromAPI = true })
 }
 
-// InNamespace selects the objects of one namespace. Default: Config.Namespace;
-// without that, all namespaces.
+// InNamespace selects the objects of one namespace. An empty namespace, which was probably computed from an empty
+// value, is an error for kinds that live in namespaces. Default: Config.Namespace; without that, all namespaces.
 func InNamespace(namespace string) interface {
 	WatchOption
 	DeleteAllOfOption
 	WaitObjectsOption
 } {
-	return optionFunc(func(s *settings) { s.namespace = namespace })
+	return optionFunc(func(s *settings) { s.namespace, s.inNamespace = namespace, true })
+}
+
+// AllNamespaces selects the objects of all namespaces. DeleteMatching requires it for that. It does not go together
+// with InNamespace and Config.Namespace.
+func AllNamespaces() interface {
+	WatchOption
+	DeleteAllOfOption
+	WaitObjectsOption
+} {
+	return optionFunc(func(s *settings) { s.allNamespaces = true })
 }
 
 // WithLabels selects objects that have all these labels.
@@ -330,6 +340,8 @@ type settings struct {
 	kind            schema.GroupVersionKind
 	fromAPI         bool
 	namespace       string
+	inNamespace     bool // option InNamespace
+	allNamespaces   bool
 	labels          labels.Selector
 	fields          fields.Selector
 	selectors       []string // the names of the options that labels and fields come from
@@ -373,19 +385,4 @@ func (s *settings) problem(option string, err error) {
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("option %s: %w", option, err))
 	}
-}
-
-// selectLabels adds a label selector.
-func (s *settings) selectLabels(option string, selector labels.Selector, err error) {
-	s.selectors = append(s.selectors, option)
-	if err != nil {
-		s.problem(option, err)
-		return
-	}
-	if s.labels == nil {
-		s.labels = selector
-		return
-	}
-	requirements, _ := selector.Requirements()
-	s.labels = s.labels.Add(requirements...)
 }

@@ -20,6 +20,7 @@ import (
 func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	t.Parallel()
 	options := map[string]any{
+		"AllNamespaces":     client.AllNamespaces,
 		"ConfigurationHash": client.ConfigurationHash, "DryRun": client.DryRun, "FieldOwner": client.FieldOwner,
 		"FieldSelector": client.FieldSelector, "FieldValidation": client.FieldValidation, "Force": client.Force,
 		"FromAPI": client.FromAPI, "GracePeriod": client.GracePeriod, "IfAbsent": client.IfAbsent,
@@ -28,7 +29,7 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		"Propagation": client.Propagation, "Subresource": client.Subresource, "Timeout": client.Timeout,
 		"WithLabels": client.WithLabels,
 	}
-	selectors := []string{"FieldSelector", "InNamespace", "LabelSelector", "OfKind", "WithLabels"}
+	selectors := []string{"AllNamespaces", "FieldSelector", "InNamespace", "LabelSelector", "OfKind", "WithLabels"}
 	list := slices.Concat(selectors, []string{"FromAPI", "NotOlderThan", "PageSize"})
 	write := []string{"DryRun", "FieldOwner", "FieldValidation"}
 	update := slices.Concat(write, []string{"Subresource"})

@@ -137,7 +137,8 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 // or changed since may be missing or newer than the previous ones. All starts again instead. ListPage returns
 // single pages and their tokens.
 //
-// Options: OfKind, FromAPI, InNamespace, WithLabels, LabelSelector, FieldSelector, PageSize, NotOlderThan.
+// Options: OfKind, FromAPI, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector, PageSize,
+// NotOlderThan.
 func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		s, t, err := prepareList[T](ctx, c, options)
@@ -297,7 +298,7 @@ func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOp
 	if err != nil {
 		return s, target{}, fmt.Errorf("list: %w", err)
 	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	t, err := selectionFor[T](ctx, c, s)
 	if err != nil {
 		return s, t, fmt.Errorf("list: %w", err)
 	}

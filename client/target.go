@@ -69,6 +69,25 @@ func targetFor[T kube.Object](
 	return t, t.resolve(ctx)
 }
 
+// selectionFor returns the target of a selection.
+func selectionFor[T kube.Object](ctx context.Context, c *Client, s settings) (target, error) {
+	if s.allNamespaces && s.inNamespace {
+		return target{}, errors.New("options AllNamespaces and InNamespace exclude each other")
+	}
+	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	if err != nil || !t.resource.Namespaced {
+		return t, err
+	}
+	switch only := c.config.Namespace; {
+	case s.inNamespace && s.namespace == "":
+		return t, fmt.Errorf("option InNamespace has an empty namespace, and a %s lives in a namespace: option "+
+			"AllNamespaces selects all", t.kind.Kind)
+	case s.allNamespaces && only != "":
+		return t, fmt.Errorf("option AllNamespaces: this client is for namespace %s only", only)
+	}
+	return t, nil
+}
+
 // kindFor returns the kind of T, or the kind in option OfKind.
 func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {

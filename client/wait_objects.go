@@ -26,7 +26,7 @@ import (
 // It is for sequential programs, and has the flow of WaitFor: it lists the selection, watches it, and never reads from
 // informers. It stores the selected objects meanwhile.
 //
-// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Timeout.
+// Options: OfKind, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector, Timeout.
 //
 // Errors: an n below 1; context.DeadlineExceeded after Timeout (default 5 min), or the deadline of ctx, with the number
 // of objects and the reasons why some are not ready; an error of the API server, immediately, if a retry would not
@@ -134,7 +134,7 @@ func newSelectionWait[T kube.Object](
 	w := &selectionWait[T]{}
 	w.what, w.name = what, "the selection"
 	w.resolve = func(ctx context.Context) (target, error) {
-		return targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+		return selectionFor[T](ctx, c, s)
 	}
 	awaited, seen := 0, false
 	put := func(obj T, exists bool) {

@@ -24,8 +24,8 @@ import (
 // The objects of events have the type T and carry their kind; an error event contains a *metav1.Status. The
 // caller must call Stop or end ctx; ResultChan is closed after that.
 //
-// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector; NotOlderThan: the resourceVersion
-// after which the watch starts. Without it, the first events are the existing objects.
+// Options: OfKind, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector; NotOlderThan: the
+// resourceVersion after which the watch starts. Without it, the first events are the existing objects.
 //
 // Errors: an error with ReasonTransient, for which apierrors.IsResourceExpired is true, if the API server has
 // dropped the events since that resourceVersion. It may also come as an event.
@@ -34,7 +34,7 @@ func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	t, err := selectionFor[T](ctx, c, s)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -179,7 +180,7 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 // DeleteAllOf deletes all objects of type T that the options select, in one request. It needs the verb
 // deletecollection, and InNamespace for namespaced kinds: the API has no such request for all namespaces. An
 // empty selector is an error, because it would select all objects, and was probably computed from an empty
-// value. DeleteMatching asks a function about each object.
+// value. DeleteMatching asks a function about each object, also in all namespaces.
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation, GracePeriod, DryRun.
 func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {
@@ -190,12 +191,13 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Delet
 	if err := s.refuseEmptySelectors(); err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	t, err := selectionFor[T](ctx, c, s)
 	if err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
 	if t.resource.Namespaced && t.key.Namespace == "" {
-		return fmt.Errorf("delete all %s: option InNamespace is required: the kind lives in namespaces", t)
+		return fmt.Errorf("delete all %s: option InNamespace is required: the API has no such request for all "+
+			"namespaces; DeleteMatching lists them", t)
 	}
 	r := t.request(VerbDeleteCollection, s)
 	r.Delete, r.List = s.deleteOptions(), s.listOptions()
@@ -204,6 +206,21 @@ func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...Delet
 		return fmt.Errorf("delete all %s: %w", t, err)
 	}
 	return nil
+}
+
+// selectLabels adds a label selector.
+func (s *settings) selectLabels(option string, selector labels.Selector, err error) {
+	s.selectors = append(s.selectors, option)
+	if err != nil {
+		s.problem(option, err)
+		return
+	}
+	if s.labels == nil {
+		s.labels = selector
+		return
+	}
+	requirements, _ := selector.Requirements()
+	s.labels = s.labels.Add(requirements...)
 }
 
 // refuseEmptySelectors rejects empty selectors, which select all objects.

@@ -63,10 +63,10 @@ func TestDeleteMatching(t *testing.T) {
 	if first > second {
 		want = []string{second + "/held", first + "/a", first + "/held"}
 	}
-	if diff := cmp.Diff(want, run()); diff != "" {
+	if diff := cmp.Diff(want, run(client.AllNamespaces())); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if repeated := run(); repeated != nil {
+	if repeated := run(client.AllNamespaces()); repeated != nil {
 		t.Errorf("deleted again: %q", repeated)
 	}
 	for _, namespace := range []string{first, second} {

@@ -136,7 +136,10 @@ func (e env) meddle(name, patch string) *client.Client {
 			return func(ctx context.Context, r *client.Request) error {
 				if !done && r.Key.Name == name {
 					done = true
-					e.merge(e.get(r.Key), patch)
+					edit := client.RawPatch("application/merge-patch+json", []byte(patch))
+					if _, err := client.Patch(ctx, e.c, configMapIn(r.Key.Namespace, name), edit); err != nil {
+						return err
+					}
 				}
 				return next(ctx, r)
 			}
