@@ -80,12 +80,17 @@ func (c *core) allParts() []*part {
 	return c.parts
 }
 
-// readable returns the parts to read from, or ErrNotRunning.
+// readable returns the parts to read from, or the error of a read: ErrNotRunning, or objects whose state is unknown.
 func (c *core) readable() ([]*part, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil {
 		return nil, fmt.Errorf("informer %q of %s: %w", c.name, c.selectionText, ErrNotRunning)
+	}
+	for _, p := range c.parts {
+		if err := p.unknownErr(); err != nil {
+			return nil, err
+		}
 	}
 	return c.parts, nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // deletions records changes, and which of them are Certain.
@@ -230,9 +230,9 @@ func TestDeletionWithKindIsNotCertain(t *testing.T) {
 		l := &deletions{}
 		f.informer.Subscribe(l.notify)
 		l.lines = nil
-		fail(server, apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
+		fail(server, kube.ErrNotServed)
 		server.DropWatches()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		l.expect(t, "deleted a")
 		fail(server, nil)
 		time.Sleep(time.Minute)

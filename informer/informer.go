@@ -31,7 +31,11 @@ type Config[T kube.Object] struct {
 	Retriever Retriever[T]
 	// Optional lets controllers start and be ready while the cluster does not serve the kind, or forbids reading it.
 	// Meanwhile the informer is degraded (Health returns the reason). It retries at least every 15 s, and announces the
-	// objects when it can list them. Default false: the controller waits.
+	// objects when it can list them.
+	//
+	// If the API server does not find the kind anymore, reads return an error, and the objects are kept. They are
+	// removed when the discovery has contained no version of the kind for a minute (for a Retriever of the program:
+	// when it has returned kube.ErrNotServed for a minute). Default false: the controller waits.
 	Optional bool
 
 	// KeepManagedFields keeps metadata.managedFields. Default false: they are removed, because they are often more than
@@ -199,7 +203,7 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
-		p.selects = direct.selects()
+		p.selects, p.isRemoved = direct.selects(), direct.isRemoved
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
 	}
@@ -276,7 +280,8 @@ var ErrNotRunning = errors.New("the informer does not run: call Run, or add it t
 // Reads never block. Before the first list has ended, they return the objects that have arrived so far. Call WaitSynced
 // to wait for all objects. Controllers call it before they call a handler.
 //
-// Errors: ErrNotRunning, and an object that cannot be decoded as a T.
+// Errors: ErrNotRunning; an optional kind that the API server does not find, but which may still have objects; an
+// object that cannot be decoded as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	parts, err := i.core.readable()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // offline breaks the connection to the server, calls do, and restores the connection.
@@ -227,7 +228,7 @@ func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		server.Put(object("a", "1"))
-		notServed := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
+		notServed := kube.ErrNotServed
 		var script []watch.Event
 		var mu sync.Mutex
 		f := startWith(t, server, informer.Config[configMap]{Optional: true, Retriever: scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
@@ -248,7 +249,7 @@ func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 		server.Fail("watch", notServed)
 		server.Fail("list", notServed)
 		server.DropWatches()
-		time.Sleep(10 * time.Second)
+		time.Sleep(2 * time.Minute)
 		f.expectOnce("deleted a", "deleted z")
 
 		// The kind is served again (an aggregated API was unavailable). The objects are unchanged, and events follow

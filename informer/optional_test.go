@@ -81,6 +81,7 @@ func TestOptionalInformerIsReadyWithoutItsKind(t *testing.T) {
 	}
 }
 
+// A Retriever of the program that returns ErrNotServed has checked that the kind was removed.
 func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 	for name, problem := range unavailable() {
 		t.Run(name, func(t *testing.T) {
@@ -94,13 +95,19 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 				fail(server, problem)
 				server.DropWatches()
 				time.Sleep(20 * time.Second)
-				forbidden := name == "forbidden"
-				if forbidden {
-					f.expect()
-				} else {
-					f.expectOnce("deleted a", "deleted b")
+				f.expect()
+				_, _, err := f.informer.Get(key("a"))
+				if (err == nil) != (name == "forbidden") {
+					t.Errorf("read: %v", err)
 				}
-				if n := f.informer.Len(); (n == 2) != forbidden || (n == 0) == forbidden {
+				time.Sleep(2 * time.Minute)
+				removed := name == "not served"
+				if removed {
+					f.expectOnce("deleted a", "deleted b")
+				} else {
+					f.expect()
+				}
+				if n := f.informer.Len(); (n == 2) == removed || (n == 0) != removed {
 					t.Errorf("%d objects are kept", n)
 				}
 				if h := f.informer.Health(); h.Ready() != nil || !h.Degraded || h.Err == nil {
@@ -110,10 +117,10 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 				server.Put(object("c", "1"))
 				fail(server, nil)
 				time.Sleep(20 * time.Second)
-				if forbidden {
-					f.expectOnce("added c", "deleted b")
-				} else {
+				if removed {
 					f.expectOnce("added a", "added c")
+				} else {
+					f.expectOnce("added c", "deleted b")
 				}
 				if h := f.informer.Health(); h.Ready() != nil || h.Degraded || h.Err != nil || h.Objects != 2 {
 					t.Errorf("when it is back: Ready %v, %+v", h.Ready(), h)

@@ -32,9 +32,10 @@ type part struct {
 	server    string       // URL of the API server; empty: not known
 	logger    *slog.Logger // names the informer and the part
 	watchList bool
-	identity  any           // the Retriever, to detect whether another one is the same
-	selects   selection     // the selection, as far as it is known
-	reporting chan struct{} // capacity 1; has a token while OnError is called
+	identity  any                                 // the Retriever, to detect whether another one is the same
+	selects   selection                           // the selection, as far as it is known
+	reporting chan struct{}                       // capacity 1; has a token while OnError is called
+	isRemoved func(context.Context) (bool, error) // nil: the Retriever cannot determine whether its kind was removed
 
 	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc
@@ -127,7 +128,7 @@ func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 		return &metav1.PartialObjectMetadataList{ListMeta: about}, nil
 	case ctx.Err() != nil:
 	case !isHistoryGone(err), asksForNoHistory(opts):
-		p.failed(err, false)
+		p.listFailed(ctx, err)
 		p.requests.refused(opts, err)
 	default:
 		p.historyGone(err)
@@ -213,9 +214,6 @@ func (p *part) failed(err error, broken bool) {
 	p.report(err)
 	if !degraded {
 		return
-	}
-	if isNotServed(err) {
-		p.contents.removeAll()
 	}
 	p.contents.releaseWaiters()
 	p.core.settle(p)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,12 @@ type status struct {
 	logger   *slog.Logger // names the informer and the part
 	optional bool
 
+	// unknown is true while the API server does not find the kind of an optional informer, and the discovery has not
+	// shown that the kind was removed.
+	unknown atomic.Bool
+
 	mu          sync.Mutex
+	absence     absence    // guarded by mu
 	first       ChangeType // guarded by mu; the type of changes that the first list announces
 	now         condition  // guarded by mu
 	broken      bool       // guarded by mu; now.err is the error of a watch that had been opened
@@ -65,7 +71,8 @@ type episode struct {
 func (s *status) begin(first ChangeType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.first, s.now = first, condition{}
+	s.first, s.now, s.absence = first, condition{}, absence{}
+	s.unknown.Store(false)
 	s.broken, s.expirations = false, 0
 }
 
@@ -102,6 +109,9 @@ func (s *status) failed(err error, broken bool) (degraded bool) {
 	degraded = s.optional && isUnavailable(err)
 	s.now.degraded = degraded // false if the server is unreachable
 	s.now.complete = s.now.complete && !degraded
+	if degraded && isNotServed(err) {
+		s.unknown.Store(!s.absence.removed)
+	}
 	s.mu.Unlock()
 	if isNew {
 		s.logger.Warn("informer cannot retrieve, will try again", "optional", s.optional, "error", err)
@@ -169,6 +179,10 @@ func (s *status) clear(history bool) {
 	err, since := s.now.err, s.now.errSince
 	s.now.err, s.now.errSince, s.now.degraded, s.now.silent = nil, time.Time{}, false, false
 	s.broken = false
+	if err != nil {
+		s.absence = absence{}
+		s.unknown.Store(false)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		s.logger.Info("informer retrieves again", "after", time.Since(since).Round(time.Millisecond))

@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // A streamed list may contain events of objects that it has already listed.
 func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
-	notServed := apierrors.NewNotFound(corev1.Resource("configmaps"), "")
 	for name, test := range map[string]struct {
 		optional   bool
 		end        string // version of the list's end
@@ -30,7 +30,7 @@ func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
 	}{
 		// Another API server, whose cache is stale, begins with objects that were deleted meanwhile, and catches up.
 		"of a server that lags behind": {goes: []string{"deleted z"}, end: "1005", back: []string{"updated a"}},
-		"of a kind that was away":      {optional: true, goes: []string{"deleted a", "deleted z"}, end: "1004", back: []string{"added a", "added z", "deleted z", "updated a"}},
+		"of a kind that was removed":   {optional: true, goes: []string{"deleted a", "deleted z"}, end: "1004", back: []string{"added a", "added z", "deleted z", "updated a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,12 +54,12 @@ func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
 				defer f.stop()
 				f.expectOnce("listed a", "listed z")
 				if test.optional {
-					fail(server, notServed)
+					fail(server, kube.ErrNotServed)
 				} else {
 					server.Delete(key("z"))
 				}
 				server.DropWatches()
-				time.Sleep(10 * time.Second)
+				time.Sleep(2 * time.Minute)
 				f.expectOnce(test.goes...)
 
 				at := func(obj configMap, uid types.UID, version string) configMap {
