@@ -67,6 +67,8 @@ type Config[T kube.Object] struct {
 	Reads []informer.Any
 	// Deleted is called with the last known state of a deleted object, before the handler is called for another object
 	// of the same name. stale is true if a list showed that the object is gone: the state may not be the last one.
+	// It is not called for an object that only left the selection, SetRetriever dropped, or whose kind was removed.
+	// If the informer selects by labels or fields, a request (a list of one name) confirms each deletion.
 	// Errors are retried like a handler's. Deleted is best effort: it misses deletions while no process runs, and
 	// deletions that Predicate drops. Cleanup that must happen needs a finalizer. Default: none.
 	Deleted func(ctx context.Context, last T, stale bool) error

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -25,13 +26,15 @@ type ends struct {
 type end struct {
 	state *wire.Object
 	stale bool
+	left  bool // the object may exist, outside of the informer's selection
 }
 
 // add records the state before a change that ended an object. It returns the end that it dropped because there were
 // too many, or nil.
 func (e *ends) add(c informer.Change) (dropped *end) {
+	ending := c.States().Ending()
 	old, err := c.States().Old()
-	if err != nil || old == nil {
+	if err != nil || old == nil || ending == cache.Left {
 		return nil
 	}
 	e.mu.Lock()
@@ -42,7 +45,7 @@ func (e *ends) add(c informer.Change) (dropped *end) {
 	}
 	// A single event reports that an object replaced another one: the deletion of the first was not seen.
 	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted ||
-		!c.Certain()})
+		!c.Certain(), left: ending == cache.GoneOrLeft})
 	return dropped
 }
 

@@ -128,6 +128,16 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 		return false, nil
 	}
 	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
+		if end.left {
+			exists, err := l.informer.Untyped().Exists(ctx, key, end.state.UID)
+			if err != nil {
+				return called, fmt.Errorf("determine whether %s was deleted: %w", key, err)
+			}
+			if end.left = false; exists {
+				l.ends.remove(key, end)
+				continue
+			}
+		}
 		called, r.uid, r.ending = true, end.state.UID, end // before the call, because Deleted may panic
 		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
 		if err != nil {

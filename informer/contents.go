@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -21,6 +22,7 @@ type contents struct {
 	// Immutable after newPart.
 	core     *core
 	progress *progress
+	ending   cache.Ending // of an object that a watch or a list removes
 
 	kept atomic.Pointer[store.Store] // of the current session; the store itself is safe for concurrent use
 
@@ -105,14 +107,14 @@ func (c *contents) deleted(o *wire.Object, from origin) {
 		c.progress.now().perObject) {
 		return // the event deleted an earlier object of this name
 	}
-	c.remove(o.Key, from == unbroken && kept.UID() == o.UID, from)
+	c.remove(o.Key, from == unbroken && kept.UID() == o.UID, from, c.ending)
 }
 
 // remove removes the object under key and announces it. last is true if the cached state is the object's last one.
 // core.events must be held.
-func (c *contents) remove(key kube.Key, last bool, from origin) {
+func (c *contents) remove(key kube.Key, last bool, from origin, ending cache.Ending) {
 	if old, found := c.objects().Delete(key); found {
-		c.core.states.gone(old, last, from)
+		c.core.states.gone(old, last, from, ending)
 		c.core.announce(c, Deleted, key)
 	}
 }
@@ -125,7 +127,7 @@ func (c *contents) removeAll() {
 	c.list.unconfirmed = nil
 	c.progress.forgetVersion()
 	for key := range c.objects().Keys() {
-		c.remove(key, false, fromList)
+		c.remove(key, false, fromList, cache.Left)
 	}
 	c.awaits.release(c.awaits.all())
 }
@@ -175,7 +177,7 @@ func (c *contents) endList(resourceVersion string, typeForNew ChangeType) (end l
 	list.unconfirmed = nil
 	for key := range objects.Unmarked() {
 		if kept, found := objects.Get(key); found && list.showsDeletion(resourceVersion, &kept) {
-			c.remove(key, false, fromList)
+			c.remove(key, false, fromList, c.ending)
 		}
 	}
 	objects.EndList()

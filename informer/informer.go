@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -203,7 +204,10 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
 		p.feed = direct.feed(i.cut, &i.core.counters.received)
-		p.selects, p.isRemoved = direct.selects(), direct.isRemoved
+		p.selects, p.isRemoved, p.exists = direct.selects(), direct.isRemoved, direct.exists
+		if p.selects.selective() {
+			p.contents.ending = cache.GoneOrLeft
+		}
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
 	}

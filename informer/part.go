@@ -7,10 +7,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // part is one list and watch of an informer: that of its only Retriever, or of one of the combined Retrievers.
@@ -32,10 +34,13 @@ type part struct {
 	server    string       // URL of the API server; empty: not known
 	logger    *slog.Logger // names the informer and the part
 	watchList bool
-	identity  any                                 // the Retriever, to detect whether another one is the same
-	selects   selection                           // the selection, as far as it is known
-	reporting chan struct{}                       // capacity 1; has a token while OnError is called
-	isRemoved func(context.Context) (bool, error) // nil: the Retriever cannot determine whether its kind was removed
+	identity  any           // the Retriever, to detect whether another one is the same
+	selects   selection     // the selection, as far as it is known
+	reporting chan struct{} // capacity 1; has a token while OnError is called
+
+	// Requests outside of the selection; nil: the Retriever of a program cannot make them.
+	isRemoved func(context.Context) (bool, error)
+	exists    func(context.Context, kube.Key, types.UID) (bool, error)
 
 	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc

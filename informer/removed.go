@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -62,6 +66,22 @@ func (r *clusterRetriever[T]) isRemoved(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// exists reports whether the API server has the object with this uid, also outside of the selection of r. It lists
+// objects of its name, because who may list need not be permitted to get.
+func (r *clusterRetriever[T]) exists(ctx context.Context, key kube.Key, uid types.UID) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	named := *r
+	named.namespace, named.labels = key.Namespace, ""
+	named.fields = fields.OneTermEqualSelector(fieldName, key.Name).String()
+	var received atomic.Int64
+	_, err = named.feed(nil, &received).list(ctx, metav1.ListOptions{}, func(o *wire.Object) error {
+		found = found || o.Key == key && o.UID == uid
+		return nil
+	})
+	return found, err
 }
 
 // listFailed records that a list has failed. If it did not find the kind of an optional informer, the discovery decides

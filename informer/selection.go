@@ -115,6 +115,9 @@ func meets(key kube.Key, requirement fields.Requirement) bool {
 	return (value == requirement.Value) == (requirement.Operator != "!=")
 }
 
+// selective reports whether an object can leave the selection without being deleted.
+func (s selection) selective() bool { return s.labels != nil || len(s.fields) > 0 }
+
 // covers reports whether s selects all objects in namespace that selector matches.
 func (s selection) covers(namespace string, selector labels.Selector) bool {
 	if !s.known || len(s.fields) > 0 || s.namespace != "" && s.namespace != namespace {

@@ -3,6 +3,7 @@ package informer
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -21,6 +22,7 @@ type states struct {
 	asked, differs kube.ChangedParts // the compared parts, and those of them that differ
 	// complete is true if the change arrived by a watch that has missed nothing since the state before.
 	complete bool
+	ending   cache.Ending
 	// fromList is true if the change was found by a list, or because a Retriever was removed.
 	fromList bool
 }
@@ -40,10 +42,10 @@ func (s *states) kept(ref store.Ref) {
 }
 
 // gone sets s to the states of an object that was removed from the cache. complete is true if old was its last state.
-func (s *states) gone(old store.Ref, complete bool, from origin) {
+func (s *states) gone(old store.Ref, complete bool, from origin, ending cache.Ending) {
 	s.oldRef, s.old, s.oldRead = old, nil, false
 	s.new, s.newRead = nil, true
-	s.complete, s.fromList = complete, from == fromList
+	s.complete, s.fromList, s.ending = complete, from == fromList, ending
 }
 
 // mergeWithOtherPart changes s, which is a Deleted or an arriving object, to an update from or to the state of another
@@ -65,7 +67,15 @@ func (s *states) done() {
 	s.oldRef, s.newRef, s.old, s.new = store.Ref{}, store.Ref{}, nil, nil
 	s.oldRead, s.newRead = true, true
 	s.asked, s.differs = 0, 0
-	s.complete, s.fromList = false, false
+	s.complete, s.fromList, s.ending = false, false, cache.Gone
+}
+
+// Ending implements cache.States.
+func (s *states) Ending() cache.Ending {
+	if s == nil {
+		return cache.Gone
+	}
+	return s.ending
 }
 
 // heads are the parts of an object that are stored outside of its encoded bytes.

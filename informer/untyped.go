@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	operators "k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
@@ -155,6 +156,15 @@ func (u untyped[T]) ObjectsByFields(
 			}
 		}
 	}
+}
+
+func (u untyped[T]) Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error) {
+	for _, p := range u.informer.core.allParts() {
+		if p.exists != nil {
+			return p.exists(ctx, key, uid)
+		}
+	}
+	return false, nil
 }
 
 func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {

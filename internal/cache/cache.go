@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"time"
@@ -69,6 +70,8 @@ type Reader interface {
 	ObjectsByFields(namespace string, selector labels.Selector, required fields.Requirements) iter.Seq2[kube.Object,
 		error]
 
+	// Exists reports whether the API server has the object with this key and uid, whatever the informer selects.
+	Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error)
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)
 	// Decode decodes an object of this informer, such as the object of a change. The caller owns the result.
@@ -111,7 +114,23 @@ type States interface {
 	// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
 	// there is no such state.
 	OldVersion() string
+	// Ending returns, for Deleted, whether the object was deleted.
+	Ending() Ending
 }
+
+// Ending is the reason why an informer does not have an object anymore.
+type Ending int
+
+// The endings.
+const (
+	// Gone: the object was deleted.
+	Gone Ending = iota
+	// GoneOrLeft: the object was deleted, or does not meet the selector of the informer anymore. A watch shows both in
+	// the same way. Reader.Exists decides.
+	GoneOrLeft
+	// Left: the informer does not retrieve the object anymore.
+	Left
+)
 
 // EncodedObject is an encoded object as a kube.Object. informer.NewChange accepts it without encoding it. Sources
 // of other informers use it, and tests of objects that cannot be decoded.
