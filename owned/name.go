@@ -12,8 +12,9 @@ import (
 const maxChildName = 52
 
 // ChildName returns the name for a child of owner: "<owner's name>-<suffix>" if that is a DNS label of at most 52
-// bytes, which almost every kind accepts as a name. Otherwise it replaces invalid characters, shortens the name and
-// appends a hash.
+// bytes, which almost every kind accepts as a name, and if no other owner and suffix have the same. Otherwise it
+// replaces invalid characters, shortens the name and appends a hash: also for a suffix with a "-" (web with db-config
+// and web-db with config), and without a suffix for an owner with a "-" (web-db, and web with db).
 //
 // 52 bytes is the smallest limit of the built-in kinds. The names of CronJobs have it, because the names of their Jobs
 // have 11 more characters (ValidateCronJobCreate in k8s.io/kubernetes/pkg/apis/batch/validation). StatefulSets need it,
@@ -21,20 +22,19 @@ const maxChildName = 52
 // have at most 63. Services, and Jobs that create Pods, have 63.
 //
 // The result never changes, also in later versions of this library. Names for different owners of a kind are different,
-// also if their names begin with the same 52 characters, as long as no suffix contains a "-": web with db-config and
-// web-db with config have the same name. Owners of two kinds with the same suffix have the same child name too. For an
-// owner without a name it returns "", which the API server rejects.
+// also if their names begin with the same 52 characters. Owners of two kinds with the same suffix have the same child
+// name. For an owner without a name it returns "", which the API server rejects.
 //
 // A name that begins with a digit is not changed. Some kinds (Services before 1.34) do not accept it.
 func ChildName(owner metav1.Object, suffix string) string {
 	if owner.GetName() == "" {
 		return ""
 	}
-	wanted := owner.GetName()
+	wanted, last := owner.GetName(), owner.GetName() // last must not contain a "-"
 	if suffix != "" {
-		wanted += "-" + suffix
+		wanted, last = wanted+"-"+suffix, suffix
 	}
-	if len(wanted) <= maxChildName && lettersOf(wanted) == wanted {
+	if len(wanted) <= maxChildName && lettersOf(wanted) == wanted && !strings.Contains(last, "-") {
 		return wanted
 	}
 	hash := hashOf(owner.GetName(), suffix)

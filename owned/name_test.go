@@ -22,6 +22,8 @@ func TestChildName(t *testing.T) {
 	}{
 		"short":               {"web", "config", "web-config"},
 		"no suffix":           {"web", "", "web"},
+		"parts, no suffix":    {"web-db", "", "web-db-ea13guolc6"},
+		"suffix of parts":     {"web", "db-config", "web-db-config-2tlq8350p8"},
 		"digits":              {"web-0123456789", "az", "web-0123456789-az"},
 		"as long as allowed":  {strings.Repeat("x", 48), "tls", strings.Repeat("x", 48) + "-tls"},
 		"too long":            {long, "tls", strings.Repeat("x", 37) + "-tls-a2a91u3n95"},
@@ -40,8 +42,8 @@ func TestChildName(t *testing.T) {
 func TestChildNamesAreValidAndDiffer(t *testing.T) {
 	t.Parallel()
 	x := strings.Repeat("x", 300)
-	owners := []string{"a", "A", "a.b", "a-b", "a:b", "-a", "a-", x[:41], x[:42], x[:48], x[:49], x[:51], x[:52], x[:53], x[:61], x[:62], x[:63], x[:64], x[:251], x[:253], x[:252] + "y", x[:51] + "-.z" + x[:40]}
-	suffixes := []string{"", "tls", "TLS", x[:15], x[:16], x[:20], x[:62], x[:63], x[:62] + "y", x[:253]}
+	owners := []string{"web", "web-db", "web-db-config", "a", "A", "a.b", "a-b", "a:b", "-a", "a-", x[:41], x[:42], x[:48], x[:49], x[:51], x[:52], x[:53], x[:61], x[:62], x[:63], x[:64], x[:251], x[:253], x[:252] + "y", x[:51] + "-.z" + x[:40]}
+	suffixes := []string{"", "db", "config", "db-config", "tls", "TLS", x[:15], x[:16], x[:20], x[:62], x[:63], x[:62] + "y", x[:253]}
 	seen := map[string]string{}
 	for _, owner := range owners {
 		for _, suffix := range suffixes {
