@@ -158,6 +158,7 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 		return err
 	}
 	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(live), Fields: fields, Err: err}
+	p.nameFields(ctx, i, reason)
 	if !i.Recreate && !p.set.config.Recreate {
 		return reason
 	}

@@ -1,6 +1,8 @@
 package owned
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -18,6 +20,10 @@ type Child struct {
 	// Recreate permits to delete the child and create it again if immutable fields must change. Its Pods, data and
 	// addresses are lost. Default false: the child has an ImmutableError.
 	Recreate bool
+	// Propagation determines what happens to the dependents of the child when it is recreated. With
+	// metav1.DeletePropagationOrphan the Pods of a StatefulSet stay, and the new StatefulSet adopts them. Default
+	// Config.Propagation.
+	Propagation metav1.DeletionPropagation
 	// CreateOnly creates the child if it does not exist, and then leaves its fields to other clients: for content that
 	// is generated once, such as a password. Default false.
 	CreateOnly bool

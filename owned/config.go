@@ -72,7 +72,9 @@ type Config struct {
 	// Prune determines when children are deleted that are not desired anymore. Default PruneLast.
 	Prune PrunePolicy
 	// Propagation determines what happens to the dependents of a deleted child. With
-	// metav1.DeletePropagationForeground the child is gone only after them. Default metav1.DeletePropagationBackground.
+	// metav1.DeletePropagationForeground the child is gone only after them. metav1.DeletePropagationOrphan is an error,
+	// because it would leave the dependents of pruned children behind: see Child.Propagation. Default
+	// metav1.DeletePropagationBackground.
 	Propagation metav1.DeletionPropagation
 	// Recreate permits to delete every child and create it again if immutable fields must change. Child.Recreate
 	// permits it for one child. Default false.
@@ -186,9 +188,10 @@ func (c Config) validatePolicies() (errs []error) {
 		fail("Prune is %q: it must be PruneLast, PruneFirst or PruneNever", c.Prune)
 	}
 	switch c.Propagation {
-	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground:
 	default:
-		fail("Propagation is %q: it must be metav1.DeletePropagationBackground, Foreground or Orphan", c.Propagation)
+		fail("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; Child.Propagation may "+
+			"be Orphan", c.Propagation)
 	}
 	for i, name := range c.ForceRemoveFinalizers {
 		if strings.TrimSpace(name) == "" {

@@ -67,7 +67,7 @@ func (e *ForeignError) RetryClass() retry.Class {
 type ImmutableError struct {
 	Kind schema.GroupVersionKind
 	Key  kube.Key
-	// Fields are the paths of the fields, if the API server has returned them.
+	// Fields are the paths of the fields, if they are known.
 	Fields []string
 	// Err is the error of the API server.
 	Err error
@@ -75,7 +75,8 @@ type ImmutableError struct {
 
 // Error implements error.
 func (e *ImmutableError) Error() string {
-	return fmt.Sprintf("%s %s: %s cannot be changed: set Recreate of the child to delete it and create it again: %s",
+	return fmt.Sprintf("%s %s: %s cannot be changed: set Recreate of the child to delete it and create it again "+
+		"(its dependents stay with Propagation: DeletePropagationOrphan): %s",
 		e.Kind.Kind, e.Key, e.fields(), e.Err)
 }
 

@@ -111,6 +111,12 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", kind.Kind, kube.KeyOf(child.Object), err)
 	}
+	switch child.Propagation {
+	case "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+	default:
+		return nil, fmt.Errorf("%s %s: Propagation is %q: it must be metav1.DeletePropagationBackground, Foreground "+
+			"or Orphan", kind.Kind, kube.KeyOf(child.Object), child.Propagation)
+	}
 	i := &item{Child: child, kind: kind, object: object}
 	if i.Ready == nil {
 		i.Ready = readiness.Of

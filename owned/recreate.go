@@ -1,15 +1,21 @@
 package owned
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -32,7 +38,7 @@ func (p *pass) recreate(
 			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 		}
 		return nil
-	}, client.Propagation(p.set.config.Propagation))
+	}, client.Propagation(cmp.Or(i.Propagation, p.set.config.Propagation)))
 	if err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
@@ -64,6 +70,60 @@ func immutableFields(err error) (fields []string, ok bool) {
 		}
 	}
 	return fields, len(causes) > 0
+}
+
+// nameFields replaces "spec" in the fields of an error by the fields below it that must change, because the API server
+// does not name those of a StatefulSet. The text of the API server quotes the fields that may change.
+func (p *pass) nameFields(ctx context.Context, i *item, reason *ImmutableError) {
+	at := slices.Index(reason.Fields, "spec")
+	if at < 0 {
+		return
+	}
+	live, err := client.Get[*unstructured.Unstructured](ctx, p.client, i.result.Key, client.OfKind(i.kind),
+		client.FromAPI())
+	if err != nil {
+		return // the field that the API server has named is good enough
+	}
+	desired, err := json.Marshal(i.object)
+	var content map[string]any
+	if err != nil || utiljson.Unmarshal(desired, &content) != nil {
+		return
+	}
+	spec, _ := content["spec"].(map[string]any)
+	for _, match := range regexp.MustCompile(`'(\w+)'`).FindAllStringSubmatch(reason.Err.Error(), -1) {
+		delete(spec, match[1])
+	}
+	if named := differing(spec, live.Object["spec"], "spec"); len(named) > 0 {
+		reason.Fields = slices.Replace(reason.Fields, at, at+1, named...)
+	}
+}
+
+// differing returns the paths of the fields in desired with another value in live. It ignores fields that only live
+// has, such as defaults, and empty ones.
+func differing(desired, live any, path string) (paths []string) {
+	switch desired := desired.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		fields, _ := live.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(desired)) {
+			paths = append(paths, differing(desired[name], fields[name], path+"."+name)...)
+		}
+		return paths
+	case []any:
+		elements, _ := live.([]any)
+		if len(elements) != len(desired) {
+			return []string{path}
+		}
+		for n := range desired {
+			paths = append(paths, differing(desired[n], elements[n], fmt.Sprintf("%s[%d]", path, n))...)
+		}
+		return paths
+	}
+	if fmt.Sprint(desired) != fmt.Sprint(live) {
+		return []string{path}
+	}
+	return nil
 }
 
 // isImmutable reports whether the text of a cause means an immutable field. The API has no code for it. The phrases are
