@@ -15,6 +15,14 @@ import (
 
 // applyChild brings one child to its desired state, as far as that is possible in this run.
 func (p *pass) applyChild(ctx context.Context, i *item) error {
+	if err := p.bring(ctx, i); err != nil {
+		return err
+	}
+	return p.recordFinished(ctx, i)
+}
+
+// bring is applyChild without the note that the child has finished.
+func (p *pass) bring(ctx context.Context, i *item) error {
 	if !i.resolved {
 		if err := p.resolve(ctx, i); err != nil {
 			return p.ignoreIfPlanned(i, fmt.Errorf("apply %s: %w", i.result, err))
@@ -26,6 +34,9 @@ func (p *pass) applyChild(ctx context.Context, i *item) error {
 		return err
 	}
 	if live == nil {
+		if finished, err := p.hasFinished(ctx, i); finished || err != nil {
+			return err
+		}
 		err := p.create(ctx, i)
 		if !errors.Is(err, client.ErrExists) {
 			return err

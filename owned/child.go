@@ -27,6 +27,12 @@ type Child struct {
 	// CreateOnly creates the child if it does not exist, and then leaves its fields to other clients: for content that
 	// is generated once, such as a password. Default false.
 	CreateOnly bool
+	// Once creates the child until it has finished: for a Job with ttlSecondsAfterFinished, which is deleted then. When
+	// Ready finds it Current or Failed, the Set notes that in an annotation of the owner (evenkeel.dev/finished), which
+	// needs the verbs get and patch for the owner. A finished child is not created again, and keeps its state. A child
+	// that is deleted before that runs again, so it may run more than once. Change its name to run it again. Default
+	// false.
+	Once bool
 }
 
 // Of returns children of wave 0.

@@ -25,6 +25,8 @@
 //   - annotation evenkeel.dev/configuration: a hash of the applied fields
 //   - annotation evenkeel.dev/taken-over: see Config.FormerManagers
 //
+// The owner has the annotation evenkeel.dev/finished: see Child.Once.
+//
 // Where Kubernetes allows an owner reference, the owner is also the controller of the child. A name is never enough to
 // identify a child: a Set does not change an object with the name of a child that belongs to another owner. It reports
 // the object as Foreign.

@@ -1,0 +1,88 @@
+package owned
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/readiness"
+)
+
+// annotationFinished is the annotation of an owner with the children of type Child.Once that have finished.
+const annotationFinished = "evenkeel.dev/finished"
+
+// finished are the values of annotationFinished: the status of each finished child, by set and child.
+type finished map[string]readiness.Status
+
+// finishedIn reads the annotation of an owner. Content that another client has written is ignored.
+func finishedIn(owner kube.Object) finished {
+	f := finished{}
+	if json.Unmarshal([]byte(owner.GetAnnotations()[annotationFinished]), &f) != nil {
+		return finished{}
+	}
+	return f
+}
+
+// once returns the name of a child in annotationFinished.
+func (p *pass) once(i *item) string {
+	return p.set.config.Name + "/" + i.kind.GroupKind().String() + "/" + i.identity().key.String()
+}
+
+// hasFinished reports whether a child that does not exist has finished before, and sets its result. The annotation of
+// the cached owner may be outdated, so the owner is read before a child is created.
+func (p *pass) hasFinished(ctx context.Context, i *item) (bool, error) {
+	if !i.Once {
+		return false, nil
+	}
+	status, found := finishedIn(p.owner)[p.once(i)]
+	if !found {
+		if err := p.checkOwner(ctx); err != nil {
+			return false, fmt.Errorf("create %s: %w", i.result, err)
+		}
+		status, found = finishedIn(p.live)[p.once(i)]
+	}
+	if found {
+		i.result.Outcome, i.result.Note = Unchanged, "it has finished, and does not exist anymore"
+		i.result.Readiness = readiness.State{Status: status, Message: "it has finished"}
+	}
+	return found, nil
+}
+
+// recordFinished notes in the owner that a child has finished.
+func (p *pass) recordFinished(ctx context.Context, i *item) error {
+	status := i.result.Readiness.Status
+	if !i.Once || p.plan || status != readiness.Current && status != readiness.Failed {
+		return nil
+	}
+	if _, noted := finishedIn(p.owner)[p.once(i)]; noted {
+		return nil
+	}
+	if err := p.checkOwner(ctx); err != nil {
+		return fmt.Errorf("note that %s has finished: %w", i.result, err)
+	}
+	all := finishedIn(p.live)
+	desired := []string{}
+	for _, other := range p.items {
+		desired = append(desired, p.once(other))
+	}
+	maps.DeleteFunc(all, func(name string, _ readiness.Status) bool {
+		return strings.HasPrefix(name, p.set.config.Name+"/") && !slices.Contains(desired, name)
+	})
+	all[p.once(i)] = status
+	encoded, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	noted := p.live.DeepCopy()
+	noted.SetAnnotations(with(noted.GetAnnotations(), map[string]string{annotationFinished: string(encoded)}))
+	// Another set of the owner may write the annotation at the same time.
+	if _, err := client.Patch(ctx, p.client, p.live, client.MergeFrom(p.live, noted).Locked(p.live)); err != nil {
+		return fmt.Errorf("note in %s that %s has finished: %w", p, i.result, err)
+	}
+	return nil
+}
