@@ -45,6 +45,7 @@ type Cluster struct {
 
 	limits   *writeLimits
 	hidden   *apiobject.HiddenFields
+	claims   apiobject.Claims
 	strays   *strays
 	panicked sync.Once                       // a panic of a transport was logged
 	term     atomic.Pointer[leadership.Term] // of the last request
@@ -140,6 +141,9 @@ func (c *Cluster) HTTPClient() *http.Client { return c.http }
 // Scheme returns the scheme with the types that addTypes has registered. It must not be changed. It does not contain
 // the types of k8s.io/api, because every program would then link all of them.
 func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
+
+// Claims is for the packages of this module. The result type is internal.
+func (c *Cluster) Claims() *apiobject.Claims { return &c.claims }
 
 // KindOf returns the kind of obj: the one in its TypeMeta, which unstructured and metadata-only objects have, otherwise
 // the kind that its Go type is registered for, or the kind of a type of k8s.io/api.

@@ -76,7 +76,7 @@ func (p *pass) applyTo(ctx context.Context, i *item, live *metav1.PartialObjectM
 // applyToState brings the object in this state to the desired state of the child, if it belongs to the owner or may be
 // adopted.
 func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
-	ownership, holder := p.set.ownershipOf(p.owner, live)
+	ownership, holder := p.ownershipOf(live)
 	// An owner of that name in another namespace is a different object, so referable is required.
 	if former, ok := p.formerOwner(live); ok && i.referable {
 		return p.replaceFormer(ctx, i, live, former)
@@ -102,7 +102,7 @@ func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialOb
 // may be one that the garbage collector has orphaned (kubectl delete --cascade=orphan); then the owner is terminating
 // already. With the reference, the garbage collector would delete it after the owner.
 func (p *pass) checkGiven(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
-	ownership, _ := p.set.ownershipOf(p.owner, live)
+	ownership, _ := p.ownershipOf(live)
 	if _, controlled := ownerref.ControllerOf(live); controlled || !i.referable && ownership == own {
 		return nil
 	}

@@ -29,7 +29,7 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 			return fmt.Errorf("apply %s, which is create-only: %w", i.result, err)
 		}
 	}
-	p.set.mark(p.owner, marked, i.Wave)
+	p.set.mark(p.ownerKind.GroupKind(), p.owner, marked, i.Wave)
 	patch := client.MergeFrom(live, marked).Locked(live) // a merge patch replaces the list of owner references
 	if !patch.Empty() {
 		if _, err := client.Patch(ctx, p.client, live, patch); err != nil {

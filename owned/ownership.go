@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
@@ -21,6 +22,9 @@ const (
 	labelOwnerUID = "evenkeel.dev/owner-uid"
 	// annotationOwner is the annotation with the key of the owner, in the format of kube.Key.String.
 	annotationOwner = "evenkeel.dev/owner"
+	// annotationOwnerKind is the annotation with the kind of the owner, as "WebApp.example.com": sets of two kinds may
+	// have one name.
+	annotationOwnerKind = "evenkeel.dev/owner-kind"
 	// annotationChild is the annotation with the key of the child itself. A copy of a child has the key of the original
 	// here, so it is not taken for a child.
 	annotationChild = "evenkeel.dev/child"
@@ -42,14 +46,26 @@ const (
 //	source.Mapped(configs, owned.OwnerKeys[*corev1.ConfigMap]("proxy"))
 //
 // It needs only metadata, so the informer may be one of metadata, of all objects or of those with the label LabelSet.
-func OwnerKeys[T kube.Object](set string) func(child T) []kube.Key {
+//
+// With kinds, it returns only owners of these kinds, for sets of one name that have owners of several kinds.
+func OwnerKeys[T kube.Object](set string, kinds ...schema.GroupKind) func(child T) []kube.Key {
 	return func(child T) []kube.Key {
 		owner, err := kube.ParseKey(child.GetAnnotations()[annotationOwner])
 		if err != nil || child.GetLabels()[LabelSet] != set {
 			return nil
 		}
+		isOfKind := func(kind schema.GroupKind) bool { return isOwnedBy(child, kind) }
+		if len(kinds) > 0 && !slices.ContainsFunc(kinds, isOfKind) {
+			return nil
+		}
 		return []kube.Key{owner}
 	}
+}
+
+// isOwnedBy reports whether the owner of a child may be of a kind. Children of early versions do not have the kind.
+func isOwnedBy(child metav1.Object, kind schema.GroupKind) bool {
+	noted, known := child.GetAnnotations()[annotationOwnerKind]
+	return !known || noted == kind.String()
 }
 
 // labelsOf returns the labels of the children of an owner.
@@ -58,10 +74,11 @@ func (s *Set) labelsOf(owner metav1.Object) map[string]string {
 }
 
 // mark sets the labels and annotations of the set on a child.
-func (s *Set) mark(owner, child metav1.Object, wave int) {
+func (s *Set) mark(kind schema.GroupKind, owner, child metav1.Object, wave int) {
 	child.SetLabels(with(child.GetLabels(), s.labelsOf(owner)))
 	annotations := with(child.GetAnnotations(), map[string]string{
 		annotationOwner: kube.KeyOf(owner).String(), annotationChild: kube.KeyOf(child).String(),
+		annotationOwnerKind: kind.String(),
 	})
 	delete(annotations, annotationWave) // it may have been in another wave
 	if wave != 0 {
@@ -99,8 +116,12 @@ const (
 	foreign                       // it belongs to another owner or another set
 )
 
-// ownershipOf classifies obj. holder describes the current owner for messages.
-func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, holder string) {
+func (p *pass) ownershipOf(obj metav1.Object) (ownership ownershipState, holder string) {
+	return p.set.ownershipOf(p.ownerKind.GroupKind(), p.owner, obj)
+}
+
+// ownershipOf classifies obj. kind is the owner's. holder describes the current owner for messages.
+func (s *Set) ownershipOf(kind schema.GroupKind, owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[labelOwnerUID]
 	if ref, ok := ownerref.ControllerOf(obj); ok {
@@ -112,7 +133,7 @@ func (s *Set) ownershipOf(owner, obj metav1.Object) (ownership ownershipState, h
 		}
 		return own, ""
 	}
-	former := set == s.config.Name && annotations[annotationOwner] == kube.KeyOf(owner).String()
+	former := set == s.config.Name && annotations[annotationOwner] == kube.KeyOf(owner).String() && isOwnedBy(obj, kind)
 	original, marked := annotations[annotationChild]
 	copied := marked && original != kube.KeyOf(obj).String()
 	switch {

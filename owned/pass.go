@@ -204,7 +204,7 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 	case !errors.Is(err, ownerref.ErrScope):
 		return err
 	}
-	p.set.mark(p.owner, i.object, i.Wave)
+	p.set.mark(p.ownerKind.GroupKind(), p.owner, i.object, i.Wave)
 	if names := p.set.config.takenOver(); names != "" && !i.CreateOnly {
 		annotations := i.object.GetAnnotations()
 		annotations[annotationTakenOver] = names

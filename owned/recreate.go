@@ -34,7 +34,7 @@ func (p *pass) recreate(
 		return nil
 	}
 	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, live), func(live *metav1.PartialObjectMetadata) error {
-		if ownership, holder := p.set.ownershipOf(p.owner, live); ownership != own {
+		if ownership, holder := p.ownershipOf(live); ownership != own {
 			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 		}
 		return nil

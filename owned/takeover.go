@@ -30,7 +30,7 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 	if err != nil {
 		return nil, err
 	}
-	if ownership, holder := p.set.ownershipOf(p.owner, live); ownership == foreign || ownership == orphan &&
+	if ownership, holder := p.ownershipOf(live); ownership == foreign || ownership == orphan &&
 		!p.set.config.AdoptOrphans {
 		return nil, &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 	}

@@ -37,7 +37,7 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 	if err != nil || !hasForceRemoved(live) {
 		return err
 	}
-	if ownership, _ := p.set.ownershipOf(p.owner, live); ownership != own {
+	if ownership, _ := p.ownershipOf(live); ownership != own {
 		return nil // another client has removed it from the set
 	}
 	return p.forceRemoveFinalizers(ctx, r, live)

@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // Config describes the children. New does not keep or change the caller's copy.
@@ -39,7 +37,8 @@ type Config struct {
 	Client client.Config
 	// Set configures the set. New sets Client, which must be nil, and adds Kinds: list here only kinds of earlier
 	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner, Logger to
-	// Client.Logger.
+	// Client.Logger. If two sets of one name have controllers of the same kind in one process, the second controller's
+	// Run returns an error.
 	Set owned.Config
 	// Kinds are the kinds of the children. Required.
 	Kinds []Kind
@@ -132,7 +131,7 @@ func build(config Config) (*Children, error) {
 		kinds = append(kinds, objects.Kind())
 		readers = append(readers, objects)
 		children.Sources = append(children.Sources,
-			source.OwnedBy(objects, owned.OwnerKeys[*metav1.PartialObjectMetadata](config.Set.Name)))
+			ownerSource{objects, config.Set.Name, config.Client.Cluster, children})
 	}
 	config.Client.Informers = append(readers, config.Client.Informers...)
 	if children.Client, err = client.New(config.Client); err != nil {
