@@ -107,8 +107,10 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 // isApplied reports whether the apply would not change shown, the informer's object. entry is the field owner's entry
 // in managedFields; nil if it is unknown.
 func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
-	if a.settings.unchanged && a.desired.object.GetResourceVersion() != shown.GetResourceVersion() ||
-		a.uid != "" && a.uid != shown.GetUID() {
+	// An apply that would write nothing needs no precondition, unless the informer is behind the caller's object.
+	isBehind := a.settings.unchanged &&
+		apiobject.OlderVersion(shown.GetResourceVersion(), a.desired.object.GetResourceVersion())
+	if isBehind || a.uid != "" && a.uid != shown.GetUID() {
 		return false, nil
 	}
 	last, known := a.client.applied.get(a.id)

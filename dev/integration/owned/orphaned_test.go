@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -202,5 +203,35 @@ func TestFinalizersOfObjectHandedOverAreKept(t *testing.T) {
 	e.want(report.Results, "ConfigMap held: terminating")
 	if got := e.get(e.key("held")); got == nil || len(got.Finalizers) == 0 {
 		t.Errorf("the finalizer was removed: %v", got)
+	}
+}
+
+// An apply with IfUnchanged that would change nothing makes no request, although the object has been written since; if
+// the informer is behind the caller's object, the API server decides.
+func TestUnchangedApplyNeedsNoPrecondition(t *testing.T) {
+	e := newEnv(t)
+	cache := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}
+	cached := clustertest.Client(e, e.cluster, cache)
+	busy := e.configMap("busy", "colour", "blue")
+	first := must(client.Apply(t.Context(), cached, busy))(t).Object
+	e.merge(e.configMap("busy"), `{"metadata":{"annotations":{"heartbeat":"1"}}}`)
+	now := e.get(e.key("busy"))
+	seen := &calls{}
+	ctx := kube.ObserveCalls(t.Context(), seen)
+	for what, test := range map[string]struct {
+		shown    *corev1.ConfigMap
+		required string
+		requests int
+	}{
+		"informer is ahead":   {now, first.ResourceVersion, 0},
+		"informer is current": {now, now.ResourceVersion, 0},
+		"informer is behind":  {first, now.ResourceVersion, 1},
+	} {
+		cache.objects[e.key("busy")] = test.shown
+		busy.ResourceVersion = test.required
+		applied, err := client.Apply(ctx, cached, busy, client.IfUnchanged())
+		if requests := seen.take(); err != nil || applied.Outcome != client.Unchanged || len(requests) != test.requests {
+			t.Errorf("%s: %s, %v, requests %q", what, applied.Outcome, err, requests)
+		}
 	}
 }
