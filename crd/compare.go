@@ -135,6 +135,12 @@ func (c *comparison) compareSubresources(path string, before, after *apiextensio
 				"long as the version is served%s", name, subresourceHint(name))
 		}
 	}
+	_, hasStatus := schemaOf(before).Properties["status"]
+	if hasStatus && !slices.Contains(subresourcesOf(before), "status") && slices.Contains(namesAfter, "status") &&
+		before.Served {
+		c.report(Narrowing, path+".subresources.status", "writes of objects would ignore their status silently: let "+
+			"every client that writes it use the subresource first, which the API server serves from then on")
+	}
 	for _, field := range before.SelectableFields {
 		if !slices.Contains(after.SelectableFields, field) && before.Served && after.Served {
 			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector for %s would be "+

@@ -256,6 +256,13 @@ func TestCompareDefinitions(t *testing.T) {
 		"selectable field removed": {
 			several(v("v1", host, func(v *crd.Version) { v.SelectableFields = []string{".host"} })), one(nil), []string{"narrowing: spec.versions[v1].selectableFields"},
 		},
+		"status subresource added to a kind with a status": {
+			one(func(d *apiextensionsv1.CustomResourceDefinition) { withStatus(d) }),
+			one(func(d *apiextensionsv1.CustomResourceDefinition) {
+				withStatus(d).Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+			}),
+			[]string{"narrowing: spec.versions[v1].subresources.status"},
+		},
 		"subresources added": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
 
 		"new served version has more fields than the new storage version": {one(nil), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v1: host", "lossy: v2 to v1: host"}},
@@ -341,4 +348,11 @@ func ExampleCompare() {
 	// Output:
 	// lossy: v1: spec.host: the property is removed, and the values that objects have would be dropped: keep it, and mark it as deprecated in its description
 	// narrowing: v1: spec.replicas: maximum is 5, was unlimited
+}
+
+// withStatus adds a status to the schema of the first version, and returns the version.
+func withStatus(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionVersion {
+	version := &d.Spec.Versions[0]
+	version.Schema.OpenAPIV3Schema.Properties["status"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
+	return version
 }
