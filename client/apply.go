@@ -69,7 +69,8 @@ type ApplyResult[T any] struct {
 // The configuration of a typed obj omits unset fields: nil lists and maps, zero times, and empty structs with
 // omitempty that are not pointers, such as a container's Resources. It contains empty values behind pointers,
 // such as EmptyDir: &corev1.EmptyDirVolumeSource{}. It also contains zero numbers, false, "" and empty structs
-// of fields without omitempty, such as a Deployment's Template or a NetworkPolicy's PodSelector. To apply single
+// of fields without omitempty, such as a Deployment's Template or a NetworkPolicy's PodSelector. So Paused: false
+// of a Deployment, which has omitempty, is not applied, and does not undo a pause. To apply such values, or single
 // fields of an object that another client created, use the types of k8s.io/client-go/applyconfigurations, in
 // which every field is optional (ApplyConfiguration). The configuration of an unstructured obj contains all of
 // its fields.

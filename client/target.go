@@ -128,6 +128,10 @@ func (t *target) resolve(ctx context.Context) error {
 			return err
 		}
 	}
+	if isBody(t.kind.GroupKind()) {
+		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use GetSubresource, "+
+			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t, t.kind.Kind)
+	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
 		return fmt.Errorf("%s: %w", t, err)
@@ -139,6 +143,16 @@ func (t *target) resolve(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// isBody reports whether a kind of Kubernetes exists only as the body of a subresource.
+func isBody(kind schema.GroupKind) bool {
+	switch kind {
+	case schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, schema.GroupKind{Group: "policy", Kind: "Eviction"},
+		schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}:
+		return true
+	}
+	return false
 }
 
 // place validates the namespace for a kind with this scope, and sets that of the client.

@@ -11,6 +11,9 @@ import (
 type Child struct {
 	// Object contains the fields to apply, and no others: typed or unstructured, as for client.Apply. A namespaced
 	// object without a namespace gets that of the owner. The Set does not change Object. Required.
+	//
+	// A zero value that the Go type omits from JSON is not applied: a Deployment with Paused: false does not undo a
+	// pause by another client. Use an unstructured object to apply such a value.
 	Object kube.Object
 	// Wave orders children. A child is created or changed only when all children of lower waves are ready. Children are
 	// deleted in reverse order: each when all undesired children of higher waves are gone. Default 0.
