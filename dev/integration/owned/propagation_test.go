@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/owned"
 )
 
@@ -81,7 +82,13 @@ func TestPropagationBelongsToChild(t *testing.T) {
 	}
 	e.apply(set, app, append(children("blue"), owned.Of(e.configMap("old"))...)...)
 	e.apply(set, app, append(children("red"), owned.Of(e.configMap("old"))...)...)
-	e.apply(set, app, children("red")...)
+	clustertest.Eventually(t, func() string { // the garbage collector orphans the dependents of the first one
+		e.apply(set, app, children("red")...)
+		if e.get(e.key("old")) != nil {
+			return "old is not pruned"
+		}
+		return ""
+	})
 	want := map[string]metav1.DeletionPropagation{
 		"first": metav1.DeletePropagationOrphan, "second": metav1.DeletePropagationBackground, "old": metav1.DeletePropagationBackground,
 	}
