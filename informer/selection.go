@@ -78,7 +78,7 @@ func (s selection) has(w cache.Write, content func() map[string]any) belongs {
 		return notNow
 	}
 	for _, requirement := range s.fields {
-		if !fieldMeets(content(), requirement) {
+		if known := content(); known != nil && !fieldMeets(known, requirement) {
 			return notNow
 		}
 	}
@@ -86,15 +86,11 @@ func (s selection) has(w cache.Write, content func() map[string]any) belongs {
 }
 
 // fieldMeets reports whether a field of an object meets a requirement. The names of selectable fields are their paths.
-// It returns false if content is nil.
 func fieldMeets(content map[string]any, requirement fields.Requirement) bool {
 	var value any = content
 	for name := range strings.SplitSeq(requirement.Field, ".") {
 		within, _ := value.(map[string]any)
 		value = within[name]
-	}
-	if content == nil {
-		return false
 	}
 	text := fmt.Sprint(value)
 	if value == nil {

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -179,4 +183,38 @@ func TestAwaitOfObjectThatLeavesTheSelection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A written object whose fields are not known may be selected by them: the informer cannot decode its protobuf.
+func TestAwaitOfUnknownFields(t *testing.T) {
+	t.Run("metadata", awaitsUnknownFields[*metav1.PartialObjectMetadata])
+	t.Run("unstructured", awaitsUnknownFields[*unstructured.Unstructured])
+}
+
+func awaitsUnknownFields[T kube.Object](t *testing.T) {
+	written, err := wire.FromObject(&corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "new", UID: "u", ResourceVersion: "11"},
+		Data:       map[string]string{"color": "red"},
+	}, nil)
+	if err != nil || written.Format != wire.Protobuf {
+		t.Fatal(written, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, events := selected(t)
+		inf, err := informer.New(informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, informer.Selection{
+			FieldSelector: "data.color=red", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inf.Join(t.Context())()
+		synctest.Wait()
+		var seen atomic.Int32
+		inf.Untyped().Await(cache.Write{Key: written.Key, UID: "u", ResourceVersion: "11", Object: written}, func() { seen.Add(1) })
+		expectSeen(t, "before", &seen, 0)
+		send(t, events, "ADDED", "new", "11")
+		expectSeen(t, "after", &seen, 1)
+		_ = events.Close() // never fails
+	})
 }

@@ -193,9 +193,10 @@ func (u untyped[T]) ReadyFor(w cache.Write) error {
 // contentOf returns a function that returns the fields of an object, or nil if they are not known.
 func (u untyped[T]) contentOf(o *wire.Object) func() map[string]any {
 	return sync.OnceValue(func() map[string]any {
-		content, err := wire.Content(o, func() kube.Object { return apiobject.New[T]() })
-		if err != nil {
-			return nil
+		model, whole := u.NewObject()
+		content, err := wire.Content(o, func() kube.Object { return model })
+		if err != nil || !whole && o.Format == wire.Protobuf {
+			return nil // T does not define the fields
 		}
 		return content
 	})
