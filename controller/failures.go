@@ -207,7 +207,7 @@ func (f *failures) giveUp(ctx context.Context, key kube.Key) (isNew bool) {
 		return false
 	}
 	before := *known
-	known.stalled, known.consecutive, known.ofClass = true, 0, 0
+	known.stalled, known.consecutive, known.ofClass, known.broughtForward = true, 0, 0, false
 	clear(known.counts)
 	f.mu.Unlock()
 	if before.stalled {
@@ -226,7 +226,7 @@ func (f *failures) markTerminal(key kube.Key, generation int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.keys[key]; known != nil {
-		known.terminal, known.generation = true, generation
+		known.terminal, known.generation, known.broughtForward = true, generation, false
 	}
 }
 

@@ -388,3 +388,56 @@ func TestFailuresOfTwoKindsShareTheirBackoff(t *testing.T) {
 		}
 	})
 }
+
+// throttledFor is the error of a server that asks for a delay.
+type throttledFor time.Duration
+
+func (t throttledFor) Error() string             { return "throttled" }
+func (t throttledFor) RetryAfter() time.Duration { return time.Duration(t) }
+
+// The error of a run that was brought forward is treated like that of any other run: a server's Retry-After is
+// respected, and a class without retries is given up.
+func TestContract17_RunBroughtForwardKeepsPolicyOfItsError(t *testing.T) {
+	const never = retry.Class("never")
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"another error":           {errors.New("no luck"), []string{"0s", "55m0s", "57m0s", "1h0m0s"}},
+		"Retry-After":             {throttledFor(10 * time.Minute), []string{"0s", "55m0s", "57m0s", "1h5m0s"}},
+		"a shorter Retry-After":   {throttledFor(time.Second), []string{"0s", "55m0s", "57m0s", "1h0m0s"}},
+		"a class without retries": {retry.WithClass(errors.New("never"), never), []string{"0s", "55m0s", "57m0s"}},
+		"a terminal error":        {controller.Terminal(errors.New("never")), []string{"0s", "55m0s", "57m0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs journal
+				began, n := time.Now(), 0
+				c := w.config(func(context.Context, unstructuredObject) error {
+					runs.add("%s", time.Since(began))
+					n++
+					if n == 2 {
+						return test.err
+					}
+					return errors.New("no luck")
+				})
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
+				c.Retry.Policies = map[retry.Class]retry.Policy{never: {MaxRetries: -1}}
+				w.put("widgets", "a", 1)
+				w.run(c)
+				time.Sleep(55 * time.Minute)
+				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				w.put("widgets", "a", 2)
+				time.Sleep(10 * time.Minute)
+				if got := runs.take(); !slices.Equal(got, test.want) {
+					t.Errorf("runs: %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}

@@ -122,8 +122,8 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		attrs = append(attrs, "fields", fields)
 	}
 	decision := s.rules.Decide(class, err, f.ofClass)
-	if now := time.Now(); f.inBackoff(now) {
-		decision.GiveUp, decision.Delay = false, f.backoff.Sub(now)
+	if now := time.Now(); f.inBackoff(now) && !decision.GiveUp {
+		decision.Delay = max(f.backoff.Sub(now), decision.RetryAfter)
 	}
 	if decision.GiveUp {
 		return s.giveUp(ctx, r, f, attrs)
