@@ -157,9 +157,12 @@ func (h *hotLoops) ended(ctx context.Context, r *running) {
 // inRequeueLoop reports whether the key of a run that has ended is in a loop of requeues. It reports a new one.
 func (h *hotLoops) inRequeueLoop(ctx context.Context, r *running, now time.Time) bool {
 	key := r.run.Key
+	r.mu.Lock() // calls may end after their run
+	goesOn := r.run.Outcome == OutcomeRequeue && !r.run.NextRun.After(now.Add(requeueSoon)) && r.run.writesDone == 0
+	r.mu.Unlock()
 	h.mu.Lock()
 	known := h.requeues[key]
-	if r.run.Outcome != OutcomeRequeue || r.run.NextRun.After(now.Add(requeueSoon)) || r.run.writesDone > 0 {
+	if !goesOn {
 		delete(h.requeues, key)
 		h.mu.Unlock()
 		if known != nil && known.isLoop {

@@ -659,3 +659,28 @@ func TestContract19_RequeueLoopIsReportedAndSlowed(t *testing.T) {
 		})
 	}
 }
+
+// A handler may leave a request behind that ends after its run. The race detector checks this test.
+func TestRequeueLoopWithWritesAfterRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var left sync.WaitGroup
+		runs := 0
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			runs++
+			n := runs
+			left.Go(func() { // waited for below
+				_ = w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"value":%d}}`, n)) // cancelled or not
+			})
+			if runs == 50 {
+				return nil
+			}
+			return controller.RequeueAfter(time.Millisecond)
+		})
+		w.put("widgets", "a", 1)
+		w.put("parts", "p", 0)
+		w.run(c)
+		time.Sleep(time.Minute)
+		left.Wait()
+	})
+}
