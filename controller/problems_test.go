@@ -625,16 +625,16 @@ func TestContract19_RequeueLoopIsReportedAndSlowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				runs := 0
+				var runs atomic.Int64
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
-					runs++
+					run := runs.Add(1)
 					time.Sleep(test.takes)
 					if test.writes {
-						if err := w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"value":%d}}`, runs)); err != nil {
+						if err := w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"value":%d}}`, run)); err != nil {
 							return err
 						}
 					}
-					if runs == 1000 {
+					if run == 1000 {
 						return nil
 					}
 					return controller.RequeueAfter(test.delay)
@@ -646,11 +646,11 @@ func TestContract19_RequeueLoopIsReportedAndSlowed(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				synctest.Wait()
 				isLoop := len(ctrl.Problems()) == 1 && ctrl.Problems()[0].Type == controller.ProblemHotLoop
-				if test.runs > 0 && (runs < 100+test.runs-5 || runs > 100+test.runs+5 || !isLoop) {
-					t.Errorf("%d runs, problems %v, want %d", runs, ctrl.Problems(), 100+test.runs)
+				if n := int(runs.Load()); test.runs > 0 && (n < 100+test.runs-5 || n > 100+test.runs+5 || !isLoop) {
+					t.Errorf("%d runs, problems %v, want %d", n, ctrl.Problems(), 100+test.runs)
 				}
-				if time.Sleep(time.Hour); runs != 1000 || len(ctrl.Problems()) > 0 {
-					t.Errorf("in the end: %d runs, problems %v", runs, ctrl.Problems())
+				if time.Sleep(time.Hour); runs.Load() != 1000 || len(ctrl.Problems()) > 0 {
+					t.Errorf("in the end: %d runs, problems %v", runs.Load(), ctrl.Problems())
 				}
 				if detected := ctrl.Stats(); !test.isLoop && detected.Held > 0 {
 					t.Errorf("stats %+v", detected)
