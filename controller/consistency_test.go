@@ -20,6 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -125,6 +127,44 @@ func TestContract07_WaitIsBounded(t *testing.T) {
 		}
 		_ = ctrl
 	})
+}
+
+// A problem of a key that has no object, and that is given up, ends: no later run and no deletion would end it.
+func TestUnseenWriteOfKeyWithoutObjectEndsWhenGivenUp(t *testing.T) {
+	for name, policy := range map[string]retry.Policy{"terminal": {}, "no retries left": {MaxRetries: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				keys := make(chan kube.Key)
+				ctrl, err := controller.New(controller.Config[controller.NoObject]{
+					Name: "keys", Reads: []informer.Any{w.parts(informer.Selection{})},
+					Sources: []controller.Source{source.Channel("keys", keys)}, Logger: slog.New(slog.DiscardHandler),
+					Retry: retry.Config{Every: policy},
+					Reconciler: func(ctx context.Context, _ kube.Key) error {
+						if len(w.Keys("parts")) == 0 {
+							return w.create(ctx, "parts", "Part", "p")
+						}
+						if policy.MaxRetries < 0 {
+							return errors.New("no luck")
+						}
+						return controller.Terminal(errors.New("no luck"))
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.HoldWatches("parts")
+				start(t, ctrl)
+				keys <- key("a")
+				synctest.Wait()
+				keys <- key("a")
+				time.Sleep(time.Minute)
+				if problems := ctrl.Problems(); len(ctrl.RecentRuns()) != 2 || len(problems) > 0 {
+					t.Errorf("%d runs, want 2; problems: %v", len(ctrl.RecentRuns()), problems)
+				}
+			})
+		})
+	}
 }
 
 // TestContract07_RunWaitsForFailingInformer checks that a key waits longer while an informer reports that it is

@@ -248,7 +248,7 @@ func (f *failures) reportFailing(ctx context.Context, key kube.Key) {
 	}, false)
 }
 
-// forget removes key, because its run has not failed or its object is gone, and ends the problems. It returns the
+// forget removes key, because its run has not failed or its object is gone, and ends its problems. It returns the
 // removed record.
 func (f *failures) forget(key kube.Key) failing {
 	if !f.any() {
@@ -263,7 +263,7 @@ func (f *failures) forget(key kube.Key) failing {
 	f.keys = shrink.Delete(f.keys, key, &f.maxKeys)
 	f.n.Add(-1)
 	f.mu.Unlock()
-	f.problems.endOf(key, ProblemFailing, ProblemStalled)
+	f.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	return *known
 }
 
