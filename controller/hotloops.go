@@ -165,7 +165,7 @@ func (h *hotLoops) inRequeueLoop(ctx context.Context, r *running, now time.Time)
 	if !goesOn {
 		delete(h.requeues, key)
 		h.mu.Unlock()
-		if known != nil && known.isLoop {
+		if known != nil && known.isLoop && h.detector.Pause(key, now) == 0 { // no loop of writes lasts
 			h.problems.endOf(key, ProblemHotLoop)
 		}
 		return false

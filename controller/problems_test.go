@@ -684,3 +684,35 @@ func TestRequeueLoopWithWritesAfterRuns(t *testing.T) {
 		left.Wait()
 	})
 }
+
+// The end of a loop of requeues must not end the problem of a loop of writes, which lasts.
+func TestEndOfRequeueLoopKeepsWriteLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		fights, runs := 20, 0
+		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+			switch runs++; {
+			case runs <= fights:
+				return w.patch(ctx, "widgets", "a", `{"spec":{"replicas":3}}`)
+			case runs <= fights+150:
+				return controller.RequeueAfter(0)
+			}
+			return nil
+		})
+		c.HotLoops.MaxPause = -1
+		w.put("widgets", "a", 1)
+		ctrl := w.run(c)
+		time.Sleep(time.Second)
+		for range fights + 1 {
+			w.Edit("widgets", key("a"), "autoscaler", func(obj map[string]any) bool {
+				obj["spec"].(map[string]any)["replicas"] = int64(5)
+				return true
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if problems := ctrl.Problems(); runs != fights+151 || len(problems) != 1 || !strings.Contains(problems[0].Message, "autoscaler") {
+			t.Errorf("%d runs, problems %v", runs, problems)
+		}
+	})
+}
