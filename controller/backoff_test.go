@@ -1,11 +1,14 @@
 package controller
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TestCausesThatEndBackoff checks which causes end a backoff by default, and which always do.
@@ -46,5 +49,21 @@ func TestForgottenKeyIsNotReportedAsStalled(t *testing.T) {
 	f := failures{problems: &problems{open: map[problemID]Problem{}}, keys: map[kube.Key]*failing{}}
 	if f.giveUp(t.Context(), kube.Key{Namespace: "ns", Name: "a"}) || len(f.problems.all()) > 0 {
 		t.Error("a key without failures is reported as stalled")
+	}
+}
+
+// A key may begin to fail while a cause that brings its run forward is being added.
+func TestCauseThatIsAddedWhileKeyBeginsToFail(t *testing.T) {
+	t.Parallel()
+	f := failures{keys: map[kube.Key]*failing{}}
+	key, cause := kube.Key{Name: "a"}, Cause{Type: CauseAdded, Source: "parts", Object: kube.Key{Name: "p"}}
+	endsBackoff := f.endBackoffIf(key, endsBackoffByDefault, mayHelp)
+	f.failed(key, "", retry.Default, errors.New("no luck"), time.Now(), func(*failing) {})
+	f.backOff(key, time.Now().Add(time.Hour), endsBackoffByDefault, mayHelp)
+	if !endsBackoff(cause) {
+		t.Error("the cause does not bring the run forward")
+	}
+	if endsBackoff(cause) {
+		t.Error("the cause brings the run forward a second time")
 	}
 }

@@ -178,7 +178,7 @@ func (f *failures) backOff(
 // endBackoffIf returns a function that reports whether a cause ends the present backoff of key. The queue calls it with
 // its lock held.
 func (f *failures) endBackoffIf(key kube.Key, endBackoffIf, mayHelp func(Cause) bool) func(Cause) bool {
-	if mayHelp == nil || !f.any() {
+	if mayHelp == nil {
 		return endBackoffIf
 	}
 	return func(cause Cause) bool { return endBackoffIf(cause) || mayHelp(cause) && f.bringForward(key) }

@@ -168,10 +168,13 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 	if why.After <= 0 { // a pass does not wait for a key that is delayed
 		i.feeder.willRun(key, NewCauses(*cause))
 	}
+	endBackoffIf := i.config.EndBackoffIf
+	if cause.Source != SourceSelf { // mayHelp is false for the object's own changes
+		endBackoffIf = i.failures.endBackoffIf(key, endBackoffIf, i.schedule.mayHelp)
+	}
 	i.enqueuer.add(key, &queueOptions{
 		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority),
-		Debounce:     i.config.Debounce,
-		EndBackoffIf: i.failures.endBackoffIf(key, i.config.EndBackoffIf, i.schedule.mayHelp),
+		Debounce: i.config.Debounce, EndBackoffIf: endBackoffIf,
 	})
 	if isEcho() { // the write was recorded after the first check, and perhaps before add
 		event := cause.event()
