@@ -108,3 +108,19 @@ func TestEndBackoffIfChecksCausesOfTakenKey(t *testing.T) {
 		})
 	}
 }
+
+// EndBackoffIf must not be called for causes that could only make the run later: it may count its calls.
+func TestEndBackoffIfIsNotCalledForLaterCauses(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
+	q.Add("a", because("first"))
+	q.Get()
+	q.Add("a", delayed(1<<41, "later"))
+	retry := failed(1 << 40)
+	retry.EndBackoffIf = func(c cause) bool {
+		t.Errorf("EndBackoffIf was called for %s", c.Detail)
+		return true
+	}
+	q.Add("a", retry)
+	q.Done("a")
+}

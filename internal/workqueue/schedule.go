@@ -102,7 +102,7 @@ func (r *run[C]) merge(o *Options[C], now time.Duration) bool {
 func (r *run[C]) backOff(o *Options[C], now time.Duration) bool {
 	earliest, latest := o.times(now)
 	switch {
-	case (r.endsBackoff || r.causes.accepted(o.EndBackoffIf)) && r.due <= earliest:
+	case r.due <= earliest && (r.endsBackoff || r.causes.accepted(o.EndBackoffIf)):
 		r.decides = true
 		return false
 	case r.reason == planned && earliest < r.due:
