@@ -48,8 +48,8 @@ type objects interface {
 // The path of a key: intake -> queue (lists and polls: intake -> feeder -> queue) -> pool -> loop.handle -> schedule.
 //
 // Each part has its own lock, and calls the user's code without it; only the queue calls QueueConfig.Group and
-// EndBackoffIf with its lock. The order of the locks is that of ownwrites.Tracker: an informer's events, then the lock
-// of a part, then that of the queue.
+// EndBackoffIf with its lock. The order of the locks: an informer's events, the lock of a part, that of the queue, that
+// of failures.
 type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]

@@ -34,7 +34,7 @@ const (
 
 // HotLoopsConfig configures HotLoops. The zero value is valid.
 type HotLoopsConfig struct {
-	// Content decodes a state of an object of kind, like the function Content. It must be safe for concurrent use.
+	// Content decodes a state of an object of kind, like wire.Content. It must be safe for concurrent use.
 	// Default: JSON is decoded, protobuf is not. If a loop writes only objects that cannot be decoded, only
 	// PatternEndless detects it.
 	Content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)

@@ -20,8 +20,9 @@
 //     before and after it enqueues the key, because Record may be called between the two.
 //  3. After the run, Run.End asks the informers of the written kind to report when they show the write. The last report
 //     removes the record, so nothing is kept for idle keys.
-//  4. If the key is ready earlier, Tracker.Hold gives it back to the queue, and the last report releases it. No worker
-//     waits. The wait ends after Config.Timeout, unless an informer reports that it cannot show the write at present.
+//  4. If the key is ready earlier, Tracker.Hold returns how long it must wait, and the last report releases it. No
+//     worker waits. The wait ends after Config.Timeout; while an informer reports that it cannot show the write, it is
+//     extended up to MaxTimeouts times.
 //
 // Only writes of the last run are tracked, because no run starts before they are shown or given up. Kinds without an
 // informer are not tracked: a handler cannot read them from a cache, and no event runs a key.
