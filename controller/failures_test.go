@@ -389,11 +389,11 @@ func TestFailuresOfTwoKindsShareTheirBackoff(t *testing.T) {
 	})
 }
 
-// throttledFor is the error of a server that asks for a delay.
-type throttledFor time.Duration
+// throttledError is the error of a server that asks for a delay.
+type throttledError time.Duration
 
-func (t throttledFor) Error() string             { return "throttled" }
-func (t throttledFor) RetryAfter() time.Duration { return time.Duration(t) }
+func (t throttledError) Error() string             { return "throttled" }
+func (t throttledError) RetryAfter() time.Duration { return time.Duration(t) }
 
 // The error of a run that was brought forward is treated like that of any other run: a server's Retry-After is
 // respected, and a class without retries is given up.
@@ -404,8 +404,8 @@ func TestContract17_RunBroughtForwardKeepsPolicyOfItsError(t *testing.T) {
 		want []string
 	}{
 		"another error":           {errors.New("no luck"), []string{"0s", "55m0s", "57m0s", "1h0m0s"}},
-		"Retry-After":             {throttledFor(10 * time.Minute), []string{"0s", "55m0s", "57m0s", "1h5m0s"}},
-		"a shorter Retry-After":   {throttledFor(time.Second), []string{"0s", "55m0s", "57m0s", "1h0m0s"}},
+		"Retry-After":             {throttledError(10 * time.Minute), []string{"0s", "55m0s", "57m0s", "1h5m0s"}},
+		"a shorter Retry-After":   {throttledError(time.Second), []string{"0s", "55m0s", "57m0s", "1h0m0s"}},
 		"a class without retries": {retry.WithClass(errors.New("never"), never), []string{"0s", "55m0s", "57m0s"}},
 		"a terminal error":        {controller.Terminal(errors.New("never")), []string{"0s", "55m0s", "57m0s"}},
 	} {

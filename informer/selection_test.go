@@ -192,6 +192,7 @@ func TestAwaitOfUnknownFields(t *testing.T) {
 }
 
 func awaitsUnknownFields[T kube.Object](t *testing.T) {
+	t.Helper()
 	written, err := wire.FromObject(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "new", UID: "u", ResourceVersion: "11"},
