@@ -227,6 +227,10 @@ func TestFailedReviewsAreLoggedAtABoundedRate(t *testing.T) {
 			Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { panic("oops") }),
 			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"ConfigMap"},"name":"` + long + `","object":{}}}`, hookName,
 		},
+		"conversion panic": {
+			ConvertingUnstructured(robotsCRD, func(*unstructured.Unstructured, string) error { panic("oops") }),
+			string(conversionReview(`{"kind":"Robot","apiVersion":"example.com/` + long + `","metadata":{"name":"` + long + `","namespace":"` + long + `"}}`)), robotsCRD,
+		},
 		"token": {
 			Authenticating(hookName, func(context.Context, *authenticationv1.TokenReviewSpec) (status authenticationv1.TokenReviewStatus, err error) {
 				return status, fails
@@ -249,6 +253,11 @@ func TestFailedReviewsAreLoggedAtABoundedRate(t *testing.T) {
 				s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), test.hook)
 				for range 300 {
 					post(t, s, "/"+test.path, []byte(test.body))
+				}
+				for line := range strings.Lines(log.String()) {
+					if len(line) > 10_000 {
+						t.Errorf("a record has %d bytes: %.100s", len(line), line)
+					}
 				}
 				const stack = 2 // a panic is logged once with its stack
 				if lines := bytes.Count(log.Bytes(), []byte("\n")); lines < 1 || lines > maxRecords+stack || log.Len() > 4000*lines {

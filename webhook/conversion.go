@@ -270,8 +270,8 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 		}, func() []any {
 			key := from.key()
 			return []any{
-				"namespace", key.Namespace, "name", key.Name, "from", fromVersion.Version, "to",
-				toVersion.Version,
+				"namespace", short(key.Namespace), "name", short(key.Name), "from", short(fromVersion.Version), "to",
+				short(toVersion.Version),
 			}
 		})
 		if panicked != nil {
