@@ -92,12 +92,13 @@ func unusable(raw *clientcmdapi.Config, context string) error {
 // KUBERNETES_MASTER, because that variable is not used here.
 func noConfig() error {
 	variable := clientcmd.RecommendedConfigPathEnvVar
-	files := fmt.Sprintf("the default file %s ($%s is not set)", clientcmd.RecommendedHomeFile, variable)
+	problem := fmt.Sprintf("the default file %s ($%s is not set) does not exist, and this program does not run in a "+
+		"Pod ($KUBERNETES_SERVICE_HOST is not set, or the Pod has no service account token)",
+		clientcmd.RecommendedHomeFile, variable)
 	if value := os.Getenv(variable); value != "" {
-		files = fmt.Sprintf("$%s (%s)", variable, value)
+		problem = fmt.Sprintf("$%s (%s) does not exist, and the cluster of a Pod is used only without it", variable,
+			value)
 	}
-	return fmt.Errorf("no cluster is configured: %s does not exist, and this program does not run in a Pod "+
-		"($KUBERNETES_SERVICE_HOST is not set, or the Pod has no service account token): "+
-		"set $%s to the path of a kubeconfig, or pass its path, or run the program in a Pod with a service account",
-		files, variable)
+	return fmt.Errorf("no cluster is configured: %s: set $%s to the path of a kubeconfig, or pass its path, or run "+
+		"the program in a Pod with a service account", problem, variable)
 }
