@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,9 @@ type admissionShape[T kube.Object] struct {
 
 // reserveReview waits until a review with the shape may be decoded, and returns a function that must be called
 // afterwards. A decoder reports invalid JSON.
-func (s *Server) reserveReview(ctx context.Context, body []byte, shape reflect.Type) (release func(), err error) {
+func (s *Server) reserveReview(
+	ctx context.Context, body []byte, shape reflect.Type, places *places,
+) (release func(), err error) {
 	if shape == nil || len(body) < minMeasured {
 		return func() {}, nil
 	}
@@ -51,14 +54,23 @@ func (s *Server) reserveReview(ctx context.Context, body []byte, shape reflect.T
 	if tooLarge := (wire.TooLargeError{}); errors.As(err, &tooLarge) {
 		return nil, statusError{err, http.StatusRequestEntityTooLarge}
 	}
-	return s.reserve(ctx, size)
+	return s.reserve(ctx, size, places)
 }
 
-// reserve takes a part of the budget for objects of the size.
-func (s *Server) reserve(ctx context.Context, size int64) (release func(), err error) {
+// reserve takes a part of the budget for objects of the size. A review that needs one counts as big, so that those that
+// wait never have all slots.
+func (s *Server) reserve(ctx context.Context, size int64, slots *places) (release func(), err error) {
 	turn, memory := &places{}, &places{}
 	if size < decodeUnit {
 		return memory.release, nil
+	}
+	if !slices.Contains(slots.taken, s.big) {
+		slots.release() // one that waits for s.big must have no slot
+		for _, kind := range []chan struct{}{s.big, s.slots} {
+			if err := slots.take(ctx, kind); err != nil {
+				return memory.release, err
+			}
+		}
 	}
 	// One review at a time takes its part, so that two of them never wait for each other.
 	defer turn.release()

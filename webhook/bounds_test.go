@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,13 +157,14 @@ func TestDecodedReviewsShareABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, Validating(mapsOptions(), allowMaps))
+		isBig := &places{[]chan struct{}{s.big}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		done := make(chan time.Duration)
 		began := time.Now()
 		for range 5 {
 			go func() { // waited for below
-				release, err := s.reserve(ctx, maxDecodedBytes)
+				release, err := s.reserve(ctx, maxDecodedBytes, isBig)
 				if err != nil {
 					t.Error(err)
 				}
@@ -172,7 +174,7 @@ func TestDecodedReviewsShareABudget(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if release, err := s.reserve(ctx, decodeUnit-1); err != nil || time.Since(began) > 0 {
+		if release, err := s.reserve(ctx, decodeUnit-1, isBig); err != nil || time.Since(began) > 0 {
 			t.Error("a small review waits", err)
 		} else {
 			release()
@@ -182,17 +184,17 @@ func TestDecodedReviewsShareABudget(t *testing.T) {
 				t.Errorf("review %d ends after %s", i, took)
 			}
 		}
-		release, err := s.reserve(ctx, maxDecodedBytes)
+		release, err := s.reserve(ctx, maxDecodedBytes, isBig)
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := s.reserve(ctx, maxDecodedBytes)
+		other, err := s.reserve(ctx, maxDecodedBytes, isBig)
 		if err != nil {
 			t.Fatal(err)
 		}
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
-		if _, err := s.reserve(short, maxDecodedBytes); err == nil {
+		if _, err := s.reserve(short, maxDecodedBytes, isBig); err == nil {
 			t.Error("the budget has no limit")
 		}
 		release()
@@ -201,6 +203,42 @@ func TestDecodedReviewsShareABudget(t *testing.T) {
 			t.Error("the budget is not free")
 		}
 	})
+}
+
+// Reviews whose short bodies need much memory never have all slots while they wait for it.
+func TestReviewsThatWaitForMemoryLeaveSlots(t *testing.T) {
+	t.Parallel()
+	list := "[{}" + strings.Repeat(",{}", 8000) + "]"
+	admission := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"Pod"},"object":{"spec":{"containers":` + list + `}}}}`
+	conversion := conversionReview(robotJSON("v1", `{"size":[{"a":{"b":{}}}`+strings.Repeat(`,{"a":{"b":{}}}`, 8000)+`]}`))
+	for path, body := range map[string][]byte{"/pods.example.com": []byte(admission), "/" + robotsCRD: conversion} {
+		synctest.Test(t, func(t *testing.T) {
+			pods := mapsOptions()
+			pods.Name = "pods.example.com"
+			s := serveRobots(t, nil, Validating(mapsOptions(), allowMaps), Validating(pods, allow[*corev1.Pod]),
+				ConvertingUnstructured(robotsCRD, func(*unstructured.Unstructured, string) error { return nil }))
+			for range decodeUnits {
+				s.memory <- struct{}{}
+			}
+			var running sync.WaitGroup
+			for range maxReviews + 6 {
+				running.Go(func() { post(t, s, path, body) }) // waited for below
+			}
+			synctest.Wait()
+			small, err := json.Marshal(mapReview(mapObject))
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if code, text := post(t, s, "/"+hookName, small); code != http.StatusOK || time.Since(began) > 0 {
+				t.Errorf("%s: a small review got %d after %s: %s", path, code, time.Since(began), text)
+			}
+			running.Wait()
+			if len(s.slots)+len(s.big)+len(s.turn) > 0 || len(s.memory) != decodeUnits {
+				t.Errorf("%s: reviews keep places of the server", path)
+			}
+		})
+	}
 }
 
 // Clients can make a review fail as often as they like, with texts of any length. The log gets a few short records a

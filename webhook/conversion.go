@@ -165,7 +165,7 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 		_ = wire.EachItem(request.objects, func(object []byte) bool {
 			var converted []byte
 			last = object
-			if converted, err = c.object(ctx, s, object, request.desired); err == nil {
+			if converted, err = c.object(ctx, s, object, request.desired, places); err == nil {
 				answer.add(converted)
 				err = s.checkResponse(ctx, answer, places)
 			}
@@ -240,7 +240,9 @@ func (h header) key() kube.Key {
 }
 
 // object returns an object of a review in the desired version. Its errors name the object and the versions.
-func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired string) (converted []byte, err error) {
+func (c conversion) object(
+	ctx context.Context, s *Server, raw []byte, desired string, places *places,
+) (converted []byte, err error) {
 	from, err := readHeader(raw, nil)
 	if err != nil {
 		return nil, fmt.Errorf("convert an object to %s: %w", desired, err)
@@ -257,7 +259,7 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 	}
 	release := func() {}
 	if err == nil {
-		release, err = c.reserve(ctx, s, raw, fromVersion.Version)
+		release, err = c.reserve(ctx, s, raw, fromVersion.Version, places)
 	}
 	defer release()
 	if err == nil {
@@ -268,10 +270,9 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 				converted, err = c.unstructured(raw, toVersion)
 			}
 		}, func() []any {
-			key := from.key()
 			return []any{
-				"namespace", short(key.Namespace), "name", short(key.Name), "from", short(fromVersion.Version), "to",
-				short(toVersion.Version),
+				"namespace", short(from.key().Namespace), "name", short(from.key().Name),
+				"from", short(fromVersion.Version), "to", short(toVersion.Version),
 			}
 		})
 		if panicked != nil {
@@ -287,7 +288,9 @@ func (c conversion) object(ctx context.Context, s *Server, raw []byte, desired s
 
 // reserve waits until an object may be decoded, and returns a function that must be called afterwards. It logs fields
 // that the Go type lacks.
-func (c conversion) reserve(ctx context.Context, s *Server, raw []byte, version string) (release func(), err error) {
+func (c conversion) reserve(
+	ctx context.Context, s *Server, raw []byte, version string, places *places,
+) (release func(), err error) {
 	none := func() {}
 	if len(raw) > maxBodyBytes {
 		return none, fmt.Errorf("it has more than %d MiB", maxBodyBytes>>20)
@@ -301,7 +304,7 @@ func (c conversion) reserve(ctx context.Context, s *Server, raw []byte, version 
 	if err != nil {
 		return none, err
 	}
-	return s.reserve(ctx, size)
+	return s.reserve(ctx, size, places)
 }
 
 // parseVersions returns the versions of a conversion, which are versions of the CustomResourceDefinition's group.

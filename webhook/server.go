@@ -32,8 +32,9 @@ const (
 	// maxReviews is the number of reviews that are handled at the same time. Further ones wait, so that the memory of
 	// the server is limited.
 	maxReviews = 64
-	// maxBigReviews is the number of reviews of more than smallBodyBytes among them. Smaller ones have a slot only
-	// while they are handled, and not while they are read or answered, so that slow clients never have all slots.
+	// maxBigReviews is the number of reviews of more than smallBodyBytes, or that need decodeUnit, among them. Others
+	// have a slot only while they are handled, and not while they are read or answered, so that slow clients never have
+	// all slots.
 	maxBigReviews  = 48
 	smallBodyBytes = 256 << 10
 	maxFirstBuffer = 16 << 10
@@ -346,7 +347,7 @@ func (s *Server) reviews(hook Hook) http.Handler {
 			s.fail(ctx, w, hook.name, began, err)
 			return
 		}
-		release, err := s.reserveReview(ctx, body, hook.protocol.shape())
+		release, err := s.reserveReview(ctx, body, hook.protocol.shape(), places)
 		if err != nil {
 			s.fail(ctx, w, hook.name, began, err)
 			return
