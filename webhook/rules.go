@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (a admission) compareRule(
 	rule admissionregistrationv1.Rule, served func(schema.GroupVersion) []metav1.APIResource,
 ) (missing []string, err error) {
 	for _, name := range rule.Resources {
-		found, wildcard := false, strings.Contains(name, "*")
+		found, wildcard, mistake := false, strings.Contains(name, "*"), error(nil)
 		for _, group := range rule.APIGroups {
 			for _, version := range rule.APIVersions {
 				if wildcard = wildcard || group == "*" || version == "*"; wildcard {
@@ -113,15 +114,19 @@ func (a admission) compareRule(
 				}
 				gv := schema.GroupVersion{Group: group, Version: version}
 				isServed, err := a.compareResource(gv, served(gv), name)
-				if err != nil {
+				if isServed && err != nil {
 					return nil, err
 				}
-				found = found || isServed
+				found, mistake = found || isServed, cmp.Or(mistake, err)
 			}
 		}
-		if !found && !wildcard {
-			missing = append(missing, name)
+		if found || wildcard {
+			continue
 		}
+		if mistake != nil { // no other group has the name
+			return nil, mistake
+		}
+		missing = append(missing, name)
 	}
 	return missing, nil
 }

@@ -18,6 +18,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -213,4 +214,20 @@ func TestBundleOnly(t *testing.T) {
 			t.Errorf("other fields have changed: %s", diff)
 		}
 	})
+}
+
+// A rule is for each of its resources in each of its groups: a name of one group can be that of a kind in another.
+func TestRulesForSeveralGroups(t *testing.T) {
+	t.Parallel()
+	served := func(gv schema.GroupVersion) []metav1.APIResource {
+		return map[string][]metav1.APIResource{
+			"a": {{Name: "logging", Kind: "Logging"}}, "b": {{Name: "loggings", Kind: "Logging"}},
+		}[gv.Group]
+	}
+	for _, groups := range [][]string{{"a", "b"}, {"b", "a"}} {
+		rule := admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"v1"}, Resources: []string{"logging", "loggings"}}
+		if missing, err := (admission{}).compareRule(rule, served); err != nil || len(missing) > 0 {
+			t.Errorf("%v: missing %v, error %v", groups, missing, err)
+		}
+	}
 }
