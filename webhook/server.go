@@ -78,8 +78,9 @@ type Config struct {
 	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
 	// Default: none.
 	Metrics Recorder
-	// Logger receives failures at error level, at most 10 a minute for each hook, and rejected requests at debug level.
-	// Default: slog.Default() at the time of New.
+	// Logger receives failures at error level, at most 10 a minute for each hook, reviews that reach no hook's function
+	// at warn level, at most 10 a minute, and rejected requests at debug level. Default: slog.Default() at the time of
+	// New.
 	Logger *slog.Logger
 }
 
