@@ -157,8 +157,8 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 			controller.LoggerFrom(ctx).InfoContext(ctx, "ConfigMap deleted", "keys", len(last.Data), "stale", stale)
 			return nil
 		},
-		// A key that runs again and again without progress is reported, and held back for up to MaxPause (default 1 min;
-		// negative: never).
+		// A key that runs again and again without progress is reported, and held back for up to MaxPause (default 1
+		// min; negative: never).
 		HotLoops: controller.HotLoopsConfig{MaxPause: 30 * time.Second},
 		Stuck: controller.StuckConfig{
 			// A handler that does not return within this time is reported with its stack, and another worker replaces
