@@ -68,7 +68,7 @@ func TestOncePrintsFigures(t *testing.T) {
 }
 
 func TestInterruptedDemoCleansUpExistingCluster(t *testing.T) {
-	testlength.OnlyLong(t) // the cluster in memory does not impersonate the operator
+	exampletest.AnyCluster(t, simulation.Config{})
 	before := namespaces(t)
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--kubeconfig", exampletest.Kubeconfig(t)}, out)
@@ -165,7 +165,7 @@ func TestErrorContainsOperatorFailures(t *testing.T) {
 }
 
 func TestOnceInterruptedIsAnError(t *testing.T) {
-	testlength.OnlyLong(t) // the cluster in memory does not impersonate the operator
+	exampletest.AnyCluster(t, simulation.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := exampletest.NewOutput()

@@ -30,7 +30,6 @@ func TestProtocol(t *testing.T) {
 		"get with an empty segment":                {"GET", configMapsPath + "//a", "", "", "", http.StatusNotFound, "could not find the requested resource"},
 		"delete with an empty segment":             {"DELETE", configMapsPath + "//a", "", "", "", http.StatusNotFound, "could not find the requested resource"},
 		"delete of a collection without namespace": {"DELETE", "/api/v1/namespaces//configmaps", "", "", "", http.StatusNotFound, "could not find the requested resource"},
-		"impersonation":                            {"GET", configMapsPath + "/a", "", "Impersonate-User", "alice", http.StatusNotImplemented, "Impersonate-User"},
 		"discovery of an unserved group":           {"GET", "/apis/resource.k8s.io/v1", "", "", "", http.StatusNotFound, ""},
 		"unserved group":                           {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "{}", "", "", http.StatusNotFound, "does not serve selfsubjectaccessreviews of authorization.k8s.io/v1"},
 		"unserved version":                         {"GET", "/apis/autoscaling/v1/horizontalpodautoscalers", "", "", "", http.StatusNotFound, "does not serve horizontalpodautoscalers of autoscaling/v1"},
@@ -53,5 +52,30 @@ func TestProtocol(t *testing.T) {
 			}
 			mustSend(t, s, "GET", configMapsPath+"/a", "")
 		})
+	}
+}
+
+// A program that impersonates its service account can be tested, and is told that its permissions are not checked.
+func TestImpersonationHasWarning(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	for user, want := range map[string]string{"": "", "alice": `299 - "` + noPermissions + `"`} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://apiserver.invalid"+configMapsPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if user != "" {
+			req.Header.Set("Impersonate-User", user)
+		}
+		res, err := s.Transport().RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Header.Get("Warning"); res.StatusCode != http.StatusOK || got != want {
+			t.Errorf("user %q: %d, the warning is %q, want %q", user, res.StatusCode, got, want)
+		}
 	}
 }

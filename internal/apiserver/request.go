@@ -67,6 +67,9 @@ func (s *Server) respond(req *http.Request) *response {
 	if r.kind.Deprecation != "" {
 		r.warn(r.kind.Deprecation)
 	}
+	if impersonates(req.Header) {
+		r.warn(noPermissions)
+	}
 	if req.URL.RawQuery != "" {
 		r.query = req.URL.Query()
 	}

@@ -9,15 +9,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// noPermissions is the warning in responses to impersonated requests. They are served, so that a program that impersonates
+// its service account can be tested.
+const noPermissions = "the API server in memory has no users and checks no permissions: impersonation has no effect"
+
+// impersonates reports whether a request impersonates a user.
+func impersonates(header http.Header) bool {
+	for name := range header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			return true
+		}
+	}
+	return false
+}
+
 // refuse returns the error of a request for something that kube-apiserver has and this server has not. It names it, so
 // that nobody looks for the mistake in the client. Nil: any other request.
 func (s *serving) refuse(req *http.Request, path Path) error {
-	for name := range req.Header {
-		if strings.HasPrefix(name, "Impersonate-") {
-			return statusError(http.StatusNotImplemented, metav1.StatusReasonUnknown,
-				"the API server in memory has no users: it does not impersonate any (header "+name+")")
-		}
-	}
 	name, resource := strings.Trim(req.URL.Path, "/"), path.Resource
 	subresource, _, _ := strings.Cut(path.Subresource, "/")
 	switch {

@@ -3,6 +3,7 @@ package owned
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,7 +183,9 @@ func TestDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
 	terminating.SetDeletionTimestamp(new(metav1.Now()))
 	terminating.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
 	report := must(set.Delete(t.Context(), terminating))(t)
-	e.want(report.Results, "ConfigMap near: foreign", "ConfigMap far: deleted")
+	// The results are sorted by namespaces, whose names are random.
+	slices.SortFunc(report.Results, func(a, b owned.Result) int { return strings.Compare(a.Key.Name, b.Key.Name) })
+	e.want(report.Results, "ConfigMap far: deleted", "ConfigMap near: foreign")
 	if !report.AllDeleted() || e.get(e.key("near")) == nil {
 		t.Errorf("all deleted: %t, near is %v", report.AllDeleted(), e.get(e.key("near")))
 	}
