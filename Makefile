@@ -81,7 +81,8 @@ test: ## Run every unit test, and for each feature that only a real kube-apiserv
 	@$(MAKE) --no-print-directory -j2 PARALLEL=1 test-memory test-processes
 
 # The tests themselves decide which of them need a real API server. A package whose TestMain calls clustertest.Main needs it
-# for all tests: make test runs those named TestSmoke. All other packages run in memory, and skip the tests that call
+# for all tests: make test runs those named TestSmoke. The other packages of dev/integration have models of Kubernetes'
+# controllers in real time, and run in make test-all. All other packages run in memory, and skip the tests that call
 # testlength.OnlyLong (exampletest and localcluster have helpers that do). make test-all runs all tests, on a real server.
 memory = $(or $(shell cd $(1) && for d in $$(go list -f '{{.Dir}}' ./...); do \
 	grep -qs 'clustertest\.Main' $$d/*_test.go || echo $$d; done),$(error go list -C $(1) finds no packages: its message is above))
@@ -96,7 +97,6 @@ test-memory:
 	$(call gotest,simulation) $(call memory,simulation) || status=1; \
 	$(call gotest,tracing/otel) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
-	$(call gotest,dev/integration) $(call memory,dev/integration) || status=1; \
 	exit $$status
 
 # CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.

@@ -229,7 +229,7 @@ func (a application) isUnchanged(
 		return true, nil
 	}
 	if a.settings.unchanged {
-		return false, nil // the apply required the version of before, and the version has changed
+		return a.desired.object.GetResourceVersion() == after.version, nil // the version that the apply required
 	}
 	// Another write has changed the object. It was not this apply if the field owner's fields have the known values,
 	// and its entry in managedFields is unchanged.

@@ -130,7 +130,8 @@ func (t *target) resolve(ctx context.Context) error {
 	}
 	if isBody(t.kind.GroupKind()) {
 		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use GetSubresource, "+
-			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t, t.kind.Kind)
+			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t,
+			t.kind.Kind)
 	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {

@@ -221,20 +221,21 @@ func TestUnchangedApplyNeedsNoPrecondition(t *testing.T) {
 	now := e.get(e.key("busy"))
 	seen := &calls{}
 	ctx := kube.ObserveCalls(t.Context(), seen)
-	for what, test := range map[string]struct {
+	for _, test := range []struct {
+		what     string
 		shown    *corev1.ConfigMap
 		required string
 		requests int
 	}{
-		"informer is ahead":   {now, first.ResourceVersion, 0},
-		"informer is current": {now, now.ResourceVersion, 0},
-		"informer is behind":  {first, now.ResourceVersion, 1},
+		{"informer is behind", first, now.ResourceVersion, 1},
+		{"informer is ahead", now, first.ResourceVersion, 0},
+		{"informer is current", now, now.ResourceVersion, 0},
 	} {
 		cache.objects[e.key("busy")] = test.shown
 		busy.ResourceVersion = test.required
 		applied, err := client.Apply(ctx, cached, busy, client.IfUnchanged())
 		if requests := seen.take(); err != nil || applied.Outcome != client.Unchanged || len(requests) != test.requests {
-			t.Errorf("%s: %s, %v, requests %q", what, applied.Outcome, err, requests)
+			t.Errorf("%s: %s, %v, requests %q", test.what, applied.Outcome, err, requests)
 		}
 	}
 }
