@@ -161,8 +161,8 @@ type StuckConfig struct {
 // default.
 type HotLoopsConfig struct {
 	// MaxPause is the longest time for which such a key is held back before its next run. It is reported as
-	// ProblemHotLoop in any case. Set it if two programs exchange writes on purpose. Default 1 min; negative: keys are
-	// never held back.
+	// ProblemHotLoop in any case. Set it if two programs exchange writes on purpose, or if a handler does work outside
+	// of the cluster in hundreds of short runs. Default 1 min; negative: keys are never held back.
 	MaxPause time.Duration
 }
 

@@ -207,6 +207,7 @@ func (h *hotLoops) hold(_ context.Context, key kube.Key) workqueue.Hold {
 
 // checked ends the problems of hot loops that have shown no sign for long enough, and removes pauses that are over.
 func (h *hotLoops) checked(now time.Time, _ []kube.Key) {
+	reported := h.problems.all() // first: a loop that begins meanwhile must not end
 	lasting := map[kube.Key]bool{}
 	for _, episode := range h.detector.Episodes(now) {
 		lasting[episode.Key] = true
@@ -216,7 +217,7 @@ func (h *hotLoops) checked(now time.Time, _ []kube.Key) {
 		lasting[key] = lasting[key] || known.isLoop
 	}
 	h.mu.Unlock()
-	for _, problem := range h.problems.all() {
+	for _, problem := range reported {
 		if problem.Type == ProblemHotLoop && !lasting[problem.Key] {
 			h.problems.endOf(problem.Key, ProblemHotLoop)
 		}

@@ -707,8 +707,9 @@ func TestPassEndsBackoffOfEnqueuedKey(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				// A child brings the run forward: it is a run since the pass was requested.
+				runs, _ := f.take()
 				isWhy := strings.Contains(f.causes[ownerName(0)], "why") || name == "a child that was updated"
-				if runs, _ := f.take(); runs[ownerName(0)] != 1 || !isWhy {
+				if runs[ownerName(0)] != 1 || !isWhy {
 					t.Errorf("%d runs, the last for %q\n%s", runs[ownerName(0)], f.causes[ownerName(0)], f.ctrl.Explain(key(ownerName(0))))
 				}
 			})

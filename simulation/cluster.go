@@ -108,8 +108,8 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 }
 
 // New returns a cluster that exists until the end of the test: for a test with two clusters, which have different URLs,
-// uids and resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at least
-// Config.IdleAfter.
+// uids and resource versions, and for one that is not in a bubble. Outside of a bubble time is real: Settle takes at
+// least Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
 	return newCluster(tb, config, nil)
