@@ -37,7 +37,10 @@ type configuration struct {
 
 	// parts is true if the user's value is in a Part, which a source watches.
 	parts bool
-	added bool // the source is added with AddSource
+	added bool // the source is added with AddSource before Run
+	late  bool // the source is added with AddSource after the controller has started
+	// twoClusters is true if the Parts are in another cluster. There are Widgets too, which the handler writes.
+	twoClusters bool
 	// metadataParts is true if the informer of Parts retrieves metadata only.
 	metadataParts  bool
 	source         func(parts *informer.Informer[*unstructured.Unstructured]) controller.Source
@@ -50,6 +53,14 @@ type configuration struct {
 func (c configuration) events() int {
 	if c.noObject {
 		return 0
+	}
+	return 1
+}
+
+// calls returns the number of API calls of run.write.
+func (c configuration) calls() int {
+	if c.twoClusters {
+		return 2
 	}
 	return 1
 }
@@ -81,6 +92,14 @@ func configurations() []configuration {
 			},
 		},
 		{name: "added", about: "a source of owned objects that was added by `AddSource`", parts: true, added: true, source: ownedParts},
+		{
+			name: "late", about: "a source of owned objects that is added at run time, in two processes that elect a leader; the second has taken over",
+			parts: true, added: true, late: true, handOver: true, source: ownedParts,
+		},
+		{
+			name: "twoclusters", about: "the changed object is in another cluster, in which the handler writes objects of both kinds",
+			parts: true, twoClusters: true, source: mappedParts,
+		},
 		{name: "poll", about: "the changed object is outside of the cluster: `poll.New`", poll: true},
 		{name: "combined", about: "the controller's informer combines the Retrievers of two namespaces", combined: true},
 		{

@@ -63,11 +63,15 @@ const (
 	retryPeriod   = 40 * time.Second
 )
 
+// otherURL is the URL of the cluster with the Parts, if the configuration has two.
+const otherURL = "http://b.invalid"
+
 // cell is one test: an API server, and the processes that run a controller in a configuration.
 type cell struct {
 	t      *testing.T
 	conf   configuration
-	server *apitest.Server
+	server *apitest.Server // of the cluster in which the controller watches Widgets, and holds its lease
+	other  *apitest.Server // of the cluster with the Parts; the same one unless the configuration has two clusters
 
 	// settings are those of the controller. A scenario may change them before start.
 	settings settings
@@ -137,14 +141,17 @@ type process struct {
 	cell    *cell
 	name    string
 	cluster *kube.Cluster
+	other   *kube.Cluster // of the Parts
 	writer  dynamic.Interface
-	client  *client.Client
-	cached  *client.Client  // reads from the process's informers
-	elector *leader.Elector // nil without leader election
-	runner  runner
-	own     reader // the controller's informer
-	parts   reader // nil unless the configuration has an informer of Parts
-	stop    func() error
+	// otherWriter is nil unless the configuration has two clusters.
+	otherWriter dynamic.Interface
+	client      *client.Client
+	cached      *client.Client  // reads from the process's informers
+	elector     *leader.Elector // nil without leader election
+	runner      runner
+	own         reader // the controller's informer
+	parts       reader // nil unless the configuration has an informer of Parts
+	stop        func() error
 
 	mu  sync.Mutex
 	cut func(*http.Request) bool // guarded by mu; the requests that get lost
@@ -179,14 +186,26 @@ func (r readerOf[T]) read(key kube.Key) (kube.Object, bool, error) {
 
 func newCell(t *testing.T, conf configuration) *cell {
 	t.Helper()
-	x := &cell{
-		t: t, conf: conf, outside: map[string]string{},
-		server: apitest.New(
+	newServer := func() *apitest.Server {
+		return apitest.New(
 			apitest.WithStatus(apiserver.Custom(widgetKind, "widgets")),
 			apiserver.Custom(partKind, "parts"),
 			apiserver.Leases(),
-		),
+		)
+	}
+	x := &cell{
+		t: t, conf: conf, outside: map[string]string{}, server: newServer(),
 		settings: settings{resync: -1, elect: conf.handOver, debounce: conf.debounce},
+	}
+	x.other = x.server
+	if conf.twoClusters {
+		x.other = newServer()
+		x.advanceVersions()
+		x.logs.unwanted = func(line string) {
+			if strings.Contains(line, string(controller.ProblemUnseenWrite)) {
+				t.Errorf("a key waited for a write to the other cluster: %s", line)
+			}
+		}
 	}
 	if conf.errors {
 		x.wickedErrors = wickedErrors()
@@ -204,6 +223,25 @@ func (x *cell) key(name string) kube.Key {
 	return kube.Key{Namespace: fmt.Sprint("ns-", hash.Sum32()%2), Name: name}
 }
 
+// advanceVersions makes the resource versions of the other cluster later than those that the first one will have: an
+// informer of the first one never shows a version of the other one.
+func (x *cell) advanceVersions() {
+	for i := range 2000 {
+		x.other.Edit("widgets", kube.Key{Namespace: "elsewhere", Name: "a"}, user, func(obj map[string]any) bool {
+			obj["spec"] = map[string]any{"value": i}
+			return i < 1999
+		})
+	}
+}
+
+// serverOf returns the API server on which the controller watches a resource.
+func (x *cell) serverOf(resource string) *apitest.Server {
+	if resource == "parts" {
+		return x.other
+	}
+	return x.server
+}
+
 // carrier returns the resource of the objects with the user's value.
 func (x *cell) carrier() string {
 	if x.conf.parts {
@@ -217,6 +255,9 @@ func (x *cell) put(name, value string) {
 	x.edit("widgets", name, user, value)
 	if x.conf.parts {
 		x.edit("parts", name, user, value)
+	}
+	if x.conf.twoClusters {
+		x.other.Edit("widgets", x.key(name), user, func(map[string]any) bool { return true }) // the handler writes it
 	}
 	if x.conf.poll {
 		x.setOutside(name, value)
@@ -256,7 +297,7 @@ func (x *cell) edit(resource, name, manager, value string) {
 	if resource == "parts" {
 		widget = x.server.Object("widgets", x.key(name))
 	}
-	x.server.Edit(resource, x.key(name), manager, func(obj map[string]any) bool {
+	x.serverOf(resource).Edit(resource, x.key(name), manager, func(obj map[string]any) bool {
 		meta := obj["metadata"].(map[string]any)
 		annotations, ok := meta["annotations"].(map[string]any)
 		if !ok {
@@ -280,8 +321,8 @@ func (x *cell) edit(resource, name, manager, value string) {
 // remove deletes a Widget and its further objects.
 func (x *cell) remove(name string) {
 	for _, resource := range []string{"widgets", "parts"} {
-		if x.server.Object(resource, x.key(name)) != nil {
-			x.server.Edit(resource, x.key(name), user, func(map[string]any) bool { return false })
+		if server := x.serverOf(resource); server.Object(resource, x.key(name)) != nil {
+			server.Edit(resource, x.key(name), user, func(map[string]any) bool { return false })
 		}
 	}
 	x.mu.Lock()
@@ -413,7 +454,7 @@ func (x *cell) upset() {
 	}
 	x.server.Break("widgets", false)
 	time.Sleep(5 * time.Second)
-	x.server.Break(x.carrier(), true)
+	x.serverOf(x.carrier()).Break(x.carrier(), true)
 	time.Sleep(5 * time.Second)
 }
 
@@ -480,18 +521,32 @@ func (x *cell) launch(name string) *process {
 		x.t.Fatal(err)
 	}
 	p.run()
+	if x.conf.late {
+		synctest.Wait()
+		if err := p.addSource(); err != nil {
+			x.t.Fatal(err)
+		}
+	}
 	return p
 }
 
+func (p *process) addSource() error {
+	s, err := p.source()
+	if err == nil {
+		_, err = p.runner.AddSource(s)
+	}
+	return err
+}
+
 func (p *process) connect() (err error) {
-	config := p.cell.server.Config(operator)
-	config.Transport = p
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // the server knows no other
-	if p.cluster, err = kube.Connect(config); err != nil {
+	if p.cluster, p.writer, err = p.connectTo("http://a.invalid"); err != nil {
 		return err
 	}
-	if p.writer, err = dynamic.NewForConfigAndClient(p.cluster.RESTConfig(), p.cluster.HTTPClient()); err != nil {
-		return err
+	p.other = p.cluster
+	if p.cell.conf.twoClusters {
+		if p.other, p.otherWriter, err = p.connectTo(otherURL); err != nil {
+			return err
+		}
 	}
 	if p.client, err = client.New(client.Config{Cluster: p.cluster, FieldOwner: operator}); err != nil {
 		return err
@@ -509,14 +564,23 @@ func (p *process) connect() (err error) {
 	} else {
 		p.runner, err = newController(p, informer.RetrieveSelected[*unstructured.Unstructured](p.cluster, p.cell.selection()))
 	}
-	if err == nil && p.cell.conf.added {
-		var s controller.Source
-		s, err = p.source()
-		if err == nil {
-			_, err = p.runner.AddSource(s)
-		}
+	if err == nil && p.cell.conf.added && !p.cell.conf.late {
+		err = p.addSource()
 	}
 	return err
+}
+
+// connectTo connects the process to the API server with this URL.
+func (p *process) connectTo(url string) (*kube.Cluster, dynamic.Interface, error) {
+	config := p.cell.server.Config(operator)
+	config.Host, config.Transport = url, p
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // the server knows no other
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	writer, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
+	return cluster, writer, err
 }
 
 // selection returns the selection of the controller's informer.
@@ -568,6 +632,9 @@ func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
 	if cut != nil && cut(req) {
 		return nil, errors.New("no route to host")
 	}
+	if p.cell.conf.twoClusters && strings.HasPrefix(otherURL, "http://"+req.URL.Host) {
+		return p.cell.other.RoundTrip(req)
+	}
 	return p.cell.server.RoundTrip(req)
 }
 
@@ -617,9 +684,11 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 		if err != nil {
 			return nil, err
 		}
-		if x.conf.added {
+		switch {
+		case x.conf.late:
+		case x.conf.added:
 			c.Reads = append(c.Reads, p.parts)
-		} else {
+		default:
 			c.Sources = append(c.Sources, source)
 		}
 	}
@@ -697,7 +766,7 @@ func (p *process) source() (controller.Source, error) {
 	if p.parts == nil && p.cell.conf.metadataParts {
 		parts, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),
-			Retriever: informer.RetrieveMetadata[*unstructured.Unstructured](p.cluster, selection),
+			Retriever: informer.RetrieveMetadata[*unstructured.Unstructured](p.other, selection),
 		})
 		if err != nil {
 			return nil, err
@@ -707,7 +776,7 @@ func (p *process) source() (controller.Source, error) {
 	if p.parts == nil {
 		parts, err := informer.New(informer.Config[*unstructured.Unstructured]{
 			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](p.cluster, selection),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](p.other, selection),
 		})
 		if err != nil {
 			return nil, err
@@ -810,7 +879,15 @@ func formerRun(ctx context.Context, r *run) error {
 
 // write writes the handler's note, with the run's context.
 func (r *run) write(ctx context.Context, note string) error {
-	return r.patch(ctx, r.process.cell.carrier(), r.name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, noteAnnotation, note))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, noteAnnotation, note)
+	if other := r.process.otherWriter; other != nil {
+		// A kind that the controller watches in the first cluster. Its informer never shows this write.
+		widgets := other.Resource(group.WithResource("widgets")).Namespace(r.key.Namespace)
+		if _, err := widgets.Patch(ctx, r.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return r.patch(ctx, r.process.cell.carrier(), r.name, patch)
 }
 
 // patch sends a merge patch, with the run's context.
@@ -820,7 +897,11 @@ func (r *run) patch(ctx context.Context, resource, name, patch string, subresour
 }
 
 func (r *run) objects(resource string) dynamic.ResourceInterface {
-	return r.process.writer.Resource(group.WithResource(resource)).Namespace(r.key.Namespace)
+	writer := r.process.writer
+	if resource == "parts" && r.process.otherWriter != nil {
+		writer = r.process.otherWriter
+	}
+	return writer.Resource(group.WithResource(resource)).Namespace(r.key.Namespace)
 }
 
 // take returns the runs since the last take, oldest first.
@@ -860,8 +941,9 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // lines collects lines of text. It is safe for concurrent use.
 type lines struct {
-	mu    sync.Mutex
-	lines []string
+	mu       sync.Mutex
+	lines    []string
+	unwanted func(line string) // gets each line that is logged. May be nil
 }
 
 func (l *lines) add(format string, args ...any) {
@@ -871,7 +953,11 @@ func (l *lines) add(format string, args ...any) {
 }
 
 func (l *lines) Write(p []byte) (int, error) {
-	l.add("%s", strings.TrimSuffix(string(p), "\n"))
+	line := strings.TrimSuffix(string(p), "\n")
+	l.add("%s", line)
+	if l.unwanted != nil {
+		l.unwanted(line)
+	}
 	return len(p), nil
 }
 

@@ -45,7 +45,7 @@ func deletionsMeanOneObject(x *cell) {
 	if x.server.Object("widgets", x.key("a")) == nil {
 		x.t.Error("another object was deleted")
 	}
-	x.server.Edit(x.carrier(), x.key("a"), user, func(obj map[string]any) bool {
+	x.serverOf(x.carrier()).Edit(x.carrier(), x.key("a"), user, func(obj map[string]any) bool {
 		obj["metadata"].(map[string]any)["annotations"] = map[string]any{valueAnnotation: "done"}
 		return true
 	})
@@ -169,7 +169,7 @@ func hotLoopIsNamed(x *cell) {
 		x.take()
 		for range rounds {
 			x.sleep(3 * time.Second)
-			x.server.Edit(x.carrier(), x.key("a"), "autoscaler", func(obj map[string]any) bool {
+			x.serverOf(x.carrier()).Edit(x.carrier(), x.key("a"), "autoscaler", func(obj map[string]any) bool {
 				obj["metadata"].(map[string]any)["annotations"].(map[string]any)[noteAnnotation] = "theirs"
 				return true
 			})

@@ -116,9 +116,9 @@ func lastChangeHandled(x *cell) {
 		name := all[roll(len(all))]
 		switch roll(12) {
 		case 0:
-			x.server.Break(x.carrier(), false)
+			x.serverOf(x.carrier()).Break(x.carrier(), false)
 		case 1:
-			x.server.Break(x.carrier(), true)
+			x.serverOf(x.carrier()).Break(x.carrier(), true)
 		case 2:
 			if !x.conf.poll && !x.conf.handOver { // the others stop in a moment
 				x.leading().restart()
@@ -133,7 +133,7 @@ func lastChangeHandled(x *cell) {
 			x.upset()
 		}
 	}
-	x.server.Break(x.carrier(), true)
+	x.serverOf(x.carrier()).Break(x.carrier(), true)
 	for _, name := range all {
 		x.set(name, "last")
 	}
@@ -337,7 +337,7 @@ func lossCancelsAndRefuses(x *cell) {
 		x.t.Errorf("a write after the loss: %v, want %v", refused, kube.ErrLeadershipLost)
 	}
 	mu.Unlock()
-	if note := x.server.Object(x.carrier(), x.key("a")).GetAnnotations()[noteAnnotation]; note != "" {
+	if note := x.serverOf(x.carrier()).Object(x.carrier(), x.key("a")).GetAnnotations()[noteAnnotation]; note != "" {
 		x.t.Errorf("a write after the loss was done: %q", note)
 	}
 	p.lose(nil)
@@ -385,22 +385,22 @@ func ownWritesAreSeen(x *cell) {
 	changes := testlength.Count(20, 40)
 	for i := range changes {
 		if i%4 == 0 {
-			x.server.HoldWatches(x.carrier())
+			x.serverOf(x.carrier()).HoldWatches(x.carrier())
 		}
 		x.setOwn(all[i%len(all)], fmt.Sprint("own-", i))
 		x.set(all[(i+1)%len(all)], fmt.Sprint(i))
 		time.Sleep(300 * time.Millisecond)
 		if i%4 == 3 {
 			time.Sleep(2 * time.Second)
-			x.server.ReleaseWatches(x.carrier())
+			x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 		}
 		if i == changes/2 {
-			x.server.ReleaseWatches(x.carrier())
+			x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 			x.settle()
 			x.upset()
 		}
 	}
-	x.server.ReleaseWatches(x.carrier())
+	x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 	time.Sleep(time.Minute)
 	mu.Lock()
 	defer mu.Unlock()
@@ -450,14 +450,14 @@ func forbiddenIsNamed(x *cell) {
 	x.take()
 	x.logs.take()
 	resource := x.carrier()
-	x.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+	x.serverOf(x.carrier()).Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/"+resource) && (!x.conf.combined || strings.Contains(req.URL.Path, x.key("a").Namespace)) {
 			return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
 				errors.New("User \"operator\" cannot list resource "+resource))), nil
 		}
 		return do(), nil
 	})
-	x.server.Break(resource, true)
+	x.serverOf(resource).Break(resource, true)
 	time.Sleep(5 * time.Second)
 	p := x.leading()
 	err := p.runner.Ready()
@@ -475,7 +475,7 @@ func forbiddenIsNamed(x *cell) {
 	if logged := with(x.logs.take(), "level=WARN", "cannot list resource "+resource); len(logged) == 0 {
 		x.t.Error("the log does not name the resource")
 	}
-	x.server.Hook(nil)
+	x.serverOf(x.carrier()).Hook(nil)
 	time.Sleep(time.Minute)
 	if err := p.runner.Ready(); err != nil {
 		x.t.Errorf("Ready when it is allowed again: %v", err)
@@ -497,7 +497,7 @@ func reconnectHandlesNothing(x *cell) {
 	x.take()
 	for i := range 10 {
 		x.server.Break("widgets", i%2 == 1)
-		x.server.Break(x.carrier(), i%3 == 1)
+		x.serverOf(x.carrier()).Break(x.carrier(), i%3 == 1)
 		time.Sleep(time.Minute)
 	}
 	if runs := x.take(); len(runs) > 0 {

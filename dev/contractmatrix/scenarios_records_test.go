@@ -94,7 +94,7 @@ func runsLeaveRecords(x *cell) {
 	if x.conf.parts {
 		kind = "Part"
 	}
-	if len(r.Writes) != 1 || !strings.HasPrefix(r.Writes[0].String(), fmt.Sprintf("patch %s %s: done (resource version", kind, x.key("a"))) {
+	if n := x.conf.calls(); len(r.Writes) != n || r.Calls != n || !strings.HasPrefix(r.Writes[n-1].String(), fmt.Sprintf("patch %s %s: done (resource version", kind, x.key("a"))) {
 		x.t.Errorf("writes %v", r.Writes)
 	}
 	for _, part := range x.changeCause("a") {
@@ -102,7 +102,7 @@ func runsLeaveRecords(x *cell) {
 			x.t.Errorf("the record's causes are %q, without %q", r.Causes, part)
 		}
 	}
-	if r.Outcome != controller.OutcomeRequeue || r.Calls != 1 || r.NextReason != "as the handler asked (to look again)" || r.NextRun.Sub(r.Started).Round(time.Minute) != time.Hour {
+	if r.Outcome != controller.OutcomeRequeue || r.NextReason != "as the handler asked (to look again)" || r.NextRun.Sub(r.Started).Round(time.Minute) != time.Hour {
 		x.t.Errorf("run %+v", r)
 	}
 	if !x.conf.reconciler && !x.conf.noObject && (r.UID == "" || r.Generation == 0) {
@@ -159,12 +159,12 @@ func stalenessIsKnown(x *cell) {
 	x.start()
 	x.settle()
 	p := x.leading()
-	x.server.HoldWatches(x.carrier())
+	x.serverOf(x.carrier()).HoldWatches(x.carrier())
 	time.Sleep(50 * time.Second)
 	if s := p.carrierHealth().Staleness; s < 50*time.Second || s > 2*time.Minute {
 		x.t.Errorf("after 50 s without anything from the API server: stale by %s", s)
 	}
-	x.server.ReleaseWatches(x.carrier())
+	x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 	time.Sleep(10 * time.Minute)
 	// The server ends a watch after 30 to 60 minutes; the next one begins after a pause, and gets its first bookmark a minute
 	// later.
@@ -218,7 +218,7 @@ func silentWatchIsNamed(x *cell) {
 	x.start()
 	x.settle()
 	x.take()
-	x.server.HoldWatches(x.carrier())
+	x.serverOf(x.carrier()).HoldWatches(x.carrier())
 	x.setCarrier("a", "2")
 	p := x.leading()
 	var ready error
@@ -232,7 +232,7 @@ func silentWatchIsNamed(x *cell) {
 	if runs := of(x.take(), "a"); len(runs) != 1 || !x.conf.poll && runs[0].value != "2" {
 		x.t.Errorf("behind a silent watch: runs %v, want one with the value", runs)
 	}
-	x.server.ReleaseWatches(x.carrier())
+	x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 	x.setCarrier("a", "3")
 	time.Sleep(5 * time.Minute)
 	if err := p.runner.Ready(); err != nil {
@@ -312,7 +312,7 @@ func tracesHaveRuns(x *cell) {
 	if begun := with(got, append(x.changeCause("a"), "begin "+key)...); len(begun) != 1 {
 		x.t.Errorf("the trace does not have the run and its causes: %q", got)
 	}
-	if calls := with(got, "patch "+key+": 200"); len(calls) != 1 {
+	if calls := with(got, "patch "+key+": 200"); len(calls) != x.conf.calls() {
 		x.t.Errorf("the trace does not have the call: %q", got)
 	}
 	if id := x.leading().runner.Explain(x.key("a")).Runs[0].TraceID; id != "4bf92f35" {

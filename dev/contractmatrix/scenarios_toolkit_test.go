@@ -44,7 +44,7 @@ func toolkitAtRest(x *cell) {
 		if _, err := client.Get[*metav1.PartialObjectMetadata](ctx, c, r.key, client.OfKind(widgetKind)); err != nil {
 			return err
 		}
-		if x.conf.parts {
+		if x.conf.parts && !x.conf.twoClusters { // a client reads from informers of its own cluster
 			if _, err := client.Get[*metav1.PartialObjectMetadata](ctx, c, r.key, client.OfKind(partKind)); err != nil {
 				return err
 			}
@@ -234,6 +234,10 @@ func teardown[T kube.Object](p *process) (*finalizer.Finalizer[T], error) {
 // connectCached makes the client that reads from the process's informers.
 func (p *process) connectCached(own client.Informer) (err error) {
 	informers := []client.Informer{own}
+	if p.cell.conf.twoClusters {
+		p.cached, err = p.client.With(func(config *client.Config) { config.Informers = informers })
+		return err
+	}
 	switch parts := p.parts.(type) {
 	case readerOf[*metav1.PartialObjectMetadata]:
 		informers = append(informers, parts.Informer)
