@@ -123,6 +123,7 @@ func (r *runner) page(t *testing.T, kinds []*kind, seed uint64, version string) 
 	if slices.Sort(exceptions); len(exceptions) > 0 {
 		b.WriteString("\nWithout a minimum:\n\n" + strings.Join(exceptions, ""))
 	}
+	b.WriteString(notServed(t, r.real))
 	return b.String()
 }
 
