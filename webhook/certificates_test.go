@@ -80,8 +80,8 @@ func certificatesFor(c *client.Client) *Certificates {
 	}
 }
 
-// start starts a replica without its HTTP server, until the test ends or until stop.
-func (w *world) start() (replica *Server, stop func()) {
+// start starts a replica without its HTTP server, until the test ends or until stop. prepare changes it before.
+func (w *world) start(prepare ...func(*Server)) (replica *Server, stop func()) {
 	w.Helper()
 	allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
 	other := mapsOptions()
@@ -95,6 +95,9 @@ func (w *world) start() (replica *Server, stop func()) {
 		w.Fatal(err)
 	}
 	replica.keeper.listening = func() error { return nil }
+	for _, change := range prepare {
+		change(replica)
+	}
 	ctx, cancel := context.WithCancel(certificates.WithPolicy(w.Context(), policy))
 	var running sync.WaitGroup
 	running.Go(func() { replica.keeper.run(ctx) }) // waited for by stop
@@ -293,8 +296,7 @@ func TestCertificatesOfClockThatWasAheadAreReplaced(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			writer, _ := w.start()
-			writer.keeper.last, writer.keeper.serving = ahead, served
+			w.start(func(writer *Server) { writer.keeper.last, writer.keeper.serving = ahead, served })
 			w.start()
 			time.Sleep(2 * time.Second)
 			w.run(minutes(5, 200))
