@@ -182,9 +182,9 @@ func Run[T kube.Object](tb testing.TB, config controller.Config[T]) (ctrl *contr
 	return ctrl, stop
 }
 
-// patience is how long Eventually waits. After a restart of the API server an informer may be in
-// a back-off of 15 s, and machines that run tests may be busy.
-const patience = time.Minute
+// patience is how long Eventually waits. After a restart of the API server an informer may be in a back-off of 15 s, it
+// keeps the objects of a removed kind for a minute, and machines that run tests may be busy.
+const patience = 3 * time.Minute
 
 // Eventually waits until check returns "". Otherwise it fails the test with the last result of check.
 func Eventually(tb testing.TB, check func() string) {
