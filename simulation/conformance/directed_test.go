@@ -7,15 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestDirected checks that the directed operations of each minimum end as they should, so that they can fill it up.
 func TestDirected(t *testing.T) {
-	r := &runner{
-		real: realServer(t), memory: memoryServer(t, 1), prefix: fmt.Sprintf("d%d", time.Now().Unix()),
-		coverage: map[count]int{}, forms: map[string]int{}, masked: map[string]int{},
-	}
+	r := newRunner(t, memoryServer(t, 1))
 	chosen := chosenKinds(t)
 	if os.Getenv("CONFORMANCE_KINDS") == "" {
 		chosen = []*kind{kindOf("leases"), kindOf("plants")} // a make conformance of all kinds needs most of the others

@@ -134,10 +134,7 @@ func TestSmokeConformance(t *testing.T) {
 	operations := setting(t, "CONFORMANCE_OPS", testlength.Count(400, 2000))
 	chosen := chosenKinds(t)
 	seed := uint64(setting(t, "CONFORMANCE_SEED", 1))
-	r := &runner{
-		real: realServer(t), memory: memoryServer(t, seed), prefix: fmt.Sprintf("s%d", time.Now().Unix()),
-		coverage: map[count]int{}, forms: map[string]int{}, masked: map[string]int{},
-	}
+	r := newRunner(t, memoryServer(t, seed))
 	const maxDifferences = 5
 	differences := 0
 	run := func(sequence uint64, ops []operation) {

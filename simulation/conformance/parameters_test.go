@@ -1,12 +1,10 @@
 package conformance
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
@@ -67,12 +65,7 @@ func TestWatchParameters(t *testing.T) {
 // runParameters runs operations in sequences with the same history. The short form runs every third operation.
 func runParameters(t *testing.T, operations func(d *director) []operation) {
 	t.Helper()
-	// Objects of other tests exist on the real server alone. A list continues if any object follows, so their names must
-	// be before these.
-	r := &runner{
-		real: realServer(t), memory: memoryServer(t, 1), prefix: fmt.Sprintf("z%d", time.Now().UnixNano()),
-		coverage: map[count]int{}, forms: map[string]int{}, masked: map[string]int{},
-	}
+	r := newRunner(t, memoryServer(t, 1))
 	step := testlength.Count(3, 1)
 	for i, resource := range parameterKinds() {
 		t.Run(resource, func(t *testing.T) {

@@ -1,18 +1,13 @@
 package conformance
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
-	"time"
 )
 
 // TestProtocol compares requests that random operations do not make, or rarely, with those to a simulated cluster.
 func TestProtocol(t *testing.T) {
-	r := &runner{
-		real: realServer(t), memory: simulated(t, nil), prefix: fmt.Sprintf("p%d", time.Now().Unix()),
-		coverage: map[count]int{}, forms: map[string]int{}, masked: map[string]int{},
-	}
+	r := newRunner(t, simulated(t, nil))
 	trees := &kind{
 		resource: "trees", name: "Tree", apiVersion: group + "/v1", clusterScoped: true,
 		definition: schemalessDefinition("Tree", "tree", "Cluster", `{"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}}`),

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -24,6 +25,17 @@ type runner struct {
 	coverage     map[count]int
 	forms        map[string]int // by form of the request or the response
 	masked       map[string]int // by mask
+}
+
+// newRunner returns a runner that compares the real server with memory. A list continues if any object follows, also one
+// that it does not select, and objects of earlier tests exist on the real server alone: their names must be before those
+// of the runner's namespaces.
+func newRunner(t *testing.T, memory *server) *runner {
+	t.Helper()
+	return &runner{
+		real: realServer(t), memory: memory, prefix: fmt.Sprintf("z%d", time.Now().UnixNano()),
+		coverage: map[count]int{}, forms: map[string]int{}, masked: map[string]int{},
+	}
 }
 
 // side is one server during one sequence.
