@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -138,9 +139,8 @@ func (a application) withoutHash(changes []FieldChange) []FieldChange {
 	if a.settings.hash == "" {
 		return changes
 	}
-	return slices.DeleteFunc(changes, func(c FieldChange) bool {
-		return c.Path == join("metadata.annotations", a.settings.hash)
-	})
+	path := difference.Path{}.Field("metadata").Field("annotations").Field(a.settings.hash).String()
+	return slices.DeleteFunc(changes, func(c FieldChange) bool { return c.Path == path })
 }
 
 // remember stores the result of the apply.

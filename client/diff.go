@@ -3,25 +3,24 @@ package client
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // FieldChange is a field that differs between two states of an object.
 type FieldChange struct {
-	// Path is the path of the field, as in "spec.template.spec.containers[name=web].image". Elements of a list
-	// are identified by their names if these are unique, otherwise by index. Keys other than plain words are in
-	// brackets: "metadata.labels[app.kubernetes.io/name]".
+	// Path is the path of the field, as in "spec.template.spec.containers[web].image". The elements of a list of objects
+	// have the name in their field name, type or key, if these are unique, otherwise their index. Keys other than plain
+	// words are in brackets: "metadata.labels[app.kubernetes.io/name]". Paths in problems of controllers are the same.
 	Path string `json:"path"`
 	// Before and After are the values as in JSON: a map[string]any, []any, string, int64, float64 or bool; nil if
 	// the field did not or does not exist. The values of a Secret, and those of kube.Cluster.HideFields, are Hidden.
@@ -85,10 +84,9 @@ func Diff(c *Client, before, after kube.Object) []FieldChange {
 // diff is Diff for the object, or for one of its subresources.
 func diff(all *contents, cluster *kube.Cluster, before, after kube.Object, subresource string) []FieldChange {
 	d := differ{hides: hides(cluster, before, after)}
-	from, to := compared(all, before, subresource), compared(all, after, subresource)
-	d.compare("", from, to)
-	slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
-	return d.changes
+	w := difference.Walker{Report: d.add, Expand: true}
+	w.Walk(compared(all, before, subresource), compared(all, after, subresource))
+	return d.sorted()
 }
 
 // compared returns what Diff compares of an object.
@@ -156,95 +154,17 @@ type differ struct {
 	changes []FieldChange
 }
 
-func (d *differ) compare(path string, before, after any) {
-	from, fromMap := before.(map[string]any)
-	to, toMap := after.(map[string]any)
-	switch {
-	case (fromMap || before == nil) && (toMap || after == nil) && len(from)+len(to) > 0:
-		keys := maps.Clone(from)
-		if keys == nil {
-			keys = map[string]any{}
-		}
-		maps.Copy(keys, to)
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			d.compare(join(path, key), from[key], to[key])
-		}
-		return
-	case equal(before, after):
-		return
-	}
-	fromList, isList := before.([]any)
-	toList, areLists := after.([]any)
-	if isList && areLists && d.compareLists(path, fromList, toList) {
-		return
-	}
-	d.add(path, before, after)
-}
-
-// compareLists compares lists element by element. It returns false if the lists must be compared as a whole.
-func (d *differ) compareLists(path string, from, to []any) bool {
-	fromNames, fromNamed := namesOf(from)
-	toNames, toNamed := namesOf(to)
-	if !fromNamed || !toNamed {
-		return d.compareByIndex(path, from, to)
-	}
-	already := len(d.changes)
-	for i, name := range fromNames {
-		at := path + "[name=" + name + "]"
-		if j := slices.Index(toNames, name); j >= 0 {
-			d.compare(at, from[i], to[j])
-		} else {
-			d.add(at, from[i], nil)
-		}
-	}
-	for i, name := range toNames {
-		if !slices.Contains(fromNames, name) {
-			d.add(path+"[name="+name+"]", nil, to[i])
-		}
-	}
-	return len(d.changes) > already // otherwise only the order differs
-}
-
-// compareByIndex compares lists of maps; other lists are easier to read as a whole.
-func (d *differ) compareByIndex(path string, from, to []any) bool {
-	for _, element := range slices.Concat(from, to) {
-		if _, isMap := element.(map[string]any); !isMap {
-			return false
-		}
-	}
-	for i := range max(len(from), len(to)) {
-		at := path + "[" + strconv.Itoa(i) + "]"
-		switch {
-		case i >= len(from):
-			d.add(at, nil, to[i])
-		case i >= len(to):
-			d.add(at, from[i], nil)
-		default:
-			d.compare(at, from[i], to[i])
-		}
-	}
-	return true
-}
-
-// namesOf returns the names of the elements of a list. It returns false if a name is missing or duplicated.
-func namesOf(list []any) ([]string, bool) {
-	var names []string
-	for _, element := range list {
-		fields, _ := element.(map[string]any)
-		name, _ := fields["name"].(string)
-		if name == "" || slices.Contains(names, name) {
-			return nil, false
-		}
-		names = append(names, name)
-	}
-	return names, true
-}
-
-func (d *differ) add(path string, before, after any) {
-	if d.hides(path) {
+func (d *differ) add(path difference.Path, before, after any) {
+	if d.hides(path.Indexed()) {
 		before, after = hide(before), hide(after)
 	}
-	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
+	d.changes = append(d.changes, FieldChange{Path: path.String(), Before: before, After: after})
+}
+
+// sorted returns the changes, sorted by path.
+func (d *differ) sorted() []FieldChange {
+	slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
+	return d.changes
 }
 
 func hide(value any) any {
@@ -253,20 +173,3 @@ func hide(value any) any {
 	}
 	return Hidden
 }
-
-// join adds a key to a path.
-func join(path, key string) string {
-	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	})
-	switch {
-	case !plain:
-		return path + "[" + key + "]"
-	case path == "":
-		return key
-	}
-	return path + "." + key
-}
-
-// equal compares JSON values.
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -56,11 +56,11 @@ func TestDiff(t *testing.T) {
 		},
 		"elements by name, in any order": {
 			`{"spec":{"c":[{"name":"a","v":1},{"name":"b","v":1}]}}`, `{"spec":{"c":[{"name":"b","v":2},{"name":"a","v":1}]}}`,
-			[]string{"spec.c[name=b].v: 1 -> 2"},
+			[]string{"spec.c[b].v: 1 -> 2"},
 		},
 		"elements come and go": {
 			`{"spec":{"c":[{"name":"a"}]}}`, `{"spec":{"c":[{"name":"b"}]}}`,
-			[]string{`spec.c[name=a]: {"name":"a"} -> none`, `spec.c[name=b]: none -> {"name":"b"}`},
+			[]string{`spec.c[a]: {"name":"a"} -> none`, `spec.c[b]: none -> {"name":"b"}`},
 		},
 		"nothing but the order": {
 			`{"spec":{"c":[{"name":"a"},{"name":"b"}]}}`, `{"spec":{"c":[{"name":"b"},{"name":"a"}]}}`,

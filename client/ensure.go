@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -226,7 +227,7 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 		delete(from, "status")
 		delete(to, "status")
 	}
-	if equal(from, to) {
+	if difference.Equal(from, to) {
 		return WriteResult[T]{Object: ch.before, Outcome: Unchanged}, nil
 	}
 	if ch.partial {
@@ -302,15 +303,15 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 		delete(to, "status")
 	}
 	written := WriteResult[T]{Object: ch.before, Outcome: Unchanged}
-	if difference := mergeDifference(from, to); len(difference) > 0 {
-		response, err := ch.patch(ctx, ch.before, difference, "")
+	if patch := difference.MergePatch(from, to); len(patch) > 0 {
+		response, err := ch.patch(ctx, ch.before, patch, "")
 		if err != nil {
 			return WriteResult[T]{}, err
 		}
 		written = ch.written(response, ch.dryRun())
 	}
-	if difference := mergeDifference(fromStatus, toStatus); len(difference) > 0 {
-		return ch.patchStatus(ctx, written, difference)
+	if patch := difference.MergePatch(fromStatus, toStatus); len(patch) > 0 {
+		return ch.patchStatus(ctx, written, patch)
 	}
 	return written, nil
 }
@@ -329,7 +330,7 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteRe
 		return written, err
 	}
 	created, err := ch.client.shapes.contentOf(written.Object)
-	if err != nil || wanted["status"] == nil || equal(project(wanted["status"], created["status"]), wanted["status"]) {
+	if err != nil || wanted["status"] == nil || difference.Equal(project(wanted["status"], created["status"]), wanted["status"]) {
 		return written, err
 	}
 	return ch.patchStatus(ctx, written, map[string]any{"status": wanted["status"]})
@@ -337,9 +338,9 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteRe
 
 // patchStatus patches the status of written.Object.
 func (ch change[T]) patchStatus(
-	ctx context.Context, written WriteResult[T], difference map[string]any,
+	ctx context.Context, written WriteResult[T], fields map[string]any,
 ) (WriteResult[T], error) {
-	response, err := ch.patch(ctx, written.Object, difference, "status")
+	response, err := ch.patch(ctx, written.Object, fields, "status")
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)
 	}
@@ -353,19 +354,19 @@ func (ch change[T]) patchStatus(
 	return written, nil
 }
 
-// patch sends the difference, if the object has not changed since seen.
-func (ch change[T]) patch(ctx context.Context, seen T, difference map[string]any, subresource string) (T, error) {
+// patch sends a merge patch of these fields, if the object has not changed since seen.
+func (ch change[T]) patch(ctx context.Context, seen T, fields map[string]any, subresource string) (T, error) {
 	var none T
 	version, err := versionOf(seen)
 	if err != nil {
 		return none, err
 	}
-	lock(difference, version)
+	lock(fields, version)
 	s := ch.settings
 	s.subresource = subresource
 	r := ch.request(VerbPatch, s)
 	r.PatchType = types.MergePatchType
-	if r.Body, err = json.Marshal(difference); err != nil {
+	if r.Body, err = json.Marshal(fields); err != nil {
 		return none, fmt.Errorf("encode: %w", err)
 	}
 	response, err := exchange(ctx, ch.target, r, seen)

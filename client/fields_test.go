@@ -136,7 +136,7 @@ func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 		}
 		return object
 	}
-	(&differ{hides: func(string) bool { return false }}).strip("", contentFromJSON(t, `{"f:a":{"k:null":{}}}`), []map[string]any{contentFromJSON(t, `{"f:a":{}}`)}, contentFromJSON(t, `{"a":[null]}`))
+	(&stripper{differ: differ{hides: func(string) bool { return false }}}).strip(nil, contentFromJSON(t, `{"f:a":{"k:null":{}}}`), []map[string]any{contentFromJSON(t, `{"f:a":{}}`)}, contentFromJSON(t, `{"a":[null]}`))
 	for range 20_000 {
 		configuration, isObject := content(5).(map[string]any)
 		former, hasFields := fields(5).(map[string]any)
@@ -154,6 +154,11 @@ func TestMalformedManagedFieldsDoNotPanic(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest, _ := fields(5).(map[string]any)
-		(&differ{hides: func(string) bool { return false }}).strip("", former, []map[string]any{rest}, configuration)
+		whole, err := json.Marshal(configuration)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &stripper{differ{hides: func(string) bool { return false }}, contentFromJSON(t, string(whole))}
+		d.strip(nil, former, []map[string]any{rest}, configuration)
 	}
 }

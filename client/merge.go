@@ -8,6 +8,7 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -37,7 +38,7 @@ func mergePatch(before, after any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the object after: %w", err)
 	}
-	return json.Marshal(mergeDifference(from, to))
+	return json.Marshal(difference.MergePatch(from, to))
 }
 
 // plainFields returns the fields of an object without its kind.
@@ -53,29 +54,4 @@ func plainFields(obj any) (map[string]any, error) {
 	delete(content, "apiVersion")
 	delete(content, "kind")
 	return content, nil
-}
-
-// mergeDifference returns the content of a merge patch, in which null means that the field must not exist.
-func mergeDifference(before, after map[string]any) map[string]any {
-	patch := map[string]any{}
-	for name, old := range before {
-		if current := after[name]; old != nil && current == nil {
-			patch[name] = nil
-		}
-	}
-	for name, current := range after {
-		old := before[name]
-		if current == nil || reflect.DeepEqual(old, current) {
-			continue
-		}
-		deeper, both := old.(map[string]any)
-		if inner, ok := current.(map[string]any); ok && both {
-			if difference := mergeDifference(deeper, inner); len(difference) > 0 {
-				patch[name] = difference
-			}
-			continue
-		}
-		patch[name] = current
-	}
-	return patch
 }

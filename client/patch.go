@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -184,17 +184,7 @@ func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody
 
 // JSONPointer returns the JSON pointer (RFC 6901) of a field, for Operation.Path. For "metadata", "annotations",
 // "example.com/team" it is "/metadata/annotations/example.com~1team".
-func JSONPointer(names ...string) string {
-	var pointer strings.Builder
-	for _, name := range names {
-		if strings.ContainsAny(name, "~/") { // common names contain neither; the order of the two replacements matters
-			name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-		}
-		pointer.WriteByte('/')
-		pointer.WriteString(name)
-	}
-	return pointer.String()
-}
+func JSONPointer(names ...string) string { return difference.Pointer(names...) }
 
 // IsPatchTestFailed reports whether the API server rejected a JSON patch because a test in it failed, or
 // because it changes a missing field. (An object that is invalid after the patch is rejected with causes: see

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/csaupgrade"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -140,10 +141,14 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	if err != nil {
 		return nil, err
 	}
-	d := differ{hides: hides(t.client.Cluster(), after)}
+	whole, err := contentOf(after)
+	if err != nil {
+		return nil, err
+	}
+	d := stripper{differ{hides: hides(t.client.Cluster(), after)}, whole}
 	stripped := any(content)
 	for _, fields := range former {
-		stripped = d.strip("", fields, otherFields, stripped)
+		stripped = d.strip(nil, fields, otherFields, stripped)
 	}
 	if len(d.changes) == 0 {
 		return nil, nil
@@ -160,14 +165,13 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	}
 	r := t.request(VerbPatch, settings{dryRun: true})
 	r.PatchType = types.MergePatchType
-	if r.Body, err = json.Marshal(mergeDifference(current, without)); err != nil {
+	if r.Body, err = json.Marshal(difference.MergePatch(current, without)); err != nil {
 		return nil, err
 	}
 	response, err := exchange(ctx, t, r, after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
-		slices.SortStableFunc(d.changes, func(a, b FieldChange) int { return strings.Compare(a.Path, b.Path) })
-		return d.changes, nil
+		return d.sorted(), nil
 	case err != nil:
 		return nil, err
 	}
@@ -212,10 +216,17 @@ func formerManagersOf(obj metav1.Object, fieldOwner string) []string {
 	return former
 }
 
-// strip returns content without the fields that no other manager owns, and adds them to d.
-func (d *differ) strip(path string, fields map[string]any, otherFields []map[string]any, content any) any {
+// stripper collects the fields that are removed from an object.
+type stripper struct {
+	differ
+	whole any // the object with all its fields
+}
+
+// strip returns content without the fields that no other manager owns, and adds them to d. path has the names of fields
+// and elements in managedFields.
+func (d *stripper) strip(path []string, fields map[string]any, otherFields []map[string]any, content any) any {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		at, value, index, found := step(path, name, content)
+		value, index, found := step(name, content)
 		if !found {
 			continue
 		}
@@ -225,17 +236,33 @@ func (d *differ) strip(path string, fields map[string]any, otherFields []map[str
 				shared = append(shared, below)
 			}
 		}
+		at := append(slices.Clip(path), name)
 		below, _ := fields[name].(map[string]any)
 		_, itself := below["."]
 		switch {
 		case len(shared) == 0 && (itself || elements(below) == 0): // otherwise the map itself has no owner
-			d.add(at, value, nil)
+			d.add(d.pathOf(at), value, nil)
 			content = replaced(name, index, content, nil)
 		case elements(below) > 0:
 			content = replaced(name, index, content, d.strip(at, withoutKeys(name, below), shared, value))
 		}
 	}
 	return content
+}
+
+// pathOf returns the path of names in managedFields.
+func (d *stripper) pathOf(names []string) (path difference.Path) {
+	content := d.whole
+	for _, name := range names {
+		value, index, _ := step(name, content)
+		if list, isList := content.([]any); isList {
+			path = path.Element(list, index)
+		} else {
+			path = path.Field(strings.TrimPrefix(name, "f:"))
+		}
+		content = value
+	}
+	return path
 }
 
 // withoutKeys returns the fields of a list element without its keys, which stay as long as the element stays.
@@ -270,32 +297,16 @@ func replaced(name string, index int, content, value any) any {
 }
 
 // step returns the field, or the list element at index, that has this name in managedFields.
-func step(path, name string, content any) (at string, value any, index int, found bool) {
+func step(name string, content any) (value any, index int, found bool) {
 	if field, isField := strings.CutPrefix(name, "f:"); isField {
 		fields, _ := content.(map[string]any)
 		value, found = fields[field]
-		return join(path, field), value, -1, found
+		return value, -1, found
 	}
-	key, keyed, known := elementKey(name)
+	key, _, known := elementKey(name)
 	list, _ := content.([]any)
-	index = -1
-	if known {
-		index = elementAt(list, key, 0)
+	if index = elementAt(list, key, 0); !known || index < 0 {
+		return nil, -1, false
 	}
-	if index < 0 {
-		return path, nil, -1, false
-	}
-	if !keyed {
-		return path + "[" + textOf(key) + "]", list[index], index, true
-	}
-	var keys []string
-	for name, value := range key.(map[string]any) {
-		text, isText := value.(string)
-		if !isText {
-			text = textOf(value)
-		}
-		keys = append(keys, name+"="+text)
-	}
-	slices.Sort(keys)
-	return path + "[" + strings.Join(keys, ",") + "]", list[index], index, true
+	return list[index], index, true
 }

@@ -24,8 +24,8 @@ func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 		const annotation = "kubectl.kubernetes.io/last-applied-configuration"
 		fields := contentFromJSON(t, `{"f:metadata":{"f:annotations":{".":{},"f:`+annotation+`":{}}},"f:data":{".":{},"f:a":{}}}`)
 		content := contentFromJSON(t, `{"metadata":{"name":"keys","annotations":{"`+annotation+`":"{\"data\":{\"a\":\"c2VzYW1l\"}}"}},"data":{"a":"c2VzYW1l"}}`)
-		d := differ{hides: hides(nil, &corev1.Secret{})}
-		stripped := d.strip("", fields, []map[string]any{contentFromJSON(t, entries)}, content)
+		d := stripper{differ: differ{hides: hides(nil, &corev1.Secret{})}}
+		stripped := d.strip(nil, fields, []map[string]any{contentFromJSON(t, entries)}, content)
 		if metadata, _ := stripped.(map[string]any)["metadata"].(map[string]any); metadata["name"] != "keys" {
 			t.Errorf("another manager has %s: the rest of the metadata is gone: %v", name, stripped)
 		}
@@ -33,6 +33,24 @@ func TestLeftFieldsOfSecretHideLastAppliedConfiguration(t *testing.T) {
 		if err != nil || len(d.changes) != 2 || strings.Contains(string(encoded), "c2VzYW1l") {
 			t.Errorf("another manager has %s: %s, %v", name, encoded, err)
 		}
+	}
+}
+
+// The paths of left fields have the notation of Diff, with the names and indexes of the whole lists.
+func TestLeftFieldsHavePathsOfWholeObject(t *testing.T) {
+	t.Parallel()
+	const object = `{"spec":{"containers":[{"name":"log"},{"name":"web","args":["a","b"]}],"ports":[{"port":1},{"port":2},{"port":3}]}}`
+	fields := contentFromJSON(t, `{"f:spec":{"f:containers":{"k:{\"name\":\"log\"}":{".":{}},"k:{\"name\":\"web\"}":{"f:args":{}}},
+		"f:ports":{"k:{\"port\":1}":{".":{}},"k:{\"port\":3}":{".":{}}}}}`)
+	d := stripper{differ{hides: func(string) bool { return false }}, contentFromJSON(t, object)}
+	d.strip(nil, fields, nil, contentFromJSON(t, object))
+	var got []string
+	for _, change := range d.sorted() {
+		got = append(got, change.Path)
+	}
+	want := []string{"spec.containers[log]", "spec.containers[web].args", "spec.ports[0]", "spec.ports[2]"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

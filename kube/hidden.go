@@ -70,7 +70,7 @@ func checkSteps(t reflect.Type, steps []string) (err error) {
 }
 
 // Hides reports whether the value at path must not be shown, because it contains a hidden value or is a part of one:
-// fields of Secrets, and those of HideFields. path is one as in client.FieldChange: "spec.users[name=web].token".
+// fields of Secrets, and those of HideFields. path is one as in client.FieldChange: "spec.users[web].token".
 func (c *Cluster) Hides(kind schema.GroupKind, path string) bool { return c.hidden.Hides(kind, path) }
 
 // hideInError replaces hidden values in the API server's response to an invalid object or patch, which quotes them.

@@ -42,8 +42,8 @@ func TestHideFieldsRejectsUnknownFields(t *testing.T) {
 		t.Errorf("a kind without Go type: %v", err)
 	}
 	for path, want := range map[string]bool{
-		"spec.template.spec.containers[name=web].env[name=KEY].value": true,
-		"spec.template.spec.containers[name=web].env[name=KEY].name":  false,
+		"spec.template.spec.containers[web].env[KEY].value": true,
+		"spec.template.spec.containers[web].env[KEY].name":  false,
 		"spec.replicas": false,
 	} {
 		if got := cluster.Hides(deployment, path); got != want {

@@ -99,7 +99,7 @@ func ExamplePlan_String() {
 			Desired: outcome != owned.Pruned, Outcome: outcome, Changed: changed,
 		}
 	}
-	service := result("Service", "web", owned.Updated, client.FieldChange{Path: "spec.ports[name=http].port", Before: 80, After: 8080})
+	service := result("Service", "web", owned.Updated, client.FieldChange{Path: "spec.ports[http].port", Before: 80, After: 8080})
 	service.Wave = 1
 	fmt.Print(owned.Plan{Owner: "WebApp shop/web", Results: []owned.Result{
 		result("ConfigMap", "colours", owned.Created, client.FieldChange{Path: "data.primary", After: "blue"}),
@@ -115,6 +115,6 @@ func ExamplePlan_String() {
 	// ~ Secret shop/web
 	//     data.password: (hidden) -> another value (hidden)
 	// ~ Service shop/web (wave 1)
-	//     spec.ports[name=http].port: 80 -> 8080
+	//     spec.ports[http].port: 80 -> 8080
 	// - ConfigMap shop/old
 }

@@ -209,9 +209,9 @@ metadata: {name: web}
 	expectOutput(t, output, `Deployment default/web differs:
 	metadata.labels[example.com/tier]: "front", want "back"
 	spec.replicas: 2, want 3
-	spec.template.spec.containers[name=web].args: ["a","b"], want ["a"]
-	spec.template.spec.containers[name=web].image: "web:1", want "web:2"
-	spec.template.spec.containers[name=log]: none, want {"name":"log"}
+	spec.template.spec.containers[web].args: ["a","b"], want ["a"]
+	spec.template.spec.containers[web].image: "web:1", want "web:2"
+	spec.template.spec.containers[log]: none, want {"name":"log"}
 `, `secrets "web" not found`, `secrets "motto" not found; existing: none`)
 }
 

@@ -235,7 +235,7 @@ func compareByID(path, id string, want, got []any) []string {
 	var differences []string
 	for _, w := range want {
 		value := w.(map[string]any)[id] // identity has checked it
-		at := fmt.Sprintf("%s[%s=%v]", path, id, value)
+		at := fmt.Sprintf("%s[%v]", path, value)
 		i := slices.IndexFunc(got, func(e any) bool {
 			fields, ok := e.(map[string]any)
 			return ok && reflect.DeepEqual(fields[id], value)

@@ -169,7 +169,7 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	} else {
 		_, r.exact = after.(runtime.Unstructured)
 	}
-	if r.changes, err = difference(from, to); err != nil {
+	if r.changes, err = changesOf(from, to); err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
 	return r, nil

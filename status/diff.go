@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 )
 
 // changeSet contains the changes of a run to a status.
@@ -34,19 +36,19 @@ const (
 
 func (s changeSet) empty() bool { return len(s.fields) == 0 && len(s.conditions) == 0 }
 
-// difference returns the changes that turn from into to.
-func difference(from, to map[string]any) (changeSet, error) {
+// changesOf returns the changes that turn from into to.
+func changesOf(from, to map[string]any) (changeSet, error) {
 	before, listed := conditionList(from)
 	after, stillListed := conditionList(to)
 	if !listed || !stillListed {
 		// The field has another type, so it is handled like any other field.
-		return changeSet{fields: mergePatch(from, to)}, nil
+		return changeSet{fields: difference.MergePatch(from, to)}, nil
 	}
 	if err := errors.Join(checkTypes(before, after, "before the run"), checkTypes(after, before, "now")); err != nil {
 		return changeSet{}, err
 	}
 	return changeSet{
-		fields:     mergePatch(without(from, conditionsField), without(to, conditionsField)),
+		fields:     difference.MergePatch(without(from, conditionsField), without(to, conditionsField)),
 		conditions: conditionChanges(before, after),
 	}, nil
 }
@@ -246,32 +248,6 @@ func contested(patch, from, live map[string]any, path string) string {
 		}
 	}
 	return ""
-}
-
-// mergePatch returns the JSON merge patch (RFC 7386) that turns from into to.
-func mergePatch(from, to map[string]any) map[string]any {
-	patch := map[string]any{}
-	for name, value := range to {
-		old, exists := from[name]
-		if exists && reflect.DeepEqual(old, value) || !exists && value == nil {
-			continue
-		}
-		oldFields, wasObject := old.(map[string]any)
-		fields, isObject := value.(map[string]any)
-		if wasObject && isObject {
-			if inner := mergePatch(oldFields, fields); len(inner) > 0 { // otherwise they differ only in nulls
-				patch[name] = inner
-			}
-			continue
-		}
-		patch[name] = value
-	}
-	for name, value := range from {
-		if _, kept := to[name]; !kept && value != nil {
-			patch[name] = nil
-		}
-	}
-	return patch
 }
 
 // without returns a copy of fields without one of them.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -225,7 +226,7 @@ func sameJSON(a, b string) bool {
 	if json.Unmarshal([]byte(a), &values[0]) != nil || json.Unmarshal([]byte(b), &values[1]) != nil {
 		return false
 	}
-	return len(diff(nil, "", values[0], values[1])) == 0
+	return reflect.DeepEqual(values[0], values[1])
 }
 
 // A failure names the object, both versions and the field.

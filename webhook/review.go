@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -74,7 +75,7 @@ func review[T kube.Object](
 	if err != nil {
 		return nil, fmt.Errorf("encode the changed object: %w", err)
 	}
-	patch, err := patchFor(raw, before, after)
+	patch, err := difference.JSONPatch(raw, before, after)
 	if err != nil {
 		return nil, fmt.Errorf("compute the patch: %w", err)
 	}

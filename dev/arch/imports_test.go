@@ -50,6 +50,7 @@ func layers() map[string]place {
 		"internal/wire":         {layer: 2},
 		"internal/store":        {layer: 3},
 		"internal/cache":        {layer: 3}, // what the packages of this module share of informers
+		"internal/difference":   {layer: 3}, // differences and patches of objects
 		"informer":              {layer: 4},
 		"controller":            {layer: 5},
 		"predicate":             {layer: 5},
@@ -88,16 +89,16 @@ func layers() map[string]place {
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
-		"webhook": {may: []string{"client", "internal/wire", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
+		"webhook": {may: []string{"client", "internal/difference", "internal/wire", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
 
 		"manager": {may: []string{"internal/httpauth", "kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
 
 		// The toolkit: reads and writes of handlers. It does not need the engine.
 		"readiness":        {may: []string{"kube"}},
-		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache"}, never: []string{"controller", "informer"}, why: noEngine},
+		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned/ownerref":   {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"status":           {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"status":           {may: []string{"kube", "retry", "client", "readiness", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned":            {may: []string{"kube", "retry", "client", "readiness", "owned/ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
 		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},

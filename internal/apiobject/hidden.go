@@ -55,7 +55,7 @@ func (s *HiddenFields) InGroup(group string) bool {
 }
 
 // Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of
-// lists and keys in brackets, as in spec.users[name=web].token or metadata.annotations[example.com/key].
+// lists and keys in brackets, as in spec.users[web].token or metadata.annotations[example.com/key].
 func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 	s.mu.RLock()
 	paths := s.paths[kind]
@@ -115,11 +115,12 @@ func cutBracket(inner string) (text, rest string) {
 }
 
 // overlap reports whether one of the two paths leads to the other. Steps do not contain elements of lists. A pair of
-// brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element, and otherwise
-// it can be an element of a list. The API server's errors have keys with dots without brackets: "spec.options.tls.key".
+// brackets where a step with a dot or a slash is expected is a key, unless it has the form of an element; the rest of
+// the path can show that it is an element nevertheless. Otherwise it can be an element. The API server's errors have
+// keys with dots without brackets: "spec.options.tls.key".
 func overlap(steps []string, parts []pathPart) bool {
 	step := "" // the rest of the first of steps
-	for _, p := range parts {
+	for i, p := range parts {
 		if step == "" {
 			if len(steps) == 0 {
 				return true
@@ -132,15 +133,18 @@ func overlap(steps []string, parts []pathPart) bool {
 			step = ""
 		case isBegin && !p.bracket:
 			step = after
-		case !p.bracket, strings.ContainsAny(step, "./") && !isElement(p.text):
+		case !p.bracket:
 			return false
+		case strings.ContainsAny(step, "./") && !isElement(p.text):
+			rest := parts[i+1:]
+			return len(rest) > 0 && overlap(append([]string{step}, steps...), rest)
 		}
 	}
 	return true
 }
 
-// isElement reports whether the text in brackets has the form of an element of a list: an index or "name=web".
+// isElement reports whether the text in brackets has the form of an element of a list: an index, a plain word, or
+// "name=web".
 func isElement(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 64)
-	return err == nil || strings.Contains(text, "=")
+	return !strings.ContainsAny(text, "./") || strings.Contains(text, "=")
 }

@@ -4,17 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 )
 
 // FieldChange is one field that differs between two states of an object.
 type FieldChange struct {
-	// Path names the field in the usual notation: spec.replicas, metadata.labels[example.com/team],
-	// status.conditions[Ready].reason, spec.containers[web].image, spec.rules[0].
-	Path string
+	// Path is the path of the field in the notation of package difference: status.conditions[Ready].reason. Indexed is
+	// the path with indexes in place of the names of elements.
+	Path, Indexed string
 	// From and To are its values as JSON. Empty: the field is absent.
 	From, To string
 }
@@ -33,104 +33,40 @@ func looksLikeTime(encoded string) bool {
 	return err == nil
 }
 
-// Diff returns the fields that differ between two states of an object, ordered by path and at most limit, and the
-// total number of such fields.
+// changesOf returns the fields that differ between two states of an object. known is false if they are more than
+// maxFields.
 //
-// It ignores the fields that identify an object or change in every write: apiVersion, kind, and in the metadata uid,
-// resourceVersion, generation, creationTimestamp, managedFields and selfLink. A null equals an absent field. The
-// elements of a list of objects are compared by their name, type or key, if every element has a unique one, and
-// otherwise by their index. Any other list is one value. A value that only one state has is one field, however large
-// it is.
-func Diff(before, after map[string]any, limit int) (changes []FieldChange, total int) {
-	d := differ{limit: limit}
-	d.maps("", before, after)
-	return d.changes, d.total
-}
-
-type differ struct {
-	limit   int
-	changes []FieldChange
-	total   int
-}
-
-func ignored(path string) bool {
-	switch path {
-	case "apiVersion", "kind", "metadata.uid", "metadata.resourceVersion", "metadata.generation",
-		"metadata.creationTimestamp", "metadata.managedFields", "metadata.selfLink":
-		return true
-	}
-	return false
-}
-
-func (d *differ) maps(path string, before, after map[string]any) {
-	names := slices.Collect(maps.Keys(before))
-	for name := range after {
-		if _, both := before[name]; !both {
-			names = append(names, name)
+// It ignores the fields that identify an object or change in every write. A value that only one state has is one field,
+// however large it is.
+func changesOf(before, after map[string]any) (changes []FieldChange, known bool) {
+	total := 0
+	w := difference.Walker{Report: func(path difference.Path, before, after any) {
+		if total++; total <= maxFields {
+			changes = append(changes, FieldChange{path.String(), path.Indexed(), encode(before), encode(after)})
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if field := join(path, name); !ignored(field) {
-			d.values(field, before[name], after[name])
+	}}
+	w.Walk(withoutIdentity(before), withoutIdentity(after))
+	return changes, total <= maxFields
+}
+
+// withoutIdentity returns a copy of the content of an object without the fields that identify it or change in every write.
+func withoutIdentity(content map[string]any) map[string]any {
+	content = maps.Clone(content)
+	delete(content, "apiVersion")
+	delete(content, "kind")
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		for _, name := range []string{
+			"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink",
+		} {
+			delete(metadata, name)
 		}
+		content["metadata"] = metadata
 	}
+	return content
 }
 
-// join appends a name to a path. A name with dots or slashes, as labels have, is put in brackets.
-func join(path, name string) string {
-	if strings.ContainsAny(name, "./") {
-		return path + "[" + name + "]"
-	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-func (d *differ) values(path string, before, after any) {
-	switch b := before.(type) {
-	case map[string]any:
-		if a, ok := after.(map[string]any); ok {
-			d.maps(path, b, a)
-			return
-		}
-	case []any:
-		if a, ok := after.([]any); ok && isObjects(b) && isObjects(a) {
-			d.lists(path, b, a)
-			return
-		}
-	}
-	// The usual case, an unchanged value, must not need the encoding.
-	if sameScalar(before, after) {
-		return
-	}
-	from, to := encode(before), encode(after)
-	if from == to {
-		return
-	}
-	d.total++
-	if len(d.changes) < d.limit {
-		d.changes = append(d.changes, FieldChange{Path: path, From: from, To: to})
-	}
-}
-
-func sameScalar(before, after any) bool {
-	switch b := before.(type) {
-	case string:
-		a, ok := after.(string)
-		return ok && a == b
-	case bool:
-		a, ok := after.(bool)
-		return ok && a == b
-	case int64:
-		a, ok := after.(int64)
-		return ok && a == b
-	}
-	return false
-}
-
-// encode returns a value as JSON, in which 3 and 3.0 are equal.
+// encode returns a value as JSON.
 func encode(value any) string {
 	if value == nil {
 		return ""
@@ -140,57 +76,4 @@ func encode(value any) string {
 		return fmt.Sprint(value) // not reachable for an object's values: they can all be encoded
 	}
 	return string(encoded)
-}
-
-func isObjects(list []any) bool {
-	return len(list) > 0 && !slices.ContainsFunc(list, func(e any) bool {
-		_, ok := e.(map[string]any)
-		return !ok
-	})
-}
-
-// lists compares two lists of objects.
-func (d *differ) lists(path string, before, after []any) {
-	for _, key := range []string{"name", "type", "key"} {
-		b, okB := byKey(before, key)
-		a, okA := byKey(after, key)
-		if !okB || !okA {
-			continue
-		}
-		names := slices.Collect(maps.Keys(b))
-		for name := range a {
-			if _, both := b[name]; !both {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			d.values(path+"["+name+"]", b[name], a[name])
-		}
-		return
-	}
-	for i := range max(len(before), len(after)) {
-		d.values(path+"["+strconv.Itoa(i)+"]", at(before, i), at(after, i))
-	}
-}
-
-func at(list []any, i int) any {
-	if i >= len(list) {
-		return nil
-	}
-	return list[i]
-}
-
-// byKey returns the elements by their names in the field key. ok is false if an element has no name, or if two
-// elements have the same name.
-func byKey(list []any, key string) (elements map[string]any, ok bool) {
-	elements = make(map[string]any, len(list))
-	for _, e := range list {
-		name, ok := e.(map[string]any)[key].(string)
-		if _, twice := elements[name]; !ok || twice {
-			return nil, false
-		}
-		elements[name] = e
-	}
-	return elements, true
 }

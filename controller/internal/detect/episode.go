@@ -91,7 +91,7 @@ type episode struct {
 }
 
 // judge records what a write changed, and begins an episode if that is sufficient evidence.
-func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode, bool) {
+func (h *HotLoops) judge(l *look, w *Step, d comparison, now time.Time) (Episode, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr, ok := h.tracks.peek(l.id); !ok || tr != l.track || tr.history != l.history {
@@ -119,7 +119,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 }
 
 // note adds a write to the history of its object.
-func (h *HotLoops) note(l *look, w *Step, d difference, now time.Time) (s signs) {
+func (h *HotLoops) note(l *look, w *Step, d comparison, now time.Time) (s signs) {
 	k := l.history
 	if apiobject.OlderVersion(w.After.ResourceVersion, k.version) {
 		d.known = false // two concurrent writes: their order is unknown
@@ -189,7 +189,7 @@ func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes
 			continue
 		}
 		values := [2]string{f.last.From, f.last.To}
-		if hides(path) {
+		if hides(f.last.Indexed) {
 			values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
 		}
 		e.Fields = append(e.Fields, FieldValues{Path: path, Values: values})
@@ -262,7 +262,8 @@ func opponents(k *history) string {
 
 // shorten cuts a change's values to the length for a message.
 func shorten(c FieldChange) FieldChange {
-	return FieldChange{Path: c.Path, From: shortValue(c.From), To: shortValue(c.To)}
+	c.From, c.To = shortValue(c.From), shortValue(c.To)
+	return c
 }
 
 func shortValue(encoded string) string {

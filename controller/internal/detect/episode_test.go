@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -175,6 +176,39 @@ func TestSecretsAreNotShown(t *testing.T) {
 	e := w.one()
 	if text := fmt.Sprint(e); strings.Contains(text, "aHVud") || strings.Contains(text, "c2Vj") || !strings.Contains(text, "data.password") {
 		t.Errorf("got %s", text)
+	}
+}
+
+// A hidden key with a dot stays hidden below an element of a list, whatever the name of the element.
+func TestHiddenKeysOfNamedElements(t *testing.T) {
+	t.Parallel()
+	for _, element := range []string{"main", "my.store"} {
+		var hidden apiobject.HiddenFields
+		if err := hidden.Add(site, `spec.stores["a.b/key"]`); err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t)
+		for range 10 {
+			for n, author := range []string{"vault", ""} {
+				value := fmt.Sprint("hush-", n)
+				spec := fields{"spec": fields{"stores": []any{fields{
+					"name": element, "a.b/key": value,
+				}}}}
+				if author != "" {
+					w.runs(w.somebody(author, site, shopWeb, spec))
+					continue
+				}
+				before := w.cached[name{site, shopWeb}]
+				_, after := w.put(site, shopWeb, spec)
+				w.wrote(Step{
+					Kind: site, Object: shopWeb, Before: before, After: after, Manager: "site-operator",
+					Hides: func(path string) bool { return hidden.Hides(site, path) },
+				})
+			}
+		}
+		if text := fmt.Sprint(w.one()); strings.Contains(text, "hush") || !strings.Contains(text, "(hidden)") {
+			t.Errorf("element %s: %s", element, text)
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func (k *history) forget() {
 
 // note adds a write's changes, and returns their signs.
 func (k *history) note(
-	seed maphash.Seed, d difference, l *look, run uint64, now time.Time, window time.Duration,
+	seed maphash.Seed, d comparison, l *look, run uint64, now time.Time, window time.Duration,
 ) (s signs) {
 	if run != k.run {
 		s.flip = k.settle(now, window)

@@ -152,9 +152,9 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 	if !ok {
 		return Episode{}, false
 	}
-	var d difference
+	var d comparison
 	if look.history != nil {
-		d = h.difference(&look, w) // without the lock: it decodes objects
+		d = h.compareWrite(&look, w) // without the lock: it decodes objects
 	}
 	return h.judge(&look, w, d, now)
 }
@@ -206,8 +206,8 @@ func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
 	return apiobject.OlderVersion(tr.version, version)
 }
 
-// difference contains the changes made by a suspect's write.
-type difference struct {
+// comparison contains the changes made by a suspect's write.
+type comparison struct {
 	// own are the changes by the write. known is false if they cannot be determined.
 	own   []FieldChange
 	known bool
@@ -219,7 +219,7 @@ type difference struct {
 	after        *wire.Object // a copy of the state after the write
 }
 
-func (h *HotLoops) difference(l *look, w *Step) (d difference) {
+func (h *HotLoops) compareWrite(l *look, w *Step) (d comparison) {
 	d.after, d.isCertain = w.After.Clone(), l.base == w.Before
 	if d.own, d.known = h.compare(w, l.base, w.After); !d.known {
 		return d
@@ -252,6 +252,5 @@ func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []Field
 	if from, to := b["apiVersion"], a["apiVersion"]; from != nil && to != nil && from != to {
 		return nil, false
 	}
-	changes, total := Diff(b, a, maxFields)
-	return changes, total <= maxFields
+	return changesOf(b, a)
 }

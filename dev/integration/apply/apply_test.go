@@ -66,7 +66,7 @@ func TestApplyOutcomes(t *testing.T) {
 		t.Errorf("unchanged, and the resourceVersion went from %s to %s", first.Object.ResourceVersion, second.Object.ResourceVersion)
 	}
 	changed := applied(ctx, t, w.c, client.Updated, w.deployment("web", "shop:2"))
-	want := []string{`spec.template.spec.containers[name=web].image: "shop:1" -> "shop:2"`}
+	want := []string{`spec.template.spec.containers[web].image: "shop:1" -> "shop:2"`}
 	if diff := cmp.Diff(want, texts(changed.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
@@ -429,7 +429,7 @@ func TestApplyConflict(t *testing.T) {
 
 	forced := applied(t.Context(), t, w.as(t, "second"), client.Updated, second, client.Force())
 	if diff := cmp.Diff([]string{
-		"spec.replicas: 7 -> 2", `spec.template.spec.containers[name=web].image: "shop:1" -> "shop:2"`,
+		"spec.replicas: 7 -> 2", `spec.template.spec.containers[web].image: "shop:1" -> "shop:2"`,
 	}, texts(forced.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}

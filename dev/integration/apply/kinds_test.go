@@ -91,7 +91,7 @@ func TestApplyCustomObjects(t *testing.T) {
 		client.Operation{Op: "add", Path: "/spec/parts/-", Value: map[string]any{"name": "b", "weight": 7}})))(t)
 	shows(more)
 	changed := applied(ctx, t, c, client.Updated, configuration(2))
-	if diff := cmp.Diff([]string{"spec.parts[name=a].weight: 1 -> 2"}, texts(changed.Changed)); diff != "" {
+	if diff := cmp.Diff([]string{"spec.parts[a].weight: 1 -> 2"}, texts(changed.Changed)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
 	parts, _, _ := unstructured.NestedSlice(changed.Object.Object, "spec", "parts")

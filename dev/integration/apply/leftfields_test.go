@@ -70,8 +70,8 @@ func TestLeftFieldsReturnsFieldsRemovedAfterTakeOver(t *testing.T) {
 	}
 	want := []string{
 		"metadata.annotations[shop.example.com/a]",
-		"spec.template.spec.containers[name=sidecar]",
-		"spec.template.spec.containers[name=web].env[name=A]",
+		"spec.template.spec.containers[sidecar]",
+		"spec.template.spec.containers[web].env[A]",
 		"spec.template.spec.nodeSelector.disk",
 	}
 	for what, changes := range map[string][]client.FieldChange{"after a dry run": planned, "after the apply": left} {
@@ -117,7 +117,7 @@ func TestLeftFieldsOfRemainingListElement(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := client.LeftFields(t.Context(), w.c, applied.Object, applied.Object, []string{"old-operator"})
-	if err != nil || !slices.Contains(paths(left), "spec.ports[name=old]") {
+	if err != nil || !slices.Contains(paths(left), "spec.ports[old]") {
 		t.Errorf("left are %v, %v", paths(left), err)
 	}
 }

@@ -83,7 +83,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		config.Kinds = append(config.Kinds, schema.GroupVersionKind{Group: "not.served.example.com", Version: "v1", Kind: "Absent"})
 	})
 	plan := must(set.Plan(t.Context(), app, desired...))(t)
-	for _, want := range []string{"spec.template.spec.containers[name=sidecar]", "spec.template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
+	for _, want := range []string{"spec.template.spec.containers[sidecar]", "spec.template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
 		if !strings.Contains(plan.String(), want) {
 			t.Errorf("the plan lacks %q:\n%s", want, plan)
 		}
@@ -133,7 +133,7 @@ func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	})
 	report := e.apply(set, app, owned.Of(e.deployment("web"))...)
 	note := report.Results[0].Note
-	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[name=sidecar]") || strings.Contains(note, "imagePullPolicy") {
+	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[sidecar]") || strings.Contains(note, "imagePullPolicy") {
 		t.Errorf("the note is %q", note)
 	}
 	if !strings.Contains(log.String(), "child has fields of former managers") {

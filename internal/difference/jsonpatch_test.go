@@ -1,4 +1,4 @@
-package webhook
+package difference
 
 import (
 	"encoding/json"
@@ -98,13 +98,13 @@ func TestPatchOfTypedObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before, err := decode[*appsv1.Deployment]([]byte(deployment))
+			before, err := decode[appsv1.Deployment]([]byte(deployment))
 			if err != nil {
 				t.Fatal(err)
 			}
 			after := before.DeepCopy()
 			test.change(after)
-			patch, err := patchFor([]byte(deployment), encoded(t, before), encoded(t, after))
+			patch, err := JSONPatch([]byte(deployment), encoded(t, before), encoded(t, after))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestPatchOfTypedObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := decode[*appsv1.Deployment](result)
+			got, err := decode[appsv1.Deployment](result)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,13 +134,13 @@ func TestPatchOfTypedObjects(t *testing.T) {
 	}
 }
 
-// canonical returns a patch as patchFor encodes it.
+// canonical returns a patch as JSONPatch encodes it.
 func canonical(t *testing.T, text string) string {
 	t.Helper()
 	if text == "" {
 		return ""
 	}
-	var operations []operation
+	var operations []Operation
 	if err := json.Unmarshal([]byte(text), &operations); err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +165,14 @@ func TestPatchOfLongLists(t *testing.T) {
 			for i := range after {
 				after[i] = map[string]any{"value": int64(-i - 1)}
 			}
-			if got := apply(before, before, after); !reflect.DeepEqual(got, after) {
-				t.Error("the result has not the items of after")
+			raw := encoded(t, before)
+			patch, err := JSONPatch(raw, raw, encoded(t, after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var operations []Operation
+			if err := json.Unmarshal(patch, &operations); err != nil || len(operations) != max(items, count) {
+				t.Errorf("%d operations, %v", len(operations), err)
 			}
 		})
 	}
@@ -191,29 +197,24 @@ func FuzzPatch(f *testing.F) {
 		if reflect.TypeOf(a) != reflect.TypeFor[map[string]any]() || reflect.TypeOf(b) != reflect.TypeFor[map[string]any]() || strings.ContainsRune(before+after, '\uFFFD') {
 			return // reviews contain objects
 		}
-		if got := apply(a, a, b); !reflect.DeepEqual(got, b) {
-			t.Fatalf("applied: %v, want %v", got, b)
-		}
-		operations := diff(nil, "", a, b)
-		// The same without decoding what is equal.
-		shorter, err := patchFor(encoded(t, a), encoded(t, a), encoded(t, b))
+		raw := encoded(t, a)
+		patch, err := JSONPatch(raw, raw, encoded(t, b))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(operations) == 0 && shorter == nil {
-			if !reflect.DeepEqual(a, b) {
-				t.Fatal("no patch for different documents")
-			}
-			return
-		}
-		patch, raw := encoded(t, operations), encoded(t, a)
-		if string(patch) != string(shorter) {
-			t.Fatalf("the patches are %s and %s", patch, shorter)
+		if (patch == nil) != reflect.DeepEqual(a, b) {
+			t.Fatalf("the patch is %s", patch)
 		}
 		if got := patched(t, string(raw), patch); !reflect.DeepEqual(got, b) {
 			t.Fatalf("%s makes %v of %s, want %v", patch, got, raw, b)
 		}
 	})
+}
+
+// decode returns an object of a Go type, as package webhook decodes it.
+func decode[T any](data []byte) (*T, error) {
+	obj := new(T)
+	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
 
 func encoded(t *testing.T, value any) []byte {
@@ -225,23 +226,20 @@ func encoded(t *testing.T, value any) []byte {
 	return data
 }
 
-// The patch is the same as one of decoded documents, whatever raw has and lacks beside before.
-func TestPatchDecodesOnlyDifferences(t *testing.T) {
+// The patch makes the changes of decoded documents, whatever raw has and lacks beside before.
+func TestPatchOfRandomDocuments(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	for range testlength.Count(3000, 10_000) {
 		before := randomFields(random, 3)
 		raw, after := changedFields(random, before), changedFields(random, before)
-		got, err := patchFor(encoded(t, raw), encoded(t, before), encoded(t, after))
+		patch, err := JSONPatch(encoded(t, raw), encoded(t, before), encoded(t, after))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []byte
-		if operations := diff(nil, "", raw, apply(raw, before, after)); len(operations) > 0 {
-			want = encoded(t, operations)
-		}
-		if string(got) != string(want) {
-			t.Fatalf("raw %s\nbefore %s\nafter %s\nthe patch is %s\nwant %s", encoded(t, raw), encoded(t, before), encoded(t, after), got, want)
+		want := apply(raw, before, after)
+		if got := patched(t, string(encoded(t, raw)), patch); !reflect.DeepEqual(got, want) {
+			t.Fatalf("raw %s\nbefore %s\nafter %s\nthe patch is %s\nthe result is %s\nwant %s", encoded(t, raw), encoded(t, before), encoded(t, after), patch, encoded(t, got), encoded(t, want))
 		}
 	}
 }
@@ -335,14 +333,14 @@ func (p *patchedObject) DeepCopyObject() runtime.Object {
 // patchOf returns the object that raw becomes with the changes of a Mutator. It checks that the Go type decodes them.
 func patchOf(t *testing.T, raw string, change func(*patchedObject)) (result, patch []byte) {
 	t.Helper()
-	obj, err := decode[*patchedObject]([]byte(raw))
+	obj, err := decode[patchedObject]([]byte(raw))
 	if err != nil {
 		t.Fatalf("%s: %v", raw, err)
 	}
 	before := encoded(t, obj)
 	change(obj)
 	after := encoded(t, obj)
-	if patch, err = patchFor([]byte(raw), before, after); err != nil {
+	if patch, err = JSONPatch([]byte(raw), before, after); err != nil {
 		t.Fatal(err)
 	}
 	result = []byte(raw)
@@ -355,7 +353,7 @@ func patchOf(t *testing.T, raw string, change func(*patchedObject)) (result, pat
 			t.Fatalf("apply %s to %s: %v", patch, raw, err)
 		}
 	}
-	second, err := decode[*patchedObject](result)
+	second, err := decode[patchedObject](result)
 	if err != nil {
 		t.Fatalf("the patch %s: %v", patch, err)
 	}
