@@ -16,7 +16,7 @@ import (
 // because some servers count the versions of each object from 1.
 const versionOfNoObject = "9223372036854775807"
 
-func checkIfAbsent(obj kube.Object, s settings) error {
+func (s settings) checkIfAbsent(obj kube.Object) error {
 	switch {
 	case s.unchanged:
 		return errors.New("options IfAbsent and IfUnchanged exclude each other")

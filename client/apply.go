@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -138,13 +138,10 @@ type ApplyResult[T any] struct {
 func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...ApplyOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
-		return ApplyResult[T]{}, fmt.Errorf("apply: %w", err)
+		return ApplyResult[T]{}, err
 	}
 	applied, err := apply(ctx, a, obj)
-	if err != nil {
-		return applied, fmt.Errorf("apply %s: %w", a.withSubresource(a.settings), err)
-	}
-	return applied, nil
+	return applied, a.failed(err)
 }
 
 // ApplyConfiguration is Apply for a configuration of the types in k8s.io/client-go/applyconfigurations. All
@@ -159,15 +156,11 @@ func ApplyConfiguration(
 	if usercode.IsNil(configuration) {
 		return none, errors.New("apply: the configuration is nil")
 	}
-	encoded, err := json.Marshal(configuration)
+	content, err := difference.Content(configuration)
 	if err != nil {
-		return none, fmt.Errorf("apply: encode the %T: %w", configuration, err)
+		return none, fmt.Errorf("apply a %T: %w", configuration, err)
 	}
-	obj := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(encoded, &obj.Object); err != nil {
-		return none, fmt.Errorf("apply: read the %T: %w", configuration, err)
-	}
-	return Apply(ctx, c, obj, options...)
+	return Apply(ctx, c, &unstructured.Unstructured{Object: content}, options...)
 }
 
 // sendApply sends the request with the configuration as its body.
@@ -185,7 +178,7 @@ func sendApply[T kube.Object](ctx context.Context, a application, like T) (T, er
 
 // apply implements Apply. like determines the type of the result.
 func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResult[T], error) {
-	if a.settings.absent {
+	if a.absent {
 		return applyAbsent(ctx, a, like)
 	}
 	seen, err := stateBefore(ctx, a, like)
@@ -214,7 +207,7 @@ func apply[T kube.Object](ctx context.Context, a application, like T) (ApplyResu
 	if seen.exists && seen.object.GetUID() == response.GetUID() {
 		before = seen.object
 		if a.request.DryRun || before.GetResourceVersion() != response.GetResourceVersion() {
-			applied.Changed = diff(a.contents, a.client.Cluster(), before, response, a.settings.subresource)
+			applied.Changed = diff(a.contents, a.client.Cluster(), before, response, a.subresource)
 		}
 	}
 	after, err := a.stateOf(response)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"unique"
@@ -17,7 +18,6 @@ import (
 // application is one apply.
 type application struct {
 	target
-	settings   settings
 	request    *Request
 	desired    *desired
 	uid        types.UID // that the object must have; empty: any
@@ -33,7 +33,6 @@ type application struct {
 type desired struct {
 	target        target
 	object        kube.Object
-	settings      settings
 	configuration map[string]any
 	declared      map[string]any // configuration without the uid and the resourceVersion
 	digest        digest         // of declared
@@ -44,18 +43,18 @@ func (d *desired) compute() (err error) {
 	if d.declared != nil {
 		return nil
 	}
-	configuration, err := configurationOf(d.target, d.object, d.settings)
+	configuration, err := configurationOf(d.target, d.object)
 	if err != nil {
 		return err
 	}
-	if d.settings.hash != "" {
-		d.digest, err = hashConfiguration(configuration, d.settings.hash)
+	if d.target.hash != "" {
+		d.digest, err = hashConfiguration(configuration, d.target.hash)
 	}
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
 	declared := declaredIn(configuration)
-	if d.settings.hash == "" {
+	if d.target.hash == "" {
 		encoded, err := json.Marshal(declared)
 		if err != nil {
 			return fmt.Errorf("encode: %w", err)
@@ -68,37 +67,28 @@ func (d *desired) compute() (err error) {
 
 // application validates an apply and prepares it.
 func (c *Client) application(ctx context.Context, obj kube.Object, options []ApplyOption) (application, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return application{}, err
-	}
-	t, err := c.targetOf(ctx, obj)
+	t, err := begin(ctx, c, "apply", obj, options)
 	if err != nil {
 		return application{}, err
 	}
 	a := application{
-		target: t, settings: s, request: t.request(VerbApply, s), term: leadership.Lost(ctx),
-		contents: newContents(c.shapes),
-	}
-	fail := func(format string, args ...any) (application, error) {
-		return a, fmt.Errorf("%s: %w", t.withSubresource(s), fmt.Errorf(format, args...))
+		target: t, request: t.request(VerbApply), term: leadership.Lost(ctx), contents: newContents(c.shapes),
 	}
 	switch {
 	case a.request.FieldOwner == "":
-		return fail("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same over " +
-			"versions of the program")
-	case s.subresource == "scale":
-		return fail("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
-	case s.unchanged && obj.GetResourceVersion() == "":
-		return fail("the object has no resourceVersion, so a change cannot be detected")
+		err = errors.New("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same " +
+			"over versions of the program")
+	case t.subresource == "scale":
+		err = errors.New("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
+	case t.unchanged && obj.GetResourceVersion() == "":
+		err = errors.New("the object has no resourceVersion, so a change cannot be detected")
+	case t.absent && t.checkIfAbsent(obj) != nil:
+		err = t.checkIfAbsent(obj)
+	case t.hash != "" && t.subresource != "":
+		err = fmt.Errorf("option ConfigurationHash is for the object itself, not for its %s", t.subresource)
 	}
-	if s.absent {
-		if err := checkIfAbsent(obj, s); err != nil {
-			return fail("%w", err)
-		}
-	}
-	if s.hash != "" && s.subresource != "" {
-		return fail("option ConfigurationHash is for the object itself, not for its %s", s.subresource)
+	if err != nil {
+		return a, t.failed(err)
 	}
 	a.request.PatchType = types.ApplyYAMLPatchType
 	a.id = appliedID{
@@ -106,22 +96,19 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 		collection: unique.Make(collection{t.kind.GroupKind(), t.key.Namespace}),
 		applier: unique.Make(applier{
 			version: t.kind.Version, fieldOwner: a.request.FieldOwner,
-			subresource: s.subresource,
+			subresource: t.subresource,
 		}),
 	}
-	if err := a.identify(obj); err != nil {
-		return fail("%w", err)
-	}
-	return a, nil
+	return a, t.failed(a.identify(obj))
 }
 
 // identify sets uid, input and configured. It does not compute the configuration if the input equals that of
 // the last apply to the object.
 func (a *application) identify(obj kube.Object) error {
-	a.desired = &desired{target: a.target, object: obj, settings: a.settings}
+	a.desired = &desired{target: a.target, object: obj}
 	a.uid = obj.GetUID()
-	if !a.settings.absent {
-		a.input = a.client.shapes.digestOfInput(obj, a.settings.hash)
+	if !a.absent {
+		a.input = a.client.shapes.digestOfInput(obj, a.hash)
 		if last, remembered := a.client.applied.get(a.id); remembered && last.input.same(a.input) {
 			a.configured = last.configured
 			return nil
@@ -136,10 +123,10 @@ func (a *application) identify(obj kube.Object) error {
 
 // withoutHash returns changes without the annotation of option ConfigurationHash.
 func (a application) withoutHash(changes []FieldChange) []FieldChange {
-	if a.settings.hash == "" {
+	if a.hash == "" {
 		return changes
 	}
-	path := difference.Path{}.Field("metadata").Field("annotations").Field(a.settings.hash).String()
+	path := difference.Path{}.Field("metadata").Field("annotations").Field(a.hash).String()
 	return slices.DeleteFunc(changes, func(c FieldChange) bool { return c.Path == path })
 }
 

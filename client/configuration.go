@@ -15,7 +15,7 @@ import (
 // It omits metadata that the API server sets, the status (or everything else for the subresource "status"), and
 // unset structs of Go types. It keeps the uid, so that the API server rejects a change of another object with the
 // same name.
-func configurationOf(t target, obj kube.Object, s settings) (map[string]any, error) {
+func configurationOf(t target, obj kube.Object) (map[string]any, error) {
 	content, err := t.client.shapes.contentOf(obj)
 	if err != nil {
 		return nil, err
@@ -35,12 +35,12 @@ func configurationOf(t target, obj kube.Object, s settings) (map[string]any, err
 		metadata["namespace"] = t.key.Namespace
 	}
 	switch {
-	case s.unchanged:
+	case t.unchanged:
 		metadata["resourceVersion"] = obj.GetResourceVersion()
-	case s.absent:
+	case t.absent:
 		metadata["resourceVersion"] = versionOfNoObject
 	}
-	if s.subresource == "status" {
+	if t.subresource == "status" {
 		for name := range metadata {
 			if !slices.Contains([]string{"name", "namespace", "uid", "resourceVersion"}, name) {
 				delete(metadata, name)

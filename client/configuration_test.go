@@ -161,8 +161,10 @@ func TestConfigurationOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := configurationOf(target{client: newBareClient(), kind: test.kind, key: kube.Key{Namespace: "shop", Name: "x"}}, test.obj,
-				settings{subresource: test.subresource, unchanged: test.unchanged})
+			got, err := configurationOf(target{
+				client: newBareClient(), kind: test.kind, key: kube.Key{Namespace: "shop", Name: "x"},
+				settings: settings{subresource: test.subresource, unchanged: test.unchanged},
+			}, test.obj)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,12 +191,12 @@ func TestInvalidConfiguration(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"stringData":{"a":1}}`: "stringData[a] is a int64", `{"stringData":"x"}`: "stringData is a string",
 	} {
-		_, err := configurationOf(secret, &unstructured.Unstructured{Object: fromJSON(t, content).(map[string]any)}, settings{})
+		_, err := configurationOf(secret, &unstructured.Unstructured{Object: fromJSON(t, content).(map[string]any)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", content, err, want)
 		}
 	}
-	if _, err := configurationOf(secret, &unstructured.Unstructured{Object: map[string]any{"a": func() {}}}, settings{}); err == nil {
+	if _, err := configurationOf(secret, &unstructured.Unstructured{Object: map[string]any{"a": func() {}}}); err == nil {
 		t.Error("a function was encoded")
 	}
 }
@@ -204,7 +206,7 @@ func TestConfigurationIsCopied(t *testing.T) {
 	t.Parallel()
 	u := &unstructured.Unstructured{Object: fromJSON(t, `{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"a":{}},"status":{}}`).(map[string]any)}
 	before := u.DeepCopy()
-	if _, err := configurationOf(target{client: newBareClient(), key: kube.Key{Name: "x"}}, u, settings{}); err != nil {
+	if _, err := configurationOf(target{client: newBareClient(), key: kube.Key{Name: "x"}}, u); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, u); diff != "" {

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -21,25 +21,11 @@ func contentOf(obj kube.Object) (map[string]any, error) { return (&shapes{}).con
 
 // contentOf is the function contentOf with cached shapes.
 func (s *shapes) contentOf(obj kube.Object) (map[string]any, error) {
-	// JSON is the form of the requests. DeepCopy of unstructured objects panics for ints, which hand-written content
-	// contains, and the converter of apimachinery includes unexported fields.
-	var value any = obj
-	u, isUnstructured := obj.(*unstructured.Unstructured)
-	if isUnstructured {
-		value = u.Object // its own encoder requires a kind
-	}
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object: %w", err)
-	}
-	content := map[string]any{}
-	if err := utiljson.Unmarshal(encoded, &content); err != nil {
-		return nil, fmt.Errorf("read the fields of the object: %w", err)
-	}
-	if !isUnstructured {
+	content, err := difference.Content(obj)
+	if _, isUnstructured := obj.(*unstructured.Unstructured); err == nil && !isUnstructured {
 		s.dropUnset(reflect.ValueOf(obj), content)
 	}
-	return content, nil
+	return content, err
 }
 
 // contents caches the fields of objects during one call, so that an object is encoded once for several

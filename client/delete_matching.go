@@ -44,36 +44,31 @@ const (
 func DeleteMatching[T kube.Object](
 	ctx context.Context, c *Client, match func(live T) (bool, error), options ...DeleteAllOfOption,
 ) ([]T, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return nil, fmt.Errorf("delete matching objects: %w", err)
-	}
-	if err := s.refuseEmptySelectors(); err != nil {
-		return nil, fmt.Errorf("delete matching objects: %w", err)
-	}
 	if match == nil {
 		return nil, errors.New("delete matching objects: the function match is nil: DeleteAllOf deletes a " +
 			"whole selection")
 	}
-	t, err := selectionFor[T](ctx, c, s)
+	t, err := beginSelection[T](ctx, c, "delete matching objects", options)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.refuseEmptySelectors(); err != nil {
 		return nil, fmt.Errorf("delete matching objects: %w", err)
 	}
-	if t.resource.Namespaced && t.key.Namespace == "" && !s.allNamespaces {
+	if t.resource.Namespaced && t.key.Namespace == "" && !t.allNamespaces {
 		return nil, fmt.Errorf("delete matching objects: a %s lives in a namespace: option InNamespace is required, "+
 			"or AllNamespaces", t.kind.Kind)
 	}
-	s.fromAPI, s.resume = true, true
-	d := deletion[T]{target: t, settings: s, match: match}
-	err = list(ctx, t, s, func(obj T, _ error) bool { return d.next(ctx, obj) })
+	t.fromAPI, t.resume, t.action = true, true, "delete"
+	d := deletion[T]{target: t, match: match}
+	err = list(ctx, t, func(obj T, _ error) bool { return d.next(ctx, obj) })
 	return d.deleted, errors.Join(append(d.errs, d.matchErr, err)...)
 }
 
 // deletion is one call of DeleteMatching.
 type deletion[T kube.Object] struct {
-	target   target
-	settings settings
-	match    func(live T) (bool, error)
+	target target
+	match  func(live T) (bool, error)
 
 	deleted  []T
 	errs     []error // of objects, which do not end the call
@@ -85,8 +80,7 @@ func (d *deletion[T]) next(ctx context.Context, obj T) bool {
 	t, key := d.target, kube.KeyOf(obj)
 	t.key = key
 	for attempt := 1; ; attempt++ {
-		s := d.settings
-		s.uid, s.version = obj.GetUID(), obj.GetResourceVersion() // before match, which may change obj
+		t.uid, t.version = obj.GetUID(), obj.GetResourceVersion() // before match, which may change obj
 		matches, err := d.matches(obj)
 		if err != nil {
 			d.matchErr = fmt.Errorf("delete %s: match it: %w", t, err)
@@ -95,7 +89,7 @@ func (d *deletion[T]) next(ctx context.Context, obj T) bool {
 		if !matches {
 			return true
 		}
-		if err = t.deleteExactly(ctx, s); err == nil {
+		if err = t.deleteExactly(ctx); err == nil {
 			d.deleted = append(d.deleted, obj)
 			return true
 		}
@@ -106,7 +100,7 @@ func (d *deletion[T]) next(ctx context.Context, obj T) bool {
 			}
 		}
 		if err != nil && !errors.Is(err, ErrGone) { // otherwise another client has deleted it, or changed its labels
-			d.errs = append(d.errs, fmt.Errorf("delete %s: %w", t, err))
+			d.errs = append(d.errs, t.failed(err))
 		}
 		return ctx.Err() == nil && len(d.errs) < maxDeleteErrors
 	}
@@ -121,25 +115,25 @@ func (d *deletion[T]) matches(obj T) (bool, error) {
 	return matches, usercode.Error(err)
 }
 
-// deleteExactly deletes the object with the uid and the resourceVersion in s.
-func (t target) deleteExactly(ctx context.Context, s settings) error {
-	if s.uid == "" || s.version == "" {
+// deleteExactly deletes the object with the uid and the resourceVersion in the settings.
+func (t target) deleteExactly(ctx context.Context) error {
+	if t.uid == "" || t.version == "" {
 		return errors.New("the API server returned it without a uid or a resourceVersion, so a change cannot " +
 			"be detected")
 	}
-	return t.delete(ctx, s)
+	return t.delete(ctx)
 }
 
 // read reads one object of the selection again. found is false if it does not exist anymore, or is not selected.
 func (d *deletion[T]) read(ctx context.Context, key kube.Key) (obj T, found bool, err error) {
-	t, s := d.target, d.settings
+	t := d.target
 	t.key.Namespace = key.Namespace
 	named := fields.OneTermEqualSelector(fieldName, key.Name)
-	if s.fields != nil {
-		named = fields.AndSelectors(s.fields, named)
+	if t.fields != nil {
+		named = fields.AndSelectors(t.fields, named)
 	}
-	s.fields = named
-	objects, _, err := listState[T](ctx, t, s)
+	t.fields = named
+	objects, _, err := listState[T](ctx, t)
 	for _, obj := range objects {
 		if kube.KeyOf(obj) == key {
 			return obj, true, nil

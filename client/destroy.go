@@ -31,19 +31,12 @@ import (
 func DeleteLive[T kube.Object](
 	ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption,
 ) error {
-	s, err := newSettings(options)
+	t, version, err := prepare(ctx, c, "delete", obj, check, options)
 	if err != nil {
-		return fmt.Errorf("delete: %w", err)
+		return err
 	}
-	t, live, err := prepare(ctx, c, obj, check, s)
-	if err != nil {
-		return fmt.Errorf("delete: %w", err)
-	}
-	s.uid, s.version = live.GetUID(), live.GetResourceVersion()
-	if err := t.delete(ctx, s); err != nil {
-		return fmt.Errorf("delete %s: %w", t, err)
-	}
-	return nil
+	t.uid, t.version = obj.GetUID(), version
+	return t.failed(t.delete(ctx))
 }
 
 // ScaleLive sets the number of replicas of obj if the API server still has the same object and check accepts
@@ -68,54 +61,42 @@ func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas in
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: the number must be at least 0", replicas)
 	}
-	s, err := newSettings(options)
+	t, version, err := prepare(ctx, c, fmt.Sprintf("scale to %d replicas", replicas), obj, check, options)
 	if err != nil {
-		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
+		return err
 	}
-	t, live, err := prepare(ctx, c, obj, check, s)
-	if err != nil {
-		return fmt.Errorf("scale to %d replicas: %w", replicas, err)
+	t.subresource = "scale"
+	r := t.request(VerbUpdate)
+	r.Object = &autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.key.Namespace, Name: t.key.Name, UID: obj.GetUID(), ResourceVersion: version,
+		},
+		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
 	}
-	if err := t.scale(ctx, live, replicas, s); err != nil {
+	if err := asChanged(t.client.send(ctx, r)); err != nil {
+		t.subresource = ""
 		return fmt.Errorf("scale %s to %d replicas: %w", t, replicas, err)
 	}
 	return nil
 }
 
-// prepare reads the object and calls check.
-func prepare[T kube.Object](ctx context.Context, c *Client, obj T, check func(T) error, s settings) (target, T, error) {
-	var none T
-	t, err := c.sameTarget(ctx, obj)
-	if err != nil {
-		return t, none, err
+// prepare reads the object and calls check. It returns the resourceVersion that check has accepted.
+func prepare[T kube.Object, O option](
+	ctx context.Context, c *Client, action string, obj T, check func(T) error, options []O,
+) (t target, version string, err error) {
+	if t, err = begin(ctx, c, action, obj, options); err != nil {
+		return t, "", err
 	}
-	live, err := readLive(ctx, t, obj, s)
+	live, err := readLive(ctx, t, obj)
 	if err != nil {
-		return t, none, fmt.Errorf("%s: read it again: %w", t, err)
+		return t, "", fmt.Errorf("%s: %s: read it again: %w", action, t, err)
 	}
-	version := live.GetResourceVersion()
+	version = live.GetResourceVersion() // check may change the object
 	if check != nil {
 		if err := check(live); err != nil {
-			return t, none, fmt.Errorf("%s: not done: %w", t, err)
+			return t, "", fmt.Errorf("%s: %s: not done: %w", action, t, err)
 		}
 	}
-	// check may have changed the object; the preconditions must be those of the live one.
-	live.SetUID(obj.GetUID())
-	live.SetResourceVersion(version)
-	return t, live, nil
-}
-
-// scale sets the replicas of the object in exactly that state.
-func (t target) scale(ctx context.Context, live metav1.Object, replicas int32, s settings) error {
-	s.subresource = "scale"
-	r := t.request(VerbUpdate, s)
-	r.Object = &autoscalingv1.Scale{
-		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.key.Namespace, Name: t.key.Name, UID: live.GetUID(),
-			ResourceVersion: live.GetResourceVersion(),
-		},
-		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
-	}
-	return asChanged(t.client.send(ctx, r))
+	return t, version, nil
 }

@@ -196,7 +196,7 @@ func TestDestructiveFunctionsRejectInvalidArguments(t *testing.T) {
 	unknown.UID = ""
 	for want, err := range map[string]error{
 		"has no uid":                 client.DeleteLive(t.Context(), c, unknown, nil),
-		"shop/db has no uid":         client.ScaleLive(t.Context(), c, unknown, 0, nil),
+		"it has no uid":              client.ScaleLive(t.Context(), c, unknown, 0, nil),
 		"scale to -1 replicas":       client.ScaleLive(t.Context(), c, database(), -1, nil),
 		"option GracePeriod is 1.5s": client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
 		"option GracePeriod is -1s":  client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),

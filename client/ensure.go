@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -103,11 +101,10 @@ func keyOf(obj kube.Object) kube.Key {
 // change is one attempt to write: the object before, if it exists, and the wanted object.
 type change[T kube.Object] struct {
 	target
-	settings settings
-	before   T
-	exists   bool
-	partial  bool // before lacks fields that T may have
-	wanted   T
+	before  T
+	exists  bool
+	partial bool // before lacks fields that T may have
+	wanted  T
 }
 
 // errPartial means that an update would remove fields that the informer's Go type lacks.
@@ -117,13 +114,9 @@ func createOr[T kube.Object](
 	ctx context.Context, c *Client, action string, obj T, mutate func(T) error,
 	write func(context.Context, change[T]) (WriteResult[T], error), options []WriteOption,
 ) (WriteResult[T], error) {
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, action, obj, options)
 	if err != nil {
-		return WriteResult[T]{}, fmt.Errorf("%s: %w", action, err)
-	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		return WriteResult[T]{}, fmt.Errorf("%s: %w", action, err)
+		return WriteResult[T]{}, err
 	}
 	var done WriteResult[T] // result of attempts that wrote the object but not its status
 	for try := 1; ; try++ {
@@ -131,16 +124,13 @@ func createOr[T kube.Object](
 		if try > 1 {
 			find = readState[T] // the informer was stale
 		}
-		written, retryable, err := tryOnce(ctx, t, s, obj, mutate, find, write)
+		written, retryable, err := tryOnce(ctx, t, obj, mutate, find, write)
 		if written.Outcome == "" {
 			written.Object = done.Object
 		}
 		written = written.after(done)
-		if err == nil {
-			return written, nil
-		}
-		if !retryable || try == writeTries {
-			return written, fmt.Errorf("%s %s: %w", action, t, err)
+		if err == nil || !retryable || try == writeTries {
+			return written, t.failed(err)
 		}
 		done = written
 	}
@@ -162,7 +152,7 @@ func (w WriteResult[T]) after(earlier WriteResult[T]) WriteResult[T] {
 // tryOnce reads, mutates and writes. retryable reports whether the write failed because the object has changed
 // since it was read.
 func tryOnce[T kube.Object](
-	ctx context.Context, t target, s settings, obj T, mutate func(T) error,
+	ctx context.Context, t target, obj T, mutate func(T) error,
 	find func(context.Context, target, T) (state[T], error),
 	write func(context.Context, change[T]) (WriteResult[T], error),
 ) (written WriteResult[T], retryable bool, err error) {
@@ -196,8 +186,7 @@ func tryOnce[T kube.Object](
 		wanted.SetUID("")
 	}
 	written, err = write(ctx, change[T]{
-		target: t, settings: s, before: base, exists: seen.exists,
-		partial: seen.partial, wanted: wanted,
+		target: t, before: base, exists: seen.exists, partial: seen.partial, wanted: wanted,
 	})
 	retryable = errors.Is(err, ErrChanged) || errors.Is(err, errPartial) || errors.Is(err, ErrGone) && seen.exists ||
 		apierrors.IsAlreadyExists(err) && !seen.exists
@@ -233,7 +222,7 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 	if ch.partial {
 		return WriteResult[T]{}, errPartial
 	}
-	r := ch.request(VerbUpdate, ch.settings)
+	r := ch.request(VerbUpdate)
 	r.Object = ch.wanted
 	response, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
@@ -243,7 +232,7 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 }
 
 func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
-	r := ch.request(VerbCreate, ch.settings)
+	r := ch.request(VerbCreate)
 	r.Object = ch.wanted
 	response, err := exchange(ctx, ch.target, r, ch.wanted)
 	if err != nil {
@@ -308,7 +297,7 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 		if err != nil {
 			return WriteResult[T]{}, err
 		}
-		written = ch.written(response, ch.dryRun())
+		written = ch.written(response, ch.isDryRun())
 	}
 	if patch := difference.MergePatch(fromStatus, toStatus); len(patch) > 0 {
 		return ch.patchStatus(ctx, written, patch)
@@ -319,7 +308,7 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 // createWithStatus creates the object, and then patches its status if that is a subresource.
 func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
 	written, err := create(ctx, ch)
-	if err != nil || ch.dryRun() {
+	if err != nil || ch.isDryRun() {
 		return written, err
 	}
 	if apart, err := ch.statusApart(ctx); err != nil || !apart {
@@ -344,7 +333,7 @@ func (ch change[T]) patchStatus(
 	if err != nil {
 		return written, fmt.Errorf("its status: %w", err)
 	}
-	written.StatusUpdated = ch.dryRun() || response.GetResourceVersion() != written.Object.GetResourceVersion()
+	written.StatusUpdated = ch.isDryRun() || response.GetResourceVersion() != written.Object.GetResourceVersion()
 	if written.StatusUpdated && written.Outcome != Created {
 		written.Outcome = Updated
 		written.Changed = append(written.Changed, diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before,
@@ -356,20 +345,8 @@ func (ch change[T]) patchStatus(
 
 // patch sends a merge patch of these fields, if the object has not changed since seen.
 func (ch change[T]) patch(ctx context.Context, seen T, fields map[string]any, subresource string) (T, error) {
-	var none T
-	version, err := versionOf(seen)
-	if err != nil {
-		return none, err
-	}
-	lock(fields, version)
-	s := ch.settings
-	s.subresource = subresource
-	r := ch.request(VerbPatch, s)
-	r.PatchType = types.MergePatchType
-	if r.Body, err = json.Marshal(fields); err != nil {
-		return none, fmt.Errorf("encode: %w", err)
-	}
-	response, err := exchange(ctx, ch.target, r, seen)
+	ch.subresource = subresource
+	response, err := sendPatch(ctx, ch.target, mergeBody(fields).Locked(seen), seen)
 	return response, asChanged(err)
 }
 
@@ -385,4 +362,4 @@ func (ch change[T]) statusApart(ctx context.Context) (bool, error) {
 	return apart, nil
 }
 
-func (ch change[T]) dryRun() bool { return ch.settings.dryRun || ch.client.config.DryRun }
+func (ch change[T]) isDryRun() bool { return ch.dryRun || ch.client.config.DryRun }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -18,44 +17,31 @@ import (
 // the kind, so that the state of the object is unknown; an obj without a uid, because it was not read from the
 // cluster; otherwise the error of the request.
 func GetLive[T kube.Object](ctx context.Context, c *Client, obj T, options ...GetLiveOption) (T, error) {
-	var none T
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "read", obj, options)
 	if err != nil {
-		return none, fmt.Errorf("read: %w", err)
+		var none T
+		return none, err
 	}
-	t, err := c.sameTarget(ctx, obj)
-	if err != nil {
-		return none, fmt.Errorf("read: %w", err)
-	}
-	live, err := readLive(ctx, t, obj, s)
-	if err != nil {
-		return none, fmt.Errorf("read %s: %w", t, err)
-	}
-	return live, nil
-}
-
-// sameTarget is targetOf for an obj that must have a uid, which identifies the object.
-func (c *Client) sameTarget(ctx context.Context, obj kube.Object) (target, error) {
-	t, err := c.targetOf(ctx, obj)
-	if err == nil && obj.GetUID() == "" {
-		err = fmt.Errorf("%s has no uid, which identifies it: use an object that was read from the cluster", t)
-	}
-	return t, err
+	live, err := readLive(ctx, t, obj)
+	return live, t.failed(err)
 }
 
 // readLive reads the object, and checks that it is the same one as seen.
-func readLive[T kube.Object](ctx context.Context, t target, seen T, s settings) (T, error) {
+func readLive[T kube.Object](ctx context.Context, t target, seen T) (T, error) {
 	var none T
-	if s.unchanged && seen.GetResourceVersion() == "" {
+	switch {
+	case seen.GetUID() == "":
+		return none, errors.New("it has no uid, which identifies it: use an object that was read from the cluster")
+	case t.unchanged && seen.GetResourceVersion() == "":
 		return none, errors.New("the object has no resourceVersion, so a change cannot be detected")
 	}
-	live, err := get(ctx, t, settings{}, seen)
+	live, err := get(ctx, t, seen)
 	switch {
 	case err != nil:
 		return none, err
 	case live.GetUID() != seen.GetUID():
 		return none, t.conflict(ErrReplaced, "the uid is %s, it was %s", live.GetUID(), seen.GetUID())
-	case s.unchanged && live.GetResourceVersion() != seen.GetResourceVersion():
+	case t.unchanged && live.GetResourceVersion() != seen.GetResourceVersion():
 		return none, t.conflict(ErrChanged, "the resourceVersion is %s, it was %s", live.GetResourceVersion(),
 			seen.GetResourceVersion())
 	}

@@ -2,12 +2,10 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -78,17 +76,12 @@ func setMetadata[T kube.Object](
 	options []WriteOption,
 ) (T, bool, error) {
 	var none T
-	fail := func(err error) (T, bool, error) { return none, false, fmt.Errorf("%s: %w", action, err) }
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, action, obj, options)
 	if err != nil {
-		return fail(err)
-	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		return fail(err)
+		return none, false, err
 	}
 	if invalid != nil {
-		return fail(fmt.Errorf("%s: %w", t, invalid))
+		return none, false, fmt.Errorf("%s: %s: %w", action, t, invalid)
 	}
 	present := obj.GetLabels()
 	if name == "annotations" {
@@ -106,14 +99,9 @@ func setMetadata[T kube.Object](
 	if obj.GetUID() != "" {
 		metadata["uid"] = obj.GetUID()
 	}
-	r := t.request(VerbPatch, s)
-	r.PatchType = types.MergePatchType
-	if r.Body, err = json.Marshal(map[string]any{"metadata": metadata}); err != nil {
-		return fail(fmt.Errorf("%s: encode: %w", t, err))
-	}
-	patched, err := exchange(ctx, t, r, obj)
+	patched, err := sendPatch(ctx, t, mergeBody(map[string]any{"metadata": metadata}), obj)
 	if err != nil {
-		return fail(fmt.Errorf("%s: %w", t, t.asReplaced(err, obj.GetUID())))
+		return none, false, fmt.Errorf("%s: %s: %w", action, t, t.asReplaced(err, obj.GetUID()))
 	}
 	return patched, true, nil
 }

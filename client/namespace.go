@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,16 +36,14 @@ func ensureNamespace(
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 	}
 	s, err := newSettings(options)
-	if err != nil {
-		return "", err
-	}
-	if err := checkLabels(labels); err != nil {
+	if err := errors.Join(err, checkLabels(labels)); err != nil {
 		return "", err
 	}
 	t, err := c.targetOf(ctx, wanted)
 	if err != nil {
 		return "", err
 	}
+	t.settings = s
 	// An informer of metadata is enough, because it shows the labels.
 	seen, answered, err := cachedState(t, wanted, true)
 	if err == nil && !answered {
@@ -54,7 +53,7 @@ func ensureNamespace(
 		return "", err
 	}
 	if !seen.exists {
-		r := t.request(VerbCreate, s)
+		r := t.request(VerbCreate)
 		r.Object = wanted // a Namespace needs only metadata
 		_, err := exchange(ctx, t, r, wanted)
 		if !apierrors.IsAlreadyExists(err) {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,17 +40,17 @@ type Page[T any] struct {
 func ListPage[T kube.Object](
 	ctx context.Context, c *Client, continueAt string, options ...ListOption,
 ) (Page[T], error) {
-	s, t, err := prepareList[T](ctx, c, options)
+	t, err := beginSelection[T](ctx, c, "list", options)
 	if err != nil {
 		return Page[T]{}, err
 	}
-	o := s.listOptions()
+	o := t.listOptions()
 	if continueAt != "" {
 		o.Continue, o.ResourceVersion, o.ResourceVersionMatch = continueAt, "", ""
 	}
-	response, err := t.page(ctx, s, o)
+	response, err := t.page(ctx, o)
 	if err != nil {
-		return Page[T]{Continue: continueAfter(err)}, fmt.Errorf("list %s: %w", t, t.withoutIndex(s, err))
+		return Page[T]{Continue: continueAfter(err)}, t.failed(t.withoutIndex(err))
 	}
 	listed := Page[T]{
 		Objects: make([]T, len(response.Items)), Continue: response.Continue, ResourceVersion: response.ResourceVersion,
@@ -62,16 +61,16 @@ func ListPage[T kube.Object](
 	var none T
 	for i, raw := range response.Items {
 		if listed.Objects[i], err = decodeOneOf(raw, t.kind, none); err != nil {
-			return Page[T]{}, fmt.Errorf("list %s: %w", t, err)
+			return Page[T]{}, t.failed(err)
 		}
 	}
 	return listed, nil
 }
 
 // page requests one page.
-func (t target) page(ctx context.Context, s settings, options metav1.ListOptions) (*page, error) {
+func (t target) page(ctx context.Context, options metav1.ListOptions) (*page, error) {
 	response := &page{}
-	r := t.request(VerbList, s)
+	r := t.request(VerbList)
 	r.List, r.Response = options, response
 	return response, t.client.send(ctx, r)
 }

@@ -40,10 +40,16 @@ func FailedPatch(err error) PatchBody { return PatchBody{err: err} }
 //
 // Usually before was read, and after is a changed copy of it. Both must be the same object, with the same type.
 func MergeFrom(before, after kube.Object) PatchBody {
-	if err := sameObject(before, after); err != nil {
+	from, to, err := difference.States(before, after)
+	if err != nil {
 		return FailedPatch(err)
 	}
-	body, err := mergePatch(before, after)
+	return mergeBody(difference.MergePatch(from, to))
+}
+
+// mergeBody returns a JSON merge patch.
+func mergeBody(content map[string]any) PatchBody {
+	body, err := json.Marshal(content)
 	return PatchBody{patchType: types.MergePatchType, body: body, err: err}
 }
 
@@ -159,27 +165,29 @@ func (p PatchBody) check() error {
 // Errors: ErrGone; ErrChanged for a Locked patch; the error of a patch that could not be made.
 func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...UpdateOption) (T, error) {
 	var none T
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "patch", obj, options)
 	if err != nil {
-		return none, fmt.Errorf("patch: %w", err)
+		return none, err
 	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		return none, fmt.Errorf("patch: %w", err)
-	}
-	if err := errors.Join(patch.check(), t.checkBody(s)); err != nil {
-		return none, fmt.Errorf("patch %s: %w", t.withSubresource(s), err)
+	if err := errors.Join(patch.check(), t.checkBody()); err != nil {
+		return none, t.failed(err)
 	}
 	if patch.Empty() {
 		return obj, nil
 	}
-	r := t.request(VerbPatch, s)
-	r.PatchType, r.Body = patch.patchType, patch.body
-	patched, err := exchange(ctx, t, r, obj)
-	if err != nil {
-		return none, fmt.Errorf("patch %s: %w", t.withSubresource(s), asChanged(err))
+	patched, err := sendPatch(ctx, t, patch, obj)
+	return patched, t.failed(asChanged(err))
+}
+
+// sendPatch sends a patch, and returns the object as one of the type of like.
+func sendPatch[T kube.Object](ctx context.Context, t target, patch PatchBody, like T) (T, error) {
+	if patch.err != nil {
+		var none T
+		return none, patch.err
 	}
-	return patched, nil
+	r := t.request(VerbPatch)
+	r.PatchType, r.Body = patch.patchType, patch.body
+	return exchange(ctx, t, r, like)
 }
 
 // JSONPointer returns the JSON pointer (RFC 6901) of a field, for Operation.Path. For "metadata", "annotations",

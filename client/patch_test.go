@@ -60,10 +60,10 @@ func TestLockedPatches(t *testing.T) {
 	server, c := newServer(t)
 	unknown := &corev1.Pod{}
 	for want, patch := range map[string]client.PatchBody{
-		"the object has no resourceVersion: use":       client.MergeFrom(database(), changed).Locked(unknown),
-		"compare the objects: one is nil":              client.MergeFrom(database(), nil),
-		"one is a *v1.StatefulSet and the other one a": client.MergeFrom(database(), unknown),
-		"one is shop/db and the other one ":            client.MergeFrom(database(), &appsv1.StatefulSet{}),
+		"the object has no resourceVersion: use":              client.MergeFrom(database(), changed).Locked(unknown),
+		"compare the objects: an object is nil":               client.MergeFrom(database(), nil),
+		"one object is a *v1.StatefulSet and the other one a": client.MergeFrom(database(), unknown),
+		"one object is shop/db and the other one ":            client.MergeFrom(database(), &appsv1.StatefulSet{}),
 	} {
 		if _, err := client.Patch(t.Context(), c, database(), patch); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

@@ -35,39 +35,33 @@ func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ..
 	if err != nil {
 		return none, fmt.Errorf("get %s: %w", key, err)
 	}
-	t, err := targetFor[T](ctx, c, key, s.kind)
+	t, err := targetFor[T](ctx, c, key, s)
 	if err != nil {
 		return none, fmt.Errorf("get: %w", err)
 	}
+	t.action = "get"
 	if t.key.Name == "" {
-		return none, fmt.Errorf("get %s: the key has no name", t)
+		return none, t.failed(errors.New("the key has no name"))
 	}
-	if err := t.checkBody(s); err != nil {
-		return none, fmt.Errorf("get %s: %w", t, err)
+	if err := t.checkBody(); err != nil {
+		return none, t.failed(err)
 	}
-	if !s.fromAPI && s.subresource == "" {
+	if !t.fromAPI && t.subresource == "" {
 		seen, answered, err := cachedState(t, none, isMetadata(none))
 		if err == nil && answered && !seen.exists {
 			err = t.gone()
 		}
-		if err != nil {
-			return none, fmt.Errorf("get %s: %w", t, err)
-		}
-		if answered {
-			return seen.object, nil
+		if err != nil || answered {
+			return seen.object, t.failed(err)
 		}
 	}
-	obj, err := get(ctx, t, s, none)
-	if err != nil {
-		return none, fmt.Errorf("get %s: %w", t.withSubresource(s), err)
-	}
-	return obj, nil
+	obj, err := get(ctx, t, none)
+	return obj, t.failed(err)
 }
 
 // get reads the object from the API server into a new one of the type of like.
-func get[T kube.Object](ctx context.Context, t target, s settings, like T) (T, error) {
-	r := t.request(VerbGet, s)
-	return exchange(ctx, t, r, like)
+func get[T kube.Object](ctx context.Context, t target, like T) (T, error) {
+	return exchange(ctx, t, t.request(VerbGet), like)
 }
 
 // exchange sends r and decodes the response as an object of the target's kind.
@@ -141,10 +135,10 @@ func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionK
 // NotOlderThan.
 func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		s, t, err := prepareList[T](ctx, c, options)
+		t, err := beginSelection[T](ctx, c, "list", options)
 		if err == nil {
-			s.resume = true
-			err = list(ctx, t, s, yield)
+			t.resume = true
+			err = list(ctx, t, yield)
 		}
 		if err != nil {
 			var none T
@@ -154,19 +148,17 @@ func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) 
 }
 
 // list yields the selected objects until yield returns false. It never yields an error.
-func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("list %s: %w", t, err)
-		}
-	}()
-	informer := listedBy[T](t, s)
+func list[T kube.Object](ctx context.Context, t target, yield func(T, error) bool) (err error) {
+	t.action = "list"
+	defer func() { err = t.failed(err) }()
+	informer := listedBy[T](t)
 	if informer == nil {
-		return pages(ctx, t, s, yield)
+		_, err := pages(ctx, t, yield)
+		return err
 	}
 	var none T
 	yielded := false
-	for obj, err := range s.objectsOf(informer, t) {
+	for obj, err := range t.objectsOf(informer) {
 		if err != nil {
 			return err
 		}
@@ -180,25 +172,26 @@ func list[T kube.Object](ctx context.Context, t target, s settings, yield func(T
 		yielded = true
 	}
 	switch {
-	case s.coveredBy(informer, t):
+	case t.coveredBy(informer):
 		return nil
 	case !yielded:
-		return pages(ctx, t, s, yield)
+		_, err := pages(ctx, t, yield)
+		return err
 	}
 	return fmt.Errorf("informer %q was stopped or lost its objects while they were read", informer.Name())
 }
 
-// pages yields the objects of all pages.
-func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(T, error) bool) error {
+// pages yields the objects of all pages, and returns the resourceVersion of the last page.
+func pages[T kube.Object](ctx context.Context, t target, yield func(T, error) bool) (version string, err error) {
 	var none T
-	options := s.listOptions()
+	options := t.listOptions()
 	resumed := false // since the last page: otherwise a server that always returns 410 causes an endless loop
 	for {
-		response, err := t.page(ctx, s, options)
+		response, err := t.page(ctx, options)
 		if err != nil {
 			next := continueAfter(err)
-			if !s.resume || resumed || next == "" || next == options.Continue {
-				return t.withoutIndex(s, err)
+			if !t.resume || resumed || next == "" || next == options.Continue {
+				return "", t.withoutIndex(err)
 			}
 			options.Continue, resumed = next, true
 			continue
@@ -207,14 +200,14 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 		for _, raw := range response.Items {
 			obj, err := decodeOneOf(raw, t.kind, none)
 			if err != nil {
-				return err
+				return "", err
 			}
 			if !yield(obj, nil) {
-				return nil
+				return "", nil
 			}
 		}
 		if response.Continue == "" {
-			return nil
+			return response.ResourceVersion, nil
 		}
 		options.Continue = response.Continue
 		// The token contains the state.
@@ -223,14 +216,14 @@ func pages[T kube.Object](ctx context.Context, t target, s settings, yield func(
 }
 
 // withoutIndex adds to the API server's rejection of a field selector that no informer could answer it.
-func (t target) withoutIndex(s settings, err error) error {
-	if s.fields == nil || s.fromAPI || !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "field") {
+func (t target) withoutIndex(err error) error {
+	if t.fields == nil || t.fromAPI || !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "field") {
 		return err
 	}
 	for informer := range t.client.informersOf(t.kind) {
 		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one "+
 			"such field "+
-			"with a value, and an informer of the whole selection that has listed", err, informer.Name(), s.fields)
+			"with a value, and an informer of the whole selection that has listed", err, informer.Name(), t.fields)
 	}
 	return err
 }
@@ -249,23 +242,20 @@ func continueAfter(err error) string {
 //
 // Options: those of List.
 func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) ([]T, error) {
-	s, t, err := prepareList[T](ctx, c, options)
+	t, err := beginSelection[T](ctx, c, "list", options)
 	if err != nil {
 		return nil, err
 	}
-	all, err := gather[T](ctx, t, s)
-	if apierrors.IsResourceExpired(err) && s.pageSize > 0 {
-		s.pageSize = 0
-		all, err = gather[T](ctx, t, s)
-	}
-	return all, err
-}
-
-func gather[T kube.Object](ctx context.Context, t target, s settings) (all []T, err error) {
-	err = list(ctx, t, s, func(obj T, _ error) bool {
+	var all []T
+	gather := func(obj T, _ error) bool {
 		all = append(all, obj)
 		return true
-	})
+	}
+	err = list(ctx, t, gather)
+	if apierrors.IsResourceExpired(err) && t.pageSize > 0 {
+		t.pageSize, all = 0, nil
+		err = list(ctx, t, gather)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -293,18 +283,6 @@ func Keys[T kube.Object](ctx context.Context, c *Client, options ...ListOption) 
 	return names, nil
 }
 
-func prepareList[T kube.Object](ctx context.Context, c *Client, options []ListOption) (settings, target, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return s, target{}, fmt.Errorf("list: %w", err)
-	}
-	t, err := selectionFor[T](ctx, c, s)
-	if err != nil {
-		return s, t, fmt.Errorf("list: %w", err)
-	}
-	return s, t, nil
-}
-
 // The fields by which objects of all kinds can be selected.
 const (
 	fieldName      = "metadata.name"
@@ -312,13 +290,13 @@ const (
 )
 
 // listedBy returns an informer that covers the selection, or nil.
-func listedBy[T kube.Object](t target, s settings) cache.Informer {
-	if s.fromAPI {
+func listedBy[T kube.Object](t target) cache.Informer {
+	if t.fromAPI {
 		return nil
 	}
 	var none T
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && s.coveredBy(informer, t) {
+		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && t.coveredBy(informer) {
 			return informer
 		}
 	}
@@ -326,40 +304,40 @@ func listedBy[T kube.Object](t target, s settings) cache.Informer {
 }
 
 // coveredBy reports whether the informer shows all selected objects.
-func (s settings) coveredBy(informer cache.Informer, t target) bool {
-	return informer.Covers(s.namespaceOf(t), s.labels) &&
-		(s.fields == nil || informer.HasFields(s.fields.Requirements()) && s.evaluates(t))
+func (t target) coveredBy(informer cache.Informer) bool {
+	return informer.Covers(t.selectedNamespace(), t.labels) &&
+		(t.fields == nil || informer.HasFields(t.fields.Requirements()) && t.evaluates())
 }
 
 // evaluates reports whether the fields are known to be selectable: the API server rejects metadata.namespace for most
 // kinds without namespaces.
-func (s settings) evaluates(t target) bool {
-	return t.resource.Namespaced || !slices.ContainsFunc(s.fields.Requirements(), func(r fields.Requirement) bool {
+func (t target) evaluates() bool {
+	return t.resource.Namespaced || !slices.ContainsFunc(t.fields.Requirements(), func(r fields.Requirement) bool {
 		return r.Field == fieldNamespace
 	})
 }
 
-// namespaceOf returns the namespace that has all selected objects; empty: they may be in any.
-func (s settings) namespaceOf(t target) string {
-	if t.key.Namespace == "" && s.fields != nil {
-		namespace, _ := s.fields.RequiresExactMatch(fieldNamespace)
+// selectedNamespace returns the namespace that has all selected objects; empty: they may be in any.
+func (t target) selectedNamespace() string {
+	if t.key.Namespace == "" && t.fields != nil {
+		namespace, _ := t.fields.RequiresExactMatch(fieldNamespace)
 		return namespace
 	}
 	return t.key.Namespace
 }
 
 // objectsOf iterates over the selected objects of an informer that covers the selection.
-func (s settings) objectsOf(informer cache.Informer, t target) iter.Seq2[kube.Object, error] {
-	namespace := s.namespaceOf(t)
-	if s.fields == nil {
-		return informer.Objects(namespace, s.labels)
+func (t target) objectsOf(informer cache.Informer) iter.Seq2[kube.Object, error] {
+	namespace := t.selectedNamespace()
+	if t.fields == nil {
+		return informer.Objects(namespace, t.labels)
 	}
-	required := s.fields.Requirements()
-	name, named := s.fields.RequiresExactMatch(fieldName)
+	required := t.fields.Requirements()
+	name, named := t.fields.RequiresExactMatch(fieldName)
 	if named && len(required) == 1 && (namespace != "" || !t.resource.Namespaced) {
-		return objectNamed(informer, kube.Key{Namespace: namespace, Name: name}, s.labels)
+		return objectNamed(informer, kube.Key{Namespace: namespace, Name: name}, t.labels)
 	}
-	return informer.ObjectsByFields(namespace, s.labels, required)
+	return informer.ObjectsByFields(namespace, t.labels, required)
 }
 
 // objectNamed yields the object under key if selector (nil: any) matches it.

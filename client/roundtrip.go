@@ -26,7 +26,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 		return err
 	}
 	if r.Verb == VerbWatch {
-		return c.watch(ctx, req, r)
+		return c.openWatch(ctx, req, r)
 	}
 	result := req.Do(ctx)
 	result.StatusCode(&r.Status)

@@ -58,7 +58,8 @@ func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], an
 
 // readState reads the state of the object from the API server.
 func readState[T kube.Object](ctx context.Context, t target, like T) (state[T], error) {
-	obj, err := get(ctx, t, settings{}, like)
+	t.subresource = "" // the whole object
+	obj, err := get(ctx, t, like)
 	switch {
 	case errors.Is(err, ErrGone):
 		return state[T]{}, nil
@@ -108,7 +109,7 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 // in managedFields; nil if it is unknown.
 func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
 	// An apply that would write nothing needs no precondition, unless the informer is behind the caller's object.
-	isBehind := a.settings.unchanged &&
+	isBehind := a.unchanged &&
 		apiobject.OlderVersion(shown.GetResourceVersion(), a.desired.object.GetResourceVersion())
 	if isBehind || a.uid != "" && a.uid != shown.GetUID() {
 		return false, nil
@@ -128,7 +129,7 @@ func (a application) isApplied(shown kube.Object, entry *metav1.ManagedFieldsEnt
 		}
 	}
 	isOlder := known && apiobject.OlderVersion(shown.GetResourceVersion(), last.version)
-	if entry != nil && a.settings.subresource == "" && !isOlder && !a.client.applied.hasRecentWrite(a.id) {
+	if entry != nil && a.subresource == "" && !isOlder && !a.client.applied.hasRecentWrite(a.id) {
 		match, err := a.matches(shown, entry)
 		if match && !a.request.DryRun {
 			a.rememberSeen(shown, last, known, sameTerm)
@@ -178,12 +179,12 @@ func (a application) rememberSeen(shown kube.Object, last appliedState, known, s
 // uses no stored state, so it also works after a restart.
 func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
 	sameConfiguration := false
-	if a.settings.hash != "" {
-		hash := shown.GetAnnotations()[a.settings.hash]
+	if a.hash != "" {
+		hash := shown.GetAnnotations()[a.hash]
 		if err := a.desired.compute(); err != nil {
 			return false, err
 		}
-		if sameConfiguration = hash != "" && hash == a.hash(); !sameConfiguration {
+		if sameConfiguration = hash != "" && hash == a.hashIn(); !sameConfiguration {
 			return false, nil
 		}
 	}
@@ -195,11 +196,11 @@ func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry
 	})
 }
 
-// hash returns the hash in the configuration, with option ConfigurationHash.
-func (a application) hash() string {
+// hashIn returns the hash in the configuration, with option ConfigurationHash.
+func (a application) hashIn() string {
 	metadata, _ := a.desired.declared["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	hash, _ := annotations[a.settings.hash].(string)
+	hash, _ := annotations[a.hash].(string)
 	return hash
 }
 
@@ -228,7 +229,7 @@ func (a application) isUnchanged(
 	if before != nil && before.GetResourceVersion() == after.version || remembered && last.version == after.version {
 		return true, nil
 	}
-	if a.settings.unchanged {
+	if a.unchanged {
 		return a.desired.object.GetResourceVersion() == after.version, nil // the version that the apply required
 	}
 	// Another write has changed the object. It was not this apply if the field owner's fields have the known values,

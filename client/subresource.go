@@ -91,22 +91,19 @@ func subresourceCall[S kube.Object](
 	if err != nil {
 		return fail(err)
 	}
-	s.subresource = subresource
-	r := t.request(verb, s)
+	t.settings, t.action, t.subresource = s, string(verb), subresource
+	r := t.request(verb)
 	r.model = any(body)
 	switch verb {
 	case VerbCreate, VerbUpdate:
 		if r.Object, err = t.bodyOf(body); err != nil {
-			return none, fmt.Errorf("%s %s: %w", verb, t.withSubresource(s), err)
+			return none, t.failed(err)
 		}
 	case VerbPatch:
 		r.PatchType, r.Body = patch.patchType, patch.body
 	}
 	response, err := exchange(ctx, t, r, body)
-	if err != nil {
-		return none, fmt.Errorf("%s %s: %w", verb, t.withSubresource(s), asChanged(err))
-	}
-	return response, nil
+	return response, t.failed(asChanged(err))
 }
 
 // bodyOf returns the body of a subresource, with the name of the parent.
@@ -135,14 +132,14 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 
 // checkBody rejects a subresource of another kind than the object: its response would be decoded into the wrong
 // type.
-func (t target) checkBody(s settings) error {
-	if s.subresource == "" {
+func (t target) checkBody() error {
+	if t.subresource == "" {
 		return nil
 	}
-	kind, known := t.client.config.Cluster.SubresourceKind(t.resource, s.subresource)
+	kind, known := t.client.config.Cluster.SubresourceKind(t.resource, t.subresource)
 	if known && kind.Kind != t.kind.Kind {
 		return fmt.Errorf("subresource %s has the kind %s: use GetSubresource, UpdateSubresource or PatchSubresource",
-			s.subresource, kind.Kind)
+			t.subresource, kind.Kind)
 	}
 	return nil
 }

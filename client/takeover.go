@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
@@ -41,24 +39,17 @@ import (
 func TakeOver[T kube.Object](
 	ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption,
 ) (changed bool, err error) {
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "take over", obj, options)
 	if err != nil {
-		return false, fmt.Errorf("take over: %w", err)
+		return false, err
 	}
-	t, err := c.sameTarget(ctx, obj)
-	if err != nil {
-		return false, fmt.Errorf("take over: %w", err)
-	}
-	changed, err = takeOver(ctx, t, obj, managers, s)
-	if err != nil {
-		return false, fmt.Errorf("take over %s: %w", t, err)
-	}
-	return changed, nil
+	changed, err = takeOver(ctx, t, obj, managers)
+	return changed, t.failed(err)
 }
 
-func takeOver(ctx context.Context, t target, obj kube.Object, managers []string, s settings) (bool, error) {
-	r := t.request(VerbPatch, s)
-	if r.FieldOwner == "" {
+func takeOver(ctx context.Context, t target, obj kube.Object, managers []string) (bool, error) {
+	owner := t.request(VerbPatch).FieldOwner
+	if owner == "" {
 		return false, errors.New("no field owner: set Config.FieldOwner, or option FieldOwner")
 	}
 	seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -66,24 +57,20 @@ func takeOver(ctx context.Context, t target, obj kube.Object, managers []string,
 		ResourceVersion: obj.GetResourceVersion(),
 	}}
 	seen.SetGroupVersionKind(t.kind)
-	t.model, r.model = seen, seen
-	live, err := readLive(ctx, t, seen, settings{unchanged: s.unchanged})
+	t.model = seen
+	live, err := readLive(ctx, t, seen)
 	if err != nil {
 		return false, err
 	}
 	after := live.DeepCopy()
-	makeApplier(after.ManagedFields, managers, r.FieldOwner, t.kind.GroupVersion().String())
-	err = csaupgrade.UpgradeManagedFields(after, sets.New(managers...), r.FieldOwner)
+	makeApplier(after.ManagedFields, managers, owner, t.kind.GroupVersion().String())
+	err = csaupgrade.UpgradeManagedFields(after, sets.New(managers...), owner)
 	if err != nil || reflect.DeepEqual(after.ManagedFields, live.ManagedFields) {
 		return false, err
 	}
 	patch := JSONPatch(Operation{Op: "replace", Path: "/metadata/managedFields", Value: after.ManagedFields}).
 		Locked(live)
-	if patch.err != nil {
-		return false, patch.err
-	}
-	r.PatchType, r.Body = patch.patchType, patch.body
-	if _, err := exchange(ctx, t, r, seen); err != nil {
+	if _, err := sendPatch(ctx, t, patch, seen); err != nil {
 		return false, asChanged(err)
 	}
 	return true, nil
@@ -163,12 +150,8 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 		delete(fields, "kind")
 		delete(fields, "status")
 	}
-	r := t.request(VerbPatch, settings{dryRun: true})
-	r.PatchType = types.MergePatchType
-	if r.Body, err = json.Marshal(difference.MergePatch(current, without)); err != nil {
-		return nil, err
-	}
-	response, err := exchange(ctx, t, r, after)
+	t.dryRun = true
+	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, without)), after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
 		return d.sorted(), nil

@@ -16,13 +16,53 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// target is the object, or the collection of objects, of a request.
+// target is the object, or the collection of objects, of a call, with its options.
 type target struct {
+	settings
 	client   *Client
 	kind     schema.GroupVersionKind
 	resource kube.Resource
 	key      kube.Key
-	model    any // of the caller's type: an object or a nil pointer
+	model    any    // of the caller's type: an object or a nil pointer
+	action   string // of the call, for its errors
+}
+
+// begin evaluates the options of a call for an object.
+func begin[O option](ctx context.Context, c *Client, action string, obj kube.Object, options []O) (target, error) {
+	s, err := newSettings(options)
+	if err != nil {
+		return target{}, fmt.Errorf("%s: %w", action, err)
+	}
+	t, err := c.targetOf(ctx, obj)
+	t.settings, t.action = s, action
+	if err != nil {
+		err = fmt.Errorf("%s: %w", action, err)
+	}
+	return t, err
+}
+
+// beginSelection evaluates the options of a call for a selection.
+func beginSelection[T kube.Object, O option](
+	ctx context.Context, c *Client, action string, options []O,
+) (target, error) {
+	s, err := newSettings(options)
+	if err != nil {
+		return target{}, fmt.Errorf("%s: %w", action, err)
+	}
+	t, err := selectionFor[T](ctx, c, s)
+	t.action = action
+	if err != nil {
+		err = fmt.Errorf("%s: %w", action, err)
+	}
+	return t, err
+}
+
+// failed adds the action and the target to an error; nil stays nil.
+func (t target) failed(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", t.action, t, err)
+	}
+	return err
 }
 
 // targetOf returns the target of obj, with the kind and scope of the cluster.
@@ -48,17 +88,15 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 }
 
 // targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
-func targetFor[T kube.Object](
-	ctx context.Context, c *Client, key kube.Key, named schema.GroupVersionKind,
-) (target, error) {
+func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, s settings) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
 	var none T
-	t := target{client: c, kind: named, key: key, model: any(none)}
+	t := target{client: c, kind: s.kind, key: key, model: any(none), settings: s}
 	err := notAType[T]()
 	if reflect.TypeFor[T]().Kind() == reflect.Pointer {
-		t.kind, err = kindFor[T](c, named)
+		t.kind, err = kindFor[T](c, s.kind)
 	}
 	switch {
 	case err != nil && key.Name != "":
@@ -74,7 +112,7 @@ func selectionFor[T kube.Object](ctx context.Context, c *Client, s settings) (ta
 	if s.allNamespaces && s.inNamespace {
 		return target{}, errors.New("options AllNamespaces and InNamespace exclude each other")
 	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s.kind)
+	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s)
 	if err != nil || !t.resource.Namespaced {
 		return t, err
 	}
@@ -175,31 +213,35 @@ func (t *target) place(namespaced bool) error {
 	return nil
 }
 
-// String returns "Kind namespace/name", as far as known.
+// String returns "Kind namespace/name/subresource", as far as known.
 func (t target) String() string {
+	name := t.kind.Kind
 	switch {
 	case t.key.Name != "":
-		return t.kind.Kind + " " + t.key.String()
+		name += " " + t.key.String()
 	case t.key.Namespace != "":
-		return t.kind.Kind + " in " + t.key.Namespace
+		name += " in " + t.key.Namespace
 	}
-	return t.kind.Kind
+	if t.subresource != "" {
+		name += "/" + t.subresource
+	}
+	return name
 }
 
 // request returns a request for the target, with the settings of the client and the caller.
-func (t target) request(verb Verb, s settings) *Request {
+func (t target) request(verb Verb) *Request {
 	config := t.client.config
 	r := &Request{
-		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: s.subresource, model: t.model,
+		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: t.subresource, model: t.model,
 	}
 	if verb == VerbGet {
-		r.GetVersion = s.notOlderThan
+		r.GetVersion = t.notOlderThan
 	}
 	if verb.IsWrite() {
-		r.DryRun = s.dryRun || config.DryRun
-		r.FieldOwner = cmp.Or(s.fieldOwner, config.FieldOwner)
-		r.FieldValidation = cmp.Or(s.fieldValidation, config.FieldValidation)
-		r.Force = s.force
+		r.DryRun = t.dryRun || config.DryRun
+		r.FieldOwner = cmp.Or(t.fieldOwner, config.FieldOwner)
+		r.FieldValidation = cmp.Or(t.fieldValidation, config.FieldValidation)
+		r.Force = t.force
 	}
 	return r
 }

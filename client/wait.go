@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,27 +78,22 @@ func WaitFor[T kube.Object](
 	case err != nil:
 		return none, fmt.Errorf("wait for %s: %w", key, err)
 	}
-	w := newWaiting[T]("wait for", key.String())
-	w.resolve = func(ctx context.Context) (target, error) { return targetFor[T](ctx, c, key, s.kind) }
-	w.judge = func(obj T, found bool) (bool, error) {
-		if !found {
-			w.missing = "it does not exist"
-			return false, nil
-		}
+	w := &waiting[T]{what: "wait for", name: key.String()}
+	w.resolve = func(ctx context.Context) (target, error) { return targetFor[T](ctx, c, key, s) }
+	w.judge = func(obj T) counted[T] {
 		state := check(obj)
-		w.missing = state.String()
-		switch {
-		case state.Ready():
-			return true, nil
-		case state.Status == readiness.Failed:
-			return true, fmt.Errorf("%w: %s", ErrFailed, state.Message)
+		one := counted[T]{object: obj, awaited: state.Ready(), reason: state.String()}
+		if state.Status == readiness.Failed {
+			one.failed = fmt.Errorf("%w: %s", ErrFailed, state.Message)
 		}
-		return false, nil
+		return one
 	}
+	w.isOver = func() bool { return w.awaited > 0 }
+	w.explain = func() string { return cmp.Or(w.found[w.key].reason, "it does not exist") }
 	if err := w.run(ctx, s.timeout); err != nil {
 		return none, err
 	}
-	return w.found, nil
+	return w.found[w.key].object, nil
 }
 
 // WaitDeleted waits until obj is deleted: until no object of its kind and key exists, or one with another uid. It
@@ -131,20 +127,18 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	if err != nil {
 		return fmt.Errorf("wait for a deletion: %w", err)
 	}
-	w := newWaiting[*metav1.PartialObjectMetadata]("wait for the deletion of", kube.KeyOf(obj).String())
-	w.mustBeServed = true
+	type metadata = *metav1.PartialObjectMetadata
+	w := &waiting[metadata]{what: "wait for the deletion of", name: kube.KeyOf(obj).String(), mustBeServed: true}
 	w.resolve = func(ctx context.Context) (target, error) {
 		t, err := c.targetOf(ctx, withKind(obj, s.kind))
-		t.model = (*metav1.PartialObjectMetadata)(nil)
+		t.model = metadata(nil)
 		return t, err
 	}
-	w.judge = func(live *metav1.PartialObjectMetadata, found bool) (bool, error) {
-		if !found || live.UID != obj.GetUID() {
-			return true, nil
-		}
-		w.missing = holds(live.ObjectMeta, obj.GetUID())
-		return false, nil
+	w.judge = func(live metadata) counted[metadata] {
+		return counted[metadata]{awaited: live.UID != obj.GetUID(), reason: holds(live.ObjectMeta, obj.GetUID())}
 	}
+	w.isOver = func() bool { return len(w.found) == w.awaited }
+	w.explain = func() string { return w.found[w.key].reason }
 	return w.run(ctx, s.timeout)
 }
 

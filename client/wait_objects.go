@@ -38,12 +38,12 @@ func WaitForObjects[T kube.Object](
 		return nil, fmt.Errorf("wait for %d objects: the number must be at least 1; WaitForNone waits until "+
 			"none exists", n)
 	}
-	found := map[kube.Key]counted[T]{}
-	w, s, err := newSelectionWait(c, fmt.Sprintf("wait for %d objects:", n), options, found)
-	if err != nil {
+	s, err := newSettings(options)
+	if err = errors.Join(err, c.check()); err != nil {
 		return nil, fmt.Errorf("wait for objects: %w", err)
 	}
-	w.judgeOne = func(obj T) counted[T] {
+	w := newSelectionWait[T](c, fmt.Sprintf("wait for %d objects:", n), s)
+	w.judge = func(obj T) counted[T] {
 		switch {
 		case check != nil:
 			state := check(obj)
@@ -53,19 +53,19 @@ func WaitForObjects[T kube.Object](
 		}
 		return counted[T]{object: obj, awaited: true}
 	}
-	w.judgeAll = func(awaited int) bool { return awaited >= n }
-	w.describe = func(awaited int) string {
-		if len(found) == 0 {
-			return "no object exists"
+	w.isOver = func() bool { return w.awaited >= n }
+	w.explain = func() string {
+		if len(w.found) == 0 {
+			return s.described("no object exists")
 		}
-		return fmt.Sprintf("%d of %d are ready", awaited, n)
+		return s.described(fmt.Sprintf("%d of %d are ready", w.awaited, n)) + reasonsOf(w.found)
 	}
 	if err := w.run(ctx, s.timeout); err != nil {
 		return nil, err
 	}
 	var objects []T
-	for _, key := range sortedKeys(found) {
-		if one := found[key]; one.awaited {
+	for _, key := range sortedKeys(w.found) {
+		if one := w.found[key]; one.awaited {
 			objects = append(objects, one.object)
 		}
 	}
@@ -92,121 +92,35 @@ func WaitForNone[T kube.Object](ctx context.Context, c *Client, options ...WaitO
 	if err != nil {
 		return fmt.Errorf("wait until no object exists: %w", err)
 	}
+	s.kind = kind
 	type metadata = *metav1.PartialObjectMetadata
-	found := map[kube.Key]counted[metadata]{}
-	w, s, err := newSelectionWait(c, "wait until no object exists:", append(slices.Clone(options), OfKind(kind)), found)
-	if err != nil {
-		return fmt.Errorf("wait until no object exists: %w", err)
-	}
+	w := newSelectionWait[metadata](c, "wait until no object exists:", s)
 	w.mustBeServed = true
-	w.judgeOne = func(obj metadata) counted[metadata] {
+	w.judge = func(obj metadata) counted[metadata] {
 		return counted[metadata]{reason: holds(obj.ObjectMeta, obj.UID)}
 	}
-	w.judgeAll = func(int) bool { return len(found) == 0 }
-	w.describe = func(int) string { return fmt.Sprintf("objects that still exist: %d", len(found)) }
+	w.isOver = func() bool { return len(w.found) == 0 }
+	w.explain = func() string {
+		return s.described(fmt.Sprintf("objects that still exist: %d", len(w.found))) + reasonsOf(w.found)
+	}
 	return w.run(ctx, s.timeout)
 }
 
-// counted is an object of a selection.
-type counted[T any] struct {
-	object  T
-	awaited bool
-	reason  string // why it is not awaited
-}
-
-// selectionWait is a wait for a selection.
-type selectionWait[T kube.Object] struct {
-	waiting[T]
-	judgeOne func(obj T) counted[T]
-	// judgeAll reports whether the wait has ended, and describe why not, for the number of awaited objects.
-	judgeAll func(awaited int) bool
-	describe func(awaited int) string
-}
-
-// newSelectionWait returns a wait without judgeOne, judgeAll and describe. It stores the selected objects in found.
-func newSelectionWait[T kube.Object](
-	c *Client, what string, options []WaitObjectsOption, found map[kube.Key]counted[T],
-) (*selectionWait[T], settings, error) {
-	s, err := newSettings(options)
-	if err = errors.Join(err, c.check()); err != nil {
-		return nil, s, err
-	}
-	w := &selectionWait[T]{}
-	w.what, w.name = what, "the selection"
-	w.resolve = func(ctx context.Context) (target, error) {
+// newSelectionWait returns a wait without judge, isOver and explain.
+func newSelectionWait[T kube.Object](c *Client, what string, s settings) *waiting[T] {
+	return &waiting[T]{what: what, name: "the selection", resolve: func(ctx context.Context) (target, error) {
 		return selectionFor[T](ctx, c, s)
-	}
-	awaited, seen := 0, false
-	put := func(obj T, exists bool) {
-		key := kube.KeyOf(obj)
-		if found[key].awaited {
-			awaited--
-		}
-		if !exists {
-			delete(found, key)
-			return
-		}
-		one := w.judgeOne(obj)
-		found[key] = one
-		if one.awaited {
-			awaited++
-		}
-	}
-	w.explain = func() string {
-		if !seen {
-			return ""
-		}
-		return s.described(w.describe(awaited)) + reasonsOf(found)
-	}
-	w.read = func(ctx context.Context, t target) (version string, done bool, err error) {
-		objects, version, err := listState[T](ctx, t, s)
-		if err != nil {
-			return "", false, err
-		}
-		clear(found)
-		awaited, seen = 0, true
-		for _, obj := range objects {
-			put(obj, true)
-		}
-		return version, w.judgeAll(awaited), nil
-	}
-	w.selects = func(target) (selected []WatchOption) {
-		if s.labels != nil {
-			selected = append(selected, LabelSelector(s.labels.String()))
-		}
-		if s.fields != nil {
-			selected = append(selected, FieldSelector(s.fields.String()))
-		}
-		return selected
-	}
-	w.changed = func(_ target, obj T, exists bool) (relevant, done bool, err error) {
-		put(obj, exists)
-		return true, w.judgeAll(awaited), nil
-	}
-	return w, s, nil
+	}}
 }
 
 // listState returns the selected objects of the API server in one state, and its version.
-func listState[T kube.Object](ctx context.Context, t target, s settings) (objects []T, version string, err error) {
-	var none T
-	options := s.listOptions()
-	for {
-		response, err := t.page(ctx, s, options)
-		if err != nil {
-			return nil, "", t.withoutIndex(s, err)
-		}
-		for _, raw := range response.Items {
-			obj, err := decodeOneOf(raw, t.kind, none)
-			if err != nil {
-				return nil, "", err
-			}
-			objects = append(objects, obj)
-		}
-		if response.Continue == "" {
-			return objects, response.ResourceVersion, nil
-		}
-		options.Continue = response.Continue
-	}
+func listState[T kube.Object](ctx context.Context, t target) (objects []T, version string, err error) {
+	t.resume = false
+	version, err = pages(ctx, t, func(obj T, _ error) bool {
+		objects = append(objects, obj)
+		return true
+	})
+	return objects, version, err
 }
 
 // described adds the selectors to a message.

@@ -17,49 +17,56 @@ import (
 
 // waiting is one wait for one object or for a selection. It belongs to the goroutine that runs it.
 type waiting[T kube.Object] struct {
-	what         string
+	what string
+	name string // of the object or the selection, as far as known
+	// resolve returns the target: one object, or a selection.
 	resolve      func(ctx context.Context) (target, error)
 	mustBeServed bool
-	// judge reports whether the wait has ended, and with which error; otherwise it sets missing. found is false
-	// if the object does not exist. It is for a wait for one object.
-	judge func(obj T, found bool) (done bool, err error)
-	// read lists the objects, and reports whether the wait has ended. version is that of the list. selects returns the
-	// options of the watch that follows, and changed is called for its events.
-	read    func(ctx context.Context, t target) (version string, done bool, err error)
-	selects func(t target) []WatchOption
-	changed func(t target, obj T, exists bool) (relevant, done bool, err error)
-	// explain returns missing, if only the end of the wait computes it. Optional.
+	judge        func(obj T) counted[T]
+	// isOver reports whether the wait has ended, for found and awaited; explain returns the reason why it has not.
+	isOver  func() bool
 	explain func() string
 
-	name     string // of the object or the selection, as far as known
-	found    T      // the last object of a wait for one object
-	resolved bool   // the last attempt made a request for the object
-	missing  string // the reason why the last seen state was not the awaited one; empty: none was seen
-	readErr  error  // of the last read, if it failed
+	key      kube.Key // of the only object; without a name: of a selection
+	found    map[kube.Key]counted[T]
+	awaited  int   // number of found objects
+	resolved bool  // the last attempt made a request for the object
+	readErr  error // of the last read, if it failed
 }
 
-// newWaiting returns a wait for the object that resolve returns, without resolve and judge.
-func newWaiting[T kube.Object](what, name string) *waiting[T] {
-	w := &waiting[T]{what: what, name: name}
-	w.read = func(ctx context.Context, t target) (version string, done bool, err error) {
-		obj, found, version, err := w.list(ctx, t)
-		if err != nil {
-			return "", false, err
-		}
-		w.found = obj
-		done, err = w.judge(obj, found)
-		return version, done, err
+// counted is an object that exists.
+type counted[T any] struct {
+	object  T
+	awaited bool
+	reason  string // why it is not awaited
+	failed  error  // ends the wait
+}
+
+// put records that an object exists, or was deleted. It reports whether that matters.
+func (w *waiting[T]) put(obj T, exists bool) (relevant bool) {
+	key := kube.KeyOf(obj)
+	if w.key.Name != "" && w.key != key {
+		return false // a server that ignores the selector returns other objects too
 	}
-	w.selects = func(t target) []WatchOption { return []WatchOption{FieldSelector(byName(t.key.Name))} }
-	w.changed = func(t target, obj T, exists bool) (relevant, done bool, err error) {
-		if kube.KeyOf(obj) != t.key { // from a server that ignores the selector
-			return false, false, nil
-		}
-		w.found = obj
-		done, err = w.judge(obj, exists)
-		return true, done, err
+	if w.found[key].awaited {
+		w.awaited--
 	}
-	return w
+	delete(w.found, key)
+	if exists {
+		one := w.judge(obj)
+		if w.found[key] = one; one.awaited {
+			w.awaited++
+		}
+	}
+	return true
+}
+
+// over reports whether the wait has ended, and with which error.
+func (w *waiting[T]) over() (done bool, err error) {
+	if err := w.found[w.key].failed; err != nil {
+		return true, err
+	}
+	return w.isOver(), nil
 }
 
 // run waits for within (0: the default; negative: no end) or until ctx ends.
@@ -104,20 +111,21 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) error {
 
 // gaveUp returns the error after the timeout.
 func (w *waiting[T]) gaveUp(ctx context.Context, after time.Duration) error {
-	if w.explain != nil {
-		w.missing = w.explain()
+	missing := "" // nothing was read
+	if w.found != nil {
+		missing = w.explain()
 	}
 	switch {
-	case w.readErr == nil && w.missing == "":
+	case w.readErr == nil && missing == "":
 		return fmt.Errorf("%s %s: %w after %s, before it could be read", w.what, w.name, ctx.Err(),
 			after.Round(time.Millisecond))
 	case w.readErr == nil:
-		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing)
-	case w.missing == "":
+		return fmt.Errorf("%s %s: %w after %s: %s", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), missing)
+	case missing == "":
 		return fmt.Errorf("%s %s: %w after %s: %w", w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.readErr)
 	}
 	return fmt.Errorf("%s %s: %w after %s: %s; since then it could not be read: %w",
-		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), w.missing, w.readErr)
+		w.what, w.name, ctx.Err(), after.Round(time.Millisecond), missing, w.readErr)
 }
 
 // follow lists the objects and then watches them, until the wait or the watch ends. quiet reports that the watch
@@ -130,14 +138,24 @@ func (w *waiting[T]) follow(ctx context.Context) (done, quiet bool, err error) {
 	if w.resolved = err == nil; !w.resolved {
 		return false, true, err
 	}
-	version, done, err := w.read(ctx, t)
-	if done || err != nil {
-		return done, true, err
+	t.fromAPI, w.key = true, t.key
+	if t.key.Name != "" { // a list has a resourceVersion that allows a watch, whether or not the object exists
+		t.fields, t.pageSize, t.key.Name = fields.OneTermEqualSelector(fieldName, t.key.Name), 0, ""
 	}
-	w.readErr = nil
+	objects, version, err := listState[T](ctx, t)
+	if err != nil {
+		return false, true, err
+	}
+	w.found, w.awaited, w.readErr = map[kube.Key]counted[T]{}, 0, nil
+	for _, obj := range objects {
+		w.put(obj, true)
+	}
+	if done, err := w.over(); done {
+		return true, true, err
+	}
 	opened := time.Now()
-	stream, err := Watch[T](ctx, t.client, append(w.selects(t), OfKind(t.kind), InNamespace(t.key.Namespace),
-		NotOlderThan(version))...)
+	t.notOlderThan = version
+	stream, err := t.watch(ctx)
 	if err != nil {
 		return false, true, err
 	}
@@ -159,36 +177,13 @@ func (w *waiting[T]) follow(ctx context.Context) (done, quiet bool, err error) {
 		if !ok {
 			return true, false, fmt.Errorf("the watch has brought a %T, and a %T was expected", event.Object, obj)
 		}
-		relevant, done, err := w.changed(t, obj, event.Type != watch.Deleted)
-		if done {
+		quiet = !w.put(obj, event.Type != watch.Deleted) && quiet
+		if done, err := w.over(); done {
 			return true, false, err
 		}
-		quiet = quiet && !relevant
 	}
 	return false, isQuiet(), nil
 }
-
-// list reads the object by a list, because its resourceVersion allows a watch whether or not the object exists.
-func (w *waiting[T]) list(ctx context.Context, t target) (obj T, found bool, version string, err error) {
-	response, key := &page{}, t.key
-	t.key.Name = ""
-	r := t.request(VerbList, settings{})
-	r.List.FieldSelector = byName(key.Name)
-	r.Response = response
-	if err := t.client.send(ctx, r); err != nil {
-		return obj, false, "", err
-	}
-	var none T
-	for _, item := range response.Items {
-		obj, err = decode(item, t.kind, none)
-		if err != nil || kube.KeyOf(obj) == key { // a server that ignores the selector returns other objects too
-			return obj, err == nil, response.ResourceVersion, err
-		}
-	}
-	return none, false, response.ResourceVersion, nil
-}
-
-func byName(name string) string { return fields.OneTermEqualSelector(fieldName, name).String() }
 
 // isPassing reports whether another attempt may succeed after err.
 func (w *waiting[T]) isPassing(err error) bool {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -30,25 +29,25 @@ import (
 // Errors: an error with ReasonTransient, for which apierrors.IsResourceExpired is true, if the API server has
 // dropped the events since that resourceVersion. It may also come as an event.
 func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption) (watch.Interface, error) {
-	s, err := newSettings(options)
+	t, err := beginSelection[T](ctx, c, "watch", options)
 	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
+		return nil, err
 	}
-	t, err := selectionFor[T](ctx, c, s)
-	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
-	}
-	r := t.request(VerbWatch, settings{})
-	r.List = s.listOptions()
-	r.List.ResourceVersionMatch, r.List.Limit = "", 0
-	if err := t.client.send(ctx, r); err != nil {
-		return nil, fmt.Errorf("watch %s: %w", t, err)
-	}
-	return r.Stream, nil
+	return t.watch(ctx)
 }
 
-// watch opens the stream of a watch.
-func (c *Client) watch(ctx context.Context, req *rest.Request, r *Request) error {
+// watch opens a watch of the selection.
+func (t target) watch(ctx context.Context) (watch.Interface, error) {
+	t.action = "watch"
+	r := t.request(VerbWatch)
+	r.List = t.listOptions()
+	r.List.ResourceVersionMatch, r.List.Limit = "", 0
+	err := t.client.send(ctx, r)
+	return r.Stream, t.failed(err)
+}
+
+// openWatch opens the stream of a watch.
+func (c *Client) openWatch(ctx context.Context, req *rest.Request, r *Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	// Watch is not used, because it decodes objects with the Cluster's scheme, which lacks the built-in types.
 	body, err := req.Stream(ctx)

@@ -30,18 +30,16 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 	if err != nil {
 		return none, fmt.Errorf("create: %w", err)
 	}
+	t.settings, t.action = s, "create"
 	if err := refuseMetadata(obj); err != nil {
-		return none, fmt.Errorf("create %s: %w", t, err)
+		return none, t.failed(err)
 	}
-	r := t.request(VerbCreate, s)
+	r := t.request(VerbCreate)
 	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
-		return none, fmt.Errorf("create %s: %w", t, err)
+		return none, t.failed(err)
 	}
 	created, err := exchange(ctx, t, r, obj)
-	if err != nil {
-		return none, fmt.Errorf("create %s: %w", t, err)
-	}
-	return created, nil
+	return created, t.failed(err)
 }
 
 // targetToCreate is targetOf for an object that may have a GenerateName and no name.
@@ -101,26 +99,19 @@ func refuseMetadata(obj kube.Object) error {
 // ErrGone; an obj that is metadata only.
 func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...UpdateOption) (T, error) {
 	var none T
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "update", obj, options)
 	if err != nil {
-		return none, fmt.Errorf("update: %w", err)
+		return none, err
 	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		return none, fmt.Errorf("update: %w", err)
+	if err := errors.Join(refuseMetadata(obj), t.checkBody()); err != nil {
+		return none, t.failed(err)
 	}
-	if err := errors.Join(refuseMetadata(obj), t.checkBody(s)); err != nil {
-		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), err)
-	}
-	r := t.request(VerbUpdate, s)
+	r := t.request(VerbUpdate)
 	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
-		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), err)
+		return none, t.failed(err)
 	}
 	updated, err := exchange(ctx, t, r, obj)
-	if err != nil {
-		return none, fmt.Errorf("update %s: %w", t.withSubresource(s), asChanged(err))
-	}
-	return updated, nil
+	return updated, t.failed(asChanged(err))
 }
 
 // Delete deletes the object that obj identifies, if it has the uid of obj (if obj has one): an object that was
@@ -136,30 +127,23 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Upd
 // ErrChanged if the uid differs or, with IfUnchanged, the resourceVersion. To protect a deletion from a stale
 // cache, use DeleteLive.
 func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...DeleteOption) error {
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "delete", obj, options)
 	if err != nil {
-		return fmt.Errorf("delete: %w", err)
+		return err
 	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		return fmt.Errorf("delete: %w", err)
-	}
-	s.uid = obj.GetUID()
-	if s.unchanged {
-		if s.version, err = versionOf(obj); err != nil {
-			return fmt.Errorf("delete %s: %w", t, err)
+	t.uid = obj.GetUID()
+	if t.unchanged {
+		if t.version, err = versionOf(obj); err != nil {
+			return t.failed(err)
 		}
 	}
-	if err := t.delete(ctx, s); err != nil {
-		return fmt.Errorf("delete %s: %w", t, err)
-	}
-	return nil
+	return t.failed(t.delete(ctx))
 }
 
-// delete deletes the object, with the preconditions of s.
-func (t target) delete(ctx context.Context, s settings) error {
-	r := t.request(VerbDelete, s)
-	r.Delete = s.deleteOptions()
+// delete deletes the object, with the preconditions of the settings.
+func (t target) delete(ctx context.Context) error {
+	r := t.request(VerbDelete)
+	r.Delete = t.deleteOptions()
 	return asChanged(t.client.send(ctx, r))
 }
 
@@ -184,28 +168,21 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 //
 // Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation, GracePeriod, DryRun.
 func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {
-	s, err := newSettings(options)
+	t, err := beginSelection[T](ctx, c, "delete all", options)
 	if err != nil {
-		return fmt.Errorf("delete all: %w", err)
+		return err
 	}
-	if err := s.refuseEmptySelectors(); err != nil {
-		return fmt.Errorf("delete all: %w", err)
-	}
-	t, err := selectionFor[T](ctx, c, s)
-	if err != nil {
+	if err := t.refuseEmptySelectors(); err != nil {
 		return fmt.Errorf("delete all: %w", err)
 	}
 	if t.resource.Namespaced && t.key.Namespace == "" {
 		return fmt.Errorf("delete all %s: option InNamespace is required: the API has no such request for all "+
 			"namespaces; DeleteMatching lists them", t)
 	}
-	r := t.request(VerbDeleteCollection, s)
-	r.Delete, r.List = s.deleteOptions(), s.listOptions()
+	r := t.request(VerbDeleteCollection)
+	r.Delete, r.List = t.deleteOptions(), t.listOptions()
 	r.List.Limit = 0
-	if err := t.client.send(ctx, r); err != nil {
-		return fmt.Errorf("delete all %s: %w", t, err)
-	}
-	return nil
+	return t.failed(t.client.send(ctx, r))
 }
 
 // selectLabels adds a label selector.
@@ -235,12 +212,4 @@ func (s settings) refuseEmptySelectors() error {
 		}
 	}
 	return nil
-}
-
-// withSubresource returns the name of the target, with the subresource.
-func (t target) withSubresource(s settings) string {
-	if s.subresource == "" {
-		return t.String()
-	}
-	return t.String() + "/" + s.subresource
 }

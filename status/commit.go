@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,21 +70,11 @@ const maxAttempts = 5
 func Commit[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {
-	r, err := runOf(c, before, after)
-	if err != nil {
-		return false, fmt.Errorf("commit the status: %w", err)
-	}
-	if r.changes.empty() {
-		return false, nil
-	}
-	version, err := commit(ctx, c, after, r, options)
+	version, err := commit(ctx, c, before, after, false, options)
 	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("commit the status: %w", err)
-	}
-	return version != "", nil
+	return version != "", err
 }
 
 // CommitLocked writes the differences between the statuses of before and after like Commit, but only if the object
@@ -102,23 +93,26 @@ func Commit[T kube.Object](
 func CommitLocked[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {
-	r, err := runOf(c, before, after)
-	if err != nil {
-		return false, fmt.Errorf("commit the status: %w", err)
-	}
-	if r.changes.empty() {
-		return false, nil
-	}
-	r.locked = true
-	version, err := commit(ctx, c, after, r, options)
-	if err != nil {
-		return false, fmt.Errorf("commit the status: %w", err)
-	}
-	if version == "" {
-		return false, nil
+	version, err := commit(ctx, c, before, after, true, options)
+	if err != nil || version == "" {
+		return false, err
 	}
 	after.SetResourceVersion(version)
 	return true, nil
+}
+
+// commit writes the changes of a run. It returns the new resourceVersion; "" if nothing was written.
+func commit(
+	ctx context.Context, c *client.Client, before, after kube.Object, locked bool, options []client.WriteOption,
+) (version string, err error) {
+	r, err := runOf(c, before, after)
+	if r.locked = locked; err == nil && !r.changes.empty() {
+		version, err = r.commit(ctx, c, after, options)
+	}
+	if err != nil {
+		return "", fmt.Errorf("commit the status: %w", err)
+	}
+	return version, nil
 }
 
 // run contains the changes of a run to a status.
@@ -152,11 +146,8 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 		return run{}, nil
 	}
 	from, err := contentOf(before)
-	if err != nil {
-		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
-	}
-	to, err := contentOf(after)
-	if err != nil {
+	to, toErr := contentOf(after)
+	if err := cmp.Or(err, toErr); err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
 	r := run{
@@ -177,8 +168,8 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 
 // commit writes the changes of a run to an object with the last known state base. It returns the new resourceVersion;
 // "" if nothing was left to write.
-func commit(
-	ctx context.Context, c *client.Client, base kube.Object, r run, given []client.WriteOption,
+func (r *run) commit(
+	ctx context.Context, c *client.Client, base kube.Object, given []client.WriteOption,
 ) (version string, err error) {
 	options := []client.UpdateOption{client.Subresource("status")}
 	for _, option := range given {
@@ -230,7 +221,9 @@ func commit(
 
 // readAll reads the live object with all its fields, including those that its Go type does not have. With unchanged,
 // its resourceVersion must be that of obj.
-func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged bool) (kube.Object, error) {
+func readAll(
+	ctx context.Context, c *client.Client, obj kube.Object, unchanged bool,
+) (*unstructured.Unstructured, error) {
 	kind, err := c.Cluster().KindOf(obj)
 	if err != nil {
 		return nil, err
@@ -241,10 +234,11 @@ func readAll(ctx context.Context, c *client.Client, obj kube.Object, unchanged b
 	whole.SetName(obj.GetName())
 	whole.SetUID(obj.GetUID())
 	whole.SetResourceVersion(obj.GetResourceVersion())
+	var options []client.GetLiveOption
 	if unchanged {
-		return client.GetLive[kube.Object](ctx, c, whole, client.IfUnchanged())
+		options = append(options, client.IfUnchanged())
 	}
-	return client.GetLive[kube.Object](ctx, c, whole)
+	return client.GetLive(ctx, c, whole, options...)
 }
 
 // rebase reduces the changes of the run to those that the live status, of this version, does not have, and removes

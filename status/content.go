@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -46,6 +47,10 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 	}
 	edited := make([]any, len(after))
 	for i := range after {
+		if at := slices.Index(before, after[i]); at >= 0 {
+			edited[i] = entries[at] // keeps its encoding, which may differ from that of Go
+			continue
+		}
 		if edited[i], err = editedEntry(&after[i], before, entries); err != nil {
 			return fmt.Errorf("edit the conditions of %s %s: encode them: %w", obj.GetKind(), kube.KeyOf(obj), err)
 		}
@@ -61,18 +66,15 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 
 // editedEntry returns the list entry for a condition. entries are those of the conditions in before.
 func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []any) (any, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+	fields, err := difference.Content(c)
 	if err != nil {
 		return nil, err
-	}
-	if i := slices.IndexFunc(before, func(old metav1.Condition) bool { return reflect.DeepEqual(old, *c) }); i >= 0 {
-		return entries[i], nil // keeps its encoding, which may differ from that of Go
 	}
 	i := slices.IndexFunc(before, func(old metav1.Condition) bool { return old.Type == c.Type })
 	if i < 0 {
 		return fields, nil
 	}
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before[i])
+	old, err := difference.Content(before[i])
 	if err != nil {
 		return nil, err
 	}
@@ -99,34 +101,21 @@ func sameStatus(a, b kube.Object) bool {
 // contentOf returns the status of an object in the form of decoded JSON: numbers are int64 or float64. It is nil if the
 // object has no status. The caller must not change it.
 func contentOf(obj kube.Object) (map[string]any, error) {
-	var content any
+	var whole any = obj
 	switch obj := obj.(type) {
 	case *metav1.PartialObjectMetadata:
 		return nil, fmt.Errorf("a %T contains only metadata: read the whole object", obj)
 	case runtime.Unstructured:
-		// Encoding and decoding normalizes the content: a handler may have set an int or a slice of maps.
-		encoded, err := json.Marshal(obj.UnstructuredContent()["status"])
-		if err != nil {
-			return nil, fmt.Errorf("encode the status: %w", err)
-		}
-		if err := utiljson.Unmarshal(encoded, &content); err != nil {
-			return nil, fmt.Errorf("decode the status: %w", err)
-		}
-	default:
-		// The converter of apimachinery panics for some unexported fields.
-		encoded, err := json.Marshal(obj)
-		if err != nil {
-			return nil, fmt.Errorf("encode the object: %w", err)
-		}
-		var whole map[string]any
-		if err := utiljson.Unmarshal(encoded, &whole); err != nil {
-			return nil, fmt.Errorf("decode the object: %w", err)
-		}
-		content = whole["status"]
+		// A handler may have set an int or a slice of maps. The rest of the object does not matter.
+		whole = map[string]any{"status": obj.UnstructuredContent()["status"]}
 	}
-	status, ok := content.(map[string]any)
-	if content != nil && !ok {
-		return nil, fmt.Errorf("its status is a %T: it must be an object", content)
+	content, err := difference.Content(whole)
+	if err != nil {
+		return nil, err
+	}
+	status, ok := content["status"].(map[string]any)
+	if content["status"] != nil && !ok {
+		return nil, fmt.Errorf("its status is a %T: it must be an object", content["status"])
 	}
 	return status, nil
 }

@@ -24,29 +24,31 @@ const (
 // SetReady sets Ready to True and removes Reconciling and Stalled: the object is in the state that its spec of this
 // generation describes. kstatus calls it Current. It reports whether conditions changed.
 func SetReady(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	changed = Remove(conditions, ConditionReconciling, ConditionStalled)
-	return Set(conditions, True(ConditionReady, generation, reason, message)) || changed
+	return setReady(conditions, True(ConditionReady, generation, reason, message), "")
 }
 
 // SetReconciling sets Ready to False and Reconciling to True, and removes Stalled: the object will reach its desired
 // state without intervention. kstatus calls it InProgress. It reports whether conditions changed.
 func SetReconciling(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return setReconciling(conditions, False(ConditionReady, generation, reason, message))
+	return setReady(conditions, False(ConditionReady, generation, reason, message), ConditionReconciling)
 }
 
-// setReconciling sets ready, and Reconciling with the same reason and message.
-func setReconciling(conditions *[]metav1.Condition, ready metav1.Condition) (changed bool) {
-	changed = Remove(conditions, ConditionStalled)
+// setReady sets ready, and the condition of type also with the same reason and message. It removes the others.
+func setReady(conditions *[]metav1.Condition, ready metav1.Condition, also string) (changed bool) {
+	for _, conditionType := range []string{ConditionReconciling, ConditionStalled} {
+		if conditionType != also {
+			changed = Remove(conditions, conditionType) || changed
+		}
+	}
 	changed = Set(conditions, ready) || changed
-	return Set(conditions, True(ConditionReconciling, ready.ObservedGeneration, ready.Reason, ready.Message)) || changed
+	return also != "" &&
+		Set(conditions, True(also, ready.ObservedGeneration, ready.Reason, ready.Message)) || changed
 }
 
 // SetStalled sets Ready to False and Stalled to True, and removes Reconciling: the object will not reach its desired
 // state before a person changes something. kstatus calls it Failed. It reports whether conditions changed.
 func SetStalled(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	changed = Remove(conditions, ConditionReconciling)
-	changed = Set(conditions, False(ConditionReady, generation, reason, message)) || changed
-	return Set(conditions, True(ConditionStalled, generation, reason, message)) || changed
+	return setReady(conditions, False(ConditionReady, generation, reason, message), ConditionStalled)
 }
 
 // Reasons that Summarize sets.
@@ -89,8 +91,8 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	case has(readiness.Terminating):
 		return SetReconciling(conditions, generation, reasonTerminating, joinDistinct(messages[all]))
 	case has(all):
-		return setReconciling(conditions,
-			Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])))
+		return setReady(conditions, Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])),
+			ConditionReconciling)
 	}
 	return SetReady(conditions, generation, reasonCurrent, "")
 }

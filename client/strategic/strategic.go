@@ -15,17 +15,15 @@ package strategic
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -45,38 +43,19 @@ func From(before, after kube.Object) client.PatchBody {
 }
 
 func diff(before, after kube.Object) ([]byte, error) {
-	if err := check(before, after); err != nil {
+	from, to, err := difference.States(before, after)
+	switch {
+	case err != nil:
 		return nil, err
+	case !builtIn(reflect.TypeOf(before)):
+		return nil, fmt.Errorf("%T is not a built-in type of Kubernetes, and other types have no strategic merge "+
+			"patches: use client.MergeFrom or client.Apply", before)
 	}
-	from, err := encode(before)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object before: %w", err)
-	}
-	to, err := encode(after)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object after: %w", err)
-	}
-	body, err := strategicpatch.CreateTwoWayMergePatch(from, to, before)
+	patch, err := strategicpatch.CreateTwoWayMergeMapPatch(from, to, before)
 	if err != nil {
 		return nil, fmt.Errorf("compare the objects: %w", err)
 	}
-	return body, nil
-}
-
-func check(before, after kube.Object) error {
-	one, other := reflect.ValueOf(before), reflect.ValueOf(after)
-	switch {
-	case usercode.IsNil(before) || usercode.IsNil(after):
-		return errors.New("an object is nil")
-	case one.Type() != other.Type():
-		return fmt.Errorf("one object is a %T and the other one a %T", before, after)
-	case kube.KeyOf(before) != kube.KeyOf(after):
-		return fmt.Errorf("one object is %s and the other one %s", kube.KeyOf(before), kube.KeyOf(after))
-	case !builtIn(one.Type()):
-		return fmt.Errorf("%T is not a built-in type of Kubernetes, and other types have no strategic merge patches: "+
-			"use client.MergeFrom or client.Apply", before)
-	}
-	return nil
+	return json.Marshal(patch)
 }
 
 // builtIn reports whether a type is of a kind that kube-apiserver itself implements.
@@ -93,14 +72,4 @@ func builtIn(t reflect.Type) bool {
 		}
 	}
 	return false
-}
-
-// encode returns an object without its kind: objects that were read have one, and those that
-// were made have none.
-func encode(obj kube.Object) ([]byte, error) {
-	if !obj.GetObjectKind().GroupVersionKind().Empty() {
-		obj = obj.DeepCopyObject().(kube.Object)
-		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	}
-	return json.Marshal(obj)
 }

@@ -1,0 +1,57 @@
+package difference
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// Content returns the fields of an object as they are decoded from its JSON, in new maps: whole numbers are int64.
+func Content(obj any) (map[string]any, error) {
+	// JSON is the form of the requests. DeepCopy of unstructured objects panics for ints, which hand-written content
+	// contains, and the converter of apimachinery includes unexported fields and panics for some.
+	if u, ok := obj.(runtime.Unstructured); ok {
+		obj = u.UnstructuredContent() // its own encoder requires a kind
+	}
+	encoded, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		return nil, fmt.Errorf("read the fields of the object: %w", err)
+	}
+	return content, nil
+}
+
+// States returns the fields of two states of one object, of one Go type. It omits the kind: typed objects that were read
+// have one, and typed objects that the program created do not.
+func States(before, after kube.Object) (from, to map[string]any, err error) {
+	switch {
+	case usercode.IsNil(before) || usercode.IsNil(after):
+		err = errors.New("an object is nil")
+	case reflect.TypeOf(before) != reflect.TypeOf(after):
+		err = fmt.Errorf("one object is a %T and the other one a %T", before, after)
+	case kube.KeyOf(before) != kube.KeyOf(after):
+		err = fmt.Errorf("one object is %s and the other one %s", kube.KeyOf(before), kube.KeyOf(after))
+	default:
+		if from, err = Content(before); err == nil {
+			to, err = Content(after)
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare the objects: %w", err)
+	}
+	for _, content := range []map[string]any{from, to} {
+		delete(content, "apiVersion")
+		delete(content, "kind")
+	}
+	return from, to, nil
+}
