@@ -2,10 +2,10 @@ package client
 
 import (
 	"encoding/json"
-	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -13,18 +13,7 @@ import (
 // its state. So a configuration without a uid equals the same configuration with the uid of the object that
 // it created.
 func declaredIn(configuration map[string]any) map[string]any {
-	metadata, _ := configuration["metadata"].(map[string]any)
-	_, hasUID := metadata["uid"]
-	_, versioned := metadata["resourceVersion"]
-	if !hasUID && !versioned {
-		return configuration
-	}
-	metadata = maps.Clone(metadata)
-	delete(metadata, "uid")
-	delete(metadata, "resourceVersion")
-	declared := maps.Clone(configuration)
-	declared["metadata"] = metadata
-	return declared
+	return difference.Without(configuration, nil, "uid", "resourceVersion")
 }
 
 // stateOf returns the state to store for obj, the response to an apply.

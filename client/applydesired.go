@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,7 +38,7 @@ type desired struct {
 }
 
 // compute computes the configuration once.
-func (d *desired) compute() (err error) {
+func (d *desired) compute() error {
 	if d.declared != nil {
 		return nil
 	}
@@ -48,20 +47,12 @@ func (d *desired) compute() (err error) {
 		return err
 	}
 	if d.target.hash != "" {
-		d.digest, err = hashConfiguration(configuration, d.target.hash)
+		d.digest = hashConfiguration(configuration, d.target.hash)
 	}
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	declared := declaredIn(configuration)
+	d.configuration, d.declared = configuration, declaredIn(configuration)
 	if d.target.hash == "" {
-		encoded, err := json.Marshal(declared)
-		if err != nil {
-			return fmt.Errorf("encode: %w", err)
-		}
-		d.digest = digestOfBytes(encoded)
+		d.digest = digestOf(d.declared)
 	}
-	d.configuration, d.declared = configuration, declared
 	return nil
 }
 

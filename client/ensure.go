@@ -265,15 +265,9 @@ func (ch change[T]) contents(ctx context.Context) (from, to map[string]any, apar
 	if err == nil && isCoreSecret(ch.kind) {
 		err = encodeStringData(to)
 	}
-	for _, content := range []map[string]any{from, to} {
-		metadata, _ := content["metadata"].(map[string]any)
-		for _, name := range metadataOfServer() {
-			delete(metadata, name)
-		}
-		delete(content, "apiVersion")
-		delete(content, "kind")
-	}
-	return from, to, apart, err
+	fields := []string{"apiVersion", "kind"}
+	return difference.Without(from, fields, metadataOfServer()...),
+		difference.Without(to, fields, metadataOfServer()...), apart, err
 }
 
 // patchBoth patches the object, and then its status.

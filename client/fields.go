@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 )
 
 // fieldsMatch reports whether a field manager's entry of managedFields has exactly the fields of a
@@ -40,7 +41,9 @@ func fieldsMatch(
 	if err := utiljson.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 		return false, fmt.Errorf("read the fields that %s has applied: %w", entry.Manager, err)
 	}
-	wanted := ownable(configuration)
+	// the fields that can be owned
+	wanted := difference.Without(configuration, []string{"apiVersion", "kind"},
+		"name", "namespace", "uid", "resourceVersion")
 	group, _, grouped := strings.Cut(entry.APIVersion, "/")
 	fixedSchema := !grouped || isKubernetesGroup(group)
 	if sameConfiguration {
@@ -58,31 +61,6 @@ func fieldsMatch(
 	}
 	m := matcher{hasContent: true, values: !sameConfiguration}
 	return m.object(fields, wanted, live) && (fixedSchema || shows(live, wanted)), nil
-}
-
-// ownable returns a configuration without the fields that cannot be owned.
-func ownable(configuration map[string]any) map[string]any {
-	fields := map[string]any{}
-	for name, value := range configuration {
-		switch name {
-		case "apiVersion", "kind", "metadata":
-		default:
-			fields[name] = value
-		}
-	}
-	metadata := map[string]any{}
-	given, _ := configuration["metadata"].(map[string]any)
-	for name, value := range given {
-		switch name {
-		case "name", "namespace", "uid", "resourceVersion":
-		default:
-			metadata[name] = value
-		}
-	}
-	if len(metadata) > 0 {
-		fields["metadata"] = metadata
-	}
-	return fields
 }
 
 // matcher compares managedFields with a configuration and with the content of the object. In managedFields, "f:x" is
@@ -298,7 +276,7 @@ func elements(fields map[string]any) int {
 
 // hashConfiguration stores the digest of a configuration in one of its annotations. It returns the digest of the
 // configuration with that annotation.
-func hashConfiguration(configuration map[string]any, annotation string) (digest, error) {
+func hashConfiguration(configuration map[string]any, annotation string) digest {
 	metadata, _ := configuration["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	if annotations == nil {
@@ -306,12 +284,7 @@ func hashConfiguration(configuration map[string]any, annotation string) (digest,
 		metadata["annotations"] = annotations
 	}
 	delete(annotations, annotation)
-	declared := declaredIn(configuration)
-	encoded, err := json.Marshal(declared)
-	if err != nil {
-		return digest{}, err
-	}
-	hash := digestOfBytes(encoded)
+	hash := digestOf(declaredIn(configuration))
 	annotations[annotation] = hash.String()
-	return digestOfBytes(append(hash[:], annotation...)), nil
+	return digestOfBytes(append(hash[:], annotation...))
 }

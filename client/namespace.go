@@ -49,42 +49,26 @@ func ensureNamespace(
 	if err == nil && !answered {
 		seen, err = readState(ctx, t, wanted)
 	}
-	if err != nil {
-		return "", err
-	}
-	if !seen.exists {
+	if err == nil && !seen.exists {
 		r := t.request(VerbCreate)
 		r.Object = wanted // a Namespace needs only metadata
-		_, err := exchange(ctx, t, r, wanted)
-		if !apierrors.IsAlreadyExists(err) {
+		if _, err := exchange(ctx, t, r, wanted); !apierrors.IsAlreadyExists(err) {
 			return Created, err
 		}
-		if seen, err = readState(ctx, t, wanted); err != nil {
-			return "", err
-		}
-		if !seen.exists {
-			return "", t.gone() // it was deleted after the create
-		}
+		seen, err = readState(ctx, t, wanted)
 	}
-	return labelNamespace(ctx, c, seen.object, labels, options)
-}
-
-// labelNamespace sets the labels of an existing namespace.
-func labelNamespace(
-	ctx context.Context, c *Client, namespace *metav1.PartialObjectMetadata, labels map[string]string,
-	options []WriteOption,
-) (ObjectOutcome, error) {
-	if since := namespace.GetDeletionTimestamp(); since != nil {
-		return "",
-			fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining content",
-				ErrTerminating, since.UTC().Format("2006-01-02 15:04:05 MST"))
-	}
-	_, changed, err := SetLabels(ctx, c, namespace, labels, options...)
 	switch {
 	case err != nil:
 		return "", err
-	case changed:
+	case !seen.exists:
+		return "", t.gone() // it was deleted after the create
+	case seen.object.GetDeletionTimestamp() != nil:
+		return "", fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining "+
+			"content", ErrTerminating, seen.object.GetDeletionTimestamp().UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	_, changed, err := SetLabels(ctx, c, seen.object, labels, options...)
+	if changed {
 		return Updated, nil
 	}
-	return Unchanged, nil
+	return Unchanged, err
 }

@@ -30,11 +30,16 @@ import (
 // Errors: ErrGone, for which apierrors.IsNotFound is true, if the object does not exist; kube.ErrNotServed if
 // the cluster does not serve the kind; a missing or superfluous namespace.
 func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...GetOption) (T, error) {
-	var none T
 	s, err := newSettings(options)
 	if err != nil {
+		var none T
 		return none, fmt.Errorf("get %s: %w", key, err)
 	}
+	return getWith[T](ctx, c, key, s)
+}
+
+func getWith[T kube.Object](ctx context.Context, c *Client, key kube.Key, s settings) (T, error) {
+	var none T
 	t, err := targetFor[T](ctx, c, key, s)
 	if err != nil {
 		return none, fmt.Errorf("get: %w", err)
@@ -94,11 +99,8 @@ func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
-	var asGet []GetOption
-	for _, o := range options {
-		asGet = append(asGet, o)
-	}
-	_, err = Get[*metav1.PartialObjectMetadata](ctx, c, key, append(asGet, OfKind(kind))...)
+	s.kind = kind
+	_, err = getWith[*metav1.PartialObjectMetadata](ctx, c, key, s)
 	if errors.Is(err, ErrGone) {
 		return false, nil
 	}
@@ -265,10 +267,10 @@ func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (
 // Keys returns the keys of the objects of All. It reads metadata only. Options: those of List.
 func Keys[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (sets.Set[kube.Key], error) {
 	s, err := newSettings(options)
-	if err != nil {
-		return nil, fmt.Errorf("list names: %w", err)
+	var kind schema.GroupVersionKind
+	if err == nil {
+		kind, err = kindForMetadata[T](c, s)
 	}
-	kind, err := kindForMetadata[T](c, s)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}

@@ -178,30 +178,18 @@ func (a application) rememberSeen(shown kube.Object, last appliedState, known, s
 // matches reports whether both the fields that the field owner has applied and the object match the configuration. It
 // uses no stored state, so it also works after a restart.
 func (a application) matches(shown kube.Object, entry *metav1.ManagedFieldsEntry) (bool, error) {
-	sameConfiguration := false
-	if a.hash != "" {
-		hash := shown.GetAnnotations()[a.hash]
-		if err := a.desired.compute(); err != nil {
-			return false, err
-		}
-		if sameConfiguration = hash != "" && hash == a.hashIn(); !sameConfiguration {
-			return false, nil
-		}
-	}
 	if err := a.desired.compute(); err != nil {
 		return false, err
 	}
-	return fieldsMatch(entry, a.desired.declared, sameConfiguration, func() (map[string]any, error) {
+	if a.hash != "" {
+		hash, _, _ := unstructured.NestedString(a.desired.declared, "metadata", "annotations", a.hash)
+		if hash == "" || hash != shown.GetAnnotations()[a.hash] {
+			return false, nil
+		}
+	}
+	return fieldsMatch(entry, a.desired.declared, a.hash != "", func() (map[string]any, error) {
 		return a.contents.of(shown)
 	})
-}
-
-// hashIn returns the hash in the configuration, with option ConfigurationHash.
-func (a application) hashIn() string {
-	metadata, _ := a.desired.declared["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	hash, _ := annotations[a.hash].(string)
-	return hash
 }
 
 // isUnchanged reports whether the apply has changed nothing. before is nil if it is unknown, known is the field owner's

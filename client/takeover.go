@@ -140,18 +140,11 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	if len(d.changes) == 0 {
 		return nil, nil
 	}
-	without := stripped.(map[string]any)
-	for _, fields := range []map[string]any{current, without} {
-		metadata, _ := fields["metadata"].(map[string]any)
-		for _, name := range metadataOfServer() {
-			delete(metadata, name)
-		}
-		delete(fields, "apiVersion")
-		delete(fields, "kind")
-		delete(fields, "status")
-	}
+	fields := []string{"apiVersion", "kind", "status"}
+	current = difference.Without(current, fields, metadataOfServer()...)
+	rest := difference.Without(stripped.(map[string]any), fields, metadataOfServer()...)
 	t.dryRun = true
-	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, without)), after)
+	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, rest)), after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
 		return d.sorted(), nil

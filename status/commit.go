@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -245,7 +246,7 @@ func readAll(
 // those for an older generation than that of the live status.
 func (r *run) rebase(content map[string]any, version string) error {
 	if own := generationIn(r.changes.fields); own > 0 && generationIn(content) > max(own, generationIn(r.from)) {
-		r.changes.fields = without(r.changes.fields, observedField)
+		r.changes.fields = difference.Without(r.changes.fields, []string{observedField})
 	}
 	unclear := r.tookOver && version != r.version // otherwise nothing has changed since the take-over
 	if unclear {

@@ -21,20 +21,20 @@ const unknownReason = "Unknown"
 // True returns a condition with status True. generation is the generation of the object that was observed:
 // obj.GetGeneration() of the handler's copy.
 func True(conditionType string, generation int64, reason, message string) metav1.Condition {
-	return condition(conditionType, metav1.ConditionTrue, generation, reason, message)
+	return newCondition(conditionType, metav1.ConditionTrue, generation, reason, message)
 }
 
 // False returns a condition with status False.
 func False(conditionType string, generation int64, reason, message string) metav1.Condition {
-	return condition(conditionType, metav1.ConditionFalse, generation, reason, message)
+	return newCondition(conditionType, metav1.ConditionFalse, generation, reason, message)
 }
 
 // Unknown returns a condition with status Unknown.
 func Unknown(conditionType string, generation int64, reason, message string) metav1.Condition {
-	return condition(conditionType, metav1.ConditionUnknown, generation, reason, message)
+	return newCondition(conditionType, metav1.ConditionUnknown, generation, reason, message)
 }
 
-func condition(
+func newCondition(
 	conditionType string, status metav1.ConditionStatus, generation int64, reason, message string,
 ) metav1.Condition {
 	return metav1.Condition{

@@ -30,7 +30,7 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 	if err != nil {
 		return fmt.Errorf("edit the conditions of %s %s: %w", obj.GetKind(), kube.KeyOf(obj), err)
 	}
-	var entries []any
+	var entries []condition
 	var before []metav1.Condition
 	encoded, err := json.Marshal(list)
 	if err == nil {
@@ -65,7 +65,7 @@ func Edit(obj *unstructured.Unstructured, edit func(conditions *[]metav1.Conditi
 }
 
 // editedEntry returns the list entry for a condition. entries are those of the conditions in before.
-func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []any) (any, error) {
+func editedEntry(c *metav1.Condition, before []metav1.Condition, entries []condition) (any, error) {
 	fields, err := difference.Content(c)
 	if err != nil {
 		return nil, err

@@ -22,8 +22,11 @@ type changeSet struct {
 // conditionChange is the change of the condition of one type. from is nil for a new condition, to for a removed one.
 type conditionChange struct {
 	conditionType string
-	from, to      any
+	from, to      condition
 }
+
+// condition has the fields of a condition; nil: it does not exist.
+type condition = map[string]any
 
 // conditionsField is the field of the conditions in the status.
 const conditionsField = "conditions"
@@ -48,36 +51,37 @@ func changesOf(from, to map[string]any) (changeSet, error) {
 		return changeSet{}, err
 	}
 	return changeSet{
-		fields:     difference.MergePatch(without(from, conditionsField), without(to, conditionsField)),
+		fields: difference.MergePatch(difference.Without(from, []string{conditionsField}),
+			difference.Without(to, []string{conditionsField})),
 		conditions: conditionChanges(before, after),
 	}, nil
 }
 
 // conditionList returns the conditions of a status. It returns false if the field is not a list of objects, or none
 // of them has a type. A missing list is empty.
-func conditionList(status map[string]any) ([]any, bool) {
+func conditionList(status map[string]any) (list []condition, ok bool) {
 	value := status[conditionsField]
 	if value == nil {
 		return nil, true
 	}
-	list, ok := value.([]any)
-	typed := len(list) == 0
-	for _, entry := range list {
-		c, isObject := entry.(map[string]any)
+	entries, ok := value.([]any)
+	typed := len(entries) == 0
+	for _, entry := range entries {
+		c, isObject := entry.(condition)
 		_, isText := c["type"].(string)
 		ok, typed = ok && isObject, typed || isText
+		list = append(list, c)
 	}
 	return list, ok && typed
 }
 
-func typeOf(condition any) string {
-	c, _ := condition.(map[string]any)
+func typeOf(c condition) string {
 	conditionType, _ := c["type"].(string)
 	return conditionType
 }
 
 // checkTypes returns an error if changed conditions, compared to other, have no type or a type that occurs twice.
-func checkTypes(list, other []any, when string) error {
+func checkTypes(list, other []condition, when string) error {
 	for i, entry := range list {
 		switch conditionType := typeOf(entry); {
 		case reflect.DeepEqual(allOf(list, conditionType), allOf(other, conditionType)):
@@ -91,22 +95,22 @@ func checkTypes(list, other []any, when string) error {
 }
 
 // allOf returns the conditions of a type: at most one, unless the list is invalid.
-func allOf(list []any, conditionType string) []any {
-	return slices.DeleteFunc(slices.Clone(list), func(entry any) bool { return typeOf(entry) != conditionType })
+func allOf(list []condition, conditionType string) []condition {
+	return slices.DeleteFunc(slices.Clone(list), func(c condition) bool { return typeOf(c) != conditionType })
 }
 
-func indexOf(list []any, conditionType string) int {
-	return slices.IndexFunc(list, func(entry any) bool { return typeOf(entry) == conditionType })
+func indexOf(list []condition, conditionType string) int {
+	return slices.IndexFunc(list, func(c condition) bool { return typeOf(c) == conditionType })
 }
 
-func find(list []any, conditionType string) any {
+func find(list []condition, conditionType string) condition {
 	if i := indexOf(list, conditionType); i >= 0 {
 		return list[i]
 	}
 	return nil
 }
 
-func conditionChanges(before, after []any) []conditionChange {
+func conditionChanges(before, after []condition) []conditionChange {
 	var changes []conditionChange
 	for _, to := range after {
 		if !reflect.DeepEqual(allOf(before, typeOf(to)), allOf(after, typeOf(to))) {
@@ -121,12 +125,9 @@ func conditionChanges(before, after []any) []conditionChange {
 	return changes
 }
 
-// appliedTo returns a condition with the change applied; nil means that it does not exist. Fields that the run has
-// never read stay.
-func (c conditionChange) appliedTo(condition any) any {
-	_, isObject := c.to.(map[string]any)
-	current, exists := condition.(map[string]any)
-	if !isObject || !exists {
+// appliedTo returns a condition with the change applied. Fields that the run has never read stay.
+func (c conditionChange) appliedTo(current condition) condition {
+	if c.to == nil || current == nil {
 		return c.to
 	}
 	changed := maps.Clone(current)
@@ -140,9 +141,8 @@ func (c conditionChange) appliedTo(condition any) any {
 // written returns the fields that the change writes to a condition: those of the run except lastTransitionTime. The
 // existing time stays if the condition already has the run's status. It becomes now if the run has not changed the
 // status and another client has.
-func (c conditionChange) written(current map[string]any) map[string]any {
-	to, _ := c.to.(map[string]any)
-	from, _ := c.from.(map[string]any)
+func (c conditionChange) written(current condition) condition {
+	from, to := c.from, c.to
 	if current[sinceField] == nil || to[sinceField] == nil {
 		return to
 	}
@@ -162,14 +162,11 @@ func (c conditionChange) written(current map[string]any) map[string]any {
 
 // isOutdated reports whether the current condition in the cluster is about a later generation than both the change
 // and the condition in before. generation is that of the change, unless its condition has an observedGeneration.
-func (c conditionChange) isOutdated(current any, generation int64) bool {
-	condition, _ := current.(map[string]any)
-	from, _ := c.from.(map[string]any)
-	to, _ := c.to.(map[string]any)
-	if own := generationIn(to); own > 0 {
+func (c conditionChange) isOutdated(current condition, generation int64) bool {
+	if own := generationIn(c.to); own > 0 {
 		generation = own
 	}
-	return generation > 0 && generationIn(condition) > max(generation, generationIn(from))
+	return generation > 0 && generationIn(current) > max(generation, generationIn(c.from))
 }
 
 // generationIn returns the observedGeneration of a condition or a status; 0 if it has none.
@@ -185,24 +182,16 @@ func generationIn(fields map[string]any) int64 {
 
 // removed returns the fields that the change removes from the condition, sorted.
 func (c conditionChange) removed() []string {
-	to, _ := c.to.(map[string]any)
-	from, _ := c.from.(map[string]any)
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		if _, remains := to[name]; !remains {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.from)), func(name string) bool {
+		_, remains := c.to[name]
+		return remains
+	})
 }
 
-// contains reports whether condition has all fields of other with the same values; nil means that a condition does
-// not exist.
-func contains(condition, other any) bool {
-	got, exists := condition.(map[string]any)
-	want, wanted := other.(map[string]any)
-	if !exists || !wanted {
-		return exists == wanted
+// contains reports whether a condition has all fields of another one with the same values.
+func contains(got, want condition) bool {
+	if got == nil || want == nil {
+		return got == nil && want == nil
 	}
 	for name, value := range want {
 		if !reflect.DeepEqual(got[name], value) {
@@ -213,7 +202,7 @@ func contains(condition, other any) bool {
 }
 
 // apply returns list with the changes applied. Conditions keep their positions, and new ones are appended.
-func apply(changes []conditionChange, list []any) []any {
+func apply(changes []conditionChange, list []condition) []condition {
 	list = slices.Clone(list)
 	for _, change := range changes {
 		i := indexOf(list, change.conditionType)
@@ -248,11 +237,4 @@ func contested(patch, from, live map[string]any, path string) string {
 		}
 	}
 	return ""
-}
-
-// without returns a copy of fields without one of them.
-func without(fields map[string]any, name string) map[string]any {
-	rest := maps.Clone(fields)
-	delete(rest, name)
-	return rest
 }

@@ -62,7 +62,9 @@ func TestDifference(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	t.Parallel()
-	entry := func(conditionType, status string) any { return map[string]any{"type": conditionType, "status": status} }
+	entry := func(conditionType, status string) condition {
+		return map[string]any{"type": conditionType, "status": status}
+	}
 	changes := []conditionChange{
 		{"A", entry("A", "1"), entry("A", "2")},
 		{"B", entry("B", "1"), nil},
@@ -70,13 +72,13 @@ func TestApply(t *testing.T) {
 		{"D", nil, entry("D", "2")},
 		{"E", entry("E", "1"), nil},
 	}
-	live := []any{entry("X", "9"), entry("C", "9"), entry("B", "1"), entry("Y", "9"), entry("A", "1")}
+	live := []condition{entry("X", "9"), entry("C", "9"), entry("B", "1"), entry("Y", "9"), entry("A", "1")}
 	got := apply(changes, live)
-	want := []any{entry("X", "9"), entry("C", "2"), entry("Y", "9"), entry("A", "2"), entry("D", "2")}
+	want := []condition{entry("X", "9"), entry("C", "2"), entry("Y", "9"), entry("A", "2"), entry("D", "2")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if len(live) != 5 || live[1].(map[string]any)["status"] != "9" {
+	if len(live) != 5 || live[1]["status"] != "9" {
 		t.Error("the live list was changed")
 	}
 }

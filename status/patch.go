@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,18 +82,15 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	if !filled(r.seen) {
 		return nil, false, false
 	}
-	if operations, ok = fieldOperations(nil, "/status", r.changes.fields, r.seen); !ok {
+	if operations, ok = fieldOperations(nil, nil, r.changes.fields, r.seen); !ok {
 		return nil, false, false
 	}
 	if _, writes := r.changes.fields[observedField]; writes && r.isBase() {
-		operations = slices.Insert(operations, 0, client.Operation{
-			Op: "test", Path: "/status/" + observedField,
-			Value: r.seen[observedField],
-		})
+		operations = slices.Insert(operations, 0, operation("test", r.seen[observedField], observedField))
 	}
 	list, _ := conditionList(r.seen)
 	var removed []int
-	var added []any
+	var added []condition
 	for _, change := range r.changes.conditions {
 		i := indexOf(list, change.conditionType)
 		switch {
@@ -108,80 +106,71 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 	}
 	if len(added) > 0 && r.exact {
 		// A JSON patch cannot test that an entry is missing, so it tests the whole list.
-		operations = slices.Insert(operations, 0, client.Operation{
-			Op: "test", Path: "/status/" + conditionsField,
-			Value: r.seen[conditionsField],
-		})
+		operations = slices.Insert(operations, 0, operation("test", r.seen[conditionsField], conditionsField))
 	}
 	slices.Sort(removed)
 	for _, i := range slices.Backward(removed) { // from the end, so that the other indexes stay valid
-		operations = append(operations, client.Operation{Op: "remove", Path: conditionPath(i)})
+		operations = append(operations, conditionOperation("remove", nil, i))
 	}
-	switch {
-	case len(added) > 0 && len(list) == 0:
-		operations = append(operations, client.Operation{Op: "add", Path: "/status/" + conditionsField, Value: added})
-	case len(added) > 0:
-		for _, condition := range added {
-			operations = append(operations, client.Operation{
-				Op: "add", Path: "/status/" + conditionsField + "/-",
-				Value: condition,
-			})
-		}
+	locked = len(added) > 0 && !r.exact
+	if len(added) > 0 && len(list) == 0 {
+		return append(operations, operation("add", added, conditionsField)), locked, true
 	}
-	return operations, len(added) > 0 && !r.exact, true
+	for _, c := range added {
+		operations = append(operations, operation("add", c, conditionsField, "-"))
+	}
+	return operations, locked, true
+}
+
+// operation returns an operation on a field of the status, and conditionOperation one on the condition at an index.
+func operation(op string, value any, path ...string) client.Operation {
+	return client.Operation{Op: op, Path: "/status" + client.JSONPointer(path...), Value: value}
+}
+
+func conditionOperation(op string, value any, i int, path ...string) client.Operation {
+	return operation(op, value, append([]string{conditionsField, strconv.Itoa(i)}, path...)...)
 }
 
 // operations changes the condition at index i field by field, so that unknown fields stay. It writes all fields of
 // the condition, so that the result is not a mixture of two conditions. base is true if seen is a state of the
 // cluster: then an unchanged lastTransitionTime is not written, because the cluster may have a later one.
-func (c conditionChange) operations(i int, seen any, base bool) []client.Operation {
+func (c conditionChange) operations(i int, current condition, base bool) []client.Operation {
 	var operations []client.Operation
-	current, _ := seen.(map[string]any)
 	fields := c.written(current)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		kept := base && name == sinceField && reflect.DeepEqual(fields[name], current[name])
 		if name != "type" && !kept {
-			operations = append(operations,
-				client.Operation{Op: "add", Path: conditionPath(i) + client.JSONPointer(name), Value: fields[name]})
+			operations = append(operations, conditionOperation("add", fields[name], i, name))
 		}
 	}
 	for _, name := range c.removed() {
 		if _, exists := current[name]; exists {
-			operations = append(operations,
-				client.Operation{Op: "remove", Path: conditionPath(i) + client.JSONPointer(name)})
+			operations = append(operations, conditionOperation("remove", nil, i, name))
 		}
 	}
 	return operations
 }
-
-func conditionPath(i int) string { return fmt.Sprintf("/status/%s/%d", conditionsField, i) }
 
 // isBase reports whether seen is a state of the object in the cluster, without the run's own changes.
 func (r run) isBase() bool { return r.exact || !r.tookOver }
 
 // testUnchanged returns tests that a condition is at its position with its status and observedGeneration: a patch
 // made from an outdated state would overwrite lastTransitionTime or a later result.
-func (r run) testUnchanged(i int, seen any) []client.Operation {
-	condition, _ := seen.(map[string]any)
-	operations := []client.Operation{{Op: "test", Path: conditionPath(i) + "/type", Value: condition["type"]}}
+func (r run) testUnchanged(i int, current condition) []client.Operation {
+	operations := []client.Operation{conditionOperation("test", current["type"], i, "type")}
 	if !r.isBase() {
 		return operations // the patch requires the resourceVersion
 	}
-	for _, name := range []string{observedField, "status"} {
-		operations = append(operations, client.Operation{
-			Op: "test", Path: conditionPath(i) + client.JSONPointer(name),
-			Value: condition[name],
-		})
-	}
-	return operations
+	return append(operations, conditionOperation("test", current[observedField], i, observedField),
+		conditionOperation("test", current["status"], i, "status"))
 }
 
 // fieldOperations appends the operations of a merge patch to an object with the fields seen.
 func fieldOperations(
-	operations []client.Operation, path string, patch, seen map[string]any,
+	operations []client.Operation, path []string, patch, seen map[string]any,
 ) ([]client.Operation, bool) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		at := path + client.JSONPointer(name)
+		at := append(slices.Clip(path), name)
 		value := patch[name]
 		inner, isObject := value.(map[string]any)
 		below, wasObject := seen[name].(map[string]any)
@@ -189,7 +178,7 @@ func fieldOperations(
 		case value == nil && !filled(seen[name]):
 			return nil, false // it may not exist: a Go type shows zeros for missing fields
 		case value == nil:
-			operations = append(operations, client.Operation{Op: "remove", Path: at})
+			operations = append(operations, operation("remove", nil, at...))
 		case isObject:
 			if !wasObject || !filled(below) {
 				return nil, false // another client may have created it, and would lose its fields
@@ -199,7 +188,7 @@ func fieldOperations(
 				return nil, false
 			}
 		default:
-			operations = append(operations, client.Operation{Op: "add", Path: at, Value: value})
+			operations = append(operations, operation("add", value, at...))
 		}
 	}
 	return operations, true

@@ -33,7 +33,7 @@ func TestHides(t *testing.T) {
 		{account, "spec.users[name=web].tokens", false},
 		{account, "spec.users[web].token", true},
 		{account, "spec.users[web]", true},
-		{account, "spec.users[token].role", true}, // also the API server's path of a key
+		{account, "spec.users[token].role", true},          // also the API server's path of a key
 		{account, "spec.stores[web][a.b/key].value", true}, // a plain word in brackets is never a key
 		{account, "spec.stores[web][a.b/other].value", false},
 		{account, "spec.stores[my.store][a.b/key].value", true},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,9 +50,21 @@ func States(before, after kube.Object) (from, to map[string]any, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("compare the objects: %w", err)
 	}
-	for _, content := range []map[string]any{from, to} {
-		delete(content, "apiVersion")
-		delete(content, "kind")
+	return Without(from, []string{"apiVersion", "kind"}), Without(to, []string{"apiVersion", "kind"}), nil
+}
+
+// Without returns a copy of the fields of an object without some of them, and without some of its metadata. Metadata
+// without any field is left out.
+func Without(content map[string]any, fields []string, metadata ...string) map[string]any {
+	rest := maps.Clone(content)
+	for _, name := range fields {
+		delete(rest, name)
 	}
-	return from, to, nil
+	if given, ok := rest["metadata"].(map[string]any); ok && len(metadata) > 0 {
+		delete(rest, "metadata")
+		if given = Without(given, metadata); len(given) > 0 {
+			rest["metadata"] = given
+		}
+	}
+	return rest
 }

@@ -3,7 +3,6 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -49,21 +48,10 @@ func changesOf(before, after map[string]any) (changes []FieldChange, known bool)
 	return changes, total <= maxFields
 }
 
-// withoutIdentity returns a copy of the content of an object without the fields that identify it or change in every write.
+// withoutIdentity returns the fields of an object without those that identify it or change in every write.
 func withoutIdentity(content map[string]any) map[string]any {
-	content = maps.Clone(content)
-	delete(content, "apiVersion")
-	delete(content, "kind")
-	if metadata, ok := content["metadata"].(map[string]any); ok {
-		metadata = maps.Clone(metadata)
-		for _, name := range []string{
-			"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink",
-		} {
-			delete(metadata, name)
-		}
-		content["metadata"] = metadata
-	}
-	return content
+	return difference.Without(content, []string{"apiVersion", "kind"},
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 }
 
 // encode returns a value as JSON.
