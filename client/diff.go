@@ -99,19 +99,10 @@ func compared(all *contents, obj kube.Object, subresource string) map[string]any
 	if err != nil {
 		return out
 	}
-	for name, value := range content {
-		switch name {
-		case "apiVersion", "kind", "metadata", "status":
-		default:
-			if subresource != "status" {
-				out[name] = value
-			}
-		}
-	}
 	if subresource == "status" {
-		out["status"] = content["status"]
-		return out
+		return map[string]any{"status": content["status"]}
 	}
+	out = difference.Without(content, []string{"apiVersion", "kind", "metadata", "status"})
 	metadata, _ := content["metadata"].(map[string]any)
 	kept := map[string]any{}
 	for _, name := range []string{"labels", "annotations", "ownerReferences", "finalizers"} {

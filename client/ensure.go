@@ -222,32 +222,36 @@ func update[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], e
 	if ch.partial {
 		return WriteResult[T]{}, errPartial
 	}
-	r := ch.request(VerbUpdate)
-	r.Object = ch.wanted
-	response, err := exchange(ctx, ch.target, r, ch.wanted)
+	response, err := ch.send(ctx, VerbUpdate)
 	if err != nil {
 		return WriteResult[T]{}, asChanged(err)
 	}
-	return ch.written(response, r.DryRun), nil
+	return ch.written(response), nil
 }
 
 func create[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T], error) {
-	r := ch.request(VerbCreate)
-	r.Object = ch.wanted
-	response, err := exchange(ctx, ch.target, r, ch.wanted)
+	response, err := ch.send(ctx, VerbCreate)
 	if err != nil {
 		return WriteResult[T]{}, err
 	}
 	return WriteResult[T]{Object: response, Outcome: Created}, nil
 }
 
+// send writes the whole wanted object.
+func (ch change[T]) send(ctx context.Context, verb Verb) (T, error) {
+	r := ch.request(verb)
+	r.Object = ch.wanted
+	return exchange(ctx, ch.target, r, ch.wanted)
+}
+
 // written returns the result of a write with this response.
-func (ch change[T]) written(response T, dryRun bool) WriteResult[T] {
+func (ch change[T]) written(response T) WriteResult[T] {
 	w := WriteResult[T]{
 		Object: response, Outcome: Updated,
 		Changed: diff(newContents(ch.client.shapes), ch.client.Cluster(), ch.before, response, ""),
 	}
-	if response.GetResourceVersion() == ch.before.GetResourceVersion() && !dryRun || dryRun && len(w.Changed) == 0 {
+	if dry := ch.isDryRun(); !dry && response.GetResourceVersion() == ch.before.GetResourceVersion() ||
+		dry && len(w.Changed) == 0 {
 		w.Outcome, w.Changed = Unchanged, nil // the API server found no difference
 	}
 	return w
@@ -291,7 +295,7 @@ func patchBoth[T kube.Object](ctx context.Context, ch change[T]) (WriteResult[T]
 		if err != nil {
 			return WriteResult[T]{}, err
 		}
-		written = ch.written(response, ch.isDryRun())
+		written = ch.written(response)
 	}
 	if patch := difference.MergePatch(fromStatus, toStatus); len(patch) > 0 {
 		return ch.patchStatus(ctx, written, patch)

@@ -132,10 +132,7 @@ func (m *appliedMemory) store(id appliedID, state appliedState) {
 		known.states = slices.Delete(known.states, at, at+1)
 	}
 	if !overtaken {
-		if len(known.states) >= maxAppliers {
-			known.states = slices.Delete(known.states, 0, 1)
-		}
-		known.states = append(known.states, state)
+		known.states = append(known.states[max(0, len(known.states)+1-maxAppliers):], state)
 	}
 	m.put(id.object, known)
 }

@@ -44,10 +44,8 @@ type Recorded struct {
 // shop/web/status", "patch Pod shop/web-0 (dry run)", "get Secret shop/key: NotFound".
 func (r Recorded) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", r.Verb, target{kind: r.Kind, key: r.Key})
-	if r.Subresource != "" {
-		fmt.Fprintf(&b, "/%s", r.Subresource)
-	}
+	named := target{kind: r.Kind, key: r.Key, settings: settings{subresource: r.Subresource}}
+	fmt.Fprintf(&b, "%s %s", r.Verb, named)
 	if r.DryRun {
 		b.WriteString(" (dry run)")
 	}

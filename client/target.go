@@ -33,7 +33,10 @@ func begin[O option](ctx context.Context, c *Client, action string, obj kube.Obj
 	if err != nil {
 		return target{}, fmt.Errorf("%s: %w", action, err)
 	}
-	t, err := c.targetOf(ctx, obj)
+	t, err := c.locate(ctx, obj)
+	if err == nil && (action != "create" || obj.GetGenerateName() == "") {
+		err = t.checkName()
+	}
 	t.settings, t.action = s, action
 	if err != nil {
 		err = fmt.Errorf("%s: %w", action, err)
@@ -67,6 +70,22 @@ func (t target) failed(err error) error {
 
 // targetOf returns the target of obj, with the kind and scope of the cluster.
 func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) {
+	t, err := c.locate(ctx, obj)
+	if err == nil {
+		err = t.checkName()
+	}
+	return t, err
+}
+
+func (t target) checkName() error {
+	if t.key.Name == "" {
+		return fmt.Errorf("the %s has no name", t.kind.Kind)
+	}
+	return nil
+}
+
+// locate is targetOf for an object that need not have a name.
+func (c *Client) locate(ctx context.Context, obj kube.Object) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
 	}
@@ -78,13 +97,7 @@ func (c *Client) targetOf(ctx context.Context, obj kube.Object) (target, error) 
 		return target{}, fmt.Errorf("%s: %w", kube.KeyOf(obj), err)
 	}
 	t := target{client: c, kind: kind, key: kube.KeyOf(obj), model: obj}
-	if err := t.resolve(ctx); err != nil {
-		return t, err
-	}
-	if t.key.Name == "" {
-		return t, fmt.Errorf("the %s has no name", t.kind.Kind)
-	}
-	return t, nil
+	return t, t.resolve(ctx)
 }
 
 // targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
@@ -156,7 +169,8 @@ func notAType[T any]() error {
 	return fmt.Errorf("%s is an interface: name the type that is to be made", reflect.TypeFor[T]())
 }
 
-// resolve reads how the cluster serves the kind, and validates the name and the namespace.
+// resolve reads how the cluster serves the kind, and validates the name and the namespace. It passes t as text to other
+// functions, so that t need not be allocated.
 func (t *target) resolve(ctx context.Context) error {
 	if err := apiobject.CheckSegments(t.key.Namespace, t.key.Name); err != nil {
 		return fmt.Errorf("%s has an invalid name or namespace: %w", t.kind.Kind, err)
@@ -168,12 +182,12 @@ func (t *target) resolve(ctx context.Context) error {
 	}
 	if isBody(t.kind.GroupKind()) {
 		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use GetSubresource, "+
-			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t,
+			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t.String(),
 			t.kind.Kind)
 	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {
-		return fmt.Errorf("%s: %w", t, err)
+		return fmt.Errorf("%s: %w", t.String(), err)
 	}
 	if err = t.place(t.resource.Namespaced); err != nil {
 		if other := *t; other.place(!t.resource.Namespaced) == nil {
@@ -199,16 +213,16 @@ func (t *target) place(namespaced bool) error {
 	only := t.client.config.Namespace
 	switch {
 	case !namespaced && t.key.Namespace != "":
-		return fmt.Errorf("%s names a namespace, and its kind lives in none", t)
+		return fmt.Errorf("%s names a namespace, and its kind lives in none", t.String())
 	case !namespaced && only != "":
-		return fmt.Errorf("%s lives in no namespace, and this client is for namespace %s only", t, only)
+		return fmt.Errorf("%s lives in no namespace, and this client is for namespace %s only", t.String(), only)
 	case only != "" && t.key.Namespace == "":
 		t.key.Namespace = only
 	case only != "" && t.key.Namespace != only:
-		return fmt.Errorf("%s is not in namespace %s, the only one that this client is for", t, only)
+		return fmt.Errorf("%s is not in namespace %s, the only one that this client is for", t.String(), only)
 	case namespaced && t.key.Namespace == "" && t.key.Name != "":
 		// Otherwise the request could find another object or none, and the object would seem to be gone.
-		return fmt.Errorf("%s has no namespace, and its kind lives in namespaces", t)
+		return fmt.Errorf("%s has no namespace, and its kind lives in namespaces", t.String())
 	}
 	return nil
 }

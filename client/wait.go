@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -130,9 +129,12 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	type metadata = *metav1.PartialObjectMetadata
 	w := &waiting[metadata]{what: "wait for the deletion of", name: kube.KeyOf(obj).String(), mustBeServed: true}
 	w.resolve = func(ctx context.Context) (target, error) {
-		t, err := c.targetOf(ctx, withKind(obj, s.kind))
-		t.model = metadata(nil)
-		return t, err
+		if s.kind.Empty() {
+			if s.kind, err = c.Cluster().KindOf(obj); err != nil {
+				return target{}, fmt.Errorf("%s: %w", kube.KeyOf(obj), err)
+			}
+		}
+		return targetFor[metadata](ctx, c, kube.KeyOf(obj), s)
 	}
 	w.judge = func(live metadata) counted[metadata] {
 		return counted[metadata]{awaited: live.UID != obj.GetUID(), reason: holds(live.ObjectMeta, obj.GetUID())}
@@ -140,19 +142,6 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	w.isOver = func() bool { return len(w.found) == w.awaited }
 	w.explain = func() string { return w.found[w.key].reason }
 	return w.run(ctx, s.timeout)
-}
-
-// withKind returns obj or, with option OfKind, the name of obj with that kind.
-func withKind(obj kube.Object, kind schema.GroupVersionKind) kube.Object {
-	if kind.Empty() {
-		return obj
-	}
-	named := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(),
-		Name:      obj.GetName(),
-	}}
-	named.SetGroupVersionKind(kind)
-	return named
 }
 
 // holds returns the reason why an object still exists.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -159,12 +160,7 @@ func reasonsOf[T any](found map[kube.Key]counted[T]) string {
 }
 
 func sortedKeys[V any](m map[kube.Key]V) []kube.Key {
-	keys := make([]kube.Key, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b kube.Key) int {
+	return slices.SortedFunc(maps.Keys(m), func(a, b kube.Key) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return keys
 }

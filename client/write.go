@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -22,15 +21,15 @@ import (
 // GenerateName, a retry would create a second one.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	s, err := newSettings(options)
+	t, err := begin(ctx, c, "create", obj, options)
 	if err != nil {
-		return none, fmt.Errorf("create: %w", err)
+		return none, err
 	}
-	t, err := c.targetToCreate(ctx, obj)
-	if err != nil {
-		return none, fmt.Errorf("create: %w", err)
+	// A target without a name looks like a collection, which may span all namespaces.
+	if t.key.Name == "" && t.resource.Namespaced && t.key.Namespace == "" {
+		return none, fmt.Errorf("create: %s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind,
+			obj.GetGenerateName())
 	}
-	t.settings, t.action = s, "create"
 	if err := refuseMetadata(obj); err != nil {
 		return none, t.failed(err)
 	}
@@ -40,30 +39,6 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 	}
 	created, err := exchange(ctx, t, r, obj)
 	return created, t.failed(err)
-}
-
-// targetToCreate is targetOf for an object that may have a GenerateName and no name.
-func (c *Client) targetToCreate(ctx context.Context, obj kube.Object) (target, error) {
-	if usercode.IsNil(obj) || obj.GetName() != "" || obj.GetGenerateName() == "" {
-		return c.targetOf(ctx, obj)
-	}
-	if err := c.check(); err != nil {
-		return target{}, err
-	}
-	kind, err := c.config.Cluster.KindOf(obj)
-	if err != nil {
-		return target{}, err
-	}
-	t := target{client: c, kind: kind, key: kube.KeyOf(obj), model: obj}
-	if err := t.resolve(ctx); err != nil {
-		return t, err
-	}
-	// A target without a name looks like a collection, which may span all namespaces.
-	if t.resource.Namespaced && t.key.Namespace == "" {
-		return t, fmt.Errorf("%s %s* has no namespace, and its kind lives in namespaces", t.kind.Kind,
-			obj.GetGenerateName())
-	}
-	return t, nil
 }
 
 // inNamespace returns obj, or a copy of it that is in namespace.
