@@ -67,35 +67,28 @@ type Client struct {
 }
 
 // New returns a Client. It makes no request. The error lists every mistake in config.
-func New(config Config) (*Client, error) {
-	c, err := unchained(config)
-	if err != nil {
-		return nil, err
-	}
-	c.chain()
-	return c, nil
-}
+func New(config Config) (*Client, error) { return newClient(config, nil) }
 
-// unchained returns a client that cannot send requests yet: see chain.
-func unchained(config Config) (*Client, error) {
+// newClient returns a client that shares what it can with another one, which may be nil.
+func newClient(config Config, with *Client) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return &Client{
-		config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(),
-		shapes: &shapes{},
-	}, nil
-}
-
-// chain wraps the sending of requests with the interceptors, and these with the memory of applies.
-func (c *Client) chain() {
+	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}
+	if with != nil && config.Logger == with.config.Logger {
+		c.warnings = with.warnings
+	}
+	if with != nil && config.Cluster == with.config.Cluster {
+		c.applied, c.shapes = with.applied, with.shapes
+	}
 	c.send = c.roundTrip
-	for _, intercept := range slices.Backward(c.config.Interceptors) {
+	for _, intercept := range slices.Backward(config.Interceptors) {
 		c.send = intercept(c.send)
 	}
 	c.send = c.applied.intercept(c.send)
+	return c, nil
 }
 
 // With returns a client with a Config that change has changed, for example for a dry run, for one namespace, or with
@@ -111,18 +104,7 @@ func (c *Client) With(change func(*Config)) (*Client, error) {
 	}
 	config := c.Config()
 	change(&config)
-	other, err := unchained(config)
-	if err != nil {
-		return nil, err
-	}
-	if other.config.Logger == c.config.Logger {
-		other.warnings = c.warnings
-	}
-	if other.config.Cluster == c.config.Cluster {
-		other.applied, other.shapes = c.applied, c.shapes
-	}
-	other.chain()
-	return other, nil
+	return newClient(config, c)
 }
 
 // Config returns a copy of the client's Config.

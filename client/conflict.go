@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,17 +33,12 @@ type ConflictError struct {
 
 // Error returns the managers, their fields and the possible solutions.
 func (e *ConflictError) Error() string {
-	var managers []string
 	fields := map[string][]string{}
 	for _, c := range e.Conflicts {
-		if _, known := fields[c.Manager]; !known {
-			managers = append(managers, c.Manager)
-		}
 		fields[c.Manager] = append(fields[c.Manager], c.Field)
 	}
-	slices.Sort(managers)
 	var held []string
-	for _, manager := range managers {
+	for _, manager := range slices.Sorted(maps.Keys(fields)) {
 		held = append(held, fmt.Sprintf("%q has %s", manager, strings.Join(fields[manager], ", ")))
 	}
 	return fmt.Sprintf("conflict of field owner %q with others that have set other values: %s: option Force takes "+

@@ -20,17 +20,12 @@ import (
 // that is not limited to one namespace.
 func EnsureNamespace(
 	ctx context.Context, c *Client, name string, labels map[string]string, options ...WriteOption,
-) (ObjectOutcome, error) {
-	outcome, err := ensureNamespace(ctx, c, name, labels, options)
-	if err != nil {
-		return "", fmt.Errorf("ensure namespace %s: %w", name, err)
-	}
-	return outcome, nil
-}
-
-func ensureNamespace(
-	ctx context.Context, c *Client, name string, labels map[string]string, options []WriteOption,
-) (ObjectOutcome, error) {
+) (outcome ObjectOutcome, err error) {
+	defer func() {
+		if err != nil {
+			outcome, err = "", fmt.Errorf("ensure namespace %s: %w", name, err)
+		}
+	}()
 	wanted := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -118,18 +119,10 @@ func lockedMerge(body []byte, version string) ([]byte, error) {
 	if err := utiljson.Unmarshal(body, &content); err != nil {
 		return nil, fmt.Errorf("read the patch: %w", err)
 	}
-	lock(content, version)
-	return json.Marshal(content)
-}
-
-// lock adds the resourceVersion to a merge patch.
-func lock(content map[string]any, version string) {
-	metadata, _ := content["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
+	if err := unstructured.SetNestedField(content, version, "metadata", "resourceVersion"); err != nil {
+		return nil, fmt.Errorf("add the resourceVersion to the patch: %w", err)
 	}
-	metadata["resourceVersion"] = version
-	content["metadata"] = metadata
+	return json.Marshal(content)
 }
 
 // Empty reports whether the patch changes nothing.

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
@@ -91,15 +90,10 @@ func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options
 	ListOption
 },
 ) (bool, error) {
-	s, err := newSettings(options)
+	s, err := metadataSettings[T](c, options)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
-	kind, err := kindForMetadata[T](c, s)
-	if err != nil {
-		return false, fmt.Errorf("look for %s: %w", key, err)
-	}
-	s.kind = kind
 	_, err = getWith[*metav1.PartialObjectMetadata](ctx, c, key, s)
 	if errors.Is(err, ErrGone) {
 		return false, nil
@@ -107,12 +101,13 @@ func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options
 	return err == nil, err
 }
 
-// kindForMetadata returns the kind of T, for a request that reads metadata only.
-func kindForMetadata[T kube.Object](c *Client, s settings) (schema.GroupVersionKind, error) {
-	if err := c.check(); err != nil {
-		return schema.GroupVersionKind{}, err
+// metadataSettings evaluates the options of a call that reads only the metadata of objects of type T.
+func metadataSettings[T kube.Object, O option](c *Client, options []O) (settings, error) {
+	s, err := newSettings(options)
+	if err = errors.Join(err, c.check()); err == nil {
+		s.kind, err = kindFor[T](c, s.kind)
 	}
-	return kindFor[T](c, s.kind)
+	return s, err
 }
 
 // List iterates over the objects of type T that the options select: from an informer that covers the selection,
@@ -266,15 +261,11 @@ func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (
 
 // Keys returns the keys of the objects of All. It reads metadata only. Options: those of List.
 func Keys[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (sets.Set[kube.Key], error) {
-	s, err := newSettings(options)
-	var kind schema.GroupVersionKind
-	if err == nil {
-		kind, err = kindForMetadata[T](c, s)
-	}
+	s, err := metadataSettings[T](c, options)
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
-	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []ListOption{OfKind(kind)})...)
+	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []ListOption{OfKind(s.kind)})...)
 	if err != nil {
 		return nil, err
 	}

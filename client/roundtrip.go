@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -79,15 +80,12 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	if r.Verb.IsWrite() {
 		writeParams(req, r)
 	}
+	encoded, contentType, err := r.Body, cmp.Or(string(r.PatchType), runtime.ContentTypeJSON), error(nil)
 	switch {
 	case r.Object != nil:
-		encoded, err := encodeObject(c.config.Cluster, r)
-		if err != nil {
-			return nil, err
-		}
-		return req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded), nil
+		contentType = runtime.ContentTypeJSON
+		encoded, err = encodeObject(c.config.Cluster, r)
 	case r.PatchType != "":
-		return req.SetHeader("Content-Type", string(r.PatchType)).Body(r.Body), nil
 	case r.Delete != nil:
 		options := *r.Delete
 		options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
@@ -96,13 +94,11 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 		}
 		// The options are encoded here, because their encoding by the Cluster's client depends on the other registered
 		// types.
-		encoded, err := json.Marshal(options)
-		if err != nil {
-			return nil, fmt.Errorf("encode the options: %w", err)
-		}
-		return req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encoded), nil
+		encoded, err = json.Marshal(options)
+	default:
+		return req, nil
 	}
-	return req, nil
+	return req.SetHeader("Content-Type", contentType).Body(encoded), err
 }
 
 // listParams sets every option that is set, including those that only an interceptor sets.

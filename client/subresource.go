@@ -65,12 +65,6 @@ func PatchSubresource[S kube.Object](
 	ctx context.Context, c *Client, parent kube.Object, subresource string, patch PatchBody, options ...WriteOption,
 ) (S, error) {
 	var none S
-	if err := patch.check(); err != nil {
-		return none, fmt.Errorf("patch subresource %s: %w", subresource, err)
-	}
-	if patch.Empty() {
-		return none, fmt.Errorf("patch subresource %s: the patch is empty", subresource)
-	}
 	return subresourceCall(ctx, c, VerbPatch, parent, subresource, none, patch, options)
 }
 
@@ -79,19 +73,25 @@ func subresourceCall[S kube.Object](
 	options []WriteOption,
 ) (S, error) {
 	var none S
-	fail := func(err error) (S, error) { return none, fmt.Errorf("%s subresource %s: %w", verb, subresource, err) }
-	s, err := newSettings(options)
-	if err := errors.Join(err, checkSubresource(subresource)); err != nil {
-		return fail(err)
+	action := fmt.Sprintf("%s subresource %s", verb, subresource)
+	err := checkSubresource(subresource)
+	switch {
+	case err != nil:
+	case verb == VerbPatch && patch.check() != nil:
+		err = patch.check()
+	case verb == VerbPatch && patch.Empty():
+		err = errors.New("the patch is empty")
+	case usercode.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer:
+		err = notAType[S]()
 	}
-	if usercode.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer {
-		return fail(notAType[S]())
-	}
-	t, err := c.targetOf(ctx, parent)
 	if err != nil {
-		return fail(err)
+		return none, fmt.Errorf("%s: %w", action, err)
 	}
-	t.settings, t.action, t.subresource = s, string(verb), subresource
+	t, err := begin(ctx, c, action, parent, options)
+	if err != nil {
+		return none, err
+	}
+	t.action, t.subresource = string(verb), subresource
 	r := t.request(verb)
 	r.model = any(body)
 	switch verb {

@@ -43,11 +43,7 @@ func TakeOver[T kube.Object](
 	if err != nil {
 		return false, err
 	}
-	changed, err = takeOver(ctx, t, obj, managers)
-	return changed, t.failed(err)
-}
-
-func takeOver(ctx context.Context, t target, obj kube.Object, managers []string) (bool, error) {
+	defer func() { err = t.failed(err) }()
 	owner := t.request(VerbPatch).FieldOwner
 	if owner == "" {
 		return false, errors.New("no field owner: set Config.FieldOwner, or option FieldOwner")
@@ -104,17 +100,15 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 // managedFields also list the managers as owners of defaults. So LeftFields gets the object without the fields from the
 // API server, by the dry run of a patch. If that is rejected, the result includes defaults.
 func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
-	t, err := c.targetOf(ctx, after)
+	t, err := begin(ctx, c, "look for left fields in", after, []UpdateOption{DryRun()})
 	if err != nil {
-		return nil, fmt.Errorf("look for left fields: %w", err)
+		return nil, err
 	}
 	changes, err := leftFields(ctx, t, before, after, managers)
-	if err != nil {
-		return nil, fmt.Errorf("look for left fields of %s: %w", t, err)
-	}
-	return changes, nil
+	return changes, t.failed(err)
 }
 
+// leftFields is LeftFields for a target with the option DryRun.
 func leftFields(ctx context.Context, t target, before, after kube.Object, managers []string) ([]FieldChange, error) {
 	current, err := contentOf(before)
 	if err != nil {
@@ -143,7 +137,6 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	fields := []string{"apiVersion", "kind", "status"}
 	current = difference.Without(current, fields, metadataOfServer()...)
 	rest := difference.Without(stripped.(map[string]any), fields, metadataOfServer()...)
-	t.dryRun = true
 	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, rest)), after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both

@@ -62,20 +62,20 @@ func WaitFor[T kube.Object](
 ) (T, error) {
 	var none T
 	s, err := newSettings(options)
+	err = errors.Join(err, c.check())
 	switch {
 	case err != nil:
-	case c == nil:
-		err = c.check()
 	case check == nil:
 		err = errors.New("the check is nil: readiness.Of is one for all kinds")
 	case key.Name == "":
 		err = errors.New("the key has no name")
 	}
-	switch {
-	case err != nil && key.Name == "":
-		return none, fmt.Errorf("wait for a %s: %w", reflect.TypeFor[T](), err)
-	case err != nil:
-		return none, fmt.Errorf("wait for %s: %w", key, err)
+	if err != nil {
+		name := key.String()
+		if key.Name == "" {
+			name = "a " + reflect.TypeFor[T]().String()
+		}
+		return none, fmt.Errorf("wait for %s: %w", name, err)
 	}
 	w := &waiting[T]{what: "wait for", name: key.String()}
 	w.resolve = func(ctx context.Context) (target, error) { return targetFor[T](ctx, c, key, s) }
@@ -113,10 +113,9 @@ func WaitFor[T kube.Object](
 // that the state of the object is unknown. An obj without a uid. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
 	s, err := newSettings(options)
+	err = errors.Join(err, c.check())
 	switch {
 	case err != nil:
-	case c == nil:
-		err = c.check()
 	case usercode.IsNil(obj):
 		err = errors.New("the object is nil")
 	case obj.GetUID() == "":

@@ -85,15 +85,10 @@ func WaitForObjects[T kube.Object](
 // Errors: context.DeadlineExceeded after Timeout, with the remaining objects and the finalizers that hold them;
 // kube.ErrNotServed, immediately, if the cluster does not serve the kind; otherwise as WaitForObjects.
 func WaitForNone[T kube.Object](ctx context.Context, c *Client, options ...WaitObjectsOption) error {
-	s, err := newSettings(options)
+	s, err := metadataSettings[T](c, options)
 	if err != nil {
 		return fmt.Errorf("wait until no object exists: %w", err)
 	}
-	kind, err := kindForMetadata[T](c, s)
-	if err != nil {
-		return fmt.Errorf("wait until no object exists: %w", err)
-	}
-	s.kind = kind
 	type metadata = *metav1.PartialObjectMetadata
 	w := newSelectionWait[metadata](c, "wait until no object exists:", s)
 	w.mustBeServed = true
