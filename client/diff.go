@@ -18,9 +18,10 @@ import (
 
 // FieldChange is a field that differs between two states of an object.
 type FieldChange struct {
-	// Path is the path of the field, as in "spec.template.spec.containers[web].image". The elements of a list of objects
-	// have the name in their field name, type or key, if these are unique, otherwise their index. Keys other than plain
-	// words are in brackets: "metadata.labels[app.kubernetes.io/name]". Paths in problems of controllers are the same.
+	// Path is the path of the field, as in "spec.template.spec.containers[web].image". The elements of a list of
+	// objects have the name in their field name, type or key, if these are unique, otherwise their index. Keys other
+	// than plain words are in brackets: "metadata.labels[app.kubernetes.io/name]". Paths in problems of controllers are
+	// the same.
 	Path string `json:"path"`
 	// Before and After are the values as in JSON: a map[string]any, []any, string, int64, float64 or bool; nil if
 	// the field did not or does not exist. The values of a Secret, and those of kube.Cluster.HideFields, are Hidden.

@@ -317,7 +317,8 @@ func createWithStatus[T kube.Object](ctx context.Context, ch change[T]) (WriteRe
 		return written, err
 	}
 	created, err := ch.client.shapes.contentOf(written.Object)
-	if err != nil || wanted["status"] == nil || difference.Equal(project(wanted["status"], created["status"]), wanted["status"]) {
+	if err != nil || wanted["status"] == nil || difference.Equal(project(wanted["status"], created["status"]),
+		wanted["status"]) {
 		return written, err
 	}
 	return ch.patchStatus(ctx, written, map[string]any{"status": wanted["status"]})

@@ -32,8 +32,8 @@ func Content(obj any) (map[string]any, error) {
 	return content, nil
 }
 
-// States returns the fields of two states of one object, of one Go type. It omits the kind: typed objects that were read
-// have one, and typed objects that the program created do not.
+// States returns the fields of two states of one object, of one Go type. It omits the kind: typed objects that were
+// read have one, and typed objects that the program created do not.
 func States(before, after kube.Object) (from, to map[string]any, err error) {
 	switch {
 	case usercode.IsNil(before) || usercode.IsNil(after):

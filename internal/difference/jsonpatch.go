@@ -25,8 +25,8 @@ type Operation struct {
 // from: raw may have fields that the type lacks, and lack fields that the type always encodes. Neither becomes a part
 // of the patch.
 //
-// It decodes no values: one Go type has one encoding of a value, so equal bytes are equal values, and numbers keep their
-// text.
+// It decodes no values: one Go type has one encoding of a value, so equal bytes are equal values, and numbers keep
+// their text.
 func JSONPatch(raw, before, after []byte) ([]byte, error) {
 	operations, err := patchValue(nil, "", raw, before, after)
 	if err != nil || len(operations) == 0 {

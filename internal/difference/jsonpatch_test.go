@@ -78,7 +78,8 @@ func TestPatchOfTypedObjects(t *testing.T) {
 		},
 		"new item at the beginning": {
 			func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, d.Spec.Template.Spec.Containers...)
+				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}},
+					d.Spec.Template.Spec.Containers...)
 			},
 			`[{"op":"add","path":"/spec/template/spec/containers/0","value":{"name":"new","resources":{}}}]`,
 		},
@@ -123,7 +124,8 @@ func TestPatchOfTypedObjects(t *testing.T) {
 				t.Errorf("the patched object is %s", result)
 			}
 			// Each container that is still there has its field later.
-			for _, item := range patched(t, deployment, patch).(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any) {
+			for _, item := range patched(t, deployment,
+				patch).(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any) {
 				fields := item.(map[string]any)
 				want := map[string]any{"a": int64(1), "b": int64(2), "c": int64(3), "new": nil}[fields["name"].(string)]
 				if fields["later"] != want {
@@ -191,10 +193,12 @@ func FuzzPatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
 		var a, b any
-		if kjson.UnmarshalCaseSensitivePreserveInts([]byte(before), &a) != nil || kjson.UnmarshalCaseSensitivePreserveInts([]byte(after), &b) != nil {
+		if kjson.UnmarshalCaseSensitivePreserveInts([]byte(before), &a) != nil ||
+			kjson.UnmarshalCaseSensitivePreserveInts([]byte(after), &b) != nil {
 			return
 		}
-		if reflect.TypeOf(a) != reflect.TypeFor[map[string]any]() || reflect.TypeOf(b) != reflect.TypeFor[map[string]any]() || strings.ContainsRune(before+after, '\uFFFD') {
+		if reflect.TypeOf(a) != reflect.TypeFor[map[string]any]() ||
+			reflect.TypeOf(b) != reflect.TypeFor[map[string]any]() || strings.ContainsRune(before+after, '\uFFFD') {
 			return // reviews contain objects
 		}
 		raw := encoded(t, a)
@@ -239,7 +243,8 @@ func TestPatchOfRandomDocuments(t *testing.T) {
 		}
 		want := apply(raw, before, after)
 		if got := patched(t, string(encoded(t, raw)), patch); !reflect.DeepEqual(got, want) {
-			t.Fatalf("raw %s\nbefore %s\nafter %s\nthe patch is %s\nthe result is %s\nwant %s", encoded(t, raw), encoded(t, before), encoded(t, after), patch, encoded(t, got), encoded(t, want))
+			t.Fatalf("raw %s\nbefore %s\nafter %s\nthe patch is %s\nthe result is %s\nwant %s", encoded(t, raw),
+				encoded(t, before), encoded(t, after), patch, encoded(t, got), encoded(t, want))
 		}
 	}
 }
@@ -259,7 +264,10 @@ func randomFields(random *rand.Rand, depth int) map[string]any {
 			}
 		case 3:
 			if depth > 0 {
-				fields[name] = []any{randomFields(random, depth-1), randomFields(random, 0), randomFields(random, 0)}[random.IntN(3):]
+				fields[name] = []any{
+					randomFields(random, depth-1), randomFields(random, 0),
+					randomFields(random, 0),
+				}[random.IntN(3):]
 			}
 		case 4:
 			fields[name] = nil
@@ -391,7 +399,9 @@ func TestPatchKeepsFieldsOfEmptyStructs(t *testing.T) {
 func TestPatchKeepsNumbers(t *testing.T) {
 	t.Parallel()
 	largest := ^uint64(0)
-	if _, patch := patchOf(t, `{}`, func(p *patchedObject) { p.Pointer = &patchedItem{Number: &largest} }); !strings.Contains(string(patch), `"number":18446744073709551615}`) {
+	if _, patch := patchOf(t, `{}`, func(p *patchedObject) {
+		p.Pointer = &patchedItem{Number: &largest}
+	}); !strings.Contains(string(patch), `"number":18446744073709551615}`) {
 		t.Errorf("the patch is %s", patch)
 	}
 	// The other items move.
@@ -400,7 +410,8 @@ func TestPatchKeepsNumbers(t *testing.T) {
 		p.Raw = append([]runtime.RawExtension{{Raw: []byte(`{"n":2}`)}}, p.Raw...)
 		p.Raw[5].Raw = []byte(`{"n":3}`)
 	})
-	if want := `{"raw":[{"n":2},{"n":1},{"n":18446744073709551615},{"n":1.0},{"n":-0},{"n":3}]}`; string(result) != want {
+	if want := `{"raw":[{"n":2},{"n":1},{"n":18446744073709551615},{"n":1.0},{"n":-0},{"n":3}]}`; string(
+		result) != want {
 		t.Errorf("the result is %s, want %s", result, want)
 	}
 }
@@ -457,25 +468,29 @@ func TestPatchOfRandomObjects(t *testing.T) {
 		g := patchGenerator{random: random}
 		raw := string(encoded(t, g.raw(g.object())))
 		if random.IntN(4) == 0 { // keys and numbers in other encodings
-			raw = strings.NewReplacer(`"name":`, `"n\u0061me":`, `"float":0`, `"float":-0`, `"items":`, `"items" : `).Replace(raw)
+			raw = strings.NewReplacer(`"name":`, `"n\u0061me":`, `"float":0`, `"float":-0`, `"items":`,
+				`"items" : `).Replace(raw)
 		}
 		result, patch := patchOf(t, raw, g.change)
 		before, after := laterOf(parse(t, raw)), laterOf(parse(t, string(result)))
 		kept := laterOf(parse(t, string(encoded(t, g.changed))))
 		for path := range kept {
 			if after[path] != before[path] {
-				t.Fatalf("seed %d: later of %s was %v and is %v\nraw %s\npatch %s\nresult %s", seed, path, before[path], after[path], raw, patch, result)
+				t.Fatalf("seed %d: later of %s was %v and is %v\nraw %s\npatch %s\nresult %s", seed, path, before[path],
+					after[path], raw, patch, result)
 			}
 		}
 		for path, value := range after {
 			if value != nil && before[path] != value {
-				t.Fatalf("seed %d: %s has the value %v of another object\nraw %s\npatch %s\nresult %s", seed, path, value, raw, patch, result)
+				t.Fatalf("seed %d: %s has the value %v of another object\nraw %s\npatch %s\nresult %s", seed, path,
+					value, raw, patch, result)
 			}
 		}
 	}
 }
 
-// laterOf returns the fields later of all objects by their paths, nil if an object has none. Items of lists have their name as path.
+// laterOf returns the fields later of all objects by their paths, nil if an object has none. Items of lists have their
+// name as path.
 func laterOf(content any) map[string]any {
 	found := map[string]any{}
 	var walk func(path string, value any)
@@ -573,7 +588,11 @@ func (g *patchGenerator) object() *patchedObject {
 		p.Entries[g.text()] = &item
 	}
 	for range g.random.IntN(4) {
-		p.Raw = append(p.Raw, runtime.RawExtension{Raw: []byte([]string{`{}`, `{"a":1.0}`, `{"a":[1e3,null]}`, `{"name":"x"}`, `[1]`, `{"a":18446744073709551616}`}[g.random.IntN(6)])})
+		p.Raw = append(p.Raw,
+			runtime.RawExtension{Raw: []byte([]string{
+				`{}`, `{"a":1.0}`, `{"a":[1e3,null]}`, `{"name":"x"}`, `[1]`,
+				`{"a":18446744073709551616}`,
+			}[g.random.IntN(6)])})
 	}
 	return p
 }

@@ -9,8 +9,8 @@ import (
 // It is used by one goroutine.
 type Walker struct {
 	// Report is called for each difference: for fields in the order of their names, for elements in the order of the
-	// list before, and then for new ones. path is valid during the call. If all elements of a list with names are equal,
-	// but in another order, the whole list differs.
+	// list before, and then for new ones. path is valid during the call. If all elements of a list with names are
+	// equal, but in another order, the whole list differs.
 	Report func(path Path, before, after any)
 	// Expand compares an object that only one of the values has field by field. Default: it is one difference. Elements
 	// that only one list has are always one difference.
