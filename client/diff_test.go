@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 )
@@ -167,6 +168,23 @@ func TestHiddenFieldsInOutcomes(t *testing.T) {
 		{Path: "spec.revisionHistoryLimit", After: int64(1)},
 		{Path: "spec.serviceName", Before: client.Hidden, After: client.Hidden},
 	}
+	if diff := cmp.Diff(want, client.Diff(c, before, after)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An element of a list that contains a hidden key is hidden, also if its own name looks like a key.
+func TestNewElementWithHiddenKeyIsHidden(t *testing.T) {
+	t.Parallel()
+	_, c := newServer(t)
+	kind := schema.GroupKind{Group: "example.com", Kind: "Site"}
+	if err := c.Cluster().HideFields(kind, `spec.stores["tls.key"]`); err != nil {
+		t.Fatal(err)
+	}
+	before := object(t, `{"apiVersion":"example.com/v1","kind":"Site","spec":{"stores":[]}}`)
+	after := object(t, `{"apiVersion":"example.com/v1","kind":"Site",
+		"spec":{"stores":[{"name":"my.store","tls.key":"hush"}]}}`)
+	want := []client.FieldChange{{Path: "spec.stores[my.store]", After: client.Hidden}}
 	if diff := cmp.Diff(want, client.Diff(c, before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
