@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -83,7 +84,9 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 //  4. It waits until the API server has accepted the names of each definition, has established it, and
 //     lists each served version among its resources.
 //
-// If a definition is being deleted, Ensure waits for the deletion and creates the definition again.
+// If a definition is being deleted, Ensure waits for the deletion and creates the definition again. Controllers of
+// this program may have to remove finalizers before: a task of package manager lets them start after 2 s, and waits
+// without the timeout. Without a manager, run the controllers while Ensure waits.
 //
 // Guarantees: Ensure never writes a change that it did not compare with the live state. If another client
 // writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
@@ -119,13 +122,23 @@ func Ensure(
 	if err := errors.Join(err, checkDefinitions(definitions)); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	ensurers := make([]*ensurer, len(definitions))
 	for i, definition := range definitions {
 		ensurers[i] = &ensurer{client: s.client, settings: s, desired: definition}
 	}
-	if err := forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
+	plan := func(ctx context.Context) error {
+		return forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) })
+	}
+	inManager := observers.StartFrom(ctx) != nil
+	if inManager {
+		err = plan(ctx) // without the timeout: see waitGone
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if !inManager {
+		err = plan(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
 	err = forEach(ensurers, func(e *ensurer) error { return e.execute(ctx) })

@@ -137,23 +137,25 @@ func (e *ensurer) summarizeObjects(ctx context.Context, kind schema.GroupVersion
 	return s, nil
 }
 
-// describeRemaining describes what blocks the deletion of a definition.
-func (e *ensurer) describeRemaining(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
-	text := "the definition exists, with finalizers " + strings.Join(d.Finalizers, ", ")
+// describeRemaining describes what blocks the deletion of a definition, and reports whether finalizers of objects do.
+func (e *ensurer) describeRemaining(
+	ctx context.Context, d *apiextensionsv1.CustomResourceDefinition,
+) (text string, held bool) {
+	text = "the definition exists, with finalizers " + strings.Join(d.Finalizers, ", ")
 	if len(d.Finalizers) == 0 {
 		text = "the definition exists"
 	}
 	served := servedKinds(d)
 	if len(served) == 0 {
-		return text
+		return text, false
 	}
 	objects, err := e.summarizeObjects(ctx, served[0])
 	switch {
 	case err != nil || objects.count == 0:
-		return text
+		return text, false
 	case objects.withFinalizers == 0:
-		return fmt.Sprintf("objects remain, %s", objects)
+		return fmt.Sprintf("objects remain, %s", objects), false
 	}
 	return fmt.Sprintf("objects remain, %d of %d held by finalizers: %s: their controllers must remove the finalizers",
-		objects.withFinalizers, objects.count, objects.finalizers)
+		objects.withFinalizers, objects.count, objects.finalizers), true
 }

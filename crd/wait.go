@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -93,7 +94,12 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 		definition, err = client.WaitFor[*apiextensionsv1.CustomResourceDefinition](
 			ctx, e.client, kube.Key{Name: e.result.Name}, check, client.OfKind(crdKind()), within)
 		return err
-	}, func() string { return missing })
+	}, func() string {
+		if last != nil && last.DeletionTimestamp != nil {
+			return e.remaining(ctx, last)
+		}
+		return missing
+	})
 	if errors.Is(err, client.ErrFailed) {
 		return nil, fmt.Errorf("%s %s: names not accepted: %s", kindName, e.result.Name,
 			e.describeNameConflict(ctx, last))
@@ -219,14 +225,25 @@ func (e *ensurer) waitGone(ctx context.Context, d *apiextensionsv1.CustomResourc
 	e.result.Name = d.Name
 	err := e.waitWithProgress(ctx, func(within client.WaitOption) error {
 		return client.WaitDeleted(ctx, e.client, d, within)
-	}, func() string { return e.describeRemaining(ctx, d) })
+	}, func() string { return e.remaining(ctx, d) })
 	if errors.Is(err, context.DeadlineExceeded) {
 		// ctx has expired, so the request for the message needs its own time.
 		describeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), describeTimeout)
 		defer cancel()
-		return fmt.Errorf("%w: %s", err, e.describeRemaining(describeCtx, d))
+		text, _ := e.describeRemaining(describeCtx, d)
+		return fmt.Errorf("%w: %s", err, text)
 	}
 	return err
+}
+
+// remaining describes what blocks the deletion of a definition. If finalizers do, it lets the manager start the
+// controllers that remove them. Until then the API server lists, watches and updates the objects, but creates none.
+func (e *ensurer) remaining(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
+	text, held := e.describeRemaining(ctx, d)
+	if letStart := observers.StartFrom(ctx); held && letStart != nil {
+		letStart(text)
+	}
+	return text
 }
 
 // poll calls missing until it returns "". It retries transient errors.

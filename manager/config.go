@@ -144,7 +144,7 @@ type Runnable struct {
 	// Task marks work that ends, for example crd.Ensure: the other runnables of its group start when the Run of all
 	// tasks has returned nil, so the program is not ready before. A task that fails with the policy Continue does not
 	// hold them up. A task of LeaderOnly runs in each term. A task that is added while its group runs starts at once.
-	// Default: false.
+	// A crd.Ensure that waits for controllers to remove finalizers lets the others start before. Default: false.
 	Task bool
 	// DrainTime is the time within which Run must return after the end of its context. Afterwards the manager no
 	// longer waits for it, and reports it as an error. It must not exceed the manager's ShutdownTimeout, its default.

@@ -50,7 +50,7 @@ func (m *Manager) readyOf(r *member) error {
 		return err
 	}
 	m.mu.Lock()
-	ended, restart, err := r.ended, r.restart, r.err
+	ended, restart, err, held := r.ended, r.restart, r.err, r.held
 	m.mu.Unlock()
 	if !restart.IsZero() {
 		return fmt.Errorf("restart at %s after: %w", restart.Format(time.RFC3339), err)
@@ -60,7 +60,10 @@ func (m *Manager) readyOf(r *member) error {
 		return nil
 	default:
 	}
-	if r.Task {
+	switch {
+	case r.Task && held != "":
+		return fmt.Errorf("the task has not ended: %s", held)
+	case r.Task:
 		return errors.New("the task has not ended")
 	}
 	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
@@ -69,9 +72,21 @@ func (m *Manager) readyOf(r *member) error {
 	return nil
 }
 
-// doneOf returns nil if a member is not a task, or has ended.
+// doneOf returns nil if a member is not a task, has ended, or needs the members that wait for it.
 func (m *Manager) doneOf(r *member) error {
 	if !r.Task {
+		return nil
+	}
+	return m.startedOf(r)
+}
+
+// startedOf returns nil if the start need not wait for a member: it is ready, or a task that needs the members that
+// wait for it.
+func (m *Manager) startedOf(r *member) error {
+	m.mu.Lock()
+	held := r.held != ""
+	m.mu.Unlock()
+	if held {
 		return nil
 	}
 	return m.readyOf(r)

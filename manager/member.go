@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -30,6 +31,7 @@ type member struct {
 	begun   bool                    // its Run was called since it was started
 	err     error                   // of its last run
 	restart time.Time               // when it starts again; zero unless it waits for that
+	held    string                  // why a task that has not ended needs the members that wait for it
 	removed bool
 }
 
@@ -39,7 +41,7 @@ func newMember(r Runnable) *member { return &member{Runnable: r} }
 func (m *Manager) startLocked(ctx context.Context, r *member) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
-	r.cancel, r.ended, r.begun, r.err = cancel, ended, false, nil
+	r.cancel, r.ended, r.begun, r.err, r.held = cancel, ended, false, nil, ""
 	go func() { // waited for by await
 		defer close(ended)
 		defer cancel(nil)
@@ -129,6 +131,13 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 
 // call runs a member once. It returns an error also if the member panics, or ends its goroutine.
 func (m *Manager) call(ctx context.Context, r *member) error {
+	if r.Task {
+		ctx = observers.WithStart(ctx, func(reason string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			r.held = reason
+		})
+	}
 	result := make(chan error, 1)
 	go func() { // waited for below
 		err := errGoexit

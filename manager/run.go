@@ -106,10 +106,10 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
-	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, m.readyOf, Servers, Caches) {
+	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, m.startedOf, Servers, Caches) {
 		return
 	}
-	if !m.startGroup(ctx, groups, Always) || !m.wait(ctx, m.readyOf, Always) {
+	if !m.startGroup(ctx, groups, Always) || !m.wait(ctx, m.startedOf, Always) {
 		return
 	}
 	if m.elector == nil {

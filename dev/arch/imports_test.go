@@ -67,7 +67,7 @@ func layers() map[string]place {
 		"internal/retryrules": {foundation: true, may: []string{"retry"}},
 		// Maps that shrink.
 		"internal/shrink": {foundation: true},
-		// The context outside of the observers of requests, and the observers of runs.
+		// The context outside of the observers of requests, and the observers of runs and of tasks.
 		"internal/observers": {foundation: true},
 		// The cluster of a program.
 		"internal/kubeconfig": {foundation: true},
