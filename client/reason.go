@@ -168,7 +168,7 @@ func reasonOfResponse(err error, class retry.Class) Reason {
 	switch class {
 	case retry.Invalid:
 		return ReasonInvalid
-	case retry.Forbidden:
+	case retry.Forbidden, retry.NamespaceTerminating:
 		return ReasonForbidden
 	case retry.Throttled:
 		return ReasonThrottled

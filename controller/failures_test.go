@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -89,6 +91,87 @@ func TestContract17_ErrorClassesHavePolicies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestContract17_TerminatingNamespaceStopsRetries checks the runs of a key whose handler cannot create objects because a
+// namespace is being deleted, and that the failure is logged once.
+func TestContract17_TerminatingNamespaceStopsRetries(t *testing.T) {
+	for name, test := range map[string]struct {
+		err        error
+		atLeast    int // runs in 2 h
+		atMost     int
+		logged     string
+		notRetried bool
+	}{
+		"of the object":     {errtest.NamespaceTerminating("ns"), 1, 1, "level=INFO msg=\"namespace is being deleted, no retry until the object changes\"", true},
+		"several":           {fmt.Errorf("apply: %w", errors.Join(errtest.NamespaceTerminating("ns"), errtest.NamespaceTerminating("ns"))), 1, 1, "level=INFO", true},
+		"another namespace": {errtest.NamespaceTerminating("shop"), 12, 20, "level=WARN msg=\"handler failed, will try again\"", false},
+		"another error too": {errors.Join(errtest.NamespaceTerminating("ns"), errtest.Response(503, 0)), 100, 1000, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs journal
+				runs, fails := 0, true
+				c := w.config(func(context.Context, unstructuredObject) error {
+					if runs++; fails {
+						return test.err
+					}
+					return nil
+				})
+				c.Logger, c.ResyncInterval = logs.logger(slog.LevelInfo), 3*time.Minute
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if runs < test.atLeast || runs > test.atMost {
+					t.Errorf("%d runs, want %d to %d", runs, test.atLeast, test.atMost)
+				}
+				lines := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "is being terminated") || strings.Contains(line, "keeps failing") })
+				if test.logged != "" && (len(lines) != 1 || !strings.Contains(lines[0], test.logged)) {
+					t.Errorf("logged %q, want one line with %q", lines, test.logged)
+				}
+				if !test.notRetried {
+					return
+				}
+				before := runs
+				w.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool { obj["spec"] = map[string]any{"value": 2}; return true })
+				synctest.Wait()
+				if again := logs.take(); runs != before+1 || len(again) > 0 {
+					t.Errorf("%d runs after a change, which logged %q", runs-before, again)
+				}
+				fails = false
+				w.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool { obj["spec"] = map[string]any{"value": 3}; return true })
+				synctest.Wait()
+				if run := ctrl.RecentRuns()[0]; run.Outcome != controller.OutcomeSuccess {
+					t.Errorf("the last run: %+v", run)
+				}
+			})
+		})
+	}
+}
+
+// No event of the object follows, and the function may clean up something outside of the namespace.
+func TestDeletedIsRetriedInTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		calls := 0
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		c.Deleted = func(context.Context, unstructuredObject, bool) error {
+			if calls++; calls < 3 {
+				return errtest.NamespaceTerminating("ns")
+			}
+			return nil
+		}
+		w.put("widgets", "a", 1)
+		w.run(c)
+		synctest.Wait()
+		w.remove("widgets", "a")
+		time.Sleep(time.Hour)
+		if calls != 3 {
+			t.Errorf("Deleted was called %d times, want 3", calls)
+		}
+	})
 }
 
 // TestContract17_KeyIsStalledAfterLastRetry checks that the metric, the log line and the Event come once, until the

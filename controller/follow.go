@@ -98,7 +98,7 @@ func (s *schedule) classOf(outcome Outcome, err error) retry.Class {
 // failed records a failed run, and enqueues the key again or gives it up.
 func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err error) nextRun {
 	key, class := r.run.Key, s.classOf(outcome, err)
-	panicked := panicOf(err)
+	panicked, repeated := panicOf(err), s.failures.of(key).class == class
 	logStack := false
 	f := s.failures.failed(key, r.uid, class, err, time.Now(), func(f *failing) {
 		logStack = panicked != nil && !f.stack
@@ -114,6 +114,14 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	if class == retry.Terminal {
 		return s.terminal(ctx, r, err)
 	}
+	if class == retry.NamespaceTerminating && r.ending == nil && s.objects.Has(key) &&
+		usercode.TerminatingNamespace(err) == key.Namespace {
+		s.failures.markTerminal(key, r.generation)
+		if !repeated {
+			r.log().InfoContext(ctx, "namespace is being deleted, no retry until the object changes", "error", err)
+		}
+		return nextRun{why: "when the object changes (its namespace is being deleted)"}
+	}
 	attrs := []any{
 		"error", err, "outcome", string(outcome), "class", string(class), "attempt", r.run.Attempt, "causes",
 		r.run.Causes.String(),
@@ -122,6 +130,7 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 		attrs = append(attrs, "fields", fields)
 	}
 	decision := s.rules.Decide(class, err, f.ofClass)
+	decision.Quiet = decision.Quiet || class == retry.NamespaceTerminating && repeated
 	if now := time.Now(); f.inBackoff(now) && !decision.GiveUp {
 		decision.Delay = max(f.backoff.Sub(now), decision.RetryAfter)
 	}

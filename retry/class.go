@@ -16,7 +16,7 @@ const (
 	// another field manager owns an applied field (409 with causes). The same request fails again until
 	// the object or a webhook changes.
 	Invalid Class = "invalid"
-	// Forbidden: 401 or 403, caused by a Role, a quota, a token, or a namespace that is being deleted.
+	// Forbidden: 401 or 403, caused by a Role, a quota or a token.
 	Forbidden Class = "forbidden"
 	// Default: all other errors: the handler's own, 404, AlreadyExists.
 	Default Class = "error"
@@ -29,12 +29,17 @@ const (
 	Transient Class = "transient"
 	// Conflict: the object has changed since it was read (409). AlreadyExists is not a Conflict.
 	Conflict Class = "conflict"
+	// NamespaceTerminating: an object cannot be created, because its namespace is being deleted. If that is the
+	// namespace of the controller's object, the controller does not retry until the object changes.
+	NamespaceTerminating Class = "namespaceTerminating"
 )
 
 // Classes returns every Class of this package in the order of the constants, for exporters that
 // pre-register every label value.
 func Classes() []Class {
-	return []Class{Terminal, Panic, Invalid, Forbidden, Default, Timeout, Throttled, Transient, Conflict}
+	return []Class{
+		Terminal, Panic, Invalid, Forbidden, Default, Timeout, Throttled, Transient, Conflict, NamespaceTerminating,
+	}
 }
 
 // rank returns the class's index in Classes: a lower rank is more permanent. Classes of users have the rank

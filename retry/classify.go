@@ -84,6 +84,8 @@ func classOfStatus(status metav1.Status) Class {
 		return classOfConflict(status)
 	case apierrors.IsTooManyRequests(err):
 		return Throttled
+	case usercode.TerminatingNamespace(err) != "":
+		return NamespaceTerminating
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return Forbidden
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err),

@@ -63,6 +63,8 @@ func Defaults() Policies {
 		// The same request will be rejected again until a webhook or a schema changes, which a
 		// controller cannot detect. A change of the object itself enqueues the key at once.
 		Invalid: with(func(p *Policy) { p.Base, p.Max = 30*time.Second, 30*time.Minute }),
+		// A namespace is usually deleted within minutes, and may be created again.
+		NamespaceTerminating: with(func(p *Policy) { p.Base, p.Max = time.Minute, 10*time.Minute }),
 		// The delays of this class are not used.
 		Terminal: with(func(p *Policy) { p.MaxRetries = -1 }),
 	}

@@ -3,7 +3,9 @@ package errtest
 
 import (
 	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,4 +41,15 @@ func ApplyConflict(fields ...string) error {
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: f})
 	}
 	return apierrors.NewApplyConflict(causes, "conflict with \"kubectl\"")
+}
+
+// NamespaceTerminating is the response to the creation of an object in a namespace that is being deleted.
+func NamespaceTerminating(namespace string) error {
+	err := apierrors.NewForbidden(Pods(), "web",
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+		Field: "metadata.namespace",
+	}}
+	return err
 }

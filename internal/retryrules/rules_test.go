@@ -74,16 +74,17 @@ func TestDefaults(t *testing.T) {
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	common := retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2}
 	want := map[retry.Class]retry.Policy{
-		retry.Default:   common,
-		retry.Timeout:   common,
-		retry.Panic:     common,
-		retry.Conflict:  {Base: 5 * ms, Max: s, Factor: 2, Jitter: 0.5, QuietFailures: 5},
-		retry.Throttled: {Base: s, Max: m, Factor: 2, Jitter: 0.5},
-		retry.Transient: {Base: 100 * ms, Max: m, Factor: 2, Jitter: 0.5},
-		retry.Forbidden: {Base: s, Max: 5 * m, Factor: 2, Jitter: 0.2},
-		retry.Invalid:   {Base: 30 * s, Max: 30 * m, Factor: 2, Jitter: 0.2},
-		retry.Terminal:  {Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2, MaxRetries: -1},
-		"quota":         common, // a user's class
+		retry.Default:              common,
+		retry.Timeout:              common,
+		retry.Panic:                common,
+		retry.Conflict:             {Base: 5 * ms, Max: s, Factor: 2, Jitter: 0.5, QuietFailures: 5},
+		retry.Throttled:            {Base: s, Max: m, Factor: 2, Jitter: 0.5},
+		retry.Transient:            {Base: 100 * ms, Max: m, Factor: 2, Jitter: 0.5},
+		retry.Forbidden:            {Base: s, Max: 5 * m, Factor: 2, Jitter: 0.2},
+		retry.NamespaceTerminating: {Base: m, Max: 10 * m, Factor: 2, Jitter: 0.2},
+		retry.Invalid:              {Base: 30 * s, Max: 30 * m, Factor: 2, Jitter: 0.2},
+		retry.Terminal:             {Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2, MaxRetries: -1},
+		"quota":                    common, // a user's class
 	}
 	rules := mustRules(t, retry.Config{})
 	for class, policy := range want {

@@ -1,10 +1,13 @@
 package usercode
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -52,4 +55,23 @@ func StatusOf(err error) (metav1.Status, bool) {
 		return status.Status(), true
 	}
 	return metav1.Status{}, false
+}
+
+// TerminatingNamespace returns the name of the namespace in which an object could not be created because the namespace
+// is being deleted, if err, or an error that it wraps, is such a response of the API server; otherwise "".
+func TerminatingNamespace(err error) (namespace string) {
+	VisitErrors(err, func(err error) {
+		status, ok := StatusOf(err)
+		if !ok || status.Details == nil || namespace != "" {
+			return
+		}
+		for _, cause := range status.Details.Causes {
+			if cause.Type == corev1.NamespaceTerminatingCause { // "namespace shop is being terminated"
+				name, _ := strings.CutPrefix(cause.Message, "namespace ")
+				namespace, _, _ = strings.Cut(name, " ")
+				namespace = cmp.Or(namespace, "unknown")
+			}
+		}
+	})
+	return namespace
 }
