@@ -21,8 +21,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
-// drainer is a program with a task that waits for a definition, and a controller that removes its finalizer from deleted
-// objects after the time of the cleanup.
+// drainer is a program with a task that waits for a definition, and a controller that removes its finalizer from
+// deleted objects after the time of the cleanup.
 type drainer struct {
 	*testing.T
 	*simulation.Cluster
@@ -41,7 +41,10 @@ func newDrainer(t *testing.T, c *simulation.Cluster) *drainer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definition, err := crd.New(crd.Definition{Group: "example.com", Kind: "Volume", Versions: []crd.Version{{Name: "v1"}}})
+	definition, err := crd.New(crd.Definition{
+		Group: "example.com", Kind: "Volume",
+		Versions: []crd.Version{{Name: "v1"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +84,11 @@ func (d *drainer) manager(task manager.Runnable, informers ...manager.Runnable) 
 	}
 	task.Name, task.Group, task.Task = "definitions", manager.Caches, true
 	m, err := manager.New(manager.Config{
-		LeaderElection: &leader.Config{Cluster: d.c.Cluster(), Namespace: "default", Name: "drainer", Identity: "first"},
-		Runnables:      append(informers, task, manager.Runnable{Runner: volumes}), IgnoreSignals: true,
+		LeaderElection: &leader.Config{
+			Cluster: d.c.Cluster(), Namespace: "default", Name: "drainer",
+			Identity: "first",
+		},
+		Runnables: append(informers, task, manager.Runnable{Runner: volumes}), IgnoreSignals: true,
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -104,7 +110,8 @@ func (d *drainer) terminate(finalizers string) {
 		d.Fatal(err)
 	}
 	d.Apply(`{apiVersion: example.com/v1, kind: Volume, metadata: {name: old, finalizers: [` + finalizers + `]}}`)
-	live, err := client.Get[*apiextensionsv1.CustomResourceDefinition](d.Context(), d.c, kube.Key{Name: d.definition.Name})
+	live, err := client.Get[*apiextensionsv1.CustomResourceDefinition](d.Context(), d.c,
+		kube.Key{Name: d.definition.Name})
 	if err == nil {
 		err = client.Delete(d.Context(), d.c, live)
 	}
@@ -113,11 +120,14 @@ func (d *drainer) terminate(finalizers string) {
 	}
 }
 
-// The definition of an operator's kind is being deleted when the operator starts. Its objects have finalizers that only the
-// operator removes.
+// The definition of an operator's kind is being deleted when the operator starts. Its objects have finalizers that only
+// the operator removes.
 func TestOperatorDrainsTerminatingDefinition(t *testing.T) {
 	t.Parallel()
-	for name, policy := range map[string]manager.FailurePolicy{"restart": manager.Restart, "end the process": manager.EndProcess} {
+	for name, policy := range map[string]manager.FailurePolicy{
+		"restart":         manager.Restart,
+		"end the process": manager.EndProcess,
+	} {
 		for _, cleanup := range []time.Duration{0, 10 * time.Minute} { // longer than the timeout of crd.Ensure
 			t.Run(name+" "+cleanup.String(), func(t *testing.T) {
 				t.Parallel()
@@ -133,7 +143,8 @@ func TestOperatorDrainsTerminatingDefinition(t *testing.T) {
 					}
 					if cleanup > 0 {
 						err := m.Ready()
-						if err == nil || !strings.Contains(err.Error(), "objects remain, 1 of 1 held by finalizers: default/old by "+drainFinalizer) {
+						if err == nil || !strings.Contains(err.Error(), "objects remain, 1 of 1 held by finalizers: "+
+							"default/old by "+drainFinalizer) {
 							t.Errorf("the program is ready, although its kind accepts no objects: %v", err)
 						}
 						c.Advance(cleanup)
@@ -153,7 +164,8 @@ func TestOperatorDrainsTerminatingDefinition(t *testing.T) {
 	}
 }
 
-// Nothing of the program can drain a definition whose objects have no finalizers, so the controllers wait for the new one.
+// Nothing of the program can drain a definition whose objects have no finalizers, so the controllers wait for the new
+// one.
 func TestOperatorWaitsForDefinitionThatIsDeletedSoon(t *testing.T) {
 	t.Parallel()
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {

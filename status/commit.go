@@ -49,6 +49,8 @@ const maxAttempts = 5
 //     not lower status.observedGeneration, unless before has them: the object was restored from a backup with its
 //     status. The generation of a change is the condition's observedGeneration, or that of before if the run has set
 //     none.
+//   - Commit corrects changed conditions as Set does, if they are metav1.Conditions: long messages are shortened. It
+//     leaves out those with an invalid type or status, and writes the rest.
 //   - Commit keeps fields of conditions that T does not have. If the patch must write the whole list (a condition
 //     changes together with an object in the status that does not exist yet), Commit reads the list first.
 //   - Commit does not write to another object that was created with the same name.
@@ -66,7 +68,8 @@ const maxAttempts = 5
 // # Errors
 //
 // Before any request: before and after are not two states of one object; a status that cannot be patched; a change of
-// a condition without a type or of a type that occurs twice. ErrNoSubresource. client.ErrChanged, for which
+// a condition of a type that occurs twice. After the other changes were written: conditions that Commit has left out
+// because the API server would reject the whole status. ErrNoSubresource. client.ErrChanged, for which
 // apierrors.IsConflict is true too, after the last attempt. Errors of requests.
 func Commit[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
@@ -95,14 +98,14 @@ func CommitLocked[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {
 	version, err := commit(ctx, c, before, after, true, options)
-	if err != nil || version == "" {
-		return false, err
+	if version != "" {
+		after.SetResourceVersion(version)
 	}
-	after.SetResourceVersion(version)
-	return true, nil
+	return version != "", err
 }
 
-// commit writes the changes of a run. It returns the new resourceVersion; "" if nothing was written.
+// commit writes the changes of a run. It returns the new resourceVersion, "" if nothing was written, and an error also for
+// changes that were left out.
 func commit(
 	ctx context.Context, c *client.Client, before, after kube.Object, locked bool, options []client.WriteOption,
 ) (version string, err error) {
@@ -110,8 +113,11 @@ func commit(
 	if r.locked = locked; err == nil && !r.changes.empty() {
 		version, err = r.commit(ctx, c, after, options)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("commit the status: %w", err)
+	case r.invalid != nil:
+		return version, fmt.Errorf("commit the status: %s: %w", kube.KeyOf(after), r.invalid)
 	}
 	return version, nil
 }
@@ -136,6 +142,8 @@ type run struct {
 	computed *jsonPatch
 	// locked is true if only the last known state may be changed.
 	locked bool
+	// invalid names changes of conditions that are left out, because the API server would reject the whole status.
+	invalid error
 }
 
 // runOf computes the changes of a run. changes is empty if the status has not changed.
@@ -151,8 +159,9 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 	if err := cmp.Or(err, toErr); err != nil {
 		return run{}, fmt.Errorf("%s: %w", kube.KeyOf(after), err)
 	}
+	invalid := correctConditions(after, from, to)
 	r := run{
-		from: from, seen: from, version: after.GetResourceVersion(),
+		invalid: invalid, from: from, seen: from, version: after.GetResourceVersion(),
 		tookOver:   after.GetResourceVersion() != before.GetResourceVersion(),
 		generation: before.GetGeneration(),
 	}

@@ -351,12 +351,6 @@ func TestCommitValidatesArguments(t *testing.T) {
 			&Shop{ObjectMeta: metav1.ObjectMeta{Name: "rats", ResourceVersion: "1"}, Status: ShopStatus{Replicas: 1}},
 		},
 		"object is nil": {before, nil},
-		"status.conditions[2] has no type": {before, changed(func(s *Shop) {
-			status.Set(&s.Status.Conditions, status.True("", 1, "", ""))
-		})},
-		`two of type "Theirs"`: {before, changed(func(s *Shop) {
-			s.Status.Conditions = append(s.Status.Conditions, status.True("Theirs", 1, "", ""))
-		})},
 	} {
 		_, err := status.Commit(t.Context(), w.client, objects[0], objects[1])
 		if err == nil || !strings.Contains(err.Error(), want) {
