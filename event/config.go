@@ -35,7 +35,8 @@ type Config struct {
 	// name, which is the Pod's name in a Pod.
 	Instance string
 
-	// QueueSize is the maximum number of new events that wait to be sent. Default 1000.
+	// QueueSize is the maximum number of new events that wait to be sent. If it is reached, an event of a namespace
+	// whose last request has failed temporarily gives way to one of another namespace. Default 1000.
 	QueueSize int
 	// ObjectBurst is the number of different events about one object that may be sent in a row.
 	// ObjectInterval is the time after which one more is allowed. Repeats do not count. Default 25, and 5
@@ -53,11 +54,10 @@ type Config struct {
 	FlushTimeout time.Duration
 
 	// Logger receives warnings about events that could not be sent or were dropped. There is at most one per
-	// minute for each error class (retry.Class; Forbidden has two, for missing permissions and other
-	// causes), one for drops, one for objects that Events cannot refer to, and one while the Recorder does not
-	// run although events are dropped or have waited for a minute. A missing permission is logged once for
-	// each namespace and verb, and again after a request has succeeded in between. Default: slog.Default()
-	// at the time of New.
+	// minute for each error class (retry.Class), one for drops, one for objects that Events cannot refer to, and
+	// one while the Recorder does not run although events are dropped or have waited for a minute. A missing
+	// permission is logged once for each namespace and verb, a namespace that is being deleted once (at level
+	// Info), and again after a request has succeeded in between. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 

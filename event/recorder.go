@@ -29,16 +29,18 @@ type Recorder struct {
 	wake    chan struct{} // capacity 1; has an element after queue or waiting have grown
 
 	mu         sync.Mutex
-	running    bool      // guarded by mu
-	objects    objects   // guarded by mu
-	queue      []*series // guarded by mu; new events in order of arrival
-	waiting    []*series // guarded by mu; repeats, sent when due
-	lastName   time.Time // guarded by mu; the time in the last event's name
-	stats      Stats     // guarded by mu
-	invalid    uint64    // guarded by mu; the part of Stats.Dropped with an invalid object
-	invalidLog time.Time // guarded by mu; when an invalid object was last logged
-	reported   uint64    // guarded by mu; Stats.Dropped without invalid objects at the last log line
-	idleLog    time.Time // guarded by mu; when warnIfNotRunning last logged
+	running    bool               // guarded by mu
+	retrying   bool               // guarded by mu; an event of a failing namespace is being sent
+	objects    objects            // guarded by mu
+	queue      []*series          // guarded by mu; new events in order of arrival
+	waiting    []*series          // guarded by mu; repeats, sent when due
+	outages    map[string]*outage // guarded by mu; by namespace
+	lastName   time.Time          // guarded by mu; the time in the last event's name
+	stats      Stats              // guarded by mu
+	invalid    uint64             // guarded by mu; the part of Stats.Dropped with an invalid object
+	invalidLog time.Time          // guarded by mu; when an invalid object was last logged
+	reported   uint64             // guarded by mu; Stats.Dropped without invalid objects at the last log line
+	idleLog    time.Time          // guarded by mu; when warnIfNotRunning last logged
 }
 
 // Stats are counters since New.
@@ -70,6 +72,7 @@ func New(config Config) (*Recorder, error) {
 		backoff: retry.Defaults()[retry.Transient],
 		wake:    make(chan struct{}, 1),
 		objects: newObjects(config.Objects),
+		outages: map[string]*outage{},
 	}, nil
 }
 
@@ -130,11 +133,13 @@ func (r *Recorder) record(
 		}
 		return
 	}
-	if len(r.queue) >= r.config.QueueSize || !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) {
+	if !r.hasRoom(namespaceOf(regarding)) || !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) {
 		r.stats.Dropped++
 		return
 	}
-	s := &series{object: obj, id: id, event: r.newEvent(regarding, id, now), state: queued, count: 1, last: now}
+	s := &series{
+		object: obj, id: id, event: r.newEvent(regarding, id, now), state: queued, count: 1, last: now, due: now,
+	}
 	s.event.Annotations = maps.Clone(annotations)
 	if related != (corev1.ObjectReference{}) {
 		s.event.Related = &related
@@ -209,34 +214,32 @@ func (r *Recorder) dropWaiting(evicted *object) {
 }
 
 // next removes and returns the series to send now, or nil and the time until the next one is due. New events come
-// before repeats. With flush, repeats are due at once.
-func (r *Recorder) next(flush bool) (*series, time.Duration) {
+// before repeats. failing reports whether the namespace of the series fails. With flush, all are due at once.
+func (r *Recorder) next(flush bool) (found *series, failing bool, wait time.Duration) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) > 0 {
-		s := r.queue[0]
-		r.queue[0] = nil // for the garbage collector
-		r.queue = r.queue[1:]
-		s.state = sending
-		return s, 0
-	}
-	if len(r.waiting) == 0 {
-		return nil, time.Hour // the caller also waits for wake
-	}
-	earliest := 0
-	for i, s := range r.waiting {
-		if s.due.Before(r.waiting[earliest].due) {
-			earliest = i
+	wait = time.Hour // the caller also waits for wake
+	for _, list := range []*[]*series{&r.queue, &r.waiting} {
+		first, earliest := -1, time.Time{}
+		for i, s := range *list {
+			switch at, ok := r.earliest(s); {
+			case !ok:
+			case !flush && at.After(now):
+				wait = min(wait, at.Sub(now))
+			case first < 0 || at.Before(earliest):
+				first, earliest = i, at
+			}
+		}
+		if first >= 0 {
+			found = (*list)[first]
+			*list = slices.Delete(*list, first, first+1)
+			found.state, failing = sending, r.outages[found.event.Namespace] != nil
+			r.retrying = r.retrying || failing
+			return found, failing, 0
 		}
 	}
-	s := r.waiting[earliest]
-	if wait := s.due.Sub(now); wait > 0 && !flush {
-		return nil, wait
-	}
-	r.waiting = slices.Delete(r.waiting, earliest, earliest+1)
-	s.state = sending
-	return s, 0
+	return nil, false, wait
 }
 
 // succeeded records that the API server has stored the event with the given count.
@@ -244,6 +247,7 @@ func (r *Recorder) succeeded(s *series, count int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Sent++
+	delete(r.outages, s.event.Namespace)
 	s.state, s.created, s.sent = idle, true, count
 	s.due = time.Now().Add(r.config.RepeatInterval)
 	if s.count > count {
@@ -255,9 +259,21 @@ func (r *Recorder) succeeded(s *series, count int32) {
 func (r *Recorder) failed(s *series) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Failed += s.unsent()
+	r.forget(s, &r.stats.Failed)
+}
+
+// forget adds the unsent events of a series to a counter and removes it from its object. r.mu must be held.
+func (r *Recorder) forget(s *series, counter *uint64) {
+	*counter += s.unsent()
 	s.state = idle
 	delete(s.object.series, s.id)
+}
+
+// isEmpty reports whether no series waits to be sent.
+func (r *Recorder) isEmpty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue)+len(r.waiting) == 0
 }
 
 // dropAll drops and removes every series in queue and waiting. If Run is called again, later events are new ones.
@@ -265,9 +281,7 @@ func (r *Recorder) dropAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range slices.Concat(r.queue, r.waiting) {
-		r.stats.Dropped += s.unsent()
-		s.state = idle
-		delete(s.object.series, s.id)
+		r.forget(s, &r.stats.Dropped)
 	}
 	r.queue, r.waiting = nil, nil
 }

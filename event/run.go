@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,10 +18,10 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request, because all other events wait for it.
+	// requestTimeout bounds one request, because other events may wait for it.
 	requestTimeout = 10 * time.Second
 	// retryTimeout is how long one event is retried after temporary errors. It is longer than the restart of an API
-	// server. All other events wait, and new ones are dropped when the queue is full.
+	// server. The other events of its namespace wait.
 	retryTimeout = time.Minute
 	// logInterval is the minimum time between two log lines with the same cause.
 	logInterval = time.Minute
@@ -37,7 +35,8 @@ const (
 // The caller must end ctx after the controllers that use the Recorder have returned. ctx must not be their context:
 // their drain time may be longer than FlushTimeout, and events that are recorded after Run are not sent.
 //
-// Run sends one request at a time, so that many events never become many concurrent requests. If ctx carries a
+// Run sends one request at a time, and one more of a namespace whose last request has failed temporarily, so that many
+// events never become many concurrent requests, and such a namespace does not delay the others. If ctx carries a
 // leadership (package leader), Run sends nothing after the leadership is lost.
 //
 // Errors: r is nil; r is running already.
@@ -86,29 +85,42 @@ type sender struct {
 	*Recorder
 	stop <-chan struct{} // closed when ctx of Run ends: from then on nothing waits
 
-	// Only the goroutine of run uses these fields.
-	failures  int                  // temporary failures in a row, of all events
-	logged    map[string]time.Time // the last log line by cause
-	forbidden map[permission]bool  // missing permissions that were logged
-	dropped   uint64               // droppedByLimits at the last log line
+	dropped uint64 // droppedByLimits at the last log line; only the goroutine of run uses it
+
+	logs      sync.Mutex
+	logged    map[string]time.Time // the last log line by cause; guarded by logs
+	forbidden map[permission]bool  // missing permissions and namespaces being deleted that were logged; guarded by logs
 }
 
 // permission is a permission that sending an event requires.
 type permission struct {
 	namespace string
-	verb      string // create or patch
+	verb      string // create, patch or, if the namespace is being deleted, ""
 }
 
 func (s *sender) run(ctx context.Context) {
-	for ctx.Err() == nil {
+	var retries sync.WaitGroup
+	for drained := false; ctx.Err() == nil && !drained; {
 		s.logDropped()
-		series, wait := s.next(s.stopping())
-		if series != nil {
+		stopping := s.stopping()
+		series, failing, wait := s.next(stopping)
+		switch {
+		case failing:
+			retries.Go(func() { // waited for below
+				s.deliver(ctx, series)
+				s.mu.Lock()
+				s.retrying = false
+				s.mu.Unlock()
+				s.signal()
+			})
+			continue
+		case series != nil:
 			s.deliver(ctx, series)
 			continue
-		}
-		if s.stopping() {
-			break
+		case stopping:
+			retries.Wait() // others of failing namespaces follow
+			drained = s.isEmpty()
+			continue
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -118,6 +130,7 @@ func (s *sender) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+	retries.Wait()
 	s.logDropped()
 	before := s.droppedByLimits()
 	s.dropAll()
@@ -137,34 +150,20 @@ func (s *sender) stopping() bool {
 	}
 }
 
-// deliver sends a series. It retries until the series is sent or has failed permanently.
+// deliver sends a series, or puts it back after a temporary failure.
 func (s *sender) deliver(ctx context.Context, series *series) {
-	for began := time.Now(); ; {
-		count, err := s.send(ctx, series)
-		if err == nil {
-			s.failures = 0
-			s.succeeded(series, count)
-			return
-		}
-		class := retry.Classify(err)
-		s.logError(class, series, err)
-		temporary := class == retry.Transient || class == retry.Throttled
-		if temporary {
-			s.failures++
-		}
-		if !temporary || time.Since(began) >= retryTimeout || ctx.Err() != nil || s.stopping() {
-			s.failed(series)
-			return
-		}
-		delay := retryrules.Delay(s.backoff, s.failures, rand.Float64())
-		if after, ok := retry.RetryAfter(err); ok {
-			delay = max(delay, min(after, s.backoff.Max))
-		}
-		select {
-		case <-time.After(delay):
-		case <-s.stop: // one last attempt without delay
-		}
+	count, err := s.send(ctx, series)
+	if err == nil {
+		s.succeeded(series, count)
+		return
 	}
+	class := retry.Classify(err)
+	s.logError(class, series, err)
+	if class != retry.Transient && class != retry.Throttled || ctx.Err() != nil || s.stopping() {
+		s.failed(series)
+		return
+	}
+	s.postpone(series, err)
 }
 
 // send creates or patches the Event of the series, and returns the count that it sent.
@@ -219,19 +218,25 @@ func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
 			Body(body).MaxRetries(0).Do(ctx).Error())
 }
 
-// permitted returns err, as a forbiddenError if a permission is missing. After a success, a missing permission is
-// logged again.
+// permitted returns err, as a forbiddenError if a permission is missing or the namespace is being deleted. After a
+// success, these are logged again.
 func (s *sender) permitted(needed permission, err error) error {
-	switch {
-	case err == nil:
+	ending := permission{namespace: needed.namespace}
+	switch retry.Classify(err) {
+	case "":
+		s.logs.Lock()
+		defer s.logs.Unlock()
 		delete(s.forbidden, needed)
-	case retry.Classify(err) == retry.Forbidden && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		delete(s.forbidden, ending)
+	case retry.Forbidden:
 		return &forbiddenError{permission: needed, err: err}
+	case retry.NamespaceTerminating:
+		return &forbiddenError{permission: ending, err: err}
 	}
 	return err
 }
 
-// forbiddenError reports a missing permission.
+// forbiddenError reports a missing permission, or that the namespace is being deleted.
 type forbiddenError struct {
 	permission permission
 	err        error
@@ -241,26 +246,26 @@ func (e *forbiddenError) Error() string { return e.err.Error() }
 func (e *forbiddenError) Unwrap() error { return e.err }
 
 func (s *sender) logError(class retry.Class, series *series, err error) {
-	cause := string(class)
-	forbidden, byRole := errors.AsType[*forbiddenError](err)
-	if byRole {
-		if cause += " by a Role"; s.forbidden[forbidden.permission] {
-			return // logged already
-		}
-	}
-	if !s.mayLog(cause) {
-		return
+	s.logs.Lock()
+	defer s.logs.Unlock()
+	forbidden, isForbidden := errors.AsType[*forbiddenError](err)
+	if isForbidden && s.forbidden[forbidden.permission] || !s.mayLog(string(class)) {
+		return // logged already
 	}
 	regarding := series.event.Regarding
 	attrs := []any{
 		"class", class, "error", err,
 		"kind", regarding.Kind, "namespace", regarding.Namespace, "name", regarding.Name, "reason", series.event.Reason,
 	}
-	if byRole {
+	if isForbidden {
 		if len(s.forbidden) >= maxForbidden {
 			clear(s.forbidden)
 		}
 		s.forbidden[forbidden.permission] = true
+		if forbidden.permission.verb == "" {
+			s.config.Logger.Info("events not sent: the namespace is being deleted", attrs...)
+			return
+		}
 		attrs = append(attrs, "hint",
 			fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
 				"this warning is not repeated", series.event.Namespace, forbidden.permission.verb))
@@ -277,6 +282,8 @@ func (s *sender) droppedByLimits() uint64 {
 
 func (s *sender) logDropped() {
 	dropped := s.droppedByLimits()
+	s.logs.Lock()
+	defer s.logs.Unlock()
 	if dropped == s.dropped || !s.mayLog("dropped") {
 		return
 	}
@@ -286,6 +293,7 @@ func (s *sender) logDropped() {
 }
 
 // mayLog reports whether this cause was last logged at least logInterval ago. If so, it records the current time.
+// s.logs must be held.
 func (s *sender) mayLog(cause string) bool {
 	now := time.Now()
 	if last, ok := s.logged[cause]; ok && now.Sub(last) < logInterval {

@@ -37,7 +37,7 @@ type series struct {
 	count   int32
 	last    time.Time // of the last repeat
 	sent    int32     // the last count that was sent
-	due     time.Time // when the next count may be sent
+	due     time.Time // when it may be sent
 
 	// createAttempted is used by Run only. If it is true, an existing Event with this name belongs to this Recorder.
 	createAttempted bool

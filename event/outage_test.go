@@ -1,0 +1,168 @@
+package event_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/event"
+)
+
+// failures are temporary failures of all requests for namespace "broken".
+func failures() map[string]func(*http.Request) (*http.Response, error) {
+	return map[string]func(*http.Request) (*http.Response, error){
+		"refused": func(*http.Request) (*http.Response, error) { return nil, errRefused },
+		"unavailable": func(*http.Request) (*http.Response, error) {
+			return status(apierrors.NewServiceUnavailable("")), nil
+		},
+		"throttled": func(*http.Request) (*http.Response, error) {
+			return status(apierrors.NewTooManyRequests("", 3600)), nil
+		},
+		"silent": func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		},
+	}
+}
+
+func in(namespace, name string) corev1.ObjectReference {
+	ref := pod(name)
+	ref.Namespace = namespace
+	return ref
+}
+
+// failing returns a server for which the requests of one namespace fail as long as the result of broken is true.
+func failing(fail func(*http.Request) (*http.Response, error), broken func(elapsed time.Duration) bool) *apiServer {
+	server := newAPIServer()
+	server.answer = func(req *http.Request) (*http.Response, error) {
+		if strings.Contains(req.URL.Path, "/namespaces/broken/") && broken(time.Since(server.start)) {
+			return fail(req)
+		}
+		return nil, nil //nolint:nilnil // the fake server answers
+	}
+	return server
+}
+
+// The events of a namespace that fails wait and fail by themselves, and are sent when it works again.
+func TestFailingNamespaceDelaysOnlyItself(t *testing.T) {
+	t.Parallel()
+	const outage = 20 * time.Minute
+	for name, fail := range failures() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := failing(fail, func(elapsed time.Duration) bool { return elapsed < outage })
+				recorder, _ := server.recorder(t, event.Config{QueueSize: 20})
+				start(t, t.Context(), recorder)
+				recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
+				time.Sleep(11 * time.Second) // the time limit of a request: until then nothing shows the failure
+				for n := 0; time.Since(server.start) < outage; n++ {
+					for i := range 3 { // more than the queue can hold
+						recorder.Event(in("broken", fmt.Sprint("web", n, "-", i)), "Normal", "A", "B", "")
+					}
+					recorder.Event(in("shop", fmt.Sprint("web", n)), "Normal", "A", "B", "")
+					recorder.Event(in("shop", fmt.Sprint("web", n)), "Normal", "A", "B", "") // a repeat, sent later
+					time.Sleep(100 * time.Millisecond)
+					if stats := recorder.Stats(); stats.Sent < uint64(n+1) {
+						t.Fatalf("%d events of the other namespace were sent within 100 ms, want %d", stats.Sent, n+1)
+					}
+					time.Sleep(5 * time.Second)
+				}
+				time.Sleep(2 * time.Minute) // the longest backoff, and the events that wait
+				before := recorder.Stats().Sent
+				for i := range 10 {
+					recorder.Event(in("broken", fmt.Sprint("last", i)), "Normal", "A", "B", "")
+				}
+				time.Sleep(time.Second)
+				lasts := 0
+				for _, line := range server.list() {
+					if strings.HasPrefix(line, "last") {
+						lasts++
+					}
+				}
+				if lasts != 10 || recorder.Stats().Sent < before+10 {
+					t.Errorf("%d events of the namespace were sent after the outage, want 10", lasts)
+				}
+			})
+		})
+	}
+}
+
+// A waiting event of a failing namespace gives way to one of another namespace, but not the other way round.
+func TestFailingNamespaceDoesNotFillQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := failing(failures()["refused"], func(time.Duration) bool { return true })
+		recorder, _ := server.recorder(t, event.Config{QueueSize: 3, ObjectBurst: 100})
+		stop := start(t, t.Context(), recorder)
+		recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
+		synctest.Wait()
+		for i := range 10 {
+			recorder.Event(in("broken", fmt.Sprint("web", i)), "Normal", "A", "B", "")
+		}
+		synctest.Wait()
+		expectStats(t, recorder, event.Stats{Dropped: 8})
+		for i := range 5 { // before the Recorder can send one
+			recorder.Event(in("shop", fmt.Sprint("web", i)), "Normal", "A", "B", "")
+		}
+		synctest.Wait()
+		if stats := recorder.Stats(); stats.Sent < 3 {
+			t.Errorf("stats are %+v, want at least 3 sent", stats)
+		}
+		stop()
+		if stats := recorder.Stats(); stats.Sent+stats.Dropped+stats.Failed != 16 {
+			t.Errorf("stats are %+v, want 16 events in all", stats)
+		}
+	})
+}
+
+// The events of a failing namespace are kept for about 2 min, so that they do not fill the memory.
+func TestEventsOfFailingNamespaceExpire(t *testing.T) {
+	t.Parallel()
+	for name, fail := range failures() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := failing(fail, func(time.Duration) bool { return true })
+				recorder, _ := server.recorder(t, event.Config{})
+				start(t, t.Context(), recorder)
+				for i := range 40 {
+					recorder.Event(in("broken", fmt.Sprint("web", i)), "Normal", "A", "B", "")
+				}
+				time.Sleep(3 * time.Minute)
+				if diff := cmp.Diff(event.Stats{Failed: 40}, recorder.Stats()); diff != "" {
+					t.Errorf("stats (-want +got):\n%s", diff)
+				}
+				if requests := len(server.log()); requests > 20 {
+					t.Errorf("%d requests", requests)
+				}
+			})
+		})
+	}
+}
+
+// An Event that was created before the outage is patched after it.
+func TestRepeatsAreSentAfterOutageOfNamespace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := failing(func(*http.Request) (*http.Response, error) { return nil, errors.New("EOF") },
+			func(elapsed time.Duration) bool { return elapsed > time.Second && elapsed < 330*time.Second })
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		for range 3 {
+			recorder.Event(in("broken", "web"), "Normal", "A", "B", "")
+		}
+		time.Sleep(10 * time.Minute)
+		if got := server.list(); len(got) != 1 || got[0] != "web A x3" {
+			t.Errorf("the Events are %q", got)
+		}
+	})
+}
