@@ -45,7 +45,6 @@ type Cluster struct {
 
 	limits   *writeLimits
 	hidden   *apiobject.HiddenFields
-	claims   apiobject.Claims
 	strays   *strays
 	panicked sync.Once                       // a panic of a transport was logged
 	term     atomic.Pointer[leadership.Term] // of the last request
@@ -116,7 +115,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if c.http, err = rest.HTTPClientFor(withBufferedDial(config)); err != nil {
 		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
 	} else {
-		c.http.Transport = closableTransport{c.http.Transport}
+		c.http.Transport = closableTransport{c.http.Transport, apiobject.NewClaims()}
 	}
 	if server := kubeconfig.Server(config); server != nil {
 		c.server, c.basePath = server.String(), server.Path
@@ -141,9 +140,6 @@ func (c *Cluster) HTTPClient() *http.Client { return c.http }
 // Scheme returns the scheme with the types that addTypes has registered. It must not be changed. It does not contain
 // the types of k8s.io/api, because every program would then link all of them.
 func (c *Cluster) Scheme() *runtime.Scheme { return c.scheme }
-
-// Claims is for the packages of this module. The result type is internal.
-func (c *Cluster) Claims() *apiobject.Claims { return &c.claims }
 
 // KindOf returns the kind of obj: the one in its TypeMeta, which unstructured and metadata-only objects have, otherwise
 // the kind that its Go type is registered for, or the kind of a type of k8s.io/api.

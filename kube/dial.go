@@ -9,6 +9,8 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // readBuffer is the size of a connection's read buffer. net/http reads 4 KB at a time, less than most Pods need, so
@@ -45,7 +47,13 @@ func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // closableTransport makes http.Client.CloseIdleConnections effective. client-go's wrappers, for example for tokens,
 // have WrappedRoundTripper in place of CloseIdleConnections.
-type closableTransport struct{ http.RoundTripper }
+type closableTransport struct {
+	http.RoundTripper
+	claims *apiobject.Claims
+}
+
+// Claims returns the claims of the Cluster, for apiobject.ClaimsOf.
+func (t closableTransport) Claims() *apiobject.Claims { return t.claims }
 
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.
 func (t closableTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }

@@ -82,6 +82,10 @@ func (p *pass) apply(ctx context.Context, children []Child) (Report, error) {
 	}
 	report := p.report()
 	err := report.err()
+	if err == nil {
+		err = p.lastLoop()
+		report.failure = err
+	}
 	if err == nil && !p.plan && len(report.remaining()) == 0 {
 		p.noteSearched()
 	}

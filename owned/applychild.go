@@ -126,6 +126,7 @@ func (p *pass) create(ctx context.Context, i *item) error {
 		return p.ignoreIfPlanned(i, err)
 	}
 	i.setApplied(applied)
+	p.noteCreation(i.identity(), applied.Object.GetUID())
 	return nil
 }
 

@@ -13,9 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // defaultForceRemoveAfter is the default of Config.ForceRemoveAfter.
@@ -55,7 +57,8 @@ type Config struct {
 	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields, and must be set.
 	// Reads use its Informers where they cover the objects. Required.
 	Client *client.Client
-	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it. If it changes,
+	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it: if two Sets of
+	// a process with one name and Cluster manage the children of an owner in turn, calls return an error. If it changes,
 	// the existing children are not found anymore. Required.
 	Name string
 	// Kinds are all kinds of children, including those of earlier versions of the program: the Set never finds, and
@@ -123,10 +126,11 @@ type Config struct {
 // Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use.
 // There should be only one call at a time for one owner, which controllers ensure.
 type Set struct {
-	config    Config         // immutable after New
-	dry       *client.Client // for plans
-	notServed notServed
-	searched  searchedOwners // owners without former children; see Config.FormerChildren
+	config    Config                                        // immutable after New
+	dry       *client.Client                                // for plans
+	notServed apiobject.Recent[schema.GroupKind, time.Time] // since when the cluster does not serve a kind
+	searched  apiobject.Recent[types.UID, bool]             // owners without former children; see Config.FormerChildren
+	deletions apiobject.Recent[ownedChild, deletion]        // of children; see checkLoop
 }
 
 // New returns a Set. It makes no request. The error lists all mistakes in config.
@@ -146,7 +150,9 @@ func New(config Config) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new set of owned objects: %w", err)
 	}
-	return &Set{config: config, dry: dry}, nil
+	s := &Set{config: config, dry: dry}
+	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow
+	return s, nil
 }
 
 func (c Config) validate() error {

@@ -15,9 +15,14 @@ import (
 // findChildren finds all objects with the labels of the owner's children. With live, it reads them from the API server,
 // and requests also kinds that were not served before.
 func (p *pass) findChildren(ctx context.Context, live bool) error {
+	if !p.plan {
+		if err := p.claim(); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, kind := range p.set.config.Kinds {
-		if !live && p.set.notServed.has(kind.GroupKind()) {
+		if !live && !p.set.isServed(kind.GroupKind()) {
 			continue
 		}
 		if err := p.findChildrenOfKind(ctx, kind, live); err != nil {
@@ -38,7 +43,7 @@ func (p *pass) findChildrenOfKind(ctx context.Context, kind schema.GroupVersionK
 		// Any version: the objects exist also if the cluster does not serve the version that the program uses.
 		resource, err = p.client.Cluster().ResourceInAnyVersion(ctx, kind)
 		if errors.Is(err, kube.ErrNotServed) {
-			p.set.notServed.add(kind.GroupKind())
+			p.set.setServed(kind.GroupKind(), false)
 			return nil // a kind that is not served has no objects
 		}
 		if err != nil {

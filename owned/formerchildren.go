@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -18,11 +16,11 @@ import (
 // findFormerChildren finds children without the labels of a set (Config.FormerChildren), once for each owner.
 func (p *pass) findFormerChildren(ctx context.Context) error {
 	selector := p.set.config.FormerChildren
-	if selector == "" || p.set.searched.has(p.owner.GetUID()) {
+	if selector == "" || p.set.searched.Get(p.owner.GetUID()) {
 		return nil
 	}
 	for _, kind := range p.set.config.Kinds {
-		if p.set.notServed.has(kind.GroupKind()) {
+		if !p.set.isServed(kind.GroupKind()) {
 			continue
 		}
 		resource, err := p.client.Cluster().ResourceInAnyVersion(ctx, kind)
@@ -76,40 +74,9 @@ func (s *Set) isFormerChild(owner, obj metav1.Object) bool {
 // noteSearched records that the owner has no former children anymore.
 func (p *pass) noteSearched() {
 	if p.set.config.FormerChildren != "" {
-		p.set.searched.add(p.owner.GetUID())
+		p.set.searched.Do(p.owner.GetUID(), func(searched *bool) { *searched = true })
 	}
 }
 
 // minSearchedFor is the minimum time for which an owner is stored after its last run.
 const minSearchedFor = 12 * time.Hour
-
-// searchedOwners stores the uids of owners without former children. It drops owners that are not handled anymore.
-type searchedOwners struct {
-	mu              sync.Mutex
-	recent, earlier map[types.UID]bool // guarded by mu
-	since           time.Time          // the start of recent; guarded by mu
-}
-
-func (s *searchedOwners) has(owner types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.expire()
-	if s.earlier[owner] {
-		s.recent[owner] = true
-	}
-	return s.recent[owner]
-}
-
-func (s *searchedOwners) add(owner types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.expire()
-	s.recent[owner] = true
-}
-
-// expire drops the owners that were not handled for minSearchedFor. s.mu must be held.
-func (s *searchedOwners) expire() {
-	if s.recent == nil || time.Since(s.since) > minSearchedFor {
-		s.earlier, s.recent, s.since = s.recent, map[types.UID]bool{}, time.Now()
-	}
-}

@@ -1,42 +1,30 @@
 package owned
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // notServedFor is the time until Apply checks again whether the cluster serves a kind that it did not serve. The
-// objects of a kind are deleted with it, so a kind that is served again has no earlier children.
+// objects of a kind are deleted with it, so a kind that is served again has no earlier children. With it, programs can
+// name kinds that only some clusters have, without a request in each run.
 const notServedFor = 10 * time.Minute
 
-// notServed stores kinds that the cluster does not serve. With it, programs can name kinds that only some clusters
-// have, without a request in each run.
-type notServed struct {
-	mu    sync.Mutex
-	since map[schema.GroupKind]time.Time // guarded by mu
+// isServed reports whether a kind may have children.
+func (s *Set) isServed(kind schema.GroupKind) bool {
+	since := s.notServed.Get(kind)
+	return since.IsZero() || time.Since(since) >= notServedFor
 }
 
-func (n *notServed) add(kind schema.GroupKind) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.since == nil {
-		n.since = map[schema.GroupKind]time.Time{}
+// setServed records whether the cluster serves a kind.
+func (s *Set) setServed(kind schema.GroupKind, served bool) {
+	if served && s.isServed(kind) {
+		return
 	}
-	n.since[kind] = time.Now()
-}
-
-// remove is called when the kind is served: from now on it may have children.
-func (n *notServed) remove(kind schema.GroupKind) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.since, kind)
-}
-
-func (n *notServed) has(kind schema.GroupKind) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	since, known := n.since[kind]
-	return known && time.Since(since) < notServedFor
+	s.notServed.Do(kind, func(since *time.Time) {
+		if *since = time.Now(); served {
+			*since = time.Time{}
+		}
+	})
 }

@@ -11,23 +11,24 @@ import (
 func TestUnservedKindsExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var kinds notServed
+		var s Set
+		s.notServed.Keep = notServedFor
 		kind, other := schema.GroupKind{Kind: "A"}, schema.GroupKind{Kind: "B"}
-		if kinds.has(kind) {
+		if !s.isServed(kind) {
 			t.Error("has an unknown kind")
 		}
-		kinds.add(kind)
+		s.setServed(kind, false)
 		time.Sleep(notServedFor - 1)
-		if !kinds.has(kind) || kinds.has(other) {
+		if s.isServed(kind) || !s.isServed(other) {
 			t.Error("the kind expired too early, or another kind was added")
 		}
 		time.Sleep(time.Nanosecond)
-		if kinds.has(kind) {
+		if !s.isServed(kind) {
 			t.Error("the kind does not expire")
 		}
-		kinds.add(kind)
-		kinds.add(other)
-		if kinds.remove(kind); kinds.has(kind) || !kinds.has(other) {
+		s.setServed(kind, false)
+		s.setServed(other, false)
+		if s.setServed(kind, true); !s.isServed(kind) || s.isServed(other) {
 			t.Error("remove must remove one kind")
 		}
 	})

@@ -179,7 +179,7 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 	if err != nil {
 		return err
 	}
-	p.set.notServed.remove(i.kind.GroupKind())
+	p.set.setServed(i.kind.GroupKind(), true)
 	if resource.Namespaced && i.object.GetNamespace() == "" {
 		i.object.SetNamespace(p.owner.GetNamespace())
 	}

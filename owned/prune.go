@@ -75,10 +75,15 @@ func (p *pass) deleteKnown(
 	ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, outcome ChildOutcome,
 ) error {
 	for attempt := 1; ; attempt++ {
-		known := metadataOnly(r.Kind, obj)
+		known, id := metadataOnly(r.Kind, obj), identity{r.Kind.GroupKind(), r.Key}
+		deletes, loop := p.checkLoop(id, obj.UID)
+		if !deletes {
+			return loop
+		}
 		err := client.Delete(ctx, p.client, known, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
 		if err == nil {
-			r.Outcome = outcome
+			p.noteDeletion(id, obj.UID)
+			r.Outcome, err = outcome, loop
 		}
 		if !apierrors.IsConflict(err) || attempt == maxAttempts {
 			return err

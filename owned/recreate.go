@@ -33,6 +33,10 @@ func (p *pass) recreate(
 		i.result.Outcome, i.result.Waits = Waiting, waitsForOwner
 		return nil
 	}
+	deletes, loop := p.checkLoop(i.identity(), live.UID)
+	if !deletes {
+		return loop
+	}
 	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, live), func(live *metav1.PartialObjectMetadata) error {
 		if ownership, holder := p.ownershipOf(live); ownership != own {
 			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
@@ -43,8 +47,9 @@ func (p *pass) recreate(
 		return err
 	}
 	i.result.Outcome = Recreating
+	p.noteDeletion(i.identity(), live.UID)
 	p.recordRecreating(i)
-	return nil
+	return loop
 }
 
 // recordRecreating writes an Event about a child that was deleted to be created again.

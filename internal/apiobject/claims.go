@@ -1,17 +1,36 @@
 package apiobject
 
-import "sync"
+import (
+	"net/http"
+	"sync"
+	"time"
+)
 
-// Claims are names that only one holder may use at a time. The zero value is ready. It is safe for concurrent use.
+// Claims are the names of one cluster that only one holder may use. It is safe for concurrent use.
 type Claims struct {
 	mu   sync.Mutex
 	held map[any]*claim // guarded by mu
+
+	used Recent[any, [2]any] // the last two users of names
 }
 
 type claim struct {
 	holder any
 	by     string
 	users  int
+}
+
+// NewClaims returns Claims without a name.
+func NewClaims() *Claims {
+	return &Claims{held: map[any]*claim{}, used: Recent[any, [2]any]{Keep: 10 * time.Minute}}
+}
+
+// ClaimsOf returns the Claims of the cluster with this HTTP client. A transport that is not the cluster's has none.
+func ClaimsOf(c *http.Client) *Claims {
+	if t, ok := c.Transport.(interface{ Claims() *Claims }); ok {
+		return t.Claims()
+	}
+	return NewClaims()
 }
 
 // Claim claims name for holder until release is called. The same holder may claim it several times. If another holder
@@ -23,9 +42,6 @@ func (c *Claims) Claim(name, holder any, by string) (release func(), other strin
 	switch {
 	case held == nil:
 		held = &claim{holder: holder, by: by}
-		if c.held == nil {
-			c.held = map[any]*claim{}
-		}
 		c.held[name] = held
 	case held.holder != holder:
 		return nil, held.by
@@ -38,4 +54,15 @@ func (c *Claims) Claim(name, holder any, by string) (release func(), other strin
 			delete(c.held, name)
 		}
 	}, ""
+}
+
+// Use records that holder uses name. It returns false if another holder has used it since holder did: a new holder may
+// replace an earlier one, but the two must not use the name in turn.
+func (c *Claims) Use(name, holder any) (ok bool) {
+	c.used.Do(name, func(users *[2]any) {
+		if ok = users[1] != holder; ok && users[0] != holder {
+			users[0], users[1] = holder, users[0]
+		}
+	})
+	return ok
 }

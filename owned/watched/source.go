@@ -9,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -43,7 +44,7 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 	}
 	start := prepared.Start
 	prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) func() error {
-		release, other := s.cluster.Claims().Claim(name, s.holder, target.Controller)
+		release, other := apiobject.ClaimsOf(s.cluster.HTTPClient()).Claim(name, s.holder, target.Controller)
 		if release == nil {
 			return func() error {
 				return fmt.Errorf("set %q of children of %s is used by controller %q already, and both would delete "+

@@ -1,0 +1,52 @@
+package apiobject
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An entry stays while it is read, and others are dropped.
+func TestRecentDropsUnusedEntries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := Recent[string, int]{Keep: time.Hour}
+		set := func(key string, to int) { entries.Do(key, func(v *int) { *v = to }) }
+		set("idle", 1)
+		set("used", 2)
+		for range 4 {
+			time.Sleep(45 * time.Minute)
+			if got := entries.Get("used"); got != 2 {
+				t.Fatalf("a used entry is %d", got)
+			}
+		}
+		if entries.Get("idle") != 0 || entries.Len() > 2 {
+			t.Errorf("%d entries: recent %v, earlier %v", entries.Len(), entries.recent, entries.earlier)
+		}
+		entries.Get("missing")
+		entries.Do("used", func(v *int) { *v++ })
+		if entries.Get("used") != 3 || entries.Len() > 2 {
+			t.Errorf("recent %v, earlier %v", entries.recent, entries.earlier)
+		}
+	})
+}
+
+func TestClaimsDetectHoldersInTurn(t *testing.T) {
+	t.Parallel()
+	claims := NewClaims()
+	for i, step := range []struct {
+		name, holder string
+		want         bool
+	}{
+		{"x", "a", true}, {"x", "a", true}, {"y", "b", true}, {"x", "b", true}, {"x", "b", true},
+		{"x", "a", false}, {"x", "a", false}, {"x", "b", true}, {"x", "c", true}, {"x", "b", false},
+	} {
+		if got := claims.Use(step.name, step.holder); got != step.want {
+			t.Errorf("step %d: %+v: %v", i, step, got)
+		}
+	}
+	if ClaimsOf(&http.Client{}) == nil {
+		t.Error("another client has no claims")
+	}
+}
