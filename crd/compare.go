@@ -82,7 +82,7 @@ func (c *comparison) report(severity Severity, path, format string, args ...any)
 func (c *comparison) compareIdentity() {
 	before, after := c.before.Spec, c.after.Spec
 	// No object can be stored before the definition is established, so the API server allows such changes.
-	unused := len(c.before.Status.Conditions) > 0 && !isTrue(c.before, apiextensionsv1.Established)
+	unused := len(c.before.Status.Conditions) > 0 && !isEstablished(c.before)
 	for _, field := range []struct {
 		path, before, after string
 		mutable             bool

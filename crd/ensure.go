@@ -124,7 +124,7 @@ func Ensure(
 	}
 	ensurers := make([]*ensurer, len(definitions))
 	for i, definition := range definitions {
-		ensurers[i] = &ensurer{client: s.client, settings: s, desired: definition}
+		ensurers[i] = &ensurer{settings: s, desired: definition}
 	}
 	plan := func(ctx context.Context) error {
 		return forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) })
@@ -179,9 +179,8 @@ func forEach(ensurers []*ensurer, f func(*ensurer) error) error {
 // written for a non-nil live carries its resourceVersion, and the one for a nil live is only created, so a
 // write fails when live is stale, and plan must run again.
 type ensurer struct {
-	client   *client.Client
-	settings settings
-	desired  *apiextensionsv1.CustomResourceDefinition // the caller's; never changed
+	settings
+	desired *apiextensionsv1.CustomResourceDefinition // the caller's; never changed
 
 	live   *apiextensionsv1.CustomResourceDefinition // nil: the definition does not exist
 	target *apiextensionsv1.CustomResourceDefinition // the state after the write

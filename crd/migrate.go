@@ -81,7 +81,7 @@ func Migrate(ctx context.Context, c *client.Client, name string, options ...Migr
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
-	m := &migrator{settings: s, client: s.client, result: Migration{Name: name}}
+	m := &migrator{settings: s, result: Migration{Name: name}}
 	if err == nil {
 		err = m.run(ctx)
 	}
@@ -144,9 +144,8 @@ var errRestart = errors.New("the storage version may have changed, or the kind i
 
 // migrator is one call of Migrate.
 type migrator struct {
-	client   *client.Client
-	settings settings
-	result   Migration
+	settings
+	result Migration
 
 	definition *apiextensionsv1.CustomResourceDefinition // as last read; valid for mark
 	mark       mark
@@ -238,8 +237,8 @@ func (m *migrator) kind() (schema.GroupVersionKind, error) {
 // begin sets the mark: the one of an earlier call, or a new one.
 func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) error {
 	waiting := &ensurer{
-		client: m.client, settings: m.settings,
-		result: Ensured{Name: m.result.Name, Definition: m.definition},
+		settings: m.settings,
+		result:   Ensured{Name: m.result.Name, Definition: m.definition},
 	}
 	limited, cancel := context.WithTimeout(ctx, m.settings.timeout)
 	defer cancel()

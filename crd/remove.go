@@ -41,7 +41,7 @@ func Remove(ctx context.Context, c *client.Client, name string, options ...Remov
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{client: s.client, settings: s}
+	e := &ensurer{settings: s}
 	if err := e.remove(ctx, name); err != nil {
 		return fmt.Errorf("remove %s %s: %w", kindName, name, err)
 	}
@@ -81,7 +81,7 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 
 // checkNoObjects returns an error if objects exist, or if that is unknown.
 func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
-	if !isTrue(d, apiextensionsv1.Established) {
+	if !isEstablished(d) {
 		return nil // objects cannot be created before that
 	}
 	served := servedKinds(d)

@@ -36,7 +36,7 @@ func WaitEstablished(ctx context.Context, c *client.Client, name string, options
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{client: s.client, settings: s, result: Ensured{Name: name}}
+	e := &ensurer{settings: s, result: Ensured{Name: name}}
 	if err := e.waitServed(ctx); err != nil {
 		return fmt.Errorf("wait for a definition: %w", err)
 	}
@@ -74,15 +74,14 @@ func (e *ensurer) waitServed(ctx context.Context) error {
 // waitEstablished waits until the API server has accepted the names and established the definition.
 func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	began := time.Now()
-	refusedBefore := e.result.Outcome == client.Updated && e.live != nil &&
-		isFalse(e.live, apiextensionsv1.NamesAccepted)
+	refusedBefore := e.result.Outcome == client.Updated && e.live != nil && isRefused(e.live)
 	var last *apiextensionsv1.CustomResourceDefinition // as of the last check
 	missing := "the definition does not exist"
 	check := func(obj kube.Object) readiness.State {
 		last = obj.(*apiextensionsv1.CustomResourceDefinition)
 		ignoreRefusal := refusedBefore && time.Since(began) < oldRefusalTimeout
-		if isFalse(last, apiextensionsv1.NamesAccepted) && isCurrent(last) && !ignoreRefusal {
-			return readiness.State{Status: readiness.Failed, Message: messageOf(last, apiextensionsv1.NamesAccepted)}
+		if isRefused(last) && isCurrent(last) && !ignoreRefusal {
+			return readiness.State{Status: readiness.Failed, Message: conditionOf(last, apiextensionsv1.NamesAccepted).Message}
 		}
 		if missing = reasonNotEstablished(last); missing != "" {
 			return readiness.State{Status: readiness.InProgress, Message: missing}
@@ -118,9 +117,7 @@ func (e *ensurer) waitWithProgress(
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}
-		if progress.isDue() {
-			progress.log(ctx, missing())
-		}
+		progress.log(ctx, missing)
 	}
 }
 
@@ -137,13 +134,15 @@ func (e *ensurer) newProgress() *progress {
 	return &progress{ensurer: e, began: now, next: now.Add(logDelay)}
 }
 
-func (p *progress) isDue() bool { return !time.Now().Before(p.next) }
-
-func (p *progress) log(ctx context.Context, missing string) {
+// log logs what is missing, if it is time for that.
+func (p *progress) log(ctx context.Context, missing func() string) {
 	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
 	p.next = now.Add(logInterval)
 	p.settings.logger.InfoContext(ctx, "waiting for a CustomResourceDefinition",
-		"name", p.result.Name, "missing", missing, "since", now.Sub(p.began).Round(time.Second))
+		"name", p.result.Name, "missing", missing(), "since", now.Sub(p.began).Round(time.Second))
 }
 
 // reasonNotEstablished returns why the definition is not in use, or "".
@@ -155,9 +154,8 @@ func reasonNotEstablished(d *apiextensionsv1.CustomResourceDefinition) string {
 		apiextensionsv1.NamesAccepted,
 		apiextensionsv1.Established,
 	} {
-		if !isTrue(d, condition) {
-			return fmt.Sprintf("condition %s is not true: %s", condition,
-				cmp.Or(messageOf(d, condition), "the API server gives no reason"))
+		if c := conditionOf(d, condition); c.Status != apiextensionsv1.ConditionTrue {
+			return fmt.Sprintf("condition %s is not true: %s", condition, cmp.Or(c.Message, "the API server gives no reason"))
 		}
 	}
 	if !isCurrent(d) || !equality.Semantic.DeepEqual(d.Status.AcceptedNames, d.Spec.Names) {
@@ -191,7 +189,7 @@ func reasonNotServed(
 
 // describeNameConflict returns the API server's message, and which definition uses the names.
 func (e *ensurer) describeNameConflict(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
-	message := cmp.Or(messageOf(d, apiextensionsv1.NamesAccepted), "the API server gives no reason")
+	message := cmp.Or(conditionOf(d, apiextensionsv1.NamesAccepted).Message, "the API server gives no reason")
 	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client,
 		client.OfKind(crdKind()), client.FromAPI()) {
 		if err != nil {
@@ -259,9 +257,7 @@ func (e *ensurer) poll(ctx context.Context, missing func() (string, error)) erro
 		case err != nil:
 			reason = err.Error()
 		}
-		if progress.isDue() {
-			progress.log(ctx, reason)
-		}
+		progress.log(ctx, func() string { return reason })
 		if !retryrules.Wait(ctx, pollInterval) {
 			return fmt.Errorf("wait for %s %s: %w: %s", kindName, e.result.Name, ctx.Err(), reason)
 		}
@@ -277,46 +273,32 @@ func isTransient(err error) bool {
 	return false
 }
 
-func isTrue(
-	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
-) bool {
-	return hasCondition(d, condition, apiextensionsv1.ConditionTrue)
+// conditionOf returns a condition of the definition; the zero value if it has none of this type.
+func conditionOf(
+	d *apiextensionsv1.CustomResourceDefinition, kind apiextensionsv1.CustomResourceDefinitionConditionType,
+) (c apiextensionsv1.CustomResourceDefinitionCondition) {
+	for _, known := range d.Status.Conditions {
+		if known.Type == kind {
+			return known
+		}
+	}
+	return c
 }
 
-func isFalse(
-	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
-) bool {
-	return hasCondition(d, condition, apiextensionsv1.ConditionFalse)
+// isEstablished reports whether objects of the kind can exist.
+func isEstablished(d *apiextensionsv1.CustomResourceDefinition) bool {
+	return conditionOf(d, apiextensionsv1.Established).Status == apiextensionsv1.ConditionTrue
 }
 
-func hasCondition(
-	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
-	status apiextensionsv1.ConditionStatus,
-) bool {
-	return slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == condition && c.Status == status
-	})
+// isRefused reports whether the API server has not accepted the names of the definition.
+func isRefused(d *apiextensionsv1.CustomResourceDefinition) bool {
+	return conditionOf(d, apiextensionsv1.NamesAccepted).Status == apiextensionsv1.ConditionFalse
 }
 
 // isCurrent reports whether condition NamesAccepted describes the current generation. It returns true if the
 // condition has no observedGeneration: the API server sets it since 1.35, with feature gate
 // CRDObservedGenerationTracking.
 func isCurrent(d *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, c := range d.Status.Conditions {
-		if c.Type == apiextensionsv1.NamesAccepted && c.ObservedGeneration > 0 && c.ObservedGeneration < d.Generation {
-			return false
-		}
-	}
-	return true
-}
-
-func messageOf(
-	d *apiextensionsv1.CustomResourceDefinition, condition apiextensionsv1.CustomResourceDefinitionConditionType,
-) string {
-	for _, c := range d.Status.Conditions {
-		if c.Type == condition {
-			return c.Message
-		}
-	}
-	return ""
+	observed := conditionOf(d, apiextensionsv1.NamesAccepted).ObservedGeneration
+	return observed == 0 || observed >= d.Generation
 }

@@ -2,7 +2,6 @@ package event
 
 import (
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -96,21 +95,16 @@ func missingName(reference corev1.ObjectReference) error {
 func (r *Recorder) dropInvalid(err error, reason, action string) {
 	r.mu.Lock()
 	r.stats.Dropped++
-	r.invalid++
 	r.mu.Unlock()
 	r.logInvalid(err, reason, action)
 }
 
 // logInvalid logs an invalid object, at most once in logInterval.
 func (r *Recorder) logInvalid(err error, reason, action string) {
-	now := time.Now()
 	r.mu.Lock()
-	logged := !r.invalidLog.IsZero() && now.Sub(r.invalidLog) < logInterval
-	if !logged {
-		r.invalidLog = now
-	}
+	logs := r.mayLog("invalid object")
 	r.mu.Unlock()
-	if !logged {
+	if logs {
 		r.config.Logger.Warn("invalid object in event", "error", err, "reason", reason, "action", action)
 	}
 }

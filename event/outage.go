@@ -59,7 +59,7 @@ func (r *Recorder) postpone(s *series, err error) {
 		if s.event.Namespace != namespace || s.due.After(now) || now.Sub(later(s.due, o.since)) < retryTimeout {
 			return false
 		}
-		r.forget(s, &r.stats.Failed)
+		r.stats.Failed += r.forget(s)
 		return true
 	}
 	r.queue, r.waiting = slices.DeleteFunc(r.queue, expired), slices.DeleteFunc(r.waiting, expired)
@@ -85,7 +85,7 @@ func (r *Recorder) hasRoom(namespace string) bool {
 	if i < 0 {
 		return false
 	}
-	r.forget(r.queue[i], &r.stats.Dropped)
+	r.drop(r.forget(r.queue[i]))
 	r.queue = slices.Delete(r.queue, i, i+1)
 	return true
 }

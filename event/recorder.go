@@ -29,18 +29,17 @@ type Recorder struct {
 	wake    chan struct{} // capacity 1; has an element after queue or waiting have grown
 
 	mu         sync.Mutex
-	running    bool               // guarded by mu
-	retrying   bool               // guarded by mu; an event of a failing namespace is being sent
-	objects    objects            // guarded by mu
-	queue      []*series          // guarded by mu; new events in order of arrival
-	waiting    []*series          // guarded by mu; repeats, sent when due
-	outages    map[string]*outage // guarded by mu; by namespace
-	lastName   time.Time          // guarded by mu; the time in the last event's name
-	stats      Stats              // guarded by mu
-	invalid    uint64             // guarded by mu; the part of Stats.Dropped with an invalid object
-	invalidLog time.Time          // guarded by mu; when an invalid object was last logged
-	reported   uint64             // guarded by mu; Stats.Dropped without invalid objects at the last log line
-	idleLog    time.Time          // guarded by mu; when warnIfNotRunning last logged
+	running    bool                 // guarded by mu
+	retrying   bool                 // guarded by mu; an event of a failing namespace is being sent
+	objects    objects              // guarded by mu
+	queue      []*series            // guarded by mu; new events in order of arrival
+	waiting    []*series            // guarded by mu; repeats, sent when due
+	outages    map[string]*outage   // guarded by mu; by namespace
+	lastName   time.Time            // guarded by mu; the time in the last event's name
+	stats      Stats                // guarded by mu
+	unreported uint64               // guarded by mu; dropped events of valid objects since the last log line
+	logged     map[string]time.Time // guarded by mu; the last log line by cause
+	forbidden  map[permission]bool  // guarded by mu; missing permissions and namespaces being deleted that were logged
 }
 
 // Stats are counters since New.
@@ -73,6 +72,7 @@ func New(config Config) (*Recorder, error) {
 		wake:    make(chan struct{}, 1),
 		objects: newObjects(config.Objects),
 		outages: map[string]*outage{},
+		logged:  map[string]time.Time{}, forbidden: map[permission]bool{},
 	}, nil
 }
 
@@ -99,18 +99,34 @@ func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, ac
 // at most once in logInterval. While Run runs, Run itself logs dropped events.
 func (r *Recorder) warnIfNotRunning(now time.Time) {
 	r.mu.Lock()
-	waiting, dropped := len(r.queue), r.stats.Dropped-r.invalid
+	waiting, dropped := len(r.queue), r.unreported
 	waits := waiting > 0 && now.Sub(r.queue[0].event.EventTime.Time) >= logInterval
-	warn := !r.running && (waits || dropped > r.reported) && (r.idleLog.IsZero() || now.Sub(r.idleLog) >= logInterval)
-	count := dropped - r.reported
+	warn := !r.running && (waits || dropped > 0) && r.mayLog("not running")
 	if warn {
-		r.idleLog, r.reported = now, dropped
+		r.unreported = 0
 	}
 	r.mu.Unlock()
 	if warn {
-		r.config.Logger.Warn("event recorder is not running", "waiting", waiting, "dropped", count,
+		r.config.Logger.Warn("event recorder is not running", "waiting", waiting, "dropped", dropped,
 			"hint", "call Recorder.Run in its own goroutine, and stop it after the controllers")
 	}
+}
+
+// mayLog reports whether this cause was last logged at least logInterval ago. If so, it records the current time. r.mu
+// must be held.
+func (r *Recorder) mayLog(cause string) bool {
+	now := time.Now()
+	if last, ok := r.logged[cause]; ok && now.Sub(last) < logInterval {
+		return false
+	}
+	r.logged[cause] = now
+	return true
+}
+
+// drop counts dropped events of valid objects. r.mu must be held.
+func (r *Recorder) drop(count uint64) {
+	r.stats.Dropped += count
+	r.unreported += count
 }
 
 // record counts a repeat, or queues a new event. regarding must have a name. related and annotations may be empty.
@@ -134,7 +150,7 @@ func (r *Recorder) record(
 		return
 	}
 	if !r.hasRoom(namespaceOf(regarding)) || !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) {
-		r.stats.Dropped++
+		r.drop(1)
 		return
 	}
 	s := &series{
@@ -208,7 +224,7 @@ func (r *Recorder) dropWaiting(evicted *object) {
 		if s.object != evicted {
 			return false
 		}
-		r.stats.Dropped += s.unsent()
+		r.drop(s.unsent())
 		return true
 	})
 }
@@ -242,12 +258,15 @@ func (r *Recorder) next(flush bool) (found *series, failing bool, wait time.Dura
 	return nil, false, wait
 }
 
-// succeeded records that the API server has stored the event with the given count.
-func (r *Recorder) succeeded(s *series, count int32) {
+// succeeded records that the API server has stored the event with the given count, by a request with this verb.
+func (r *Recorder) succeeded(s *series, count int32, verb string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Sent++
-	delete(r.outages, s.event.Namespace)
+	namespace := s.event.Namespace
+	delete(r.outages, namespace)
+	delete(r.forbidden, permission{namespace, verb})
+	delete(r.forbidden, permission{namespace, ""})
 	s.state, s.created, s.sent = idle, true, count
 	s.due = time.Now().Add(r.config.RepeatInterval)
 	if s.count > count {
@@ -259,14 +278,14 @@ func (r *Recorder) succeeded(s *series, count int32) {
 func (r *Recorder) failed(s *series) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(s, &r.stats.Failed)
+	r.stats.Failed += r.forget(s)
 }
 
-// forget adds the unsent events of a series to a counter and removes it from its object. r.mu must be held.
-func (r *Recorder) forget(s *series, counter *uint64) {
-	*counter += s.unsent()
+// forget removes a series from its object, and returns the number of its unsent events. r.mu must be held.
+func (r *Recorder) forget(s *series) (unsent uint64) {
 	s.state = idle
 	delete(s.object.series, s.id)
+	return s.unsent()
 }
 
 // isEmpty reports whether no series waits to be sent.
@@ -276,14 +295,17 @@ func (r *Recorder) isEmpty() bool {
 	return len(r.queue)+len(r.waiting) == 0
 }
 
-// dropAll drops and removes every series in queue and waiting. If Run is called again, later events are new ones.
-func (r *Recorder) dropAll() {
+// dropAll drops and removes every series in queue and waiting, and returns the number of events. If Run is called
+// again, later events are new ones.
+func (r *Recorder) dropAll() (count uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range slices.Concat(r.queue, r.waiting) {
-		r.forget(s, &r.stats.Dropped)
+		count += r.forget(s)
 	}
+	r.stats.Dropped += count
 	r.queue, r.waiting = nil, nil
+	return count
 }
 
 func (r *Recorder) signal() {

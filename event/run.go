@@ -50,15 +50,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return errors.New("run the event recorder: running already")
 	}
 	r.running = true
-	s := &sender{
-		Recorder: r, stop: ctx.Done(), logged: map[string]time.Time{}, forbidden: map[permission]bool{},
-		dropped: r.reported,
-	}
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		r.running = false
-		r.reported = s.dropped
 		r.mu.Unlock()
 	}()
 
@@ -76,6 +71,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		retryrules.Wait(requests, r.config.FlushTimeout)
 		cancel()
 	})
+	s := sender{r, ctx.Done()}
 	s.run(requests)
 	return nil
 }
@@ -84,12 +80,6 @@ func (r *Recorder) Run(ctx context.Context) error {
 type sender struct {
 	*Recorder
 	stop <-chan struct{} // closed when ctx of Run ends: from then on nothing waits
-
-	dropped uint64 // droppedByLimits at the last log line; only the goroutine of run uses it
-
-	logs      sync.Mutex
-	logged    map[string]time.Time // the last log line by cause; guarded by logs
-	forbidden map[permission]bool  // missing permissions and namespaces being deleted that were logged; guarded by logs
 }
 
 // permission is a permission that sending an event requires.
@@ -98,7 +88,7 @@ type permission struct {
 	verb      string // create, patch or, if the namespace is being deleted, ""
 }
 
-func (s *sender) run(ctx context.Context) {
+func (s sender) run(ctx context.Context) {
 	var retries sync.WaitGroup
 	for drained := false; ctx.Err() == nil && !drained; {
 		s.logDropped()
@@ -132,16 +122,13 @@ func (s *sender) run(ctx context.Context) {
 	}
 	retries.Wait()
 	s.logDropped()
-	before := s.droppedByLimits()
-	s.dropAll()
-	if count := s.droppedByLimits() - before; count > 0 {
+	if count := s.dropAll(); count > 0 {
 		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
 			"cause", context.Cause(ctx))
-		s.dropped += count
 	}
 }
 
-func (s *sender) stopping() bool {
+func (s sender) stopping() bool {
 	select {
 	case <-s.stop:
 		return true
@@ -151,14 +138,14 @@ func (s *sender) stopping() bool {
 }
 
 // deliver sends a series, or puts it back after a temporary failure.
-func (s *sender) deliver(ctx context.Context, series *series) {
-	count, err := s.send(ctx, series)
+func (s sender) deliver(ctx context.Context, series *series) {
+	count, verb, err := s.send(ctx, series)
 	if err == nil {
-		s.succeeded(series, count)
+		s.succeeded(series, count, verb)
 		return
 	}
 	class := retry.Classify(err)
-	s.logError(class, series, err)
+	s.logError(class, verb, series, err)
 	if class != retry.Transient && class != retry.Throttled || ctx.Err() != nil || s.stopping() {
 		s.failed(series)
 		return
@@ -166,139 +153,104 @@ func (s *sender) deliver(ctx context.Context, series *series) {
 	s.postpone(series, err)
 }
 
-// send creates or patches the Event of the series, and returns the count that it sent.
-func (s *sender) send(ctx context.Context, series *series) (int32, error) {
+// The verbs of requests.
+const create, patch = "create", "patch"
+
+// send creates or patches the Event of the series, and returns the count that it sent and the verb of the last request.
+func (s sender) send(ctx context.Context, series *series) (count int32, verb string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s.mu.Lock()
 	event, created := series.toEvent(), series.created
 	s.mu.Unlock()
-	count := int32(1)
-	if event.Series != nil {
+	if count = 1; event.Series != nil {
 		count = event.Series.Count
 	}
 	if created {
 		err := s.patch(ctx, event)
 		if !apierrors.IsNotFound(err) {
-			return count, err
+			return count, patch, err
 		}
 		// The Event has expired. Create it again, with the original eventTime and the full count.
 	}
 	attempted := series.createAttempted
 	series.createAttempted = true
-	err := s.create(ctx, event)
+	err = s.create(ctx, event)
 	if apierrors.IsAlreadyExists(err) {
 		if attempted { // an earlier attempt succeeded, but its response was lost
 			if event.Series == nil {
-				return count, nil
+				return count, create, nil
 			}
-			return count, s.patch(ctx, event) // adds the repeats since that attempt
+			return count, patch, s.patch(ctx, event) // adds the repeats since that attempt
 		}
 		// Another recorder has used the same name: an object of this name, at the same time.
 		s.rename(series)
 		event.Name = series.event.Name // only this goroutine changes the name
 		err = s.create(ctx, event)
 	}
-	return count, err
+	return count, create, err
 }
 
-func (s *sender) create(ctx context.Context, event *eventsv1.Event) error {
-	return s.permitted(permission{event.Namespace, "create"},
-		s.client.Post().Namespace(event.Namespace).Resource("events").
-			Body(event).MaxRetries(0).Do(ctx).Error())
+func (s sender) create(ctx context.Context, event *eventsv1.Event) error {
+	return s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).MaxRetries(0).Do(ctx).Error()
 }
 
-func (s *sender) patch(ctx context.Context, event *eventsv1.Event) error {
+func (s sender) patch(ctx context.Context, event *eventsv1.Event) error {
 	body, err := json.Marshal(map[string]any{"series": event.Series})
 	if err != nil {
 		return fmt.Errorf("encode the series: %w", err)
 	}
-	return s.permitted(permission{event.Namespace, "patch"},
-		s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
-			Body(body).MaxRetries(0).Do(ctx).Error())
+	return s.client.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).
+		Body(body).MaxRetries(0).Do(ctx).Error()
 }
 
-// permitted returns err, as a forbiddenError if a permission is missing or the namespace is being deleted. After a
-// success, these are logged again.
-func (s *sender) permitted(needed permission, err error) error {
-	ending := permission{namespace: needed.namespace}
-	switch retry.Classify(err) {
-	case "":
-		s.logs.Lock()
-		defer s.logs.Unlock()
-		delete(s.forbidden, needed)
-		delete(s.forbidden, ending)
-	case retry.Forbidden:
-		return &forbiddenError{permission: needed, err: err}
-	case retry.NamespaceTerminating:
-		return &forbiddenError{permission: ending, err: err}
+// logError logs the error of a request, at most once in logInterval for its class. A missing permission, and a
+// namespace that is being deleted, are logged again only after a success.
+func (s sender) logError(class retry.Class, verb string, series *series, err error) {
+	ending := class == retry.NamespaceTerminating
+	needed := permission{series.event.Namespace, verb}
+	if ending {
+		needed.verb = ""
 	}
-	return err
-}
-
-// forbiddenError reports a missing permission, or that the namespace is being deleted.
-type forbiddenError struct {
-	permission permission
-	err        error
-}
-
-func (e *forbiddenError) Error() string { return e.err.Error() }
-func (e *forbiddenError) Unwrap() error { return e.err }
-
-func (s *sender) logError(class retry.Class, series *series, err error) {
-	s.logs.Lock()
-	defer s.logs.Unlock()
-	forbidden, isForbidden := errors.AsType[*forbiddenError](err)
-	if isForbidden && s.forbidden[forbidden.permission] || !s.mayLog(string(class)) {
-		return // logged already
+	s.mu.Lock()
+	logs := !s.forbidden[needed] && s.mayLog(string(class))
+	if logs && (ending || class == retry.Forbidden) {
+		if len(s.forbidden) >= maxForbidden {
+			clear(s.forbidden)
+		}
+		s.forbidden[needed] = true
+	}
+	s.mu.Unlock()
+	if !logs {
+		return
 	}
 	regarding := series.event.Regarding
 	attrs := []any{
 		"class", class, "error", err,
 		"kind", regarding.Kind, "namespace", regarding.Namespace, "name", regarding.Name, "reason", series.event.Reason,
 	}
-	if isForbidden {
-		if len(s.forbidden) >= maxForbidden {
-			clear(s.forbidden)
-		}
-		s.forbidden[forbidden.permission] = true
-		if forbidden.permission.verb == "" {
-			s.config.Logger.Info("events not sent: the namespace is being deleted", attrs...)
-			return
-		}
+	switch class {
+	case retry.NamespaceTerminating:
+		s.config.Logger.Info("events not sent: the namespace is being deleted", attrs...)
+		return
+	case retry.Forbidden:
 		attrs = append(attrs, "hint",
 			fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
-				"this warning is not repeated", series.event.Namespace, forbidden.permission.verb))
+				"this warning is not repeated", needed.namespace, verb))
 	}
 	s.config.Logger.Warn("failed to send event", attrs...)
 }
 
-// droppedByLimits returns the number of events dropped because of the limits of Config, without invalid ones.
-func (s *sender) droppedByLimits() uint64 {
+// logDropped logs events that were dropped because of the limits of Config.
+func (s sender) logDropped() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats.Dropped - s.invalid
-}
-
-func (s *sender) logDropped() {
-	dropped := s.droppedByLimits()
-	s.logs.Lock()
-	defer s.logs.Unlock()
-	if dropped == s.dropped || !s.mayLog("dropped") {
-		return
+	count := s.unreported
+	logs := count > 0 && s.mayLog("dropped")
+	if logs {
+		s.unreported = 0
 	}
-	s.config.Logger.Warn("events dropped", "count", dropped-s.dropped, "hint",
-		"too many events at once, or about one object")
-	s.dropped = dropped
-}
-
-// mayLog reports whether this cause was last logged at least logInterval ago. If so, it records the current time.
-// s.logs must be held.
-func (s *sender) mayLog(cause string) bool {
-	now := time.Now()
-	if last, ok := s.logged[cause]; ok && now.Sub(last) < logInterval {
-		return false
+	s.mu.Unlock()
+	if logs {
+		s.config.Logger.Warn("events dropped", "count", count, "hint", "too many events at once, or about one object")
 	}
-	s.logged[cause] = now
-	return true
 }

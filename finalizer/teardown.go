@@ -87,33 +87,31 @@ func New[T kube.Object](config Config[T]) (*Finalizer[T], error) {
 }
 
 func (c Config[T]) validate() error {
-	var errs []error
+	var mistakes usercode.Mistakes
 	if c.Client == nil {
-		errs = append(errs, errors.New("Client is required: client.New makes one"))
+		mistakes.Addf("Client is required: client.New makes one")
 	}
 	if err := checkName(c.Name); err != nil {
-		errs = append(errs, fmt.Errorf("Name: %w", err))
+		mistakes.Addf("Name: %w", err)
 	} else if problems := validation.IsQualifiedName(c.annotation()); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("Name: with the suffix %q it must be a valid name of an annotation: %s",
-			doneSuffix, strings.Join(problems, "; ")))
+		mistakes.Addf("Name: with the suffix %q it must be a valid name of an annotation: %s", doneSuffix,
+			strings.Join(problems, "; "))
 	}
 	if len(c.Steps) == 0 {
-		errs = append(errs, errors.New("at least one of Steps is required"))
+		mistakes.Addf("at least one of Steps is required")
 	}
 	for i, step := range c.Steps {
 		if strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0 {
-			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", "+
-				"\"_\" and \".\"", i, step.Name))
+			mistakes.Addf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i, step.Name)
 		}
 		if slices.ContainsFunc(c.Steps[:i], func(other Step[T]) bool { return other.Name == step.Name }) {
-			errs = append(errs, fmt.Errorf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i,
-				step.Name))
+			mistakes.Addf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i, step.Name)
 		}
 		if step.Run == nil {
-			errs = append(errs, fmt.Errorf("Steps[%d].Run is required", i))
+			mistakes.Addf("Steps[%d].Run is required", i)
 		}
 	}
-	return errors.Join(errs...)
+	return mistakes.Err()
 }
 
 // doneSuffix is appended to the name of the finalizer to get that of the annotation.

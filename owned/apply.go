@@ -45,13 +45,18 @@ import (
 // child that is not ready, or waits, is not an error. The report of an error is never Ready, so a handler can
 // summarize its States in the owner's status before it returns the error.
 func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
+	return s.run("apply children", owner, func(p *pass) (Report, error) { return p.apply(ctx, children) })
+}
+
+// run calls do for the owner.
+func (s *Set) run(what string, owner kube.Object, do func(p *pass) (Report, error)) (Report, error) {
 	p, err := s.begin(s.config.Client, owner)
 	if err != nil {
-		return Report{failure: err}, fmt.Errorf("apply children: %w", err)
+		return Report{failure: err}, fmt.Errorf("%s: %w", what, err)
 	}
-	report, err := p.apply(ctx, children)
+	report, err := do(p)
 	if err != nil {
-		return report, fmt.Errorf("apply children of %s: %w", p, err)
+		return report, fmt.Errorf("%s of %s: %w", what, p, err)
 	}
 	return report, nil
 }

@@ -2,7 +2,6 @@ package owned
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // defaultForceRemoveAfter is the default of Config.ForceRemoveAfter.
@@ -57,8 +57,8 @@ type Config struct {
 	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields, and must be set.
 	// Reads use its Informers where they cover the objects. Required.
 	Client *client.Client
-	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it: if two Sets of
-	// a process with one name and Cluster manage the children of an owner in turn, calls return an error. If it changes,
+	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it: if two Sets of a
+	// process with one name and Cluster manage the children of an owner in turn, calls return an error. If it changes,
 	// the existing children are not found anymore. Required.
 	Name string
 	// Kinds are all kinds of children, including those of earlier versions of the program: the Set never finds, and
@@ -156,72 +156,68 @@ func New(config Config) (*Set, error) {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var mistakes usercode.Mistakes
 	if c.Client == nil {
-		fail("Client is required: client.New makes one")
+		mistakes.Addf("Client is required: client.New makes one")
 	} else if c.Client.Config().FieldOwner == "" {
-		fail("Client.FieldOwner is required, as the field manager of the children: set it in the client's Config")
+		mistakes.Addf("Client.FieldOwner is required, as the field manager of the children: set it in the " +
+			"client's Config")
 	}
 	if c.Name == "" {
-		fail("Name is required, to find children again")
+		mistakes.Addf("Name is required, to find children again")
 	} else if problems := validation.IsValidLabelValue(c.Name); len(problems) > 0 {
-		fail("Name is %q, which is not a label value: %s", c.Name, strings.Join(problems, "; "))
+		mistakes.Addf("Name is %q, which is not a label value: %s", c.Name, strings.Join(problems, "; "))
 	}
 	if len(c.Kinds) == 0 {
-		fail("Kinds is required: all kinds of children, including those of earlier versions of the program")
+		mistakes.Addf("Kinds is required: all kinds of children, including those of earlier versions of the program")
 	}
 	seen := map[schema.GroupKind]bool{}
 	for i, kind := range c.Kinds {
 		switch {
 		case kind.Kind == "" || kind.Version == "":
-			fail("Kinds[%d] is %q: a version and a kind are required", i, kind)
+			mistakes.Addf("Kinds[%d] is %q: a version and a kind are required", i, kind)
 		case seen[kind.GroupKind()]:
-			fail("Kinds[%d] repeats %s: list one version of each kind", i, kind.GroupKind())
+			mistakes.Addf("Kinds[%d] repeats %s: list one version of each kind", i, kind.GroupKind())
 		}
 		seen[kind.GroupKind()] = true
 	}
-	errs = append(errs, c.validatePolicies()...)
-	return errors.Join(errs...)
+	c.validatePolicies(&mistakes)
+	return mistakes.Err()
 }
 
-func (c Config) validatePolicies() (errs []error) {
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c Config) validatePolicies(mistakes *usercode.Mistakes) {
 	if c.OnConflict != ForceConflicts && c.OnConflict != ReportConflicts {
-		fail("OnConflict is %q: it must be ForceConflicts or ReportConflicts", c.OnConflict)
+		mistakes.Addf("OnConflict is %q: it must be ForceConflicts or ReportConflicts", c.OnConflict)
 	}
 	if c.Prune != PruneLast && c.Prune != PruneFirst && c.Prune != PruneNever {
-		fail("Prune is %q: it must be PruneLast, PruneFirst or PruneNever", c.Prune)
+		mistakes.Addf("Prune is %q: it must be PruneLast, PruneFirst or PruneNever", c.Prune)
 	}
-	switch c.Propagation {
-	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground:
-	default:
-		fail("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; Child.Propagation may "+
-			"be Orphan", c.Propagation)
+	if c.Propagation != metav1.DeletePropagationBackground && c.Propagation != metav1.DeletePropagationForeground {
+		mistakes.Addf("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; "+
+			"Child.Propagation may be Orphan", c.Propagation)
 	}
 	for i, name := range c.ForceRemoveFinalizers {
 		if strings.TrimSpace(name) == "" {
-			fail("ForceRemoveFinalizers[%d] is empty: it must be the exact name of a finalizer", i)
+			mistakes.Addf("ForceRemoveFinalizers[%d] is empty: it must be the exact name of a finalizer", i)
 		}
 	}
 	if slices.Contains(c.FormerManagers, "") {
-		fail("FormerManagers contains an empty name: use the names in managedFields")
+		mistakes.Addf("FormerManagers contains an empty name: use the names in managedFields")
 	}
 	if c.FormerChildren != "" && len(c.FormerManagers) == 0 {
-		fail("FormerChildren requires FormerManagers, which identify the objects of the program")
+		mistakes.Addf("FormerChildren requires FormerManagers, which identify the objects of the program")
 	}
 	if _, err := labels.Parse(c.FormerChildren); err != nil {
-		fail("FormerChildren is %q: %w", c.FormerChildren, err)
+		mistakes.Addf("FormerChildren is %q: %w", c.FormerChildren, err)
 	}
 	if c.ForceRemoveAfter < 0 {
-		fail("ForceRemoveAfter is %s: it must be at least 0, which means %s", c.ForceRemoveAfter,
+		mistakes.Addf("ForceRemoveAfter is %s: it must be at least 0, which means %s", c.ForceRemoveAfter,
 			defaultForceRemoveAfter)
 	}
 	if c.FormerOwnerGrace < 0 {
-		fail("FormerOwnerGrace is %s: it must be at least 0, which means %s", c.FormerOwnerGrace,
+		mistakes.Addf("FormerOwnerGrace is %s: it must be at least 0, which means %s", c.FormerOwnerGrace,
 			defaultFormerOwnerGrace)
 	}
-	return errs
 }
 
 // has reports whether the set can find children of a kind.

@@ -35,23 +35,15 @@ import (
 // which need not be terminating. If owner is being deleted with kubectl delete --cascade=orphan, children with an owner
 // reference are Foreign and stay; the others are deleted.
 func (s *Set) Delete(ctx context.Context, owner kube.Object) (Report, error) {
-	p, err := s.begin(s.config.Client, owner)
-	if err != nil {
-		return Report{failure: err}, fmt.Errorf("delete children: %w", err)
-	}
-	if err := p.findChildren(ctx, true); err != nil {
-		return Report{failure: err}, fmt.Errorf("delete children of %s: %w", p, err)
-	}
-	report, err := p.deleteAll(ctx)
-	if err != nil {
-		return report, fmt.Errorf("delete children of %s: %w", p, err)
-	}
-	return report, nil
+	return s.run("delete children", owner, func(p *pass) (Report, error) { return p.deleteAll(ctx) })
 }
 
-// deleteAll deletes the found children wave by wave, the highest first, while all children of higher waves are gone. A
+// deleteAll deletes the children wave by wave, the highest first, while all children of higher waves are gone. A
 // plan contains all waves, and notes which children would wait.
 func (p *pass) deleteAll(ctx context.Context) (Report, error) {
+	if err := p.findChildren(ctx, true); err != nil {
+		return Report{failure: err}, err
+	}
 	objects := p.undesiredObjects()
 	slices.Reverse(objects)
 	waits := ""

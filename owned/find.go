@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,18 @@ func (p *pass) findChildren(ctx context.Context, live bool) error {
 }
 
 func (p *pass) findChildrenOfKind(ctx context.Context, kind schema.GroupVersionKind, live bool) error {
+	options := []client.ListOption{client.WithLabels(p.set.labelsOf(p.owner))}
+	if live {
+		options = append(options, client.FromAPI())
+	}
+	return p.findOfKind(ctx, kind, func(*metav1.PartialObjectMetadata) bool { return true }, options...)
+}
+
+// findOfKind finds the objects of a kind in the namespaces of the owner's children for which isChild returns true.
+func (p *pass) findOfKind(
+	ctx context.Context, kind schema.GroupVersionKind, isChild func(*metav1.PartialObjectMetadata) bool,
+	options ...client.ListOption,
+) error {
 	const attempts = 2 // the first list may fail because the cluster no longer serves the cached version
 	var err error
 	for range attempts {
@@ -49,36 +62,31 @@ func (p *pass) findChildrenOfKind(ctx context.Context, kind schema.GroupVersionK
 		if err != nil {
 			return err
 		}
-		err = p.listChildren(ctx, kind.GroupKind().WithVersion(resource.Version), resource.Namespaced, live)
+		namespaces := []string{metav1.NamespaceAll}
+		if resource.Namespaced {
+			namespaces = p.set.config.namespacesOf(p.owner)
+		}
+		served := client.OfKind(kind.GroupKind().WithVersion(resource.Version))
+		for _, namespace := range namespaces {
+			selected := append(slices.Clone(options), served)
+			if namespace != metav1.NamespaceAll {
+				selected = append(selected, client.InNamespace(namespace))
+			}
+			var obj *metav1.PartialObjectMetadata
+			for obj, err = range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selected...) {
+				if err == nil && isChild(obj) {
+					p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
 		if !errors.Is(err, kube.ErrNotServed) {
 			break
 		}
 	}
 	return err
-}
-
-// listChildren lists the owner's children of a kind, in a version that the cluster serves.
-func (p *pass) listChildren(ctx context.Context, kind schema.GroupVersionKind, namespaced, live bool) error {
-	namespaces := []string{metav1.NamespaceAll}
-	if namespaced {
-		namespaces = p.set.config.namespacesOf(p.owner)
-	}
-	for _, namespace := range namespaces {
-		options := []client.ListOption{client.OfKind(kind), client.WithLabels(p.set.labelsOf(p.owner))}
-		if live {
-			options = append(options, client.FromAPI())
-		}
-		if namespace != metav1.NamespaceAll {
-			options = append(options, client.InNamespace(namespace))
-		}
-		for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, options...) {
-			if err != nil {
-				return err
-			}
-			p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
-		}
-	}
-	return nil
 }
 
 // lookUp returns the last known state of the object with the name of a child; nil if no such object is known. It makes

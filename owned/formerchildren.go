@@ -2,7 +2,6 @@ package owned
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // findFormerChildren finds children without the labels of a set (Config.FormerChildren), once for each owner.
@@ -23,31 +21,9 @@ func (p *pass) findFormerChildren(ctx context.Context) error {
 		if !p.set.isServed(kind.GroupKind()) {
 			continue
 		}
-		resource, err := p.client.Cluster().ResourceInAnyVersion(ctx, kind)
-		if errors.Is(err, kube.ErrNotServed) {
-			continue
-		}
-		if err != nil {
+		isChild := func(obj *metav1.PartialObjectMetadata) bool { return p.set.isFormerChild(p.owner, obj) }
+		if err := p.findOfKind(ctx, kind, isChild, client.LabelSelector(selector), client.FromAPI()); err != nil {
 			return fmt.Errorf("find former children: %w", err)
-		}
-		served := kind.GroupKind().WithVersion(resource.Version)
-		namespaces := []string{metav1.NamespaceAll}
-		if resource.Namespaced {
-			namespaces = p.set.config.namespacesOf(p.owner)
-		}
-		for _, namespace := range namespaces {
-			options := []client.ListOption{client.OfKind(served), client.LabelSelector(selector), client.FromAPI()}
-			if namespace != metav1.NamespaceAll {
-				options = append(options, client.InNamespace(namespace))
-			}
-			for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, p.client, options...) {
-				if err != nil {
-					return fmt.Errorf("find former children: %w", err)
-				}
-				if p.set.isFormerChild(p.owner, obj) {
-					p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
-				}
-			}
 		}
 	}
 	return nil

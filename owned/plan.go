@@ -30,21 +30,28 @@ type Plan struct {
 //
 // The error is that of Apply. The plan contains the results so far.
 func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (Plan, error) {
+	return s.planned("plan children", owner, func(p *pass) (Report, error) {
+		report, err := p.apply(ctx, children)
+		for n := range report.Results {
+			if r := &report.Results[n]; r.Outcome == Created {
+				r.Changed = client.Diff(p.client, nil, p.items[n].Child.Object)
+			}
+		}
+		return report, err
+	})
+}
+
+// planned calls do for the owner with dry runs.
+func (s *Set) planned(what string, owner kube.Object, do func(p *pass) (Report, error)) (Plan, error) {
 	p, err := s.begin(s.dry, owner)
 	if err != nil {
-		return Plan{}, fmt.Errorf("plan children: %w", err)
+		return Plan{}, fmt.Errorf("%s: %w", what, err)
 	}
 	p.plan = true
-	plan := Plan{Owner: p.String()}
-	report, err := p.apply(ctx, children)
-	plan.Results, plan.OwnerTerminating = report.Results, report.OwnerTerminating
-	for n := range plan.Results {
-		if r := &plan.Results[n]; r.Outcome == Created {
-			r.Changed = client.Diff(p.client, nil, p.items[n].Child.Object)
-		}
-	}
+	report, err := do(p)
+	plan := Plan{Owner: p.String(), Results: report.Results, OwnerTerminating: report.OwnerTerminating}
 	if err != nil {
-		return plan, fmt.Errorf("plan children of %s: %w", p, err)
+		return plan, fmt.Errorf("%s of %s: %w", what, p, err)
 	}
 	return plan, nil
 }
@@ -54,22 +61,7 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 //
 // The error is that of Delete. The plan contains the results so far.
 func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
-	p, err := s.begin(s.dry, owner)
-	if err != nil {
-		return Plan{}, fmt.Errorf("plan the deletion of children: %w", err)
-	}
-	p.plan = true
-	plan := Plan{Owner: p.String()}
-	err = p.findChildren(ctx, true)
-	if err == nil {
-		var report Report
-		report, err = p.deleteAll(ctx)
-		plan.Results = report.Results
-	}
-	if err != nil {
-		return plan, fmt.Errorf("plan the deletion of children of %s: %w", p, err)
-	}
-	return plan, nil
+	return s.planned("plan the deletion of children", owner, func(p *pass) (Report, error) { return p.deleteAll(ctx) })
 }
 
 // String formats the plan for people: a line for each child that is not in its desired state, and below it a line for

@@ -3,10 +3,8 @@ package owned
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -89,46 +86,17 @@ func (p *pass) nameFields(ctx context.Context, i *item, reason *ImmutableError) 
 	if err != nil {
 		return // the field that the API server has named is good enough
 	}
-	desired, err := json.Marshal(i.object)
-	var content map[string]any
-	if err != nil || utiljson.Unmarshal(desired, &content) != nil {
-		return
+	var named []string
+	for _, change := range client.Diff(p.client, live, i.object) {
+		field, inSpec := strings.CutPrefix(change.Path, "spec.")
+		name := regexp.MustCompile(`^\w*`).FindString(field)
+		if inSpec && change.After != nil && !strings.Contains(reason.Err.Error(), "'"+name+"'") {
+			named = append(named, change.Path)
+		}
 	}
-	spec, _ := content["spec"].(map[string]any)
-	for _, match := range regexp.MustCompile(`'(\w+)'`).FindAllStringSubmatch(reason.Err.Error(), -1) {
-		delete(spec, match[1])
-	}
-	if named := differing(spec, live.Object["spec"], "spec"); len(named) > 0 {
+	if len(named) > 0 {
 		reason.Fields = slices.Replace(reason.Fields, at, at+1, named...)
 	}
-}
-
-// differing returns the paths of the fields in desired with another value in live. It ignores fields that only live
-// has, such as defaults, and empty ones.
-func differing(desired, live any, path string) (paths []string) {
-	switch desired := desired.(type) {
-	case nil:
-		return nil
-	case map[string]any:
-		fields, _ := live.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(desired)) {
-			paths = append(paths, differing(desired[name], fields[name], path+"."+name)...)
-		}
-		return paths
-	case []any:
-		elements, _ := live.([]any)
-		if len(elements) != len(desired) {
-			return []string{path}
-		}
-		for n := range desired {
-			paths = append(paths, differing(desired[n], elements[n], fmt.Sprintf("%s[%d]", path, n))...)
-		}
-		return paths
-	}
-	if fmt.Sprint(desired) != fmt.Sprint(live) {
-		return []string{path}
-	}
-	return nil
 }
 
 // isImmutable reports whether the text of a cause means an immutable field. The API has no code for it. The phrases are

@@ -36,26 +36,15 @@ func newObject(obj kube.Object) (o object, problem string, ok bool) {
 	if t := reflect.TypeOf(obj); t.Kind() != reflect.Pointer {
 		return o, fmt.Sprintf("the object cannot be read: type %s is not a pointer to a struct", t), false
 	}
-	content, err := toContent(obj)
+	// apimachinery's converter is not faster, includes unexported fields, and panics for some types.
+	encoded, err := json.Marshal(obj)
+	if err == nil {
+		err = utiljson.Unmarshal(encoded, &o.content)
+	}
 	if err != nil {
 		return o, "the object cannot be read: " + err.Error(), false
 	}
-	o.content = content
 	return o, "", true
-}
-
-// toContent converts an object to unstructured content by way of JSON. apimachinery's converter is not faster,
-// includes unexported fields, and panics for some types.
-func toContent(obj kube.Object) (map[string]any, error) {
-	encoded, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	var content map[string]any
-	if err := utiljson.Unmarshal(encoded, &content); err != nil {
-		return nil, err
-	}
-	return content, nil
 }
 
 // kindOf returns the kind of obj from its TypeMeta, or else from its Go type. Objects that a program creates

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 )
@@ -147,58 +148,50 @@ func build(config Config) (*Children, error) {
 
 // open validates the config, except what client.New and owned.New validate, and creates the informers.
 func (c Config) open() ([]informer.Any, error) {
-	var errs []error
+	var mistakes usercode.Mistakes
 	if c.Client.Cluster == nil {
-		errs = append(errs, errors.New("Client.Cluster is required: make one with kube.Connect"))
+		mistakes.Addf("Client.Cluster is required: make one with kube.Connect")
 	}
 	if c.Client.FieldOwner == "" {
-		errs = append(errs, errors.New("Client.FieldOwner is required, as the field manager of the children"))
+		mistakes.Addf("Client.FieldOwner is required, as the field manager of the children")
 	}
 	nameProblems := validation.IsValidLabelValue(c.Set.Name)
 	switch {
 	case c.Set.Name == "":
-		errs = append(errs,
-			errors.New("Set.Name is required, unless Client.FieldOwner is set: the children's informers select by it"))
+		mistakes.Addf("Set.Name is required, unless Client.FieldOwner is set: the children's informers select by it")
 	case len(nameProblems) > 0:
-		errs = append(errs, fmt.Errorf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s",
-			c.Set.Name, strings.Join(nameProblems, "; ")))
+		mistakes.Addf("Set.Name (default: Client.FieldOwner) is %q, which is not a label value: %s", c.Set.Name,
+			strings.Join(nameProblems, "; "))
 	}
 	if c.Set.Client != nil {
-		errs = append(errs, errors.New("Set.Client must be nil: New sets it to the client made from Client"))
+		mistakes.Addf("Set.Client must be nil: New sets it to the client made from Client")
 	}
 	if len(c.Kinds) == 0 {
-		errs = append(errs, errors.New("at least one of Kinds is required, such as watched.Of[*corev1.ConfigMap]()"))
+		mistakes.Addf("at least one of Kinds is required, such as watched.Of[*corev1.ConfigMap]()")
 	}
-	errs = append(errs, c.checkNamespaces())
+	for _, namespace := range c.Set.Namespaces {
+		if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, namespace) {
+			mistakes.Addf("Set.Namespaces has %q, which is not among Namespaces: children there would not be watched",
+				namespace)
+		}
+	}
 	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {
-		return nil, errors.Join(errs...) // the informers would only repeat these errors
+		return nil, mistakes.Err() // the informers would only repeat these errors
 	}
 	informers := make([]informer.Any, 0, len(c.Kinds))
 	for i, kind := range c.Kinds {
 		objects, err := kind.informer(c)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("kind %d: %w", i, err))
+			mistakes.Addf("kind %d: %w", i, err)
 			continue
 		}
 		same := func(other informer.Any) bool { return other.Kind().GroupKind() == objects.Kind().GroupKind() }
 		if slices.ContainsFunc(informers, same) {
-			errs = append(errs, fmt.Errorf("kind %d: %s is listed twice", i, objects.Kind().GroupKind()))
+			mistakes.Addf("kind %d: %s is listed twice", i, objects.Kind().GroupKind())
 		}
 		informers = append(informers, objects)
 	}
-	return informers, errors.Join(errs...)
-}
-
-// checkNamespaces rejects namespaces of children that are not watched.
-func (c Config) checkNamespaces() error {
-	var errs []error
-	for _, namespace := range c.Set.Namespaces {
-		if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, namespace) {
-			errs = append(errs, fmt.Errorf("Set.Namespaces has %q, which is not among Namespaces: children there "+
-				"would not be watched", namespace))
-		}
-	}
-	return errors.Join(errs...)
+	return informers, mistakes.Err()
 }
 
 func (k Kind) informer(c Config) (informer.Any, error) {

@@ -60,10 +60,11 @@ func TestPruneKeepsObjectRemovedFromSet(t *testing.T) {
 func TestPruneReportsTerminatingChild(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	set, cache := e.behind()
-	e.apply(set, app, owned.Of(e.configMap("held"))...)
+	current := e.set()
+	e.apply(current, app, owned.Of(e.configMap("held"))...)
 	shown := e.get(e.key("held"))
-	e.stuck(e.set(), app, "held", "example.com/volume")
+	e.stuck(current, app, "held", "example.com/volume")
+	set, cache := e.behind()
 	cache.objects[e.key("held")] = shown
 
 	report := e.apply(set, app)

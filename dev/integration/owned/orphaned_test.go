@@ -195,11 +195,12 @@ func TestDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
 func TestFinalizersOfObjectHandedOverAreKept(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
+	current := e.set()
+	e.apply(current, app, owned.Of(e.configMap("held"))...)
+	e.stuck(current, app, "held", "example.com/volume")
 	set, cache := e.behind(func(c *owned.Config) {
 		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
 	})
-	e.apply(set, app, owned.Of(e.configMap("held"))...)
-	e.stuck(e.set(), app, "held", "example.com/volume")
 	cache.objects[e.key("held")] = e.get(e.key("held"))
 	e.merge(e.configMap("held"), `{"metadata":{"labels":{"evenkeel.dev/set":"another"}}}`)
 	report := e.apply(set, app, owned.Of(e.configMap("held"))...)
