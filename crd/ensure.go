@@ -230,7 +230,9 @@ func isNewer(live, target *apiextensionsv1.CustomResourceDefinition, refused []P
 // waits for the deletion, except in dry runs.
 func (e *ensurer) find(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	for {
-		live, err := read(ctx, e.client, e.desired.Name)
+		limited, cancel := context.WithTimeout(ctx, e.timeout) // ctx has no deadline in a manager
+		live, err := read(limited, e.client, e.desired.Name)
+		cancel()
 		switch {
 		case errors.Is(err, client.ErrGone):
 			return nil, nil //nolint:nilnil // does not exist
