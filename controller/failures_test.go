@@ -127,7 +127,9 @@ func TestContract17_TerminatingNamespaceStopsRetries(t *testing.T) {
 				if runs < test.atLeast || runs > test.atMost {
 					t.Errorf("%d runs, want %d to %d", runs, test.atLeast, test.atMost)
 				}
-				lines := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "is being terminated") || strings.Contains(line, "keeps failing") })
+				lines := slices.DeleteFunc(logs.take(), func(line string) bool {
+					return !strings.Contains(line, "is being terminated") || strings.Contains(line, "keeps failing")
+				})
 				if test.logged != "" && (len(lines) != 1 || !strings.Contains(lines[0], test.logged)) {
 					t.Errorf("logged %q, want one line with %q", lines, test.logged)
 				}

@@ -81,7 +81,8 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 		last = obj.(*apiextensionsv1.CustomResourceDefinition)
 		ignoreRefusal := refusedBefore && time.Since(began) < oldRefusalTimeout
 		if isRefused(last) && isCurrent(last) && !ignoreRefusal {
-			return readiness.State{Status: readiness.Failed, Message: conditionOf(last, apiextensionsv1.NamesAccepted).Message}
+			message := conditionOf(last, apiextensionsv1.NamesAccepted).Message
+			return readiness.State{Status: readiness.Failed, Message: message}
 		}
 		if missing = reasonNotEstablished(last); missing != "" {
 			return readiness.State{Status: readiness.InProgress, Message: missing}
@@ -155,7 +156,8 @@ func reasonNotEstablished(d *apiextensionsv1.CustomResourceDefinition) string {
 		apiextensionsv1.Established,
 	} {
 		if c := conditionOf(d, condition); c.Status != apiextensionsv1.ConditionTrue {
-			return fmt.Sprintf("condition %s is not true: %s", condition, cmp.Or(c.Message, "the API server gives no reason"))
+			return fmt.Sprintf("condition %s is not true: %s", condition,
+				cmp.Or(c.Message, "the API server gives no reason"))
 		}
 	}
 	if !isCurrent(d) || !equality.Semantic.DeepEqual(d.Status.AcceptedNames, d.Spec.Names) {

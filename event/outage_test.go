@@ -55,7 +55,7 @@ func failing(fail func(*http.Request) (*http.Response, error), broken func(elaps
 func TestFailingNamespaceDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	const outage = 20 * time.Minute
-	for name, fail := range failures() {
+	for name, fail := range failures() { //nolint:bodyclose // the client closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,8 @@ func TestFailingNamespaceDelaysOnlyItself(t *testing.T) {
 func TestFailingNamespaceDoesNotFillQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := failing(failures()["refused"], func(time.Duration) bool { return true })
+		refused := failures()["refused"] //nolint:bodyclose // it has none
+		server := failing(refused, func(time.Duration) bool { return true })
 		recorder, _ := server.recorder(t, event.Config{QueueSize: 3, ObjectBurst: 100})
 		stop := start(t, t.Context(), recorder)
 		recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
@@ -127,7 +128,7 @@ func TestFailingNamespaceDoesNotFillQueue(t *testing.T) {
 // The events of a failing namespace are kept for about 2 min, so that they do not fill the memory.
 func TestEventsOfFailingNamespaceExpire(t *testing.T) {
 	t.Parallel()
-	for name, fail := range failures() {
+	for name, fail := range failures() { //nolint:bodyclose // the client closes it
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,8 @@ func (c Config[T]) validate() error {
 	}
 	for i, step := range c.Steps {
 		if strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0 {
-			mistakes.Addf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i, step.Name)
+			mistakes.Addf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i,
+				step.Name)
 		}
 		if slices.ContainsFunc(c.Steps[:i], func(other Step[T]) bool { return other.Name == step.Name }) {
 			mistakes.Addf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i, step.Name)

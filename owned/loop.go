@@ -42,7 +42,8 @@ type loopError struct {
 // Error implements error.
 func (e *loopError) Error() string {
 	return fmt.Sprintf("%s %s was deleted %d times within %s, and another client has created it again: it is "+
-		"deleted only every %s from now on: stop that client, or if it has a set with the name %q, too, use another name",
+		"deleted only every %s from now on: stop that client, or if it has a set with the name %q, too, use "+
+		"another name",
 		e.child.kind.Kind, e.child.key, e.deletion.count, loopWindow, loopWindow, e.set)
 }
 

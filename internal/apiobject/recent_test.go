@@ -39,8 +39,16 @@ func TestClaimsDetectHoldersInTurn(t *testing.T) {
 		name, holder string
 		want         bool
 	}{
-		{"x", "a", true}, {"x", "a", true}, {"y", "b", true}, {"x", "b", true}, {"x", "b", true},
-		{"x", "a", false}, {"x", "a", false}, {"x", "b", true}, {"x", "c", true}, {"x", "b", false},
+		{"x", "a", true},
+		{"x", "a", true},
+		{"y", "b", true},
+		{"x", "b", true},
+		{"x", "b", true},
+		{"x", "a", false},
+		{"x", "a", false},
+		{"x", "b", true},
+		{"x", "c", true},
+		{"x", "b", false},
 	} {
 		if got := claims.Use(step.name, step.holder); got != step.want {
 			t.Errorf("step %d: %+v: %v", i, step, got)
