@@ -31,13 +31,14 @@ type Controller[T kube.Object] struct {
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
 	loop  *loop[T]       // guarded by mu; nil while the controller is stopped or in standby
+	begun bool           // guarded by mu; a term has begun
 	added []*addedSource // guarded by mu
 }
 
 // addedSource is a source that was added at run time.
 type addedSource struct {
 	source *namedSource
-	late   bool   // it was added to a running term
+	late   bool   // it was added after the first term had begun
 	remove func() // removes it from the current term; guarded by Controller.mu
 }
 
@@ -132,7 +133,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	for _, a := range c.added {
 		a.remove = l.sources.add(a.source, a.late)
 	}
-	c.phase, c.loop = PhaseSyncing, l
+	c.phase, c.loop, c.begun = PhaseSyncing, l, true
 	c.mu.Unlock()
 	defer l.logger.DebugContext(ctx, "controller stopped")
 	defer c.problems.clear()
@@ -140,8 +141,8 @@ func (c *Controller[T]) work(ctx context.Context) error {
 }
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,
-// and in each later call of Run and term of leadership. A running controller does not wait for the informers of the
-// source, and neither do its later terms, but AddSource returns only when the source has started, and source.Shared
+// and in each later call of Run and term of leadership. If the source is added after the first term has begun, no term
+// waits for the source and its informers, but AddSource returns only when the source has started, and source.Shared
 // starts when its informer has synced. remove ends the source, waits for its end, and stops its informers unless they
 // have other users. It may be called at any time, but only once, and not by the source itself.
 //
@@ -155,7 +156,7 @@ func (c *Controller[T]) AddSource(source Source) (remove func(), err error) {
 	c.mu.Lock()
 	c.added = append(c.added, a)
 	l := c.loop
-	a.late = l != nil
+	a.late = c.begun
 	c.mu.Unlock()
 	if l != nil {
 		// mu must not be held: add may have to wait for an informer that is just ending.

@@ -73,7 +73,7 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 // sourceRun is one source in one term.
 type sourceRun struct {
 	*namedSource
-	// late is true for a source that was added to a running term: no later term waits for it.
+	// late is true for a source that was added after the first term had begun: no term waits for it.
 	late bool
 	// Set when the source becomes active.
 	stop   context.CancelFunc

@@ -168,7 +168,8 @@ func TestContract02_NoLostWakeUpOverTermsAndSources(t *testing.T) {
 	}
 }
 
-// A later term must not wait for a source that the term in which it was added did not wait for.
+// A later term must not wait for a source that the first term did not wait for: one that was added during a term, or
+// between two terms.
 func TestContract09_AddedSourceDoesNotBlockLaterTerm(t *testing.T) {
 	for name, s := range map[string]func(parts *informer.Informer[unstructuredObject]) controller.Source{
 		"an informer that may not list": func(parts *informer.Informer[unstructuredObject]) controller.Source {
@@ -178,39 +179,51 @@ func TestContract09_AddedSourceDoesNotBlockLaterTerm(t *testing.T) {
 			return waitingSource{errors.New("the parts cannot be read")}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-					if strings.Contains(req.URL.Path, "parts") {
-						return answerForbidden(), nil
-					}
-					return do(), nil
-				})
-				var runs journal
-				c := w.config(func(context.Context, unstructuredObject) error { runs.add("run"); return nil })
-				e := &elector{terms: make(chan chan struct{})}
-				c.LeaderElector = e
-				w.put("widgets", "a", 1)
-				ctrl := w.run(c)
-				lost := make(chan struct{})
-				e.terms <- lost
-				synctest.Wait()
-				addSource(t, ctrl, s(w.parts(informer.Selection{})))
-				runs.take()
-				close(lost)
-				synctest.Wait()
-				again := make(chan struct{})
-				e.terms <- again
-				time.Sleep(time.Minute)
-				if got := runs.take(); len(got) != 1 || ctrl.Stats().Phase != controller.PhaseRunning {
-					t.Errorf("%d runs in the second term, want 1; the controller is %s", len(got), ctrl.Stats().Phase)
-				}
-				if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "parts") {
-					t.Errorf("Ready: %v, want the source's error", err)
-				}
-				close(again)
+		for _, standby := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, standby %t", name, standby), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testAddedSource(t, s, standby) })
 			})
-		})
+		}
 	}
+}
+
+func testAddedSource(
+	t *testing.T, s func(parts *informer.Informer[unstructuredObject]) controller.Source, standby bool,
+) {
+	w := newWorld(t)
+	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		if strings.Contains(req.URL.Path, "parts") {
+			return answerForbidden(), nil
+		}
+		return do(), nil
+	})
+	var runs journal
+	c := w.config(func(context.Context, unstructuredObject) error { runs.add("run"); return nil })
+	e := &elector{terms: make(chan chan struct{})}
+	c.LeaderElector = e
+	w.put("widgets", "a", 1)
+	ctrl := w.run(c)
+	lost := make(chan struct{})
+	e.terms <- lost
+	synctest.Wait()
+	runs.take()
+	if standby {
+		close(lost)
+		synctest.Wait()
+	}
+	addSource(t, ctrl, s(w.parts(informer.Selection{})))
+	if !standby {
+		close(lost)
+		synctest.Wait()
+	}
+	again := make(chan struct{})
+	e.terms <- again
+	time.Sleep(time.Minute)
+	if got := runs.take(); len(got) != 1 || ctrl.Stats().Phase != controller.PhaseRunning {
+		t.Errorf("%d runs in the second term, want 1; the controller is %s", len(got), ctrl.Stats().Phase)
+	}
+	if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), "parts") {
+		t.Errorf("Ready: %v, want the source's error", err)
+	}
+	close(again)
 }
