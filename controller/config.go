@@ -38,6 +38,10 @@ type Config[T kube.Object] struct {
 	Retriever informer.Retriever[T] // lists and watches the objects, for the controller's own cache
 	Informer  *informer.Informer[T] // a cache shared with other users; the controller runs it during Run
 
+	// Optional is informer.Config.Optional of the controller's own cache: with it the controller starts, and is ready,
+	// while the kind cannot be read. It needs Cluster or Retriever. Default false: the controller waits.
+	Optional bool
+
 	Handler    Handler[T] // called with each object
 	Reconciler Reconciler // called with each key, also of deleted objects
 
@@ -304,6 +308,9 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 	default:
 		mistakes.Addf("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer "+
 			"to share one", strings.Join(given, " and "))
+	}
+	if c.Informer != nil && c.Optional {
+		mistakes.Addf("Optional and Informer are set: set informer.Config.Optional of the informer instead")
 	}
 	switch {
 	case usercode.IsNil(c.Handler) && usercode.IsNil(c.Reconciler):

@@ -52,7 +52,8 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	if retriever := config.retriever(); retriever != nil && !config.withoutObject() {
 		var informerErr error
 		inf, informerErr = informer.New(informer.Config[T]{
-			Name: config.Name, Retriever: retriever, Metrics: config.Metrics, Logger: config.Logger,
+			Name: config.Name, Retriever: retriever, Optional: config.Optional, Metrics: config.Metrics,
+			Logger: config.Logger,
 		})
 		err = errors.Join(err, informerErr)
 	}

@@ -56,6 +56,7 @@ func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
 		{"Cluster", c.Cluster != nil},
 		{"Retriever", c.Retriever != nil},
 		{"Informer", c.Informer != nil},
+		{"Optional", c.Optional},
 		{"Handler", c.Handler != nil},
 		{"Predicate", c.Predicate != nil},
 		{"Deleted", c.Deleted != nil},

@@ -36,17 +36,25 @@ type Owner struct {
 // every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status, to
 // select objects, to share an informer that the handler reads from, or for other owner references.
 func Owned[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
-	s := newMapped("owned", metadataOf[T](cluster), predicates, nil, nil)
-	s.owner = &Owner{}
+	return ownedIn(metadataOf[T](cluster, false), Owner{}, predicates)
+}
+
+// OwnedOptional is Owned for a kind that the cluster may not serve, or forbid to read: its informer is optional
+// (informer.Config.Optional), so the controller does not wait for it.
+func OwnedOptional[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
+	return ownedIn(metadataOf[T](cluster, true), Owner{}, predicates)
+}
+
+func ownedIn(open openInformer, owner Owner, predicates []informer.Predicate) controller.Source {
+	s := newMapped("owned", open, predicates, nil, nil)
+	s.owner = &owner
 	return s
 }
 
 // OwnedIn is Owned for the objects of an existing informer, of any type, and for the owner references that owner
 // selects. The controller runs the informer.
 func OwnedIn(objects informer.Any, owner Owner, predicates ...informer.Predicate) controller.Source {
-	s := newMapped("owned", existing(objects), predicates, nil, nil)
-	s.owner = &owner
-	return s
+	return ownedIn(existing(objects), owner, predicates)
 }
 
 // OwnedBy is OwnedIn for children that refer to their owners by other means than owner references, such as the labels
@@ -126,10 +134,11 @@ func validateLabel(label string) error {
 }
 
 // metadataOf opens an informer of the metadata of all objects of type T.
-func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
+func metadataOf[T kube.Object](cluster *kube.Cluster, optional bool) openInformer {
 	return func(target controller.Target) (informer.Any, error) {
 		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
+			Optional:  optional,
 			Logger:    target.Logger,
 			Metrics:   target.Metrics,
 		})

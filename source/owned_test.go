@@ -248,6 +248,7 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		want   []string // parts of the error; empty: the source is valid
 	}{
 		"Owned":               {source.Owned[configMap](cluster), nil},
+		"OwnedOptional":       {source.OwnedOptional[configMap](cluster), nil},
 		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
 		"OwnerLabel":          {source.OwnerLabel(objects, "website"), nil},
 		"Mapped":              {source.Mapped(objects, keys), nil},
@@ -359,7 +360,10 @@ func TestOwnedReadsMetadataOfKind(t *testing.T) {
 		t.Fatalf("it reads %d informers", len(reads))
 	}
 	objects, ok := reads[0].(*informer.Informer[*metav1.PartialObjectMetadata])
-	if !ok || objects.Name() != "ConfigMap" {
+	if !ok || objects.Name() != "ConfigMap" || objects.Health().Optional {
 		t.Errorf("it reads a %T", reads[0])
+	}
+	if reads := prepare(t, source.OwnedOptional[configMap](cluster)).Reads; !reads[0].Health().Optional {
+		t.Error("the informer of OwnedOptional is not optional")
 	}
 }

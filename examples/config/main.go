@@ -88,6 +88,8 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		Informer: nil,
 		// The cluster: all objects of the type, instead of Retriever.
 		Cluster: nil,
+		// Whether the controller is ready while the objects cannot be read (default: it waits).
+		Optional: false,
 		// Further caches that the handler reads from. They are listed before the first call of the handler.
 		Reads: []informer.Any{services},
 		// The function that is called with each object. Middleware wraps it; the first one is outermost.
