@@ -599,7 +599,7 @@ func TestHandlersRunAfterSharedInformerSyncs(t *testing.T) {
 			c.Retriever, c.Handler, c.Informer = nil, nil, inf
 			c.Reconciler = func(_ context.Context, k kube.Key) error {
 				time.Sleep(time.Millisecond)
-				if !inf.Has(k) {
+				if !inf.Untyped().Has(k) {
 					t.Errorf("hand-over %d: %s is taken for deleted", i, k)
 				}
 				return nil
@@ -762,7 +762,7 @@ func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 		var runs atomic.Int32
 		c := config(newServer("a"), func(context.Context, configMap) error {
 			runs.Add(1)
-			if !read.Has(key("other")) {
+			if !read.Untyped().Has(key("other")) {
 				t.Error("a handler runs before what it reads is there")
 			}
 			time.Sleep(10 * time.Second)

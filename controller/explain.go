@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,8 +26,10 @@ func (c *Controller[T]) Problems() []Problem {
 		all = append(all, Problem{Type: ProblemSource, Message: err.Error()})
 	}
 	for _, read := range c.reads() {
-		if h := read.Health(); h.Err != nil && !h.Degraded {
-			problem := Problem{Type: ProblemInformer, Since: h.ErrSince, Message: h.Ready().Error()}
+		if h := read.Health(); h.Err != nil {
+			problem := Problem{
+				Type: ProblemInformer, Since: h.ErrSince, Message: fmt.Sprintf("informer %q: %v", h.Informer, h.Err),
+			}
 			if !slices.ContainsFunc(all, func(t Problem) bool {
 				return t.Type == problem.Type && t.Message == problem.Message
 			}) {
@@ -102,7 +105,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	e.Phase = c.phase
 	c.mu.Unlock()
 	if c.informer != nil {
-		e.Exists, e.Retrieves = c.informer.Has(key), c.informer.Health().Retrieves
+		e.Exists, e.Retrieves = c.informer.Untyped().Has(key), c.informer.Health().Retrieves
 	}
 	e.Runs, e.Skipped = c.history.of(key)
 	for _, t := range c.problems.all() {

@@ -362,7 +362,7 @@ func TestContract17_MissingObjectThatAppearsRunsKey(t *testing.T) {
 				var runs journal
 				parts := w.parts(informer.Selection{})
 				c := w.config(func(context.Context, unstructuredObject) error {
-					found := parts.Has(key("p"))
+					found := parts.Untyped().Has(key("p"))
 					runs.add("%v", found)
 					if found {
 						return nil

@@ -104,7 +104,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	obj, found, err := l.informer.Get(key)
 	switch {
 	case err != nil:
-		r.identify(l.informer, key)
+		r.identify(l.own, key)
 		return fmt.Errorf("read %s from the cache: %w", key, err)
 	case !found && ended:
 		return nil

@@ -42,6 +42,12 @@ type objects interface {
 	Walk(share, shares int) iter.Seq[informer.Change]
 }
 
+// ownInformer is an informer as objects.
+type ownInformer[T kube.Object] struct{ *informer.Informer[T] }
+
+// Has implements objects.
+func (o ownInformer[T]) Has(key kube.Key) bool { return o.Untyped().Has(key) }
+
 // loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go
 // reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
 //
@@ -93,7 +99,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		failures:  &failures{problems: c.problems, keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
-		own:       c.informer,
+		own:       ownInformer[T]{c.informer},
 	}
 	if c.informer == nil {
 		l.keys = newListedKeys(l.staleness)

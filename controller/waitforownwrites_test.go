@@ -245,7 +245,7 @@ func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 			if len(runs) == 0 || runs[0].Outcome != controller.OutcomeSuccess {
 				t.Fatalf("runs %+v, want the first one to have ended: the restore has undone its write", runs)
 			}
-			if parts.Has(key("p")) {
+			if parts.Untyped().Has(key("p")) {
 				t.Error("the informer has the part, although the restore has undone its creation")
 			}
 		})

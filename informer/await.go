@@ -54,7 +54,7 @@ func (c *core) readyFor(w cache.Write, content func() map[string]any) error {
 	for _, p := range parts {
 		now := p.status.condition()
 		switch {
-		case now.degraded, !now.complete, !p.readsFrom(w.Server), p.selects.has(w, content) == never:
+		case !now.complete, !p.readsFrom(w.Server), p.selects.has(w, content) == never:
 		case now.err != nil:
 			errs = append(errs, fmt.Errorf("informer %q: %w", c.name, now.err))
 		}
@@ -70,13 +70,6 @@ func (c *core) showing() (running bool, parts []*part) {
 	return c.session != nil, slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool {
 		return p.isNew && !p.status.condition().complete
 	})
-}
-
-// releaseWaiters calls all waiters, because the informer will not show more writes.
-func (c *core) releaseWaiters() {
-	for _, p := range c.allParts() {
-		p.contents.releaseWaiters()
-	}
 }
 
 // waiter is an awaited write. core.events must be held.

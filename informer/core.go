@@ -80,19 +80,20 @@ func (c *core) allParts() []*part {
 	return c.parts
 }
 
-// readable returns the parts to read from, or the error of a read: ErrNotRunning, or objects whose state is unknown.
-func (c *core) readable() ([]*part, error) {
+// readable returns the parts to read from, and what they lack. The error of a read is ErrNotRunning.
+func (c *core) readable() ([]*part, gaps, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil {
-		return nil, fmt.Errorf("informer %q of %s: %w", c.name, c.selectionText, ErrNotRunning)
+		return nil, nil, fmt.Errorf("informer %q of %s: %w", c.name, c.selectionText, ErrNotRunning)
 	}
+	var lacking gaps
 	for _, p := range c.parts {
-		if err := p.unknownErr(); err != nil {
-			return nil, err
+		if of := p.status.lacking(); of != lacksNothing && !p.isNew {
+			lacking = append(lacking, gap{p, of})
 		}
 	}
-	return c.parts, nil
+	return c.parts, lacking, nil
 }
 
 func (c *core) leave(s *session) {
@@ -101,7 +102,9 @@ func (c *core) leave(s *session) {
 	last := s.users == 0
 	if last {
 		c.session, c.ending = nil, s
-		c.notSynced()
+		if isClosed(c.synced) {
+			c.synced = make(chan struct{}) // later callers of waitSynced wait for the next sync
+		}
 	}
 	c.mu.Unlock()
 	if !last {
@@ -118,15 +121,6 @@ func (c *core) forgetEnding(s *session) {
 	defer c.mu.Unlock()
 	if c.ending == s {
 		c.ending = nil
-	}
-}
-
-// notSynced makes callers of waitSynced wait for the next sync. mu must be held.
-func (c *core) notSynced() {
-	select {
-	case <-c.synced:
-		c.synced = make(chan struct{})
-	default:
 	}
 }
 
@@ -177,7 +171,9 @@ func (c *core) begin(ctx context.Context) *session {
 		stopMetrics := c.observe()
 		running.Wait()
 		stopMetrics()
-		c.releaseWaiters()
+		for _, p := range c.allParts() {
+			p.contents.releaseWaiters() // the informer will not show more writes
+		}
 		close(s.ended)
 	}()
 	return s
@@ -198,7 +194,7 @@ func (c *core) observe() (stop func()) {
 	return func() { _ = c.guard.Call("the end of ObserveInformer of Config.Metrics", end, nil) }
 }
 
-// waitSynced waits until every part has listed, or is degraded.
+// waitSynced waits until every part is settled.
 func (c *core) waitSynced(ctx context.Context) error {
 	c.mu.Lock()
 	synced := c.synced
@@ -294,12 +290,20 @@ func (c *core) keptBy(parts []*part, key kube.Key) bool {
 	return slices.ContainsFunc(parts, func(p *part) bool { return p.objects().Has(key) })
 }
 
-// settle is called by a part after its first list is stored, or when it is degraded.
-func (c *core) settle(p *part) {
+// settle settles the parts for which callers need not wait anymore: those that have listed, and those that are
+// degraded, unless the informer is required and nothing that it retrieves can be read. It is called after the first
+// list of a part is stored, and when a part fails.
+func (c *core) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !p.isSettled() {
-		close(p.settled)
+	readable := c.optional || slices.ContainsFunc(c.parts, func(p *part) bool {
+		return !p.leaves && p.status.condition().synced
+	})
+	for _, p := range c.parts {
+		now := p.status.condition()
+		if p.settled != nil && !isClosed(p.settled) && (now.synced || readable && now.degraded) {
+			close(p.settled)
+		}
 	}
 	c.checkSynced()
 }
@@ -310,19 +314,20 @@ func (c *core) checkSynced() {
 		return // the list arrived after the last Run had ended
 	}
 	for _, p := range c.parts {
-		if !p.isNew && !p.isSettled() {
+		if !p.isNew && !isClosed(p.settled) {
 			return
 		}
 	}
-	select {
-	case <-c.synced:
-	default:
+	if !isClosed(c.synced) {
 		close(c.synced)
 	}
 }
 
-// observeDecode records that an object was decoded. began is the time at which decoding started.
-func (c *counters) observeDecode(began time.Time) {
-	c.decoded.Add(1)
-	c.decodeTime.Add(int64(time.Since(began)))
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

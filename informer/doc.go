@@ -35,7 +35,8 @@
 // # Errors
 //
 // An informer retries all errors of lists and watches. Health, Ready, the log and the metrics report them. Reads return
-// ErrNotRunning if the informer does not run, because the cache would be empty or stale.
+// ErrNotRunning if the informer does not run, because the cache would be empty or stale, and an error for objects that
+// have not been listed.
 //
 // The order of the code along the path of an event is in docs/architecture.md.
 package informer

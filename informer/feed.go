@@ -133,10 +133,8 @@ type objectEvents[T kube.Object] struct {
 }
 
 func (e *objectEvents[T]) next() (wire.Event, error) {
-	select {
-	case <-e.stopped:
+	if isClosed(e.stopped) {
 		return wire.Event{}, io.EOF
-	default:
 	}
 	select {
 	case <-e.stopped:

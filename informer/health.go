@@ -18,7 +18,8 @@ type Health struct {
 	Running bool
 	// Synced is true after the first list since the start of the informer.
 	Synced bool
-	// Optional is Config.Optional. Degraded is true while the cluster does not serve the kind, or forbids reading it.
+	// Optional is Config.Optional. Degraded is true while the informer is optional and the cluster does not serve the
+	// kind, or forbids reading it, at least for one of combined Retrievers.
 	Optional bool
 	Degraded bool
 	// ResourceVersion is the version up to which every watch of the informer has delivered all changes. It is empty

@@ -31,8 +31,8 @@ type Config[T kube.Object] struct {
 	// Retriever lists and watches the objects. Required.
 	Retriever Retriever[T]
 	// Optional lets controllers start and be ready while the cluster does not serve the kind, or forbids reading it.
-	// Meanwhile the informer is degraded (Health returns the reason). It retries at least every 15 s, and announces the
-	// objects when it can list them.
+	// Meanwhile the informer is degraded: Health and Controller.Problems have the reason. It retries at least every 15 s,
+	// and announces the objects when it can list them.
 	//
 	// If the API server does not find the kind anymore, reads return an error, and the objects are kept. They are
 	// removed when the discovery has contained no version of the kind for a minute (for a Retriever of the program:
@@ -102,7 +102,11 @@ type Config[T kube.Object] struct {
 //     list replaces the cached states.
 //   - A reconnect or a relist alone announces nothing: subscribers receive only real changes.
 //   - Until the informer is synced, and during a relist, the cache contains the objects that have arrived so far, each
-//     in a state that was current at some time.
+//     in a state that was current at some time. Before the first list of a Retriever has ended, reads of what it may
+//     still list return an error.
+//   - Combined Retrievers, such as several namespaces, fail separately. If one of them is forbidden, or its kind is
+//     missing, from the start, nothing waits for it once another one has listed, and Health and Ready have its error.
+//     When it is permitted, its objects are announced.
 //   - Health, Ready and the log report a failing list or watch at once. The informer retries it without limit, with a
 //     backoff of up to about 15 s, and ignores Retry-After. They report a request without a response after 90 s, and
 //     the informer repeats it after 5 min.
@@ -281,14 +285,15 @@ var ErrNotRunning = errors.New("the informer does not run: call Run, or add it t
 
 // Get returns a new copy of the object under key, which belongs to the caller.
 //
-// Reads never block. Before the first list has ended, they return the objects that have arrived so far. Call WaitSynced
-// to wait for all objects. Controllers call it before they call a handler.
+// Reads never block. Call WaitSynced to wait for all objects. Controllers call it before they call a handler.
 //
-// Errors: ErrNotRunning; an optional kind that the API server does not find, but which may still have objects; an
+// Errors: ErrNotRunning; an object that is not cached, while the first list of the Retriever that may have it has not
+// ended, or is forbidden; an optional kind that the API server does not find, but which may still have objects; an
 // object that cannot be decoded as a T.
 func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
-	parts, err := i.core.readable()
-	if err != nil {
+	parts, gaps, err := i.core.readable()
+	missing, hidden := gaps.of(key)
+	if err = cmp.Or(err, hidden); err != nil {
 		return obj, false, err
 	}
 	for _, p := range parts {
@@ -297,7 +302,7 @@ func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 			return obj, err == nil, err
 		}
 	}
-	return obj, false, nil
+	return obj, false, missing
 }
 
 // read decodes a cached object.
@@ -312,17 +317,27 @@ func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
 // decode decodes an object of this informer.
 func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	began := time.Now()
-	defer i.core.counters.observeDecode(began)
 	obj, err := i.decoder.Decode(o)
+	i.core.counters.decoded.Add(1)
+	i.core.counters.decodeTime.Add(int64(time.Since(began)))
 	if err != nil {
 		return obj, fmt.Errorf("informer %q: decode %s: %w", i.core.name, o.Key, err)
 	}
 	return obj, nil
 }
 
-// Has reports whether the cache contains an object under key, without decoding it. If the informer does not run, Has
-// reports the last state, while Get returns an error.
-func (i *Informer[T]) Has(key kube.Key) bool { return i.core.keptBy(i.core.allParts(), key) }
+// Has reports whether the cache contains an object under key, without decoding it. Errors: those of Get.
+func (i *Informer[T]) Has(key kube.Key) (bool, error) {
+	parts, gaps, err := i.core.readable()
+	missing, hidden := gaps.of(key)
+	if err = cmp.Or(err, hidden); err != nil {
+		return false, err
+	}
+	if i.core.keptBy(parts, key) {
+		return true, nil
+	}
+	return false, missing
+}
 
 // All iterates over new copies of all objects, in no particular order. See List.
 func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
@@ -332,39 +347,18 @@ func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 // added or deleted during that time may or may not be yielded.
 //
 // It yields an error in place of an object that cannot be decoded as a T. It yields a single error if query has an
-// unknown index, or if the informer does not run (ErrNotRunning).
+// unknown index, if the informer does not run (ErrNotRunning), or if objects that query may select have not been listed
+// (see Get).
 func (i *Informer[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		parts, err := i.core.readable()
-		if err != nil {
-			var none T
-			yield(none, err)
-			return
-		}
-		for _, p := range parts {
-			if !yieldAll(i, p.objects().List(query.inStore()), yield) {
-				return
-			}
-		}
+		i.live().List(query)(yield)
 	}
 }
 
-// Count returns the number of objects that query selects, without decoding them. Errors: ErrNotRunning, and an unknown
-// index in query.
+// Count returns the number of objects that query selects, without decoding them. Errors: those of List, except for
+// objects that cannot be decoded.
 func (i *Informer[T]) Count(query Query) (int, error) {
-	parts, err := i.core.readable()
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, p := range parts {
-		count, err := p.objects().Count(query.inStore())
-		if err != nil {
-			return 0, fmt.Errorf("informer %q: count: %w", i.core.name, err)
-		}
-		n += count
-	}
-	return n, nil
+	return i.live().Count(query)
 }
 
 // Len returns the number of cached objects. If the informer does not run, Len returns the last number.
@@ -384,7 +378,8 @@ func (i *Informer[T]) Walk(share, shares int) iter.Seq[Change] {
 	return i.core.walk(&states{kind: i.core.kind}, i.core.allParts(), share, shares)
 }
 
-// WaitSynced waits until the first list since the start of the informer has ended. If ctx ends first, the error
+// WaitSynced waits until the first list since the start of the informer has ended: that of each combined Retriever, but
+// not of one that is forbidden or whose kind is missing, if another one has listed. If ctx ends first, the error
 // contains ctx's error and the reason why the informer is not synced.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.waitSynced(ctx) }
 

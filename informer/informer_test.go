@@ -179,7 +179,7 @@ func TestInformerShowsChangesOfServer(t *testing.T) {
 				if n := f.informer.Len(); n != 1 {
 					t.Errorf("Len is %d, want 1", n)
 				}
-				if !f.informer.Has(key("b")) || f.informer.Has(key("a")) {
+				if !f.informer.Untyped().Has(key("b")) || f.informer.Untyped().Has(key("a")) {
 					t.Error("Has disagrees with Get")
 				}
 			})

@@ -47,6 +47,7 @@ type part struct {
 	ended   chan struct{} // closed when the watch has ended
 	settled chan struct{} // closed when callers need not wait for the first list anymore
 	isNew   bool          // only SetRetriever waits for its first list
+	leaves  bool          // SetRetriever is going to drop it
 
 	contents contents
 	progress progress
@@ -76,22 +77,12 @@ func (p *part) begin(stop context.CancelFunc, first ChangeType) {
 	p.requests.begin()
 }
 
-// isSettled reports whether settled is closed. core.mu must be held.
-func (p *part) isSettled() bool {
-	select {
-	case <-p.settled:
-		return true
-	default:
-		return false
-	}
-}
-
 func (p *part) objects() *store.Store { return p.contents.objects() }
 
 // await adds write to the writes that p has not shown, unless p shows it or never will. core.events must be held.
 func (p *part) await(write *waiter) {
-	if now := p.status.condition(); now.degraded || !now.complete && now.err != nil || !p.readsFrom(write.Server) {
-		return // the part watches nothing, cannot list, or reads from another API server
+	if now := p.status.condition(); !now.complete && now.err != nil || !p.readsFrom(write.Server) {
+		return // the part cannot list, or reads from another API server
 	}
 	if selected := p.selects.has(write.Write, write.content); selected != never {
 		p.contents.await(write, selected == notNow)
@@ -215,13 +206,13 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
-	degraded := p.status.failed(err, broken)
+	p.status.failed(err, broken)
 	p.report(err)
-	if !degraded {
-		return
+	now := p.status.condition()
+	if now.degraded && !now.complete {
+		p.contents.releaseWaiters()
 	}
-	p.contents.releaseWaiters()
-	p.core.settle(p)
+	p.core.settle()
 }
 
 // report calls OnError, for one error at a time: the timer of a request and the watchGuard report errors too.

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,16 +26,19 @@ const (
 // run lists and watches until ctx ends, and returns when all calls of the Retriever have returned.
 func (p *part) run(ctx context.Context) {
 	logger := logr.FromSlogHandler(debugOnly{p.core.logger.Handler()}).WithName("reflector")
-	// The Reflector abandons a List when its context ends. The gate waits for the List.
-	var calls gate
+	// The Reflector abandons a List when its context ends. listing is held during a List, so that run waits for it, and
+	// no List begins after that.
+	listing, ended := make(chan struct{}, 1), make(chan struct{})
 	lw := &listWatch{
 		ListWatch: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-				if !calls.enter() {
+				select {
+				case listing <- struct{}{}:
+					defer func() { <-listing }()
+					return p.list(ctx, opts)
+				case <-ended:
 					return nil, context.Canceled
 				}
-				defer calls.leave()
-				return p.list(ctx, opts)
 			},
 			WatchFuncWithContext: p.watch,
 		},
@@ -59,7 +61,8 @@ func (p *part) run(ctx context.Context) {
 		}
 		return false, nil
 	})
-	calls.close()
+	close(ended)
+	listing <- struct{}{}
 }
 
 // reflectorStore is the part as a cache.ReflectorStore, which is notified of lists. Objects, and events other than
@@ -80,7 +83,7 @@ func (s *reflectorStore) Delete(any) error { return nil }
 func (s *reflectorStore) Replace(_ []any, resourceVersion string) error {
 	p := (*part)(s)
 	p.listed(resourceVersion)
-	p.core.settle(p)
+	p.core.settle()
 	return nil
 }
 
@@ -120,45 +123,3 @@ func (h debugOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup implements slog.Handler.
 func (h debugOnly) WithGroup(name string) slog.Handler { return debugOnly{h.Handler.WithGroup(name)} }
-
-// gate counts running calls, and refuses new calls after it is closed. A WaitGroup is not sufficient, because calls may
-// begin while close waits.
-type gate struct {
-	mu     sync.Mutex
-	calls  int
-	closed bool
-	empty  chan struct{} // created by close if calls are running
-}
-
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.calls++
-	return true
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.calls--
-	if g.calls == 0 && g.empty != nil {
-		close(g.empty)
-	}
-}
-
-// close refuses new calls and waits for the running ones.
-func (g *gate) close() {
-	g.mu.Lock()
-	g.closed = true
-	if g.calls > 0 {
-		g.empty = make(chan struct{})
-	}
-	empty := g.empty
-	g.mu.Unlock()
-	if empty != nil {
-		<-empty
-	}
-}

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // A kind is treated as removed, and its objects are removed from the cache, after this number of consecutive answers
@@ -125,14 +123,4 @@ type absence struct {
 	answers int
 	since   time.Time // the first of them
 	removed bool      // the kind was removed
-}
-
-// unknownErr returns the error of a read if p does not know whether its objects exist.
-func (p *part) unknownErr() error {
-	if !p.status.unknown.Load() {
-		return nil
-	}
-	// The cause is not wrapped, because a 404 would mean to callers that the object does not exist.
-	return retry.WithClass(fmt.Errorf("informer %q of %s: its objects may exist, but the API server does not find "+
-		"their kind: %v", p.core.name, p.describes, p.status.condition().err), retry.Transient)
 }

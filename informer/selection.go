@@ -61,15 +61,9 @@ const (
 // has reports whether the written object is selected, or was selected when it was deleted. content returns the fields
 // of the written object, or nil if they are not known.
 func (s selection) has(w cache.Write, content func() map[string]any) belongs {
-	if s.namespace != "" && w.Key.Namespace != s.namespace {
-		return never
-	}
-	for _, requirement := range s.names {
-		if !meets(w.Key, requirement) {
-			return never
-		}
-	}
 	switch {
+	case s.excludes(w.Key):
+		return never
 	case s.labels == nil && len(s.fields) == 0:
 		return perhaps
 	case w.Object == nil: // deleted: the cache shows whether it was selected
@@ -83,6 +77,20 @@ func (s selection) has(w cache.Write, content func() map[string]any) belongs {
 		}
 	}
 	return perhaps
+}
+
+// excludes reports whether no object with this key is selected, in any state. An empty name or namespace means any.
+func (s selection) excludes(key kube.Key) bool {
+	if s.namespace != "" && key.Namespace != "" && key.Namespace != s.namespace {
+		return true
+	}
+	return slices.ContainsFunc(s.names, func(requirement fields.Requirement) bool {
+		isKnown := key.Name != ""
+		if requirement.Field == fieldNamespace {
+			isKnown = key.Namespace != ""
+		}
+		return isKnown && !meets(key, requirement)
+	})
 }
 
 // fieldMeets reports whether a field of an object meets a requirement. The names of selectable fields are their paths.

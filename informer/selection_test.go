@@ -132,9 +132,9 @@ func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 					return
 				}
 				expectSeen(t, "before", &seen, 0)
-				if strings.Contains(test.selection.LabelSelector, "app") && inf.Has(test.write.Key) {
+				if strings.Contains(test.selection.LabelSelector, "app") && inf.Untyped().Has(test.write.Key) {
 					send(t, events, "DELETED", test.write.Key.Name, "11") // it has left the selection
-				} else if inf.Has(test.write.Key) {
+				} else if inf.Untyped().Has(test.write.Key) {
 					send(t, events, "MODIFIED", test.write.Key.Name, "11")
 				} else {
 					send(t, events, "BOOKMARK", "", "11")

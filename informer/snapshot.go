@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -13,43 +14,77 @@ import (
 // the objects that have changed since. For combined Retrievers, the times of the parts differ slightly.
 type Snapshot[T kube.Object] struct {
 	informer *Informer[T]
-	parts    []*store.Snapshot
+	parts    []reader
+	gaps     gaps
 	err      error // ErrNotRunning, or nil
 }
 
-// Snapshot returns the current state of the cache. If the informer does not run, reads of the Snapshot return
-// ErrNotRunning. A Snapshot stays readable after the informer has stopped.
+// reader is a store, or a snapshot of one.
+type reader interface {
+	Get(key kube.Key) (store.Ref, bool)
+	List(query store.Query) iter.Seq2[*wire.Object, error]
+	Count(query store.Query) (int, error)
+	Len() int
+}
+
+// Snapshot returns the current state of the cache. Its reads have the errors of the informer's reads at this time. A
+// Snapshot stays readable after the informer has stopped.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
-	parts, err := i.core.readable()
-	s := Snapshot[T]{informer: i, err: err}
+	return i.view(func(objects *store.Store) reader { return objects.Snapshot() })
+}
+
+// live returns a view of the cache that changes with it.
+func (i *Informer[T]) live() Snapshot[T] {
+	return i.view(func(objects *store.Store) reader { return objects })
+}
+
+func (i *Informer[T]) view(of func(*store.Store) reader) Snapshot[T] {
+	parts, gaps, err := i.core.readable()
+	s := Snapshot[T]{informer: i, gaps: gaps, err: err}
 	for _, p := range parts {
-		s.parts = append(s.parts, p.objects().Snapshot())
+		s.parts = append(s.parts, of(p.objects()))
 	}
 	return s
 }
 
 // Get does the same as Informer.Get, at the time of the snapshot.
 func (s Snapshot[T]) Get(key kube.Key) (obj T, found bool, err error) {
+	missing, hidden := s.gaps.of(key)
+	if err = cmp.Or(s.err, hidden); err != nil {
+		return obj, false, err
+	}
 	for _, p := range s.parts {
 		if ref, found := p.Get(key); found {
 			obj, err = s.informer.read(ref)
 			return obj, err == nil, err
 		}
 	}
-	return obj, false, s.err
+	return obj, false, missing
+}
+
+// errIn returns the error of a read of all objects in a namespace; empty: in any.
+func (s Snapshot[T]) errIn(namespace string) error {
+	missing, _ := s.gaps.of(kube.Key{Namespace: namespace})
+	return cmp.Or(s.err, missing)
 }
 
 // List does the same as Informer.List, at the time of the snapshot. It yields each object exactly once.
 func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		if s.err != nil {
+		if err := s.errIn(query.Namespace); err != nil {
 			var none T
-			yield(none, s.err)
+			yield(none, err)
 			return
 		}
 		for _, p := range s.parts {
-			if !yieldAll(s.informer, p.List(query.inStore()), yield) {
-				return
+			for o, err := range p.List(query.inStore()) {
+				var obj T
+				if err == nil {
+					obj, err = s.informer.decode(o)
+				}
+				if !yield(obj, err) {
+					return
+				}
 			}
 		}
 	}
@@ -57,6 +92,9 @@ func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 
 // Count does the same as Informer.Count, at the time of the snapshot.
 func (s Snapshot[T]) Count(query Query) (int, error) {
+	if err := s.errIn(query.Namespace); err != nil {
+		return 0, err
+	}
 	n := 0
 	for _, p := range s.parts {
 		count, err := p.Count(query.inStore())
@@ -65,7 +103,7 @@ func (s Snapshot[T]) Count(query Query) (int, error) {
 		}
 		n += count
 	}
-	return n, s.err
+	return n, nil
 }
 
 // Len returns the number of objects.
@@ -75,18 +113,4 @@ func (s Snapshot[T]) Len() int {
 		n += p.Len()
 	}
 	return n
-}
-
-// yieldAll decodes and yields objects. It returns false if yield returned false.
-func yieldAll[T kube.Object](i *Informer[T], objects iter.Seq2[*wire.Object, error], yield func(T, error) bool) bool {
-	for o, err := range objects {
-		var obj T
-		if err == nil {
-			obj, err = i.decode(o)
-		}
-		if !yield(obj, err) {
-			return false
-		}
-	}
-	return true
 }

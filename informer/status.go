@@ -35,11 +35,13 @@ type status struct {
 	logger   *slog.Logger // names the informer and the part
 	optional bool
 
-	// unknown is true while the API server does not find the kind of an optional informer, and the discovery has not
-	// shown that the kind was removed.
-	unknown atomic.Bool
+	// lacks is what the cache lacks. It changes with the fields below, and is read without mu.
+	lacks atomic.Int32
 
-	mu          sync.Mutex
+	mu sync.Mutex
+	// unknown is true while the API server does not find the kind of an optional informer, and the discovery has not
+	// shown that the kind was removed. Guarded by mu.
+	unknown     bool
 	absence     absence    // guarded by mu
 	first       ChangeType // guarded by mu; the type of changes that the first list announces
 	now         condition  // guarded by mu
@@ -52,13 +54,41 @@ type status struct {
 type condition struct {
 	synced   bool      // the first list has ended
 	complete bool      // a list has ended since begin, and since the part was last degraded
-	degraded bool      // optional, and not served or forbidden
+	degraded bool      // nobody waits for the part: see status.degrades
 	err      error     // why the list or watch fails now
 	errSince time.Time // the begin of the episode
 	silent   bool      // err is ErrSilentWatch
 	// unverified: requests have failed, and no list has shown since then that versions did not go back and that no
 	// awaited write is lost.
 	unverified bool
+}
+
+// lacking is what the cache of a part lacks.
+type lacking int32
+
+const (
+	// lacksNothing: the cache has all objects, or those of the last list that worked.
+	lacksNothing lacking = iota
+	// lacksUnlisted: the first list has not ended. An object that is not cached may exist.
+	lacksUnlisted
+	// lacksKind: the API server does not find the kind. Objects that are cached may not exist.
+	lacksKind
+)
+
+// lacking returns what the cache lacks.
+func (s *status) lacking() lacking { return lacking(s.lacks.Load()) }
+
+// setLacks sets lacks. mu must be held.
+func (s *status) setLacks() {
+	lacks := lacksNothing
+	skipped := s.optional && s.now.degraded
+	switch {
+	case s.unknown:
+		lacks = lacksKind
+	case !s.now.synced && !skipped:
+		lacks = lacksUnlisted
+	}
+	s.lacks.Store(int32(lacks))
 }
 
 // episode is the time in which a part fails.
@@ -72,8 +102,8 @@ func (s *status) begin(first ChangeType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first, s.now, s.absence = first, condition{}, absence{}
-	s.unknown.Store(false)
-	s.broken, s.expirations = false, 0
+	s.broken, s.expirations, s.unknown = false, 0, false
+	s.setLacks()
 }
 
 // condition returns the present state.
@@ -94,8 +124,8 @@ func (s *status) typeForNew() ChangeType {
 }
 
 // failed records why the part cannot list or watch, and logs it once per reason. broken is true if the watch had been
-// opened. failed reports whether the part is degraded now.
-func (s *status) failed(err error, broken bool) (degraded bool) {
+// opened.
+func (s *status) failed(err error, broken bool) {
 	reason := usercode.SteadyText(err)
 	s.mu.Lock()
 	now := time.Now()
@@ -106,17 +136,25 @@ func (s *status) failed(err error, broken bool) (degraded bool) {
 	s.now.err, s.now.unverified = err, true
 	s.broken = s.broken || broken
 	s.now.silent = errors.Is(err, ErrSilentWatch)
-	degraded = s.optional && isUnavailable(err)
-	s.now.degraded = degraded // false if the server is unreachable
-	s.now.complete = s.now.complete && !degraded
-	if degraded && isNotServed(err) {
-		s.unknown.Store(!s.absence.removed)
+	s.now.degraded = s.degrades(err) // false if the server is unreachable
+	s.now.complete = s.now.complete && !(s.now.degraded && isUnavailable(err))
+	if s.optional && isNotServed(err) {
+		s.unknown = !s.absence.removed
 	}
+	s.setLacks()
 	s.mu.Unlock()
 	if isNew {
 		s.logger.Warn("informer cannot retrieve, will try again", "optional", s.optional, "error", err)
 	}
-	return degraded
+}
+
+// degrades reports whether the part is degraded by err. An optional part is degraded while the kind cannot be read.
+// Another part is degraded only until its first list: then the other parts need not wait for it. mu must be held.
+func (s *status) degrades(err error) bool {
+	if s.optional {
+		return isUnavailable(err)
+	}
+	return !s.now.synced && isUnavailable(err)
 }
 
 // isNew reports whether a reason must be logged, and records that it was.
@@ -180,9 +218,9 @@ func (s *status) clear(history bool) {
 	s.now.err, s.now.errSince, s.now.degraded, s.now.silent = nil, time.Time{}, false, false
 	s.broken = false
 	if err != nil {
-		s.absence = absence{}
-		s.unknown.Store(false)
+		s.absence, s.unknown = absence{}, false
 	}
+	s.setLacks()
 	s.mu.Unlock()
 	if err != nil {
 		s.logger.Info("informer retrieves again", "after", time.Since(since).Round(time.Millisecond))
@@ -195,6 +233,7 @@ func (s *status) listed(end listEnd) {
 	defer s.mu.Unlock()
 	s.now.synced, s.now.complete = true, true
 	s.now.unverified = end.ahead || s.now.unverified && !end.verified
+	s.setLacks()
 }
 
 // verified records that a list has shown the present resource version.
@@ -211,8 +250,7 @@ func isHistoryGone(err error) bool {
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// isUnavailable reports whether the cluster does not serve the kind, or forbids this user to read it. An optional
-// informer is then degraded.
+// isUnavailable reports whether the cluster does not serve the kind, or forbids this user to read it.
 func isUnavailable(err error) bool {
 	return isNotServed(err) || apierrors.IsForbidden(err)
 }

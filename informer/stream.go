@@ -129,7 +129,7 @@ func (s *stream) pump(ctx context.Context) {
 			err = errNoName
 		}
 		// A watch whose context has ended may return any error.
-		if ctx.Err() != nil || s.isStopped() {
+		if ctx.Err() != nil || isClosed(s.stop) {
 			return
 		}
 		if s.isOver(err, silent.Load() && s.listing, guard.hasEnded()) {
@@ -173,15 +173,6 @@ func (s *stream) isOver(err error, listsNothing, silent bool) bool {
 		return false
 	}
 	return true
-}
-
-func (s *stream) isStopped() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
 }
 
 // take processes an event. It returns false if the stream must end.

@@ -18,6 +18,9 @@ import (
 // and objects that no remaining Retriever has are announced as Deleted. So an object in both the old and the new
 // selection is never deleted: it is announced as Updated.
 //
+// A new Retriever that is forbidden, or whose kind is missing, is not waited for if another one of retriever has
+// listed. It is set, Health has its error, and its objects are announced when it can list.
+//
 // Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve the informer's objects;
 // the end of ctx before the new Retrievers have listed. In the last case the error contains the reason, and nothing has
 // changed. A call waits for the previous call to return. If ctx ends meanwhile, nothing has changed. Until the call
@@ -62,9 +65,10 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		p.isNew = true
 		wanted, added = append(wanted, p), append(added, p)
 	}
-	c.setParts(slices.Concat(old, added), before, added)
+	dropped := slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) })
+	c.setParts(slices.Concat(old, added), before, added, dropped)
 	if err := c.waitAdded(ctx, added); err != nil {
-		c.setParts(old, before, nil)
+		c.setParts(old, before, nil, nil)
 		c.drop(added)
 		return fail(err)
 	}
@@ -73,8 +77,8 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		p.isNew = false
 	}
 	c.mu.Unlock()
-	c.setParts(wanted, description.String(), nil)
-	c.drop(slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) }))
+	c.setParts(wanted, description.String(), nil, nil)
+	c.drop(dropped)
 	return nil
 }
 
@@ -92,11 +96,14 @@ func sameRetriever[T kube.Object](a any, b Retriever[T]) bool {
 		first.namespace == second.namespace && first.labels == second.labels && first.fields == second.fields
 }
 
-// setParts replaces the parts. If a session runs, it starts the parts in start.
-func (c *core) setParts(parts []*part, selectionText string, start []*part) {
+// setParts replaces the parts. If a session runs, it starts the parts in start. Those in leaving will be dropped.
+func (c *core) setParts(parts []*part, selectionText string, start, leaving []*part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts, c.selectionText = parts, selectionText
+	for _, p := range parts {
+		p.leaves = slices.Contains(leaving, p)
+	}
 	if c.session != nil {
 		for _, p := range start {
 			c.session.start(p, Added)
@@ -104,7 +111,7 @@ func (c *core) setParts(parts []*part, selectionText string, start []*part) {
 	}
 }
 
-// waitAdded waits until the added parts have listed, or until the informer stops.
+// waitAdded waits until the added parts are settled, or until the informer stops.
 func (c *core) waitAdded(ctx context.Context, added []*part) error {
 	for _, p := range added {
 		c.mu.Lock()

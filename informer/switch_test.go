@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,7 +67,7 @@ func TestRetrieversAddedAndRemovedDuringRun(t *testing.T) {
 		left.Put(object("l", "3"))
 		right.Put(object("r", "3"))
 		f.expect("updated r")
-		if f.informer.Has(key("l")) || f.value("r") != "3" {
+		if f.informer.Untyped().Has(key("l")) || f.value("r") != "3" {
 			t.Error("what is kept is not what is retrieved")
 		}
 	})
@@ -133,9 +132,8 @@ func TestNewSelectionWithChangedObjectAnnouncesUpdate(t *testing.T) {
 func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right, third := holding("l"), holding("r"), holding("third")
-		forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("jane may not"))
-		right.Fail("watch", forbidden)
-		right.Fail("list", forbidden)
+		down := errors.New("right is down")
+		fail(right, down)
 		f := start(t, left, nil)
 		defer f.stop()
 		f.expect("listed l")
@@ -144,8 +142,8 @@ func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		err := f.informer.SetRetriever(ctx, informer.Combine[configMap](third, right))
-		if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane may not") {
-			t.Errorf("SetRetriever: %v; want the deadline and the refusal", err)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, down) {
+			t.Errorf("SetRetriever: %v; want the deadline and the failure", err)
 		}
 		f.expect("added third", "deleted third")
 		h := f.informer.Health()
@@ -168,7 +166,7 @@ func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 		if h := f.informer.Health(); f.value("l") != "2" || h.Ready() != nil || h.Retrieves != before.Retrieves || h.Staleness > time.Minute {
 			t.Errorf("while it waits, the informer must be as before: %+v", h)
 		}
-		if !f.informer.Has(key("third")) {
+		if !f.informer.Untyped().Has(key("third")) {
 			t.Error("what the new part has listed is not shown")
 		}
 		// Another call waits for this one.
@@ -183,6 +181,38 @@ func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 			t.Error(err)
 		}
 		f.expectOnce("added third", "added r", "deleted l")
+	})
+}
+
+// A forbidden Retriever is set if another one can be read, and rejected if it is the only one.
+func TestForbiddenRetrieverIsSetBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, right, third := holding("l"), holding("r"), holding("third")
+		fail(right, unavailable()["forbidden"])
+		f := start(t, left, nil)
+		defer f.stop()
+		f.expect("listed l")
+		limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.informer.SetRetriever(limited, right); !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsForbidden(err) {
+			t.Errorf("with nothing that can be read: %v", err)
+		}
+		f.expect()
+		if err := f.informer.Ready(); err != nil {
+			t.Errorf("after a call that failed: %v", err)
+		}
+
+		f.set(informer.Combine[configMap](right, third))
+		f.expectOnce("added third", "deleted l")
+		if f.waits() || !apierrors.IsForbidden(f.informer.Ready()) {
+			t.Errorf("with one of two: waits %t, Ready %v", f.waits(), f.informer.Ready())
+		}
+		fail(right, nil)
+		time.Sleep(20 * time.Second)
+		f.expect("added r")
+		if h := f.informer.Health(); h.Ready() != nil || !h.Synced {
+			t.Errorf("when it is permitted: %+v", h)
+		}
 	})
 }
 
@@ -364,7 +394,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 		}
 		left.Delete(key("a"))
 		expect("deleted a: 1002=left to -=-")
-		if f.informer.Has(key("a")) {
+		if f.informer.Untyped().Has(key("a")) {
 			t.Error("a is still there")
 		}
 	})

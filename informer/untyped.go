@@ -70,11 +70,10 @@ func (u untyped[T]) Covers(namespace string, selector labels.Selector) bool {
 }
 
 func (u untyped[T]) Object(key kube.Key) (obj kube.Object, applied *metav1.ManagedFieldsEntry, found bool, err error) {
-	parts, err := u.informer.core.readable()
-	if err != nil || u.informer.core.transform != nil {
-		return nil, nil, false, nil // the informer does not run, or has other objects than the API server
+	if u.informer.core.transform != nil {
+		return nil, nil, false, nil // it has other objects than the API server
 	}
-	for _, p := range parts {
+	for _, p := range u.readable(key) {
 		ref, found := p.objects().Get(key)
 		if !found {
 			continue
@@ -120,7 +119,7 @@ func (u untyped[T]) HasFields(required fields.Requirements) bool {
 	if !ok || index == "" {
 		return ok
 	}
-	parts, err := u.informer.core.readable()
+	parts, _, err := u.informer.core.readable()
 	return err == nil && u.informer.core.whole && !slices.ContainsFunc(parts, func(p *part) bool {
 		return !p.objects().HasIndex(index)
 	})
@@ -131,12 +130,11 @@ func (u untyped[T]) ObjectsByFields(
 ) iter.Seq2[kube.Object, error] {
 	return func(yield func(kube.Object, error) bool) {
 		onKey, index, value, ok := indexedBy(required)
-		parts, err := u.informer.core.readable()
-		if err != nil || !ok {
+		if !ok {
 			return
 		}
 		query := store.Query{Namespace: namespace, Labels: selector, Index: index, Value: value}
-		for _, p := range parts {
+		for _, p := range u.readable(kube.Key{Namespace: namespace}) {
 			for o, err := range p.objects().List(query) {
 				if err == nil && slices.ContainsFunc(onKey, func(r fields.Requirement) bool {
 					return !meets(o.Key, r)
@@ -156,6 +154,19 @@ func (u untyped[T]) ObjectsByFields(
 			}
 		}
 	}
+}
+
+// readable returns the parts to read key from, as gaps.of describes it; none if a read of it fails.
+func (u untyped[T]) readable(key kube.Key) []*part {
+	parts, gaps, err := u.informer.core.readable()
+	if _, hidden := gaps.of(key); err != nil || hidden != nil {
+		return nil
+	}
+	return parts
+}
+
+func (u untyped[T]) Has(key kube.Key) bool {
+	return u.informer.core.keptBy(u.informer.core.allParts(), key)
 }
 
 func (u untyped[T]) Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error) {

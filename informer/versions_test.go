@@ -142,8 +142,8 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 					want = "after"
 				}
 				obj, found, err := i.Get(key("a"))
-				if err != nil || !found || obj.Data["value"] != want || i.Has(key("b")) == test.restores {
-					t.Errorf("a is %v, %t, %v; b is shown: %t\n%s", obj, found, err, i.Has(key("b")), logs)
+				if err != nil || !found || obj.Data["value"] != want || i.Untyped().Has(key("b")) == test.restores {
+					t.Errorf("a is %v, %t, %v; b is shown: %t\n%s", obj, found, err, i.Untyped().Has(key("b")), logs)
 				}
 				if err := i.Ready(); err != nil {
 					t.Errorf("Ready: %v", err)
@@ -290,14 +290,14 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		put("b", "lost")
 		put("c", "lost") // the last object of the list, which is cut
 		time.Sleep(10 * time.Second)
-		if !i.Has(key("b")) {
+		if !i.Untyped().Has(key("b")) {
 			t.Fatal("the list has not brought b")
 		}
 		restore()
 		server.Hook(nil)
 		time.Sleep(2 * maxRetryDelay) // the next attempt detects the restore, the one after it lists
-		if obj, _, err := i.Get(key("a")); err != nil || obj == nil || obj.Data["value"] != "backed up" || i.Has(key("b")) {
-			t.Errorf("a is %v, %v; b is shown: %t", obj, err, i.Has(key("b")))
+		if obj, _, err := i.Get(key("a")); err != nil || obj == nil || obj.Data["value"] != "backed up" || i.Untyped().Has(key("b")) {
+			t.Errorf("a is %v, %v; b is shown: %t", obj, err, i.Untyped().Has(key("b")))
 		}
 	})
 }

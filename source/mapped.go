@@ -24,11 +24,11 @@ import (
 // same time as other calls, to find the keys of the resync.
 //
 // keys is called while the informer announces the change, one call at a time for each informer, and the informer's next
-// change waits for it: it must be fast. It may read informers, including the one that announces the change (Get, List,
-// Health, Ready), and gets the announced state or a later one. It must not make requests, must not wait (as WaitSynced
-// does), and must neither subscribe nor remove a source: that could deadlock. If it panics, the panic is logged, with
-// the stack once, and the keys of the state that it was called with are not enqueued. If a predicate panics, the change
-// passes. keys may modify the object.
+// change waits for it: it must be fast. It may read informers, including the one that announces the change (Get,
+// Health, Ready; List fails during the first list), and gets the announced state or a later one. It must not make
+// requests, must not wait (as WaitSynced does), and must neither subscribe nor remove a source: that could deadlock. If
+// it panics, the panic is logged, with the stack once, and the keys of the state that it was called with are not
+// enqueued. If a predicate panics, the change passes. keys may modify the object.
 //
 // If metadata is enough, use an informer of informer.RetrieveMetadata: each change decodes the object twice. A state
 // that cannot be decoded as a T is logged to the controller's logger and enqueues nothing; the other state of the

@@ -204,8 +204,10 @@ func (r *reporter) putChild(ctx context.Context, g *unstructured.Unstructured, v
 		}},
 		Data: map[string][]byte{"value": []byte(value)},
 	}
-	found := r.children.Has(kube.KeyOf(g))
-	var err error
+	found, err := r.children.Has(kube.KeyOf(g))
+	if err != nil {
+		return err
+	}
 	if found {
 		_, err = secrets.Update(ctx, child, metav1.UpdateOptions{})
 	} else {

@@ -188,7 +188,7 @@ func (e *events[T]) takeChanges(ctx context.Context, key kube.Key) (last *wire.O
 func (e *events[T]) readChanges(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	obj, found, err := e.subscription.informer.Get(key)
+	obj, found, err := e.subscription.read(key)
 	now := state{}
 	if found {
 		now = state{uid: obj.GetUID(), version: obj.GetResourceVersion()}

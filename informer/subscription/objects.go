@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -52,11 +53,21 @@ func (o *objects[T]) end() { close(o.out) }
 // get returns the newest state of an object. An object that cannot be decoded is logged and treated as missing, because
 // its next state may be valid.
 func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found bool) {
-	obj, found, err := s.informer.Get(key)
+	obj, found, err := s.read(key)
 	if err != nil {
 		s.logUnread(ctx, key, err)
 	}
 	return obj, found
+}
+
+// read returns the cached state of an object, also while the cache lacks other objects.
+func (s *Subscription[T]) read(key kube.Key) (obj T, found bool, err error) {
+	encoded, found := s.informer.Untyped().Encoded(key)
+	if !found {
+		return obj, false, nil
+	}
+	obj, err = cache.Decode[T](s.informer.Untyped(), encoded)
+	return obj, err == nil, err
 }
 
 func (s *Subscription[T]) logUnread(ctx context.Context, key kube.Key, err error) {

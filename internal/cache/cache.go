@@ -72,6 +72,8 @@ type Reader interface {
 
 	// Exists reports whether the API server has the object with this key and uid, whatever the informer selects.
 	Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error)
+	// Has reports whether the informer shows an object under key, also if it does not run.
+	Has(key kube.Key) bool
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)
 	// Decode decodes an object of this informer, such as the object of a change. The caller owns the result.

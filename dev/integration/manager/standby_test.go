@@ -56,7 +56,7 @@ func TestWarmStandbyTakesOverWithoutListing(t *testing.T) {
 			}
 			create(t, c, configMap(namespace, "shop-new"))
 			second.until("the cache of the standby contains the change", func() string {
-				if second.maps.Has(kube.Key{Namespace: namespace, Name: "shop-000"}) || !second.maps.Has(kube.Key{Namespace: namespace, Name: "shop-new"}) {
+				if second.maps.Untyped().Has(kube.Key{Namespace: namespace, Name: "shop-000"}) || !second.maps.Untyped().Has(kube.Key{Namespace: namespace, Name: "shop-new"}) {
 					return "it does not"
 				}
 				return ""
