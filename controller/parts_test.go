@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -121,6 +122,73 @@ func testForbiddenNamespace(t *testing.T, optional bool, when string) {
 	}
 	if problems, err := ctrl.Problems(), ctrl.Ready(); len(problems) > 0 || err != nil || !inf.Health().Synced {
 		t.Errorf("afterwards: %v, %v", problems, err)
+	}
+}
+
+// A controller whose own kind, or whose children's, cannot be read handles what it can with Optional.
+func TestOptionalKindsDoNotHoldBackController(t *testing.T) {
+	backendDown := func() *http.Response {
+		response := answerForbidden()
+		response.StatusCode = http.StatusServiceUnavailable
+		response.Header.Set("Content-Type", "text/plain")
+		response.Body = io.NopCloser(strings.NewReader("service unavailable"))
+		return response
+	}
+	for name, answer := range map[string]func() *http.Response{"forbidden": answerForbidden, "backend down": backendDown} {
+		for _, refused := range []string{"widgets", "parts"} {
+			t.Run(name+" "+refused, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					refuse := true
+					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+						if refuse && strings.Contains(req.URL.Path, refused) {
+							return answer(), nil
+						}
+						return do(), nil
+					})
+					var runs journal
+					c := w.config(func(_ context.Context, widget unstructuredObject) error {
+						runs.add("%s", kube.KeyOf(widget))
+						return nil
+					})
+					c.Optional = true
+					parts, err := informer.New(informer.Config[unstructuredObject]{
+						Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Part")}),
+						Optional:  true, Logger: c.Logger,
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Reads = []informer.Any{parts}
+					w.put("widgets", "a", 1)
+					ctrl := w.run(c)
+					time.Sleep(time.Minute)
+					if got := runs.take(); len(got) == 0 != (refused == "widgets") {
+						t.Errorf("handled %q", got)
+					}
+					if err := ctrl.Ready(); err != nil || len(ctrl.Problems()) != 1 {
+						t.Errorf("Ready: %v, problems: %v", err, ctrl.Problems())
+					}
+					refuse = false
+					time.Sleep(30 * time.Second)
+					if got := runs.take(); len(got) == 0 != (refused == "parts") {
+						t.Errorf("when the kind can be read, handled %q", got)
+					}
+					if problems := ctrl.Problems(); len(problems) > 0 {
+						t.Errorf("afterwards: %v", problems)
+					}
+				})
+			})
+		}
+	}
+	c := newWorld(t).config(func(context.Context, unstructuredObject) error { return nil })
+	shared, err := informer.New(informer.Config[unstructuredObject]{Retriever: c.Retriever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Retriever, c.Informer, c.Optional = nil, shared, true
+	if _, err := controller.New(c); err == nil || !strings.Contains(err.Error(), "Optional and Informer are set") {
+		t.Errorf("Optional with an informer of the program: %v", err)
 	}
 }
 

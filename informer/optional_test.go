@@ -29,6 +29,7 @@ func unavailable() map[string]error {
 		"not served": kube.ErrNotServed,
 		"not found":  apierrors.NewNotFound(resource, ""),
 		"forbidden":  apierrors.NewForbidden(resource, "", errors.New("jane may not")),
+		"no backend": apierrors.NewServiceUnavailable("the aggregated API is down"),
 	}
 }
 
@@ -65,6 +66,10 @@ func TestOptionalInformerIsReadyWithoutItsKind(t *testing.T) {
 						t.Errorf("logged %d times, want once:\n%s", n, f.logs)
 					}
 					f.expect()
+					// The server of a kind that is served may have objects.
+					if _, found, err := f.informer.Get(key("a")); found || (err == nil) != (name == "not served" || name == "forbidden") {
+						t.Errorf("Get: %t, %v", found, err)
+					}
 
 					fail(server, nil) // it is installed, or permission is granted
 					time.Sleep(20 * time.Second)
@@ -97,7 +102,7 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				f.expect()
 				_, _, err := f.informer.Get(key("a"))
-				if (err == nil) != (name == "forbidden") {
+				if (err == nil) != (name == "forbidden" || name == "no backend") {
 					t.Errorf("read: %v", err)
 				}
 				time.Sleep(2 * time.Minute)

@@ -81,7 +81,7 @@ func (s *status) lacking() lacking { return lacking(s.lacks.Load()) }
 // setLacks sets lacks. mu must be held.
 func (s *status) setLacks() {
 	lacks := lacksNothing
-	skipped := s.optional && s.now.degraded
+	skipped := s.optional && s.now.degraded && !apierrors.IsServiceUnavailable(s.now.err)
 	switch {
 	case s.unknown:
 		lacks = lacksKind
@@ -152,7 +152,7 @@ func (s *status) failed(err error, broken bool) {
 // Another part is degraded only until its first list: then the other parts need not wait for it. mu must be held.
 func (s *status) degrades(err error) bool {
 	if s.optional {
-		return isUnavailable(err)
+		return isUnavailable(err) || apierrors.IsServiceUnavailable(err)
 	}
 	return !s.now.synced && isUnavailable(err)
 }
