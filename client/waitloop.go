@@ -12,7 +12,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // waiting is one wait for one object or for a selection. It belongs to the goroutine that runs it.
@@ -102,8 +101,7 @@ func (w *waiting[T]) run(ctx context.Context, within time.Duration) error {
 		if err != nil {
 			w.readErr = err
 		}
-		after, _ := retry.RetryAfter(err)
-		if !retryrules.Wait(ctx, max(after, pause(failures))) {
+		if !retryrules.Wait(ctx, max(retryrules.ServerDelay(err), pause(failures))) {
 			return w.gaveUp(ctx, time.Since(began))
 		}
 	}

@@ -62,8 +62,9 @@ func (m Migration) String() string {
 // failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
 // invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
 // other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
-// requests, until ctx ends, and 10 times when it reports an internal error. An object that cannot be converted makes
-// the API server reject lists: Migrate names it if a served version can show it, and ends after 100 of them.
+// requests (after its Retry-After, at most 10 min), until ctx ends, and 10 times when it reports an internal error. An
+// object that cannot be converted makes the API server reject lists: Migrate names it if a served version can show it,
+// and ends after 100 of them.
 //
 // The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
 // watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each

@@ -18,7 +18,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // rewriteAll walks over all objects.
@@ -281,8 +280,7 @@ func (m *migrator) retry(ctx context.Context, limit int, f func() error) error {
 			logAt = now.Add(logInterval)
 			m.settings.logger.WarnContext(ctx, "storage migration is interrupted", "name", m.result.Name, "error", err)
 		}
-		after, _ := retry.RetryAfter(err)
-		if err := sleep(ctx, max(delay, after)); err != nil {
+		if err := sleep(ctx, max(delay, retryrules.ServerDelay(err))); err != nil {
 			return err
 		}
 		delay = min(2*delay, maxDelay)

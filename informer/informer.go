@@ -109,8 +109,8 @@ type Config[T kube.Object] struct {
 //     missing, from the start, nothing waits for it once another one has listed, and Health and Ready have its error.
 //     When it is permitted, its objects are announced.
 //   - Health, Ready and the log report a failing list or watch at once. The informer retries it without limit, with a
-//     backoff of up to about 15 s, and ignores Retry-After. They report a request without a response after 90 s, and
-//     the informer repeats it after 5 min.
+//     backoff of up to about 15 s, or after the Retry-After of the API server, up to 10 min and half as much again.
+//     They report a request without a response after 90 s, and the informer repeats it after 5 min.
 //   - A watch that is open but delivers nothing, while a list shows changes, is reported (ErrSilentWatch) and replaced.
 //   - Every object that is read is a new copy, which belongs to the reader.
 type Informer[T kube.Object] struct {

@@ -1,11 +1,15 @@
 package informer
 
 import (
+	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 )
 
 // listRequests decides how a part requests its next list: in pages or streamed, and as a consistent read or not.
@@ -18,13 +22,39 @@ type listRequests struct {
 	// end.
 	pagedUntil time.Time
 	paged      time.Duration
+	notBefore  time.Time // guarded by mu; the API server asked for no request before this time
+}
+
+// postpone respects the delay that the API server asked for with err. The jitter is added, because the API server asks
+// all clients for the same delay.
+func (r *listRequests) postpone(err error) {
+	after := retryrules.ServerDelay(err)
+	if after == 0 {
+		return
+	}
+	until := time.Now().Add(after + time.Duration(rand.Float64()*backoffJitter*float64(after)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.notBefore.Before(until) {
+		r.notBefore = until
+	}
+}
+
+// wait waits until the time before which the API server asked for no request, or until ctx ends.
+func (r *listRequests) wait(ctx context.Context) {
+	r.mu.Lock()
+	left := time.Until(r.notBefore)
+	r.mu.Unlock()
+	if left > 0 {
+		retryrules.Wait(ctx, left)
+	}
 }
 
 // begin resets r for a session. The part still lists in pages if streamed lists did not end before.
 func (r *listRequests) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.consistent = false
+	r.consistent, r.notBefore = false, time.Time{}
 }
 
 // options makes opts request a consistent read if the server's cache may be stale, or if versions do not show how old a

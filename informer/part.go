@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -96,6 +97,7 @@ func (p *part) readsFrom(server string) bool {
 
 // list is the Reflector's list function. It stores the items and returns an empty list with their resource version.
 func (p *part) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	p.requests.wait(ctx)
 	if opts.Continue == "" {
 		opts = p.beginList(opts, false)
 	}
@@ -169,6 +171,7 @@ func (p *part) checkVersions(items *versionCheck, list string) (perObject bool) 
 
 // watch is the Reflector's watch function.
 func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	p.requests.wait(ctx)
 	streamsList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if streamsList {
 		if p.requests.avoidsStreams() {
@@ -191,9 +194,12 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	case streamsList && isHistoryGone(err) && !asksForNoHistory(opts):
 		return nil, err
 	case streamsList:
-		// The Reflector falls back to a list, and the error of that list is reported. The Reflector must not recognize
-		// the type of this error: for errors that it considers transient, it sleeps and ignores ctx, and for an expired
-		// history it retries without a pause. errors.New hides the type.
+		// The Reflector falls back to a list, and the error of that list is reported: too late, if the API server asked
+		// for a delay. The Reflector must not recognize the type of this error: for errors that it considers transient,
+		// it sleeps and ignores ctx, and for an expired history it retries without a pause. errors.New hides the type.
+		if retryrules.ServerDelay(err) > 0 {
+			p.failed(err, false)
+		}
 		return nil, errors.New(err.Error())
 	case ctx.Err() != nil:
 	case isHistoryGone(err):
@@ -206,6 +212,7 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
+	p.requests.postpone(err)
 	p.status.failed(err, broken)
 	p.report(err)
 	now := p.status.condition()

@@ -68,7 +68,8 @@ func (s stalled) Read(p []byte) (int, error) {
 
 func (s stalled) Close() error { return nil }
 
-// A request without a response, and a response with a Retry-After of hours, are reported, and the request is repeated.
+// A request without a response, and a response with a Retry-After of hours, are reported, and the request is repeated:
+// after at most 15 min.
 func TestInformerReportsRequestsWithoutResponse(t *testing.T) {
 	all := func(*http.Request) bool { return true }
 	lists := func(r *http.Request) bool {
@@ -81,10 +82,9 @@ func TestInformerReportsRequestsWithoutResponse(t *testing.T) {
 		relists         bool // the watch cannot continue where it was
 		named, recovers time.Duration
 	}{
-		"429": {answer: retryAfter(http.StatusTooManyRequests), to: all, named: 15 * time.Second, recovers: 15 * time.Second},
-		// Two attempts, each after at most 15 s: the watch that is allowed ends with 410, and the next attempt lists.
-		"429 to lists":    {answer: retryAfter(http.StatusTooManyRequests), to: lists, relists: true, named: 15 * time.Second, recovers: 30 * time.Second},
-		"503":             {answer: retryAfter(http.StatusServiceUnavailable), to: all, relists: true, named: 15 * time.Second, recovers: 15 * time.Second},
+		"429":             {answer: retryAfter(http.StatusTooManyRequests), to: all, named: 15 * time.Second, recovers: 16 * time.Minute},
+		"429 to lists":    {answer: retryAfter(http.StatusTooManyRequests), to: lists, relists: true, named: 15 * time.Second, recovers: 16 * time.Minute},
+		"503":             {answer: retryAfter(http.StatusServiceUnavailable), to: all, relists: true, named: 15 * time.Second, recovers: 16 * time.Minute},
 		"nothing":         {answer: hangs, to: all, named: 2 * time.Minute, recovers: 5 * time.Minute},
 		"nothing to list": {answer: hangs, to: lists, relists: true, named: 2 * time.Minute, recovers: 5 * time.Minute},
 		"lists stall":     {answer: stalls, to: lists, relists: true, named: 2 * time.Minute, recovers: 5 * time.Minute},

@@ -264,7 +264,7 @@ func (g *watchGuard) checkVersion(ctx context.Context) (reset error) {
 			versions.item(o.ResourceVersion)
 		})
 		switch {
-		case err != nil && retryrules.Wait(ctx, pause):
+		case err != nil && retryrules.Wait(ctx, max(pause, retryrules.ServerDelay(err))):
 			continue
 		case err != nil:
 			return nil //nolint:nilerr // the watch has ended; the next one asks

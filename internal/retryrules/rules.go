@@ -13,10 +13,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// maxRetryAfter is the upper limit for a server's Retry-After. It protects against a proxy that sends
-// a wrong value.
-const maxRetryAfter = 10 * time.Minute
-
 // Rules are a validated Config with all defaults set. They are immutable and safe for concurrent use.
 type Rules struct {
 	classify func(error) retry.Class
@@ -107,8 +103,8 @@ func (r *Rules) Decide(class retry.Class, err error, failures int) Decision {
 	}
 	random := r.random()
 	d.Delay = Delay(p, failures, random)
-	if after, ok := retry.RetryAfter(err); ok && !p.IgnoreRetryAfter {
-		d.RetryAfter = min(after, maxRetryAfter)
+	if after := ServerDelay(err); after > 0 && !p.IgnoreRetryAfter {
+		d.RetryAfter = after
 		// Here jitter adds to the delay, because the server sends the same time to all clients.
 		earliest := d.RetryAfter + time.Duration(random*max(p.Jitter, 0)*float64(d.RetryAfter))
 		d.Delay = max(d.Delay, earliest)

@@ -3,7 +3,19 @@ package retryrules
 import (
 	"context"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/retry"
 )
+
+// maxRetryAfter is the upper limit for a server's Retry-After. It protects against a proxy that sends
+// a wrong value.
+const maxRetryAfter = 10 * time.Minute
+
+// ServerDelay returns the delay that the server asked for with err, at most 10 min, or 0.
+func ServerDelay(err error) time.Duration {
+	after, _ := retry.RetryAfter(err)
+	return min(after, maxRetryAfter)
+}
 
 // Wait waits for d, and reports whether that time has passed: it returns false if ctx ends first.
 func Wait(ctx context.Context, d time.Duration) bool {
