@@ -22,6 +22,7 @@ type listRequests struct {
 	// end.
 	pagedUntil time.Time
 	paged      time.Duration
+	broken     int       // guarded by mu; consecutive streamed lists that ended before the list did
 	notBefore  time.Time // guarded by mu; the API server asked for no request before this time
 }
 
@@ -54,7 +55,7 @@ func (r *listRequests) wait(ctx context.Context) {
 func (r *listRequests) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.consistent, r.notBefore = false, time.Time{}
+	r.consistent, r.broken, r.notBefore = false, 0, time.Time{}
 }
 
 // options makes opts request a consistent read if the server's cache may be stale, or if versions do not show how old a
@@ -87,7 +88,7 @@ func (r *listRequests) refused(opts metav1.ListOptions, err error) {
 func (r *listRequests) listed(streamed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.consistent = false
+	r.consistent, r.broken = false, 0
 	if streamed {
 		r.paged = 0
 	}
@@ -100,6 +101,15 @@ func (r *listRequests) avoidStreams() time.Duration {
 	r.paged = min(max(2*r.paged, pagedLists), maxPagedLists)
 	r.pagedUntil = time.Now().Add(r.paged)
 	return r.paged
+}
+
+// streamBroke records that a streamed list ended before the list did. It reports whether lists must not be streamed
+// now, after maxBrokenStreams of them in a row.
+func (r *listRequests) streamBroke() (tooMany bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken++
+	return r.broken >= maxBrokenStreams
 }
 
 // avoidsStreams reports whether the part lists in pages.

@@ -40,3 +40,17 @@ func TestInformerRespectsRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+func TestStreamedListsThatBreakBecomePages(t *testing.T) {
+	for _, after := range []time.Duration{1500 * time.Millisecond, 5 * time.Second, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &streaming{Server: holding("a", "b"), after: after}
+			f := start(t, server.Server, server)
+			defer f.stop()
+			time.Sleep(time.Minute)
+			if n := server.streams.Load(); n != 3 || f.informer.Ready() != nil || f.informer.Len() != 2 {
+				t.Errorf("streams that end after %s: %d of them, %d objects, Ready %v", after, n, f.informer.Len(), f.informer.Ready())
+			}
+		})
+	}
+}

@@ -30,6 +30,9 @@ const (
 	// time, up to maxPagedLists.
 	pagedLists    = 10 * time.Minute
 	maxPagedLists = 24 * time.Hour
+	// maxBrokenStreams is the number of streamed lists in a row that may end before the list does. The next list is in
+	// pages: a server or a proxy may end each stream before a large list has ended.
+	maxBrokenStreams = 3
 	// stableAfter is the time for which a watch must stay open without events until it counts as working, if the
 	// watches before it broke.
 	stableAfter = 10 * time.Second
@@ -268,6 +271,9 @@ func (s *stream) end(err error) {
 		s.part.failed(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes), true)
 	case s.listing:
 		s.part.failed(fmt.Errorf("list %s: the stream ended before the list did", s.part.describes), true)
+		if s.part.requests.streamBroke() {
+			s.send(s.avoidStreamedLists())
+		}
 	default:
 		s.sendProgress()
 	}
@@ -311,7 +317,7 @@ var errNoStreamedLists = errors.New("the Retriever's Watch does not stream lists
 
 // avoidStreamedLists makes the part list in pages for some time, and returns the error event for the Reflector.
 func (s *stream) avoidStreamedLists() watch.Event {
-	s.part.logger.Warn("streamed list does not end: listing in pages for some time; a Retriever whose Watch ignores "+
+	s.part.logger.Warn("streamed lists do not end: listing in pages for some time; a Retriever whose Watch ignores "+
 		"SendInitialEvents must not set Description.WatchList",
 		"for", s.part.requests.avoidStreams())
 	return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(errNoStreamedLists).ErrStatus}
