@@ -103,16 +103,20 @@ type mapped struct {
 }
 
 func newMapped(what string, open openInformer, predicates []informer.Predicate, problem error, keys keysOf) *mapped {
-	errs := []error{problem}
-	for i, p := range predicates {
-		if p == nil {
-			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
-		}
-	}
 	return &mapped{
 		what: what, open: open, predicates: slices.Clone(predicates), keys: keys,
-		problem: errors.Join(errs...),
+		problem: errors.Join(problem, checkPredicates(predicates)),
 	}
+}
+
+func checkPredicates(predicates []informer.Predicate) error {
+	var mistakes usercode.Mistakes
+	for i, p := range predicates {
+		if p == nil {
+			mistakes.Addf("predicate %d is nil", i)
+		}
+	}
+	return mistakes.Err()
 }
 
 // Prepare implements controller.Source.
@@ -152,7 +156,7 @@ func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run fun
 // all iterates over the keys of all objects.
 func (s *mapped) all(yield func(kube.Key) bool) {
 	for c := range s.objects.Walk(0, 1) {
-		if !s.matters(c) {
+		if !passes(c, s.predicates, s.guard) {
 			continue
 		}
 		_, keys, err := s.keys(c)
@@ -165,22 +169,18 @@ func (s *mapped) all(yield func(kube.Key) bool) {
 	}
 }
 
-// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be
-// lost.
-func (s *mapped) matters(c informer.Change) bool {
-	for _, matters := range s.predicates {
-		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
-			return false
-		}
-	}
-	return true
+// passes reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be lost.
+func passes(c informer.Change, predicates []informer.Predicate, guard *usercode.Guard) bool {
+	return !slices.ContainsFunc(predicates, func(matters informer.Predicate) bool {
+		return !usercode.Value(guard, "a predicate", true, func() bool { return matters(c) })
+	})
 }
 
 func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue controller.Enqueue) {
 	if ctx.Err() != nil {
 		return // shutdown must not wait for all objects of a large list
 	}
-	if !s.matters(c) {
+	if !passes(c, s.predicates, s.guard) {
 		return
 	}
 	before, after, err := s.keys(c)
@@ -190,10 +190,11 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(),
 			"error", err)
 	}
-	if len(before)+len(after) == 0 {
-		return
-	}
-	why := controller.Trigger{Change: c}
+	enqueueAll(before, after, enqueue, controller.Trigger{Change: c})
+}
+
+// enqueueAll enqueues the keys of the states before and after a change, each once.
+func enqueueAll(before, after []kube.Key, enqueue controller.Enqueue, why controller.Trigger) {
 	for _, key := range after {
 		enqueue(key, why)
 	}

@@ -50,12 +50,7 @@ func Shared[T kube.Object](
 	if keys == nil {
 		errs = append(errs, errors.New("the function is required"))
 	}
-	for i, p := range predicates {
-		if p == nil {
-			errs = append(errs, fmt.Errorf("predicate %d is nil", i))
-		}
-	}
-	s.problem = errors.Join(errs...)
+	s.problem = errors.Join(append(errs, checkPredicates(predicates))...)
 	return s
 }
 
@@ -162,7 +157,7 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 		return // a resync of client-go
 	}
 	change, errChange := newSharedChange(as, before, after, uncertain)
-	if errChange == nil && !s.matters(change) {
+	if errChange == nil && !passes(change, s.predicates, s.guard) {
 		return
 	}
 	keysAfter, errKeysAfter := s.keysOf(after)
@@ -171,24 +166,7 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 		s.logger.WarnContext(ctx, "source failed to read a changed object; some keys may not be enqueued",
 			"key", change.Key.String(), "change", as.String(), "error", err)
 	}
-	why := controller.Trigger{Change: change, FromList: as == informer.Listed}
-	for _, key := range keysAfter {
-		enqueue(key, why)
-	}
-	for _, key := range missingFrom(keysAfter, keysBefore) {
-		enqueue(key, why)
-	}
-}
-
-// matters reports whether no predicate drops c. A predicate that panics lets the change pass: a change must not be
-// lost.
-func (s *shared[T]) matters(c informer.Change) bool {
-	for _, matters := range s.predicates {
-		if !usercode.Value(s.guard, "a predicate", true, func() bool { return matters(c) }) {
-			return false
-		}
-	}
-	return true
+	enqueueAll(keysBefore, keysAfter, enqueue, controller.Trigger{Change: change, FromList: as == informer.Listed})
 }
 
 // all iterates over the keys of the objects that no predicate drops.
@@ -199,7 +177,8 @@ func (s *shared[T]) all(yield func(kube.Key) bool) {
 			continue // logged when the object changed
 		}
 		if len(s.predicates) > 0 {
-			if change, err := newSharedChange(informer.Listed, nil, state, false); err == nil && !s.matters(change) {
+			change, err := newSharedChange(informer.Listed, nil, state, false)
+			if err == nil && !passes(change, s.predicates, s.guard) {
 				continue
 			}
 		}

@@ -1,7 +1,9 @@
 package subscription
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -80,9 +82,14 @@ func syncedKey() kube.Key { return kube.Key{} }
 func (e *events[T]) synced() { e.queue.add(syncedKey()) }
 
 func (e *events[T]) notify(c informer.Change) {
-	applyNext := c.Type != informer.Deleted && passes(e.subscription.predicate, c)
+	applyNext := c.Type != informer.Deleted && e.subscription.predicate(c)
+	ended, err := e.recordEnd(c, applyNext)
+	if err != nil { // logged without mu, because a slog.Handler is code of the program
+		e.subscription.logger.Warn("failed to decode the last state of an object",
+			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
+	}
 	switch {
-	case e.recordEnd(c, applyNext) || applyNext:
+	case ended || applyNext:
 		e.queue.add(c.Key)
 	case c.Type == informer.Deleted && !e.isKnown(c.Key):
 		e.queue.remove(c.Key) // bounds the queue of a channel that is not received from
@@ -99,29 +106,20 @@ func (e *events[T]) isKnown(key kube.Key) bool {
 }
 
 // recordEnd records the end of an object that was delivered, and whether the object that follows it must be delivered.
-// It returns false if the change does not end such an object.
-func (e *events[T]) recordEnd(c informer.Change, applyNext bool) bool {
-	ended, undecodable, err := e.markEnded(c, applyNext)
-	if undecodable { // logged without mu, because a slog.Handler is code of the program
-		e.subscription.logger.Warn("failed to decode the last state of an object",
-			"subscription", e.subscription.name, "key", c.Key.String(), "error", err)
-	}
-	return ended
-}
-
-// markEnded is recordEnd without the log line. It returns whether the last state could not be decoded, and why.
-func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecodable bool, err error) {
+// It returns false if the change does not end such an object, and the reason if the last state could not be decoded.
+func (e *events[T]) recordEnd(c informer.Change, applyNext bool) (ended bool, err error) {
 	ends := c.Type == informer.Deleted || c.Changed(kube.ChangedUID) != 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if sent, known := e.sent[c.Key]; ends && known {
-		last, err := c.States().Old()
-		if undecodable = err != nil || last == nil; undecodable {
+		last, unread := c.States().Old()
+		if unread != nil || last == nil {
+			err = cmp.Or(unread, errNoState)
 			last = &wire.Object{Key: c.Key, UID: sent.uid}
 		}
 		if last.UID == sent.uid { // otherwise another object with the same name, which was not delivered
 			e.deleted[c.Key] = deletion{last: last.Clone(), applyNext: applyNext}
-			return true, undecodable, err
+			return true, err
 		}
 	}
 	if sent, known := e.sent[c.Key]; known && isRewritten(c) {
@@ -132,8 +130,10 @@ func (e *events[T]) markEnded(c informer.Change, applyNext bool) (ended, undecod
 		ended.applyNext = applyNext
 		e.deleted[c.Key] = ended
 	}
-	return false, false, nil
+	return false, nil
 }
+
+var errNoState = errors.New("the change has no state")
 
 // isRewritten reports whether an object changed without a change of its resource version, as after a restore of etcd.
 func isRewritten(c informer.Change) bool {
@@ -162,7 +162,10 @@ func (e *events[T]) deliver(ctx context.Context) {
 
 // sendChanges sends the undelivered changes of the object with key. It returns false when ctx has ended.
 func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
-	last, obj, applied := e.takeChanges(ctx, key)
+	last, obj, applied, err := e.takeChanges(key)
+	if err != nil { // logged without mu, because a slog.Handler is code of the program
+		e.subscription.logUnread(ctx, key, err)
+	}
 	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.lastOf(ctx, last)}) {
 		return false
 	}
@@ -170,22 +173,13 @@ func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
 }
 
 // takeChanges returns the last state of the delivered object, if it was deleted, and the newest state of the current
-// object, if that state was not delivered. It records both as sent.
+// object, if that state was not delivered. It records both as sent. err is the reason why the current object cannot be
+// decoded; the object is treated as missing then.
 //
 // The informer updates its cache before it announces a change. The cache is therefore read with mu held: a deletion
 // that is in the cache already is announced before or after that, but not in between, where sent would not contain the
 // object yet and the deletion would be ignored.
-func (e *events[T]) takeChanges(ctx context.Context, key kube.Key) (last *wire.Object, obj T, applied bool) {
-	last, obj, applied, err := e.readChanges(key)
-	if err != nil { // logged without mu, because a slog.Handler is code of the program
-		e.subscription.logUnread(ctx, key, err)
-	}
-	return last, obj, applied
-}
-
-// readChanges is takeChanges without the log line. It returns why the current object cannot be decoded; the
-// object is treated as missing then.
-func (e *events[T]) readChanges(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
+func (e *events[T]) takeChanges(key kube.Key) (last *wire.Object, obj T, applied bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	obj, found, err := e.subscription.read(key)

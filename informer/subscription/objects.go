@@ -23,7 +23,7 @@ func (o *objects[T]) notify(c informer.Change) {
 	switch {
 	case c.Type == informer.Deleted:
 		o.queue.remove(c.Key) // bounds the queue of a channel that is not received from
-	case passes(o.subscription.predicate, c):
+	case o.subscription.predicate(c):
 		o.queue.add(c.Key)
 	}
 }

@@ -19,7 +19,7 @@ func newSignals(predicate informer.Predicate) *signals {
 }
 
 func (s *signals) notify(c informer.Change) {
-	if s.complete.Load() && passes(s.predicate, c) {
+	if s.complete.Load() && s.predicate(c) {
 		s.signal()
 	}
 }

@@ -214,18 +214,13 @@ func (s *Subscription[T]) runReceiver(ctx context.Context, r receiver) {
 	r.deliver(ctx)
 }
 
-// guarded returns a predicate that returns true if the user's predicate panics.
+// guarded returns a predicate that returns true if the user's predicate panics, or is nil.
 func guarded(predicate informer.Predicate, logger *slog.Logger) informer.Predicate {
 	if predicate == nil {
-		return nil
+		return func(informer.Change) bool { return true }
 	}
 	guard := usercode.NewGuard(logger)
 	return func(c informer.Change) bool {
 		return usercode.Value(guard, "Config.Predicate", true, func() bool { return predicate(c) })
 	}
-}
-
-// passes reports whether the predicate selects a change.
-func passes(predicate informer.Predicate, c informer.Change) bool {
-	return predicate == nil || predicate(c)
 }

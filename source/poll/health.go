@@ -148,8 +148,8 @@ func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
 		return
 	}
 	logger := r.logger.With("source", r.source.config.Name, "error", err, "again_in", wait.Round(time.Millisecond))
-	if panicked, ok := errors.AsType[*panicError](err); ok {
-		logger.ErrorContext(ctx, "a source's poll panicked, will try again", "stack", string(panicked.stack))
+	if panicked, ok := errors.AsType[*usercode.PanicError](err); ok {
+		logger.ErrorContext(ctx, "a source's poll panicked, will try again", "stack", string(panicked.Stack))
 		return
 	}
 	logger.WarnContext(ctx, "a source cannot poll, will try again")

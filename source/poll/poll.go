@@ -203,17 +203,9 @@ func (c Config) validate() error {
 // wait returns how long to wait after a poll. failures is the number of failed polls in a row, and err the error of the
 // last one; after a success, they are 0 and nil.
 func (c Config) wait(failures int, err error) time.Duration {
-	d := c.Interval
-	for i := 1; i < failures && d < c.MaxBackoff; i++ {
-		if d > c.MaxBackoff/2 {
-			d = c.MaxBackoff
-		} else {
-			d *= 2
-		}
-	}
-	if after, ok := retry.RetryAfter(err); ok {
-		d = max(d, min(after, maxRetryAfter))
-	}
+	d := retryrules.Delay(retry.Policy{Base: c.Interval, Factor: 2, Max: c.MaxBackoff}, failures, 0)
+	after, _ := retry.RetryAfter(err)
+	d = max(d, min(after, maxRetryAfter))
 	jitter := rand.Float64() * c.Jitter * float64(d)
 	if jitter >= float64(math.MaxInt64-d) {
 		return math.MaxInt64 // the sum would overflow to a negative wait

@@ -280,21 +280,9 @@ func shown(id string) string {
 	}, cut))
 }
 
-// panicError is the error of a poll in which a user's function panicked.
-type panicError struct {
-	caller string
-	value  any
-	stack  []byte
-}
-
-func (e *panicError) Error() string { return e.caller + " panicked: " + usercode.ValueText(e.value) }
-
-// Unwrap returns the value of the panic if it is an error that errors.Is and errors.As can walk.
-func (e *panicError) Unwrap() error { return usercode.ValueError(e.value) }
-
-// recovered turns a panic into a *panicError in err. It must be deferred directly.
+// recovered turns a panic into a *usercode.PanicError in err. It must be deferred directly.
 func recovered(caller string, err *error) {
 	if value := recover(); value != nil {
-		*err = &panicError{caller: caller, value: value, stack: debug.Stack()}
+		*err = &usercode.PanicError{Name: caller, Value: value, Stack: debug.Stack()}
 	}
 }
