@@ -273,7 +273,7 @@ func (c *core) announce(objects *contents, t ChangeType, key kube.Key) {
 	c.calling.end()
 }
 
-// keptBeside returns the state under key in another part than that of objects.
+// keptBeside returns the state under key in another part than that of objects, which may be nil.
 func (c *core) keptBeside(objects *contents, key kube.Key) (ref store.Ref, found bool) {
 	for _, other := range c.allParts() {
 		if &other.contents == objects {

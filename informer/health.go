@@ -86,9 +86,7 @@ func (c *core) health() Health {
 	}
 	all, parts := c.parts, c.presentParts()
 	c.mu.Unlock()
-	if h.Running {
-		h.Staleness = staleness(parts)
-	}
+	h.Staleness = c.staleness()
 	for _, p := range all {
 		h.Objects += p.objects().Len()
 	}
@@ -134,19 +132,13 @@ func (c *core) presentParts() []*part {
 	return slices.DeleteFunc(slices.Clone(c.parts), func(p *part) bool { return p.isNew })
 }
 
-func (c *core) staleness() time.Duration {
+func (c *core) staleness() (most time.Duration) {
 	c.mu.Lock()
 	running, parts := c.session != nil, c.presentParts()
 	c.mu.Unlock()
 	if !running {
 		return 0
 	}
-	return staleness(parts)
-}
-
-// staleness returns the maximum staleness of parts.
-func staleness(parts []*part) time.Duration {
-	most := time.Duration(0)
 	for _, p := range parts {
 		most = max(most, p.progress.staleness())
 	}

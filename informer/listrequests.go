@@ -44,11 +44,9 @@ func (r *listRequests) postpone(err error) {
 // wait waits until the time before which the API server asked for no request, or until ctx ends.
 func (r *listRequests) wait(ctx context.Context) {
 	r.mu.Lock()
-	left := time.Until(r.notBefore)
+	until := r.notBefore
 	r.mu.Unlock()
-	if left > 0 {
-		retryrules.Wait(ctx, left)
-	}
+	retryrules.Wait(ctx, time.Until(until))
 }
 
 // begin resets r for a session. The part still lists in pages if streamed lists did not end before.

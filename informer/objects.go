@@ -3,7 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
-	"sync"
+	"io"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,61 +66,35 @@ func (r *clusterRetriever[T]) Watch(ctx context.Context, opts metav1.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	w := &decodedWatch{events: events, out: make(chan watch.Event), stopped: make(chan struct{})}
-	go func() { // ends with the watch; the closed channel shows the end
-		defer close(w.out)
-		defer events.join()
-		for w.hand(nextDecoded(events, decoder)) {
-		}
-	}()
-	return w, nil
+	return watch.NewStreamWatcher(decodedEvents[T]{events, decoder}, statusReporter{}), nil
 }
 
-// nextDecoded returns the next event with its object decoded. If the object cannot be decoded, it returns an error.
-func nextDecoded[T kube.Object](events events, decoder wire.Decoder[T]) (watch.Event, error) {
-	event, err := events.next()
-	if err != nil {
-		return watch.Event{}, err
-	}
-	if event.Type == watch.Error {
-		return watch.Event{Type: watch.Error, Object: event.Status}, nil
-	}
-	obj, err := decoder.Decode(event.Object)
-	if err != nil {
-		return watch.Event{}, err
-	}
-	return watch.Event{Type: event.Type, Object: obj}, nil
-}
-
-// decodedWatch is a watch of decoded objects.
-type decodedWatch struct {
+// decodedEvents decodes the objects of events. It implements watch.Decoder.
+type decodedEvents[T kube.Object] struct {
 	events  events
-	out     chan watch.Event
-	once    sync.Once
-	stopped chan struct{}
+	decoder wire.Decoder[T]
 }
 
-// ResultChan implements watch.Interface.
-func (w *decodedWatch) ResultChan() <-chan watch.Event { return w.out }
+// Close implements watch.Decoder.
+func (d decodedEvents[T]) Close() { d.events.stop() }
 
-// Stop implements watch.Interface.
-func (w *decodedWatch) Stop() {
-	w.once.Do(func() { close(w.stopped) })
-	w.events.stop()
-}
-
-// hand sends an event, or an error as an event. It returns false after the last event.
-func (w *decodedWatch) hand(event watch.Event, err error) bool {
-	if err != nil {
-		if endsStream(err) {
-			return false
-		}
-		event = watch.Event{Type: watch.Error, Object: statusOf(err)}
+// Decode implements watch.Decoder.
+func (d decodedEvents[T]) Decode() (watch.EventType, runtime.Object, error) {
+	event, err := d.events.next()
+	switch {
+	case err != nil && endsStream(err):
+		return "", nil, io.EOF
+	case err != nil:
+		return "", nil, err
+	case event.Type == watch.Error:
+		return watch.Error, event.Status, nil
 	}
-	select {
-	case w.out <- event:
-		return err == nil
-	case <-w.stopped:
-		return false
-	}
+	obj, err := d.decoder.Decode(event.Object)
+	return event.Type, obj, err
 }
+
+// statusReporter implements watch.Reporter.
+type statusReporter struct{}
+
+// AsObject implements watch.Reporter.
+func (statusReporter) AsObject(err error) runtime.Object { return statusOf(err) }

@@ -239,11 +239,3 @@ func (p *part) historyGone(err error) {
 		p.failed(err, true)
 	}
 }
-
-// replaceWatch records that a watch was silent, or that versions went back. The next list must be a consistent read,
-// because the cache of a server whose watches deliver nothing may be stale too.
-func (p *part) replaceWatch(err error) {
-	// If versions went back, a list corrects the cached state.
-	p.failed(err, !errors.Is(err, errHistoryReset))
-	p.requests.forceConsistent()
-}

@@ -105,7 +105,7 @@ func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)
 	p.status.expirations, p.requests.paged, p.requests.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
 	p.failed(ErrSilentWatch, true)
-	p.replaceWatch(ErrSilentWatch)
+	(&watchGuard{part: p, stop: func() {}}).end(ErrSilentWatch)
 	p.progress.foundPerObject()
 	p.progress.verifiedAt(time.Now())
 	asked := func() string {

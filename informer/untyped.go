@@ -179,16 +179,13 @@ func (u untyped[T]) Exists(ctx context.Context, key kube.Key, uid types.UID) (bo
 }
 
 func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {
-	for _, p := range u.informer.core.allParts() {
-		if ref, found := p.objects().Get(key); found {
-			var encoded wire.Object
-			if _, err := readInto(&encoded, &ref); err != nil {
-				return nil, false
-			}
-			return &encoded, true
-		}
+	ref, found := u.informer.core.keptBeside(nil, key)
+	if !found {
+		return nil, false
 	}
-	return nil, false
+	var encoded wire.Object
+	_, err := readInto(&encoded, &ref)
+	return &encoded, err == nil
 }
 
 func (u untyped[T]) Decode(o *wire.Object) (kube.Object, error) { return u.informer.decode(o) }

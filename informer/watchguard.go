@@ -105,9 +105,12 @@ func (g *watchGuard) run(ctx context.Context) {
 	}
 }
 
-// end ends the watch, because of err.
+// end ends the watch, because it was silent, or because versions went back. The next list must be a consistent read,
+// because the cache of a server whose watches deliver nothing may be stale too.
 func (g *watchGuard) end(err error) {
-	g.part.replaceWatch(err)
+	// If versions went back, a list corrects the cached state.
+	g.part.failed(err, !errors.Is(err, errHistoryReset))
+	g.part.requests.forceConsistent()
 	g.ended.Store(true)
 	g.stop()
 }

@@ -94,9 +94,6 @@ func (s *shared[T]) ready() error {
 
 // start adds an event handler, and returns when it has received all objects.
 func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
-	fail := func(err error) func() error {
-		return func() error { return fmt.Errorf("source %s: %w", s.name, err) }
-	}
 	registration, err := s.objects.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			as := informer.Added
@@ -109,7 +106,7 @@ func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run 
 		DeleteFunc: func(obj any) { s.changed(ctx, informer.Deleted, obj, nil, enqueue) },
 	})
 	if err != nil {
-		return fail(err)
+		return func() error { return fmt.Errorf("source %s: %w", s.name, err) }
 	}
 	ticker := time.NewTicker(sharedPoll)
 	for ctx.Err() == nil && !registration.HasSynced() && !s.objects.IsStopped() {

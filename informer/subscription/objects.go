@@ -36,7 +36,10 @@ func (o *objects[T]) deliver(ctx context.Context) {
 		if !ok {
 			return
 		}
-		obj, found := o.subscription.get(ctx, key)
+		obj, found, err := o.subscription.read(key)
+		if err != nil { // the next state may be valid
+			o.subscription.logUnread(ctx, key, err)
+		}
 		if !found {
 			continue
 		}
@@ -49,16 +52,6 @@ func (o *objects[T]) deliver(ctx context.Context) {
 }
 
 func (o *objects[T]) end() { close(o.out) }
-
-// get returns the newest state of an object. An object that cannot be decoded is logged and treated as missing, because
-// its next state may be valid.
-func (s *Subscription[T]) get(ctx context.Context, key kube.Key) (obj T, found bool) {
-	obj, found, err := s.read(key)
-	if err != nil {
-		s.logUnread(ctx, key, err)
-	}
-	return obj, found
-}
 
 // read returns the cached state of an object, also while the cache lacks other objects.
 func (s *Subscription[T]) read(key kube.Key) (obj T, found bool, err error) {

@@ -1,8 +1,8 @@
 package subscription
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -13,12 +13,12 @@ type queue struct {
 	filled chan struct{} // capacity 1; has an element if there may be a key
 
 	mu   sync.Mutex
-	keys []kube.Key            // guarded by mu; the next key is the first one that in contains
-	in   map[kube.Key]struct{} // guarded by mu; the keys that were not removed
+	keys list.List                  // guarded by mu
+	in   map[kube.Key]*list.Element // guarded by mu; the elements of keys
 }
 
 func newQueue() *queue {
-	return &queue{filled: make(chan struct{}, 1), in: map[kube.Key]struct{}{}}
+	return &queue{filled: make(chan struct{}, 1), in: map[kube.Key]*list.Element{}}
 }
 
 // add appends key, unless the queue contains it.
@@ -28,8 +28,7 @@ func (q *queue) add(key kube.Key) {
 	if _, waiting := q.in[key]; waiting {
 		return
 	}
-	q.in[key] = struct{}{}
-	q.keys = append(q.keys, key)
+	q.in[key] = q.keys.PushBack(key)
 	select {
 	case q.filled <- struct{}{}:
 	default:
@@ -40,21 +39,18 @@ func (q *queue) add(key kube.Key) {
 func (q *queue) remove(key kube.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.in, key)
-	const few = 64
-	if len(q.keys) < 2*len(q.in)+few {
-		return
+	if element, waiting := q.in[key]; waiting {
+		q.drop(element)
 	}
-	kept := make(map[kube.Key]struct{}, len(q.in))
-	q.keys = slices.DeleteFunc(slices.Clone(q.keys), func(other kube.Key) bool {
-		_, isKept := kept[other]
-		if _, waiting := q.in[other]; !waiting || isKept {
-			return true
-		}
-		kept[other] = struct{}{}
-		return false
-	})
-	q.in = kept // a map does not free the memory of removed entries
+}
+
+// drop removes an element. mu must be held.
+func (q *queue) drop(element *list.Element) (key kube.Key) {
+	key = q.keys.Remove(element).(kube.Key)
+	if delete(q.in, key); len(q.in) == 0 {
+		q.in = map[kube.Key]*list.Element{} // a map does not free the memory of removed entries
+	}
+	return key
 }
 
 // next waits for a key and removes it. It returns false when ctx has ended.
@@ -74,13 +70,8 @@ func (q *queue) next(ctx context.Context) (kube.Key, bool) {
 func (q *queue) take() (key kube.Key, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.keys) > 0 {
-		key, q.keys = q.keys[0], q.keys[1:]
-		if _, waiting := q.in[key]; waiting {
-			delete(q.in, key)
-			return key, true
-		}
+	if first := q.keys.Front(); first != nil {
+		return q.drop(first), true
 	}
-	q.keys = nil // frees the consumed part
 	return kube.Key{}, false
 }

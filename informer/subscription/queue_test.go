@@ -31,8 +31,8 @@ func TestQueue(t *testing.T) {
 			}
 			delete(waits, key)
 		}
-		if len(q.keys) > 2*len(waits)+100 {
-			t.Fatalf("the queue has %d entries for %d keys", len(q.keys), len(waits))
+		if q.keys.Len() != len(waits) {
+			t.Fatalf("the queue has %d entries for %d keys", q.keys.Len(), len(waits))
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

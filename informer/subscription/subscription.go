@@ -78,20 +78,18 @@ type receiver interface {
 
 // New returns a Subscription. It starts nothing. The error contains all mistakes in config.
 func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
-	var errs []error
+	var err error
 	logger := cmp.Or(config.Logger, slog.Default())
 	objects := config.Informer
 	switch {
 	case objects != nil && config.Retriever != nil:
-		errs = append(errs, errors.New("both a Retriever and an Informer are set: set one of them"))
+		err = errors.New("both a Retriever and an Informer are set: set one of them")
 	case objects == nil && config.Retriever == nil:
-		errs = append(errs, errors.New("a Retriever or an Informer is required: informer.Retrieve returns a Retriever"))
+		err = errors.New("a Retriever or an Informer is required: informer.Retrieve returns a Retriever")
 	case objects == nil:
-		var err error
 		objects, err = informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: logger})
-		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("new subscription %q: %w", config.Name, err)
 	}
 	return &Subscription[T]{
