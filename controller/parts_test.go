@@ -34,6 +34,7 @@ func TestContract09_ForbiddenNamespaceDoesNotHoldBackOthers(t *testing.T) {
 }
 
 func testForbiddenNamespace(t *testing.T, optional bool, when string) {
+	t.Helper()
 	w, other := newWorld(t), kube.Key{Namespace: "other", Name: "b"}
 	refuse := when != "revoked"
 	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {

@@ -190,6 +190,7 @@ func TestContract09_AddedSourceDoesNotBlockLaterTerm(t *testing.T) {
 func testAddedSource(
 	t *testing.T, s func(parts *informer.Informer[unstructuredObject]) controller.Source, standby bool,
 ) {
+	t.Helper()
 	w := newWorld(t)
 	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if strings.Contains(req.URL.Path, "parts") {

@@ -13,6 +13,7 @@ import (
 
 // A wrong Retry-After, such as that of a proxy, must not stop a migration for days.
 func TestMigrateLimitsRetryAfter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, c, _ := newTransport(t)
 		install(t, c, nil)

@@ -137,7 +137,7 @@ func (s *status) failed(err error, broken bool) {
 	s.broken = s.broken || broken
 	s.now.silent = errors.Is(err, ErrSilentWatch)
 	s.now.degraded = s.degrades(err) // false if the server is unreachable
-	s.now.complete = s.now.complete && !(s.now.degraded && isUnavailable(err))
+	s.now.complete = s.now.complete && (!s.now.degraded || !isUnavailable(err))
 	if s.optional && isNotServed(err) {
 		s.unknown = !s.absence.removed
 	}
