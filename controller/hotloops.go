@@ -54,9 +54,11 @@ type requeues struct {
 }
 
 // newHotLoops returns a hotLoops that compares states of objects as content decodes them.
-func newHotLoops(problems *problems, content *contentDecoder, maxPause time.Duration) *hotLoops {
+func newHotLoops(problems *problems, content *contentDecoder, maxPause, resyncInterval time.Duration) *hotLoops {
 	return &hotLoops{
-		detector: detect.NewHotLoops(detect.HotLoopsConfig{Content: content.decode, MaxObjects: hotObjects}),
+		detector: detect.NewHotLoops(detect.HotLoopsConfig{
+			Content: content.decode, MaxObjects: hotObjects, ResyncInterval: max(resyncInterval, 0),
+		}),
 		problems: problems, maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
 	}
 }
@@ -64,10 +66,6 @@ func newHotLoops(problems *problems, content *contentDecoder, maxPause time.Dura
 // wrote records a write, and reports a hot loop if one starts.
 func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	kind := w.call.Kind.GroupKind()
-	if w.written == nil {
-		h.detector.ObjectGone(r.run.Key, kind, w.object)
-		return
-	}
 	step := detect.Step{
 		Content: w.content, Kind: kind, Object: w.object, Hides: w.call.Hides, After: w.written,
 		Manager: w.call.Manager, Run: r.run.ID,
@@ -107,17 +105,15 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	}
 	if c.Type == informer.Deleted {
 		h.detector.ObjectGone(key, c.Kind().GroupKind(), c.Key)
-	}
-	if c.Type != informer.Updated {
 		return
 	}
-	before, errBefore := c.States().Old()
-	after, errAfter := c.States().New()
-	if errBefore == nil && errAfter == nil {
-		h.detector.Changed(key, &detect.Step{
-			Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after,
-			Manager: manager,
-		}, time.Now())
+	step := detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Manager: manager}
+	var errBefore, errAfter error
+	if c.Type == informer.Updated {
+		step.Before, errBefore = c.States().Old()
+	}
+	if step.After, errAfter = c.States().New(); errBefore == nil && errAfter == nil {
+		h.detector.Changed(key, &step, time.Now())
 	}
 }
 

@@ -124,7 +124,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 // follow creates the gates and the observers.
 func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	config, content := l.config, &contentDecoder{l.watched}
-	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause)
+	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause, config.ResyncInterval)
 	hot.simulated = observeRun != nil
 	l.ownWrites = &ownWrites{
 		config: config.OwnWrites, enqueuer: l.enqueuer, problems: l.problems, content: content,

@@ -101,7 +101,7 @@ func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 // runs again. A key's own pause is checked only before a run.
 func TestExpiredPauseIsRemovedWithoutRun(t *testing.T) {
 	t.Parallel()
-	hot, now := newHotLoops(&problems{open: map[problemID]Problem{}}, &contentDecoder{}, time.Minute), time.Now()
+	hot, now := newHotLoops(&problems{open: map[problemID]Problem{}}, &contentDecoder{}, time.Minute, 0), time.Now()
 	hot.pauses[kube.Key{Name: "over"}], hot.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
 	hot.checked(now, nil)
 	if _, lasts := hot.pauses[kube.Key{Name: "lasting"}]; len(hot.pauses) != 1 || !lasts {

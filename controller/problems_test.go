@@ -716,3 +716,61 @@ func TestEndOfRequeueLoopKeepsWriteLoop(t *testing.T) {
 		}
 	})
 }
+
+// TestContract19_RatesThatNoWorkExplainsAreReported checks loops of any content: times, values in turn, deletion and
+// creation in turn, and random content that each resync replaces.
+func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		step   time.Duration
+		rounds int
+		other  bool // another program answers each write with a time
+		handle func(ctx context.Context, w *world, run int) error
+		field  string
+	}{
+		"times in annotations": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, _ int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"metadata":{"annotations":{"seen":%q}}}`, time.Now().Format(time.RFC3339Nano)))
+		}, "metadata.annotations.seen"},
+		"times in the spec": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, _ int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"seen":%q}}`, time.Now().Format(time.RFC3339Nano)))
+		}, "spec.seen"},
+		"two values in turn": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, run int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"value":%d}}`, run%2))
+		}, "spec.value"},
+		"delete and create in turn": {100 * time.Millisecond, 100, true, func(ctx context.Context, w *world, run int) error {
+			return errors.Join(w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{}), w.create(ctx, "parts", "Part", "p"))
+		}, "created"},
+		"random content": {time.Minute, 120, false, func(ctx context.Context, w *world, run int) error {
+			return w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"password":"x%dy"}}`, run*run))
+		}, "spec.password"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				runs := 0
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs++
+					return test.handle(ctx, w, runs)
+				})
+				c.ResyncInterval, c.Reads = 0, []informer.Any{w.parts(informer.Selection{})}
+				w.put("widgets", "a", 1)
+				w.put("parts", "p", 0)
+				ctrl := w.run(c)
+				time.Sleep(time.Second)
+				for range test.rounds {
+					time.Sleep(test.step)
+					if !test.other {
+						continue
+					}
+					w.Edit("widgets", key("a"), "other", func(obj map[string]any) bool {
+						obj["spec"].(map[string]any)["other"] = time.Now().Format(time.RFC3339Nano)
+						return true
+					})
+				}
+				problems := ctrl.Problems()
+				if len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop || !strings.Contains(fmt.Sprint(problems), test.field) {
+					t.Fatalf("after %d runs, problems %v, want a hot loop of %s", runs, problems, test.field)
+				}
+			})
+		})
+	}
+}

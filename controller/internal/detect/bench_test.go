@@ -97,12 +97,9 @@ func BenchmarkChanged(b *testing.B) {
 		}
 	})
 	for i := range 100 {
-		w.h.suspects.add(kube.Key{Namespace: "other", Name: fmt.Sprint(i)}, 1)
+		w.h.follow(&track{key: kube.Key{Namespace: "other", Name: fmt.Sprint(i)}})
 	}
 	key := shopWeb
-	for i := 0; w.h.Suspect(key); i++ {
-		key.Name = fmt.Sprint("web-", i)
-	}
 	b.Run("Suspect, of another than 100 suspects", func(b *testing.B) {
 		for b.Loop() {
 			w.h.Suspect(key)

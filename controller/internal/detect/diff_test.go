@@ -19,8 +19,11 @@ func TestDiff(t *testing.T) {
 		before, after string
 		want          []FieldChange
 	}{
-		"equal":         {before: `{"a":{"b":[1,{"c":2}]}}`, after: `{"a":{"b":[1,{"c":2}]}}`},
-		"scalar":        {before: `{"spec":{"replicas":3,"x":true}}`, after: `{"spec":{"replicas":5,"x":true}}`, want: []FieldChange{{"spec.replicas", "3", "5"}}},
+		"equal": {before: `{"a":{"b":[1,{"c":2}]}}`, after: `{"a":{"b":[1,{"c":2}]}}`},
+		"scalar": {
+			before: `{"spec":{"replicas":3,"x":true}}`, after: `{"spec":{"replicas":5,"x":true}}`,
+			want: []FieldChange{{"spec.replicas", "3", "5"}},
+		},
 		"another type":  {before: `{"port":"80"}`, after: `{"port":80}`, want: []FieldChange{{"port", `"80"`, "80"}}},
 		"same number":   {before: `{"ratio":3}`, after: `{"ratio":3.0}`},
 		"null is none":  {before: `{"spec":{"a":null}}`, after: `{"spec":{}}`},
@@ -33,14 +36,22 @@ func TestDiff(t *testing.T) {
 			before: `{"kind":"A","metadata":{"uid":"1","resourceVersion":"1","generation":1,"creationTimestamp":null,"managedFields":[{}]}}`,
 			after:  `{"kind":"B","metadata":{"uid":"2","resourceVersion":"2","generation":2,"creationTimestamp":"2026-11-20T08:00:00Z"}}`,
 		},
-		"not ignored elsewhere": {before: `{"spec":{"generation":1}}`, after: `{"spec":{"generation":2}}`, want: []FieldChange{{"spec.generation", "1", "2"}}},
+		"not ignored elsewhere": {
+			before: `{"spec":{"generation":1}}`, after: `{"spec":{"generation":2}}`,
+			want: []FieldChange{{"spec.generation", "1", "2"}},
+		},
 		"labels": {
-			before: `{"metadata":{"labels":{"app":"a","example.com/team":"x"}}}`, after: `{"metadata":{"labels":{"app":"b","example.com/team":"y"}}}`,
-			want: []FieldChange{{"metadata.labels.app", `"a"`, `"b"`}, {"metadata.labels[example.com/team]", `"x"`, `"y"`}},
+			before: `{"metadata":{"labels":{"app":"a","example.com/team":"x"}}}`,
+			after:  `{"metadata":{"labels":{"app":"b","example.com/team":"y"}}}`,
+			want: []FieldChange{
+				{"metadata.labels.app", `"a"`, `"b"`},
+				{"metadata.labels[example.com/team]", `"x"`, `"y"`},
+			},
 		},
 		"list by name, in another order": {
-			before: `{"c":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}`, after: `{"c":[{"name":"b","image":"2"},{"name":"a","image":"1"}]}`,
-			want: []FieldChange{{"c[b].image", `"1"`, `"2"`}},
+			before: `{"c":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}`,
+			after:  `{"c":[{"name":"b","image":"2"},{"name":"a","image":"1"}]}`,
+			want:   []FieldChange{{"c[b].image", `"1"`, `"2"`}},
 		},
 		"list by type, with one more": {
 			before: `{"conditions":[{"type":"Ready","status":"True"}]}`,
@@ -51,10 +62,14 @@ func TestDiff(t *testing.T) {
 			},
 		},
 		"list by place: a name comes twice": {
-			before: `{"c":[{"name":"a","x":1},{"name":"a","x":2}]}`, after: `{"c":[{"name":"a","x":1},{"name":"a","x":3},{"name":"b"}]}`,
-			want: []FieldChange{{"c[1].x", "2", "3"}, {"c[2]", "", `{"name":"b"}`}},
+			before: `{"c":[{"name":"a","x":1},{"name":"a","x":2}]}`,
+			after:  `{"c":[{"name":"a","x":1},{"name":"a","x":3},{"name":"b"}]}`,
+			want:   []FieldChange{{"c[1].x", "2", "3"}, {"c[2]", "", `{"name":"b"}`}},
 		},
-		"list of values":      {before: `{"args":["a","b"]}`, after: `{"args":["b"]}`, want: []FieldChange{{"args", `["a","b"]`, `["b"]`}}},
+		"list of values": {
+			before: `{"args":["a","b"]}`, after: `{"args":["b"]}`,
+			want: []FieldChange{{"args", `["a","b"]`, `["b"]`}},
+		},
 		"list becomes object": {before: `{"x":[{}]}`, after: `{"x":{}}`, want: []FieldChange{{"x", "[{}]", "{}"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,8 +157,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestStatesOfOtherObjectsAreNotCompared checks that states in different API versions or of different objects are not compared,
-// because every difference would look like a change.
+// TestStatesOfOtherObjectsAreNotCompared checks that states in different API versions or of different objects are not
+// compared, because every difference would look like a change.
 func TestStatesOfOtherObjectsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	h := NewHotLoops(HotLoopsConfig{})

@@ -41,6 +41,8 @@ type HotLoopsConfig struct {
 	// Window is the time within which writes are counted together, and after which an episode without further signs
 	// ends. Default DefaultWindow.
 	Window time.Duration
+	// ResyncInterval is the time between two runs of an idle key. PatternRestless needs it. Zero: there are no resyncs.
+	ResyncInterval time.Duration
 	// MaxObjects is the number of written objects that are tracked. Default DefaultMaxObjects.
 	MaxObjects int
 }
@@ -68,16 +70,25 @@ type HotLoops struct {
 	// Immutable after NewHotLoops.
 	content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
 	window  time.Duration
-	seed    maphash.Seed
-
-	suspects suspects
+	// slowWindow is the longest time between two resyncs in a row.
+	slowWindow time.Duration
+	seed       maphash.Seed
 
 	mu       sync.Mutex
+	suspects map[kube.Key]*suspect // guarded by mu
 	tracks   *lru[trackID, *track] // guarded by mu; by key and object
 	created  int                   // guarded by mu; tracks created while the limit was reached
 	kept     int                   // guarded by mu; bytes of all histories' last states
 	episodes map[kube.Key]*episode // guarded by mu
 	some     atomic.Bool           // whether there are episodes
+	// anySuspect is whether there are suspects.
+	anySuspect atomic.Bool
+}
+
+// suspect is a key of which writes are compared.
+type suspect struct {
+	histories int    // number of objects
+	news      uint64 // number of changes by other clients that brought something new
 }
 
 // Step is a write of a run, or a change that an informer announced.
@@ -113,6 +124,8 @@ type Step struct {
 
 // Cause is a cause of a run.
 type Cause struct {
+	// External is true for an event that does not come from the API server, and Resync for a resync.
+	External, Resync bool
 	// Changed is true if an object was created or updated. The other fields identify the object and its new state.
 	Changed         bool
 	Kind            schema.GroupKind
@@ -134,8 +147,8 @@ func NewHotLoops(config HotLoopsConfig) *HotLoops {
 		config.MaxObjects = DefaultMaxObjects
 	}
 	return &HotLoops{
-		content: config.Content, window: config.Window, seed: maphash.MakeSeed(),
-		suspects: suspects{seed: maphash.MakeSeed()},
+		content: config.Content, window: config.Window, slowWindow: 2 * config.ResyncInterval, seed: maphash.MakeSeed(),
+		suspects: make(map[kube.Key]*suspect),
 		tracks:   newLRU[trackID, *track](config.MaxObjects),
 		episodes: make(map[kube.Key]*episode),
 	}
@@ -153,32 +166,49 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 		return Episode{}, false
 	}
 	var d difference
-	if look.history != nil {
-		d = h.difference(&look, w) // without the lock: it decodes objects
+	// Without the lock, because this decodes objects.
+	switch {
+	case look.history != nil:
+		d = h.difference(&look, w)
+	case look.resync:
+		d.own, d.known = h.compare(w, w.Before, w.After)
 	}
 	return h.judge(&look, w, d, now)
 }
 
-// Suspect reports whether the changes that cause runs of key should be passed to Changed. It costs a few nanoseconds.
-// It may return true for a key that is not a suspect.
-func (h *HotLoops) Suspect(key kube.Key) bool { return h.suspects.may(key) }
-
-// Changed records the change c that an informer announced and that enqueues key. It is only used for suspects, to
-// find the clients that undo their writes.
-func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
-	if !h.suspects.may(key) || c.Before == nil || c.After == nil || c.Manager == "" {
-		return
-	}
-	id := h.id(key, c.Kind, c.Object)
-	if !h.follows(id, c.After.ResourceVersion, now) {
-		return
-	}
-	changes, known := h.compare(c, c.Before, c.After)
-	if !known {
-		return
+// Suspect reports whether the changes that cause runs of key should be passed to Changed. It costs a few nanoseconds
+// while there are no suspects.
+func (h *HotLoops) Suspect(key kube.Key) bool {
+	if !h.anySuspect.Load() {
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.suspects[key] != nil
+}
+
+// Changed records the change c that an informer announced and that enqueues key. It is only used for suspects: to
+// find out whether their runs have a reason, and the clients that undo their writes.
+func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
+	if !h.anySuspect.Load() {
+		return
+	}
+	id := h.id(key, c.Kind, c.Object)
+	if !h.matters(key, id, c, now) {
+		return
+	}
+	var changes []FieldChange
+	known := false
+	if c.Before != nil {
+		changes, known = h.compare(c, c.Before, c.After)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.suspects[key]
+	if s == nil {
+		return
+	}
+	isNews := !known
 	if tr, ok := h.tracks.peek(id); ok && tr.history != nil {
 		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its
 		// own.
@@ -187,23 +217,30 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 			!slices.Contains(own, tied) {
 			manager = tied
 		}
-		tr.history.oppose(h.seed, changes, manager)
+		isNews = tr.history.oppose(h.seed, changes, manager) || isNews
+	} else {
+		isNews = isNews || slices.ContainsFunc(changes, func(f FieldChange) bool { return !f.isReaction() })
+	}
+	if isNews {
+		s.news++
 	}
 }
 
-// follows reports whether an object's writes are compared, and version is newer than the key's last write of it.
-func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
+// matters reports whether a change is to be compared: key is a suspect, and did not make the change itself.
+func (h *HotLoops) matters(key kube.Key, id trackID, c *Step, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.suspects[key] == nil || c.After == nil {
+		return false
+	}
 	tr, ok := h.tracks.peek(id)
-	if !ok || tr.history == nil {
-		return false
+	if !ok {
+		return true
 	}
-	if now.Sub(tr.at) > h.window {
+	if tr.history != nil && now.Sub(tr.at) > h.window {
 		h.unfollow(tr)
-		return false
 	}
-	return apiobject.OlderVersion(tr.version, version)
+	return h.suspects[key] != nil && apiobject.OlderVersion(tr.version, c.After.ResourceVersion)
 }
 
 // difference contains the changes made by a suspect's write.

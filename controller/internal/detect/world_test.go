@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -100,6 +101,15 @@ func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
 	cached := w.cached[name{kind, object}]
 	_, after := w.put(kind, object, f)
 	w.wrote(Step{Kind: kind, Object: object, Before: cached, After: after, Manager: "site-operator"})
+}
+
+// creates simulates the creation of an object that does not exist.
+func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
+	w.tb.Helper()
+	_, after := w.put(kind, object, fields{"spec": i})
+	created := after.Clone()
+	created.UID = types.UID(fmt.Sprint("u", w.version))
+	w.wrote(Step{Kind: kind, Object: object, After: created, Manager: "site-operator"})
 }
 
 func (w *world) wrote(s Step) {
