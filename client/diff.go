@@ -241,8 +241,12 @@ func namesOf(list []any) ([]string, bool) {
 }
 
 func (d *differ) add(path string, before, after any) {
-	if d.hides(path) {
+	isHidden, path := d.hides(path), apiobject.ShownPath(path, d.hides)
+	if isHidden {
 		before, after = hide(before), hide(after)
+		if n := len(d.changes); n > 0 && d.changes[n-1].Path == path {
+			return // another value below the same field
+		}
 	}
 	d.changes = append(d.changes, FieldChange{Path: path, Before: before, After: after})
 }
