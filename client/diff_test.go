@@ -166,7 +166,7 @@ func TestHiddenFieldsInOutcomes(t *testing.T) {
 	after.Spec.ServiceName, after.Labels = "other", map[string]string{"a": "b"}
 	after.Spec.RevisionHistoryLimit = new(int32(1))
 	want := []client.FieldChange{
-		{Path: "metadata.labels.a", After: client.Hidden},
+		{Path: "metadata.labels", After: client.Hidden},
 		{Path: "spec.revisionHistoryLimit", After: int64(1)},
 		{Path: "spec.serviceName", Before: client.Hidden, After: client.Hidden},
 	}
