@@ -16,19 +16,40 @@ type difference struct {
 	earlier *difference              // guarded by mu; difference of causes that were merged into this one's
 	depth   int                      // guarded by mu; number of earlier ones
 	parts   kube.ChangedParts        // guarded by mu
+	kept    int                      // immutable; size in bytes of the states that compare keeps
 }
 
 // maxDifferences is the maximum number of merged differences. When it is exceeded, the earlier ones are computed at
 // once, so that their states can be freed.
 const maxDifferences = 8
 
-// newDifference returns a difference that calls compare at most once, at any time, in any goroutine. compare may be
-// nil.
-func newDifference(compare func() kube.ChangedParts) *difference {
+// newDifference returns a difference that calls compare at most once, at any time, in any goroutine. kept is the size in
+// bytes of the states that compare keeps. compare may be nil.
+func newDifference(compare func() kube.ChangedParts, kept int) *difference {
 	if compare == nil {
 		return nil
 	}
-	return &difference{compare: compare}
+	return &difference{compare: compare, kept: kept}
+}
+
+// size returns the size in bytes of the states that are kept. A nil difference keeps none.
+func (d *difference) size() int {
+	if d == nil {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.compare == nil {
+		return d.earlier.size()
+	}
+	return d.kept + d.earlier.size()
+}
+
+// drop frees the states. What was not compared yet is not known anymore.
+func (d *difference) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.compare, d.earlier = nil, nil
 }
 
 // Parts returns the changed parts. A nil difference has none.

@@ -125,7 +125,7 @@ func causeOf(source string, c informer.Change) Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later())
+		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later(), c.States().KeptSize())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}
