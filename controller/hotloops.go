@@ -63,7 +63,7 @@ func newHotLoops(problems *problems, content *contentDecoder, maxPause, resyncIn
 	}
 }
 
-// wrote records a write, and reports a hot loop if one starts.
+// wrote records a completed write, before the handler receives the response, and reports a hot loop if one starts.
 func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	kind := w.call.Kind.GroupKind()
 	step := detect.Step{
@@ -98,7 +98,7 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	h.problems.begin(ctx, problem, false)
 }
 
-// changed records a change of an object that key may write, made by a client other than its handler.
+// changed records a change of an object, for which key is about to be added. manager made it, if known.
 func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	if !h.detector.Suspect(key) {
 		return
@@ -124,7 +124,6 @@ func (h *hotLoops) objectEnded(key kube.Key, _ bool) {
 	delete(h.pauses, key)
 	delete(h.requeues, key)
 	h.mu.Unlock()
-	h.problems.endOf(key, ProblemHotLoop)
 }
 
 // ended sets for how long the next run of the key is held back.
