@@ -103,7 +103,7 @@ type episode struct {
 func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if tr, ok := h.tracks.peek(l.id); !ok || tr != l.track || tr.history != l.history {
+	if tr := h.tracks[l.id]; tr != l.track || tr.history != l.history {
 		return Episode{}, false // removed in the meantime
 	}
 	found := Episode{Key: l.track.key, Kind: w.Kind, Object: w.Object}
@@ -195,11 +195,13 @@ func (e *Episode) addFields(fields map[string]*field, hides func(path string) bo
 		if e.Pattern == PatternUndone && f.undone.count == 0 || f.changes < 2 {
 			continue
 		}
-		values := [2]string{f.last.From, f.last.To}
+		shown := FieldValues{apiobject.ShownPath(path, hides), [2]string{f.last.From, f.last.To}}
 		if hides(path) {
-			values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
+			shown.Values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
 		}
-		e.Fields = append(e.Fields, FieldValues{Path: path, Values: values})
+		if !slices.Contains(e.Fields, shown) {
+			e.Fields = append(e.Fields, shown)
+		}
 		onlyTimes = onlyTimes && f.time
 	}
 	slices.SortFunc(e.Fields, func(a, b FieldValues) int { return cmp.Compare(a.Path, b.Path) })

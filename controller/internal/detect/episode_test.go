@@ -180,6 +180,24 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
+// TestKeysBelowHiddenFieldsAreNotShown checks that the key of a map below a hidden field is hidden like a value.
+func TestKeysBelowHiddenFieldsAreNotShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hides := func(path string) bool { return strings.HasPrefix(path, "spec.tokens") }
+	for i := range 10 {
+		w.pass(time.Second)
+		w.runs(w.somebody("other", site, shopWeb, fields{"spec": fields{"tokens": fields{"hunter2": i, "hunter3": i}}}))
+		cached := w.cached[name{site, shopWeb}]
+		_, after := w.put(site, shopWeb, fields{"spec": fields{"tokens": fields{"hunter2": "x", "hunter3": "x"}}})
+		w.wrote(Step{Kind: site, Object: shopWeb, Before: cached, After: after, Hides: hides})
+	}
+	e := w.one()
+	if text := fmt.Sprint(e); strings.Contains(text, "hunter") || len(e.Fields) != 1 || e.Fields[0].Path != "spec.tokens" {
+		t.Errorf("got %s", text)
+	}
+}
+
 func TestManyFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -236,8 +254,8 @@ func TestKeptStatesAreBounded(t *testing.T) {
 		}
 	}
 	sum := 0
-	for _, e := range w.h.tracks.entries {
-		if k := e.value.history; k != nil && k.last != nil {
+	for _, tr := range w.h.tracks {
+		if k := tr.history; k != nil && k.last != nil {
 			sum += len(k.last.Bytes)
 		}
 	}
@@ -279,13 +297,13 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 		}
 	}
 	w.h.Episodes(w.now)
-	if w.h.tracks.len() != 50 || w.h.kept < 50_000 {
-		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", w.h.tracks.len(), w.h.kept)
+	if len(w.h.tracks) != 50 || w.h.kept < 50_000 {
+		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", len(w.h.tracks), w.h.kept)
 	}
 	w.pass(DefaultWindow + time.Second)
 	w.h.Episodes(w.now)
-	if w.h.tracks.len() != 0 || w.h.kept != 0 || len(w.h.suspects) != 0 {
-		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", w.h.tracks.len(), w.h.kept,
+	if len(w.h.tracks) != 0 || w.h.kept != 0 || len(w.h.suspects) != 0 {
+		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", len(w.h.tracks), w.h.kept,
 			len(w.h.suspects))
 	}
 }
@@ -297,18 +315,18 @@ func TestStateOfDeletedKeysIsRemoved(t *testing.T) {
 	fight(w, 6, time.Second, five)
 	w.one()
 	w.h.Gone(kube.Key{Name: "another"})
-	if len(w.h.Episodes(w.now)) != 1 || w.h.tracks.len() != 1 {
-		t.Fatalf("when another object is gone, episodes %v, %d objects", w.h.Episodes(w.now), w.h.tracks.len())
+	if len(w.h.Episodes(w.now)) != 1 || len(w.h.tracks) != 1 {
+		t.Fatalf("when another object is gone, episodes %v, %d objects", w.h.Episodes(w.now), len(w.h.tracks))
 	}
 	w.h.ObjectGone(shopWeb, site, shopWeb)
-	if w.h.tracks.len() != 1 {
+	if len(w.h.tracks) != 1 {
 		t.Fatal("the end of another object has made the written one forgotten")
 	}
 	key := w.h.Episodes(w.now)[0].Key
 	w.h.Gone(key)
-	if len(w.h.Episodes(w.now)) != 0 || w.h.Pause(key, w.now) != 0 || w.h.tracks.len() != 0 || w.h.kept != 0 ||
+	if len(w.h.Episodes(w.now)) != 0 || w.h.Pause(key, w.now) != 0 || len(w.h.tracks) != 0 || w.h.kept != 0 ||
 		w.h.Suspect(key) {
 		t.Errorf("when its object is gone, episodes %v, %d objects, %d bytes kept", w.h.Episodes(w.now),
-			w.h.tracks.len(), w.h.kept)
+			len(w.h.tracks), w.h.kept)
 	}
 }

@@ -62,8 +62,8 @@ type HotLoopsConfig struct {
 //
 // Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. Episodes removes objects
 // that were not written within the window. Gone and ObjectGone remove deleted objects. An object without a sign of a
-// loop in 64 writes in a row is ignored for a window. When the tracks are full, a new track usually replaces another
-// new one, so that a loop of more keys than tracks is still detected for some of the keys.
+// loop in 64 writes in a row is ignored for a window. When the tracks are full, every 32nd new track replaces another one,
+// so that a loop of more keys than tracks is still detected for some of the keys.
 //
 // HotLoops is safe for concurrent use. Create it with NewHotLoops.
 type HotLoops struct {
@@ -73,10 +73,11 @@ type HotLoops struct {
 	// slowWindow is the longest time between two resyncs in a row.
 	slowWindow time.Duration
 	seed       maphash.Seed
+	limit      int // number of tracks, and of episodes
 
 	mu       sync.Mutex
 	suspects map[kube.Key]*suspect // guarded by mu
-	tracks   *lru[trackID, *track] // guarded by mu; by key and object
+	tracks   map[trackID]*track    // guarded by mu; by key and object
 	created  int                   // guarded by mu; tracks created while the limit was reached
 	kept     int                   // guarded by mu; bytes of all histories' last states
 	episodes map[kube.Key]*episode // guarded by mu
@@ -149,7 +150,7 @@ func NewHotLoops(config HotLoopsConfig) *HotLoops {
 	return &HotLoops{
 		content: config.Content, window: config.Window, slowWindow: 2 * config.ResyncInterval, seed: maphash.MakeSeed(),
 		suspects: make(map[kube.Key]*suspect),
-		tracks:   newLRU[trackID, *track](config.MaxObjects),
+		tracks:   make(map[trackID]*track), limit: config.MaxObjects,
 		episodes: make(map[kube.Key]*episode),
 	}
 }
@@ -209,7 +210,7 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 		return
 	}
 	isNews := !known
-	if tr, ok := h.tracks.peek(id); ok && tr.history != nil {
+	if tr := h.tracks[id]; tr != nil && tr.history != nil {
 		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its
 		// own.
 		manager := c.Manager
@@ -233,8 +234,8 @@ func (h *HotLoops) matters(key kube.Key, id trackID, c *Step, now time.Time) boo
 	if h.suspects[key] == nil || c.After == nil {
 		return false
 	}
-	tr, ok := h.tracks.peek(id)
-	if !ok {
+	tr := h.tracks[id]
+	if tr == nil {
 		return true
 	}
 	if tr.history != nil && now.Sub(tr.at) > h.window {

@@ -222,7 +222,7 @@ func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	if found < 10 {
 		t.Errorf("found %d loops, want some", found)
 	}
-	if n := w.h.tracks.len(); n > 100 {
+	if n := len(w.h.tracks); n > 100 {
 		t.Errorf("%d objects are remembered, want at most 100", n)
 	}
 }

@@ -44,8 +44,8 @@ func (h *HotLoops) Episodes(now time.Time) []Episode {
 // begin adds a new episode, which ends when lasts has passed without another sign. It returns false if there are too
 // many.
 func (h *HotLoops) begin(found Episode, lasts time.Duration, now time.Time) bool {
-	if len(h.episodes) >= h.tracks.limit {
-		if h.sweep(now); len(h.episodes) >= h.tracks.limit {
+	if len(h.episodes) >= h.limit {
+		if h.sweep(now); len(h.episodes) >= h.limit {
 			return false
 		}
 	}
@@ -75,10 +75,10 @@ func (h *HotLoops) Gone(key kube.Key) {
 	defer h.mu.Unlock()
 	delete(h.episodes, key)
 	h.some.Store(len(h.episodes) > 0)
-	for id, tr := range h.tracks.all() {
+	for id, tr := range h.tracks {
 		if tr.key == key {
 			h.unfollow(tr)
-			h.tracks.remove(id)
+			delete(h.tracks, id)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.K
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if tr, ok := h.tracks.peek(h.id(key, kind, object)); ok {
+	if tr := h.tracks[h.id(key, kind, object)]; tr != nil {
 		h.unfollow(tr)
 	} else if s := h.suspects[key]; s != nil {
 		s.news++
@@ -100,10 +100,10 @@ func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.K
 
 // dropOld removes the objects that were not written for long enough.
 func (h *HotLoops) dropOld(now time.Time) {
-	for id, tr := range h.tracks.all() {
+	for id, tr := range h.tracks {
 		if h.expired(tr, now) {
 			h.unfollow(tr)
-			h.tracks.remove(id)
+			delete(h.tracks, id)
 		} else if now.Sub(tr.at) > h.window {
 			h.unfollow(tr)
 		}

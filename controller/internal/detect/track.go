@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// keepEvery: when the tracks are full, every 32nd new track stays, and the others are evicted next.
+// keepEvery: when the tracks are full, every 32nd new track replaces another one.
 const keepEvery = 32
 
 // trackID is the hash of a key and an object that its runs write. One number is faster to look up than six strings.
@@ -78,16 +78,18 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	l := look{id: h.id(key, w.Kind, w.Object)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tr, ok := h.tracks.get(l.id)
+	tr := h.tracks[l.id]
 	if w.After == nil {
-		if ok {
+		if tr != nil {
 			h.unfollow(tr)
 			tr.recreated.deleted = true
 		}
 		return l, false
 	}
-	if !ok {
-		tr = h.newTrack(l.id, key, now)
+	if tr == nil {
+		if tr = h.newTrack(l.id, key); tr == nil {
+			return l, false
+		}
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
@@ -122,21 +124,20 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	return l, true
 }
 
-// newTrack creates a track. It removes the oldest track if that has expired or if there is no room.
-func (h *HotLoops) newTrack(id trackID, key kube.Key, now time.Time) *track {
-	if old, tr, ok := h.tracks.oldest(); ok && h.expired(tr, now) {
-		h.unfollow(tr)
-		h.tracks.remove(old)
-	}
-	evictNext := false
-	if h.tracks.len() == h.tracks.limit {
-		_, tr, _ := h.tracks.oldest()
-		h.unfollow(tr)
-		h.created++
-		evictNext = h.created%keepEvery != 0
+// newTrack creates a track. If there is no room, it returns nil, or removes another one.
+func (h *HotLoops) newTrack(id trackID, key kube.Key) *track {
+	if len(h.tracks) >= h.limit {
+		if h.created++; h.created%keepEvery != 0 {
+			return nil
+		}
+		for other, tr := range h.tracks { // any
+			h.unfollow(tr)
+			delete(h.tracks, other)
+			break
+		}
 	}
 	tr := &track{key: key}
-	h.tracks.add(id, tr, evictNext)
+	h.tracks[id] = tr
 	return tr
 }
 
@@ -224,8 +225,8 @@ func (h *HotLoops) origin(key kube.Key, w *Step) origin {
 
 // own reports whether a change is the key's last write before a run.
 func (h *HotLoops) own(key kube.Key, c *Cause, run uint64) bool {
-	tr, ok := h.tracks.peek(h.id(key, c.Kind, c.Object))
-	if !ok || c.ResourceVersion == "" {
+	tr := h.tracks[h.id(key, c.Kind, c.Object)]
+	if tr == nil || c.ResourceVersion == "" {
 		return false
 	}
 	if tr.run == run {
