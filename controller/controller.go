@@ -28,7 +28,8 @@ type Controller[T kube.Object] struct {
 	problems *problems
 	guard    *usercode.Guard
 
-	files *interruptions.File // set by Run, for its terms; nil without Config.StateDir
+	unwritten unwritten
+	files     *interruptions.File // set by Run, for its terms; nil without Config.StateDir
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -129,7 +130,6 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // work runs one term: from the start, or from gaining leadership, until ctx ends.
 func (c *Controller[T]) work(ctx context.Context) error {
-	l := newLoop(c, observers.RunFrom(ctx))
 	if claims := c.claims(); claims != nil {
 		release, other := claims.Claim(nameClaim(c.config.Name), c, c.config.Name)
 		if release == nil {
@@ -138,6 +138,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 		}
 		defer release()
 	}
+	l := newLoop(c, observers.RunFrom(ctx))
 	c.problems.begun(l.reportProblem)
 	c.mu.Lock()
 	for _, a := range c.added {

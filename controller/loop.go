@@ -77,6 +77,7 @@ type loop[T kube.Object] struct {
 	successes *resync.Successes
 	timers    *timers
 	ends      *ends
+	unwritten *unwritten // shared by the controller's terms
 	// interrupted is nil without Config.StateDir.
 	interrupted *interrupted
 }
@@ -94,6 +95,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
 		own:       c.informer,
+		unwritten: &c.unwritten,
 	}
 	if c.informer == nil {
 		l.keys = newListedKeys(l.staleness)

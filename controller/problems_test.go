@@ -774,3 +774,84 @@ func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {
 		})
 	}
 }
+
+// A handler that does not return is logged long before it is reported as stuck.
+func TestContract20_LongRunIsLoggedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		release := make(chan struct{})
+		c := w.config(func(context.Context, unstructuredObject) error {
+			waitForALongTime(release)
+			return nil
+		})
+		c.Logger = logs.logger(slog.LevelInfo)
+		w.put("widgets", "slow", 1)
+		ctrl := w.run(c)
+		time.Sleep(25 * time.Second)
+		logs.take()
+		time.Sleep(4 * time.Minute)
+		if lines := logs.take(); len(lines) != 1 || !strings.Contains(lines[0], "handler is still running") || !strings.Contains(lines[0], "ns/slow") ||
+			len(ctrl.Problems()) > 0 {
+			t.Errorf("logged %q, problems %v, want one line", lines, ctrl.Problems())
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// A change of the handler's copy that nothing writes is a warning, once for each controller.
+func TestUnwrittenChangesAreLoggedOnce(t *testing.T) {
+	set := func(o unstructuredObject, field string) { o.Object[field] = map[string]any{"set": time.Now().String()} }
+	for name, test := range map[string]struct {
+		handle func(ctx context.Context, w *world, o unstructuredObject) error
+		field  string
+	}{
+		"status": {func(_ context.Context, _ *world, o unstructuredObject) error { set(o, "status"); return nil }, "status"},
+		"spec": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "spec")
+			return controller.RequeueAfter(time.Hour)
+		}, "spec"},
+		"labels": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			o.SetLabels(map[string]string{"a": "b"})
+			return nil
+		}, "metadata"},
+		"spec, but only the status is written": {func(ctx context.Context, w *world, o unstructuredObject) error {
+			set(o, "spec")
+			return w.patch(ctx, "widgets", o.GetName(), `{"status":{"a":"b"}}`, "status")
+		}, "spec"},
+		"a copy":    {func(_ context.Context, _ *world, o unstructuredObject) error { set(o.DeepCopy(), "status"); return nil }, ""},
+		"no change": {func(context.Context, *world, unstructuredObject) error { return nil }, ""},
+		"failed runs": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "spec")
+			return controller.Terminal(errors.New("no"))
+		}, ""},
+		"written": {func(ctx context.Context, w *world, o unstructuredObject) error {
+			set(o, "status")
+			return w.patch(ctx, "widgets", o.GetName(), `{"status":{"a":"b"}}`, "status")
+		}, ""},
+		"the response": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "status")
+			o.SetResourceVersion("12345")
+			return nil
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs journal
+				c := w.config(func(ctx context.Context, o unstructuredObject) error { return test.handle(ctx, w, o) })
+				c.Logger = logs.logger(slog.LevelWarn)
+				for i := range 30 {
+					w.put("widgets", fmt.Sprint("w", i), 1)
+				}
+				w.run(c)
+				synctest.Wait()
+				lines := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "nothing writes") })
+				if test.field == "" && len(lines) > 0 || test.field != "" && (len(lines) != 1 || !strings.Contains(lines[0], "field="+test.field)) {
+					t.Errorf("logged %q, want %q", lines, test.field)
+				}
+			})
+		})
+	}
+}

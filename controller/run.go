@@ -155,6 +155,7 @@ type running struct {
 	writes *ownWrites
 	own    ownwrites.Run // records its writes
 	stuck  atomic.Bool   // reported as stuck
+	slow   atomic.Bool   // logged as slow
 	// panicking is true while a panic ends the process. Only for the worker.
 	panicking bool
 	// derive is Config.RunLogger. May be nil.
