@@ -23,8 +23,8 @@ type difference struct {
 // once, so that their states can be freed.
 const maxDifferences = 8
 
-// newDifference returns a difference that calls compare at most once, at any time, in any goroutine. kept is the size in
-// bytes of the states that compare keeps. compare may be nil.
+// newDifference returns a difference that calls compare at most once, at any time, in any goroutine. kept is the size
+// in bytes of the states that compare keeps. compare may be nil.
 func newDifference(compare func() kube.ChangedParts, kept int) *difference {
 	if compare == nil {
 		return nil

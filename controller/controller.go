@@ -133,7 +133,8 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	if claims := c.claims(); claims != nil {
 		release, other := claims.Claim(nameClaim(c.config.Name), c, c.config.Name)
 		if release == nil {
-			return fmt.Errorf("run controller %q: another controller of the same kube.Cluster has the name %q and runs: "+
+			return fmt.Errorf("run controller %q: another controller of the same kube.Cluster has the name "+
+				"%q and runs: "+
 				"logs, metrics and Events could not tell them apart; set another Config.Name", c.config.Name, other)
 		}
 		defer release()

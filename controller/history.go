@@ -19,8 +19,8 @@ const (
 	recentKeys = 256
 	// recentSkips is the number of skipped enqueues that are kept.
 	recentSkips = 256
-	// keptStates is the size in bytes of the objects' states that the causes of ended runs and skips keep until a person
-	// looks at them. Older causes do not show anymore which parts of an object changed.
+	// keptStates is the size in bytes of the objects' states that the causes of ended runs and skips keep until a
+	// person looks at them. Older causes do not show anymore which parts of an object changed.
 	keptStates = 1 << 20
 )
 

@@ -36,6 +36,7 @@ type hotLoops struct {
 
 	// Immutable.
 	detector *detect.HotLoops
+	content  *contentDecoder
 	problems *problems
 	maxPause time.Duration // negative: keys are not held back
 	// simulated is true in a test environment, which ends a loop of requeues itself: a pause would hide it.
@@ -56,10 +57,8 @@ type requeues struct {
 // newHotLoops returns a hotLoops that compares states of objects as content decodes them.
 func newHotLoops(problems *problems, content *contentDecoder, maxPause, resyncInterval time.Duration) *hotLoops {
 	return &hotLoops{
-		detector: detect.NewHotLoops(detect.HotLoopsConfig{
-			Content: content.decode, MaxObjects: hotObjects, ResyncInterval: max(resyncInterval, 0),
-		}),
-		problems: problems, maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
+		detector: detect.NewHotLoops(hotObjects, max(resyncInterval, 0)), content: content, problems: problems,
+		maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
 	}
 }
 
@@ -107,7 +106,8 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 		h.detector.ObjectGone(key, c.Kind().GroupKind(), c.Key)
 		return
 	}
-	step := detect.Step{Kind: c.Kind().GroupKind(), Object: c.Key, Manager: manager}
+	kind := c.Kind().GroupKind()
+	step := detect.Step{Kind: kind, Object: c.Key, Manager: manager, Content: h.content.once(kind)}
 	var errBefore, errAfter error
 	if c.Type == informer.Updated {
 		step.Before, errBefore = c.States().Old()

@@ -48,7 +48,9 @@ func TestDrainQueueDoesNotWaitForHotLoop(t *testing.T) {
 		t.Run(maxPause.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				c := w.config(func(context.Context, unstructuredObject) error { return controller.RequeueAfter(time.Millisecond) })
+				c := w.config(func(context.Context, unstructuredObject) error {
+					return controller.RequeueAfter(time.Millisecond)
+				})
 				c.HotLoops.MaxPause, c.Shutdown.DrainQueue = maxPause, true
 				w.put("widgets", "a", 1)
 				ctrl, err := controller.New(c)
@@ -84,7 +86,8 @@ func TestHotLoopOfInterruptedKey(t *testing.T) {
 				server.Put(object("b", "1"))
 				var order journal
 				c := controller.Config[configMap]{
-					Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), StateDir: dir, ResyncInterval: -1,
+					Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), StateDir: dir,
+					ResyncInterval: -1,
 					Handler: func(_ context.Context, obj configMap) error {
 						order.add("%s", obj.GetName())
 						if obj.GetName() == "b" {
@@ -172,7 +175,8 @@ func TestContract07_FieldSelectorsOfCombinedRetrievers(t *testing.T) {
 			w.put("widgets", "a", i+1)
 			synctest.Wait()
 			if value != i+2 || time.Since(began) > time.Second {
-				t.Errorf("%s: %d runs after %s, want %d\n%s", names, value, time.Since(began), i+2, ctrl.Explain(key("a")))
+				t.Errorf("%s: %d runs after %s, want %d\n%s", names, value, time.Since(began), i+2,
+					ctrl.Explain(key("a")))
 			}
 		}
 		if got := wrong.take(); len(got) > 0 || len(ctrl.Problems()) > 0 {

@@ -298,7 +298,7 @@ func TestHistoryKeepsBoundedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 		ctrl, err := New(Config[*corev1.ConfigMap]{
-			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler),
+			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), ResyncInterval: -1,
 			Handler:   func(context.Context, *corev1.ConfigMap) error { return nil },
 			Predicate: func(c informer.Change) bool { return c.Key.Name != "skipped" },
 		})

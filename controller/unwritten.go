@@ -14,8 +14,8 @@ import (
 // comparedRuns is the number of a controller's first runs whose objects are compared: a comparison takes a copy.
 const comparedRuns = 20
 
-// unwritten warns once if a handler changes its copy of the object and nothing writes the change, as if the copy were the
-// object in the API server.
+// unwritten warns once if a handler changes its copy of the object and nothing writes the change, as if the copy were
+// the object in the API server.
 type unwritten struct {
 	runs   atomic.Int32
 	warned atomic.Bool
@@ -57,7 +57,8 @@ func (u *unwritten) after(ctx context.Context, r *running, kind string, before r
 			return
 		}
 		u.runs.Store(comparedRuns)
-		r.log().WarnContext(ctx, "handler changed its copy of the object, which nothing writes", "field", field, "hint", hint)
+		r.log().WarnContext(ctx, "handler changed its copy of the object, which nothing writes", "field", field,
+			"hint", hint)
 		return
 	}
 }

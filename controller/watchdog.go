@@ -64,7 +64,8 @@ func (d *watchdog) ended(ctx context.Context, r *running) {
 // logSlow logs handlers that have been running for slowRun, long before they are reported as stuck.
 func (d *watchdog) logSlow(ctx context.Context, now time.Time) {
 	for _, r := range d.pool.slowRuns(now.Add(-slowRun)) {
-		r.log().InfoContext(ctx, "handler is still running", "duration", now.Sub(r.run.Started).Round(time.Second), "causes",
+		r.log().InfoContext(ctx, "handler is still running", "duration", now.Sub(r.run.Started).Round(time.Second),
+			"causes",
 			r.run.Causes.String())
 	}
 }

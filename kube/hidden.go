@@ -157,8 +157,8 @@ func (c *Cluster) hideInWarnings(call Call, warnings []string) {
 	}
 }
 
-// hidesOf returns a function that reports whether the value of a field of a call's object must be hidden. If the kind is
-// not known, it may be one of those in its group that have hidden fields.
+// hidesOf returns a function that reports whether the value of a field of a call's object must be hidden. If the kind
+// is not known, it may be one of those in its group that have hidden fields.
 func (c *Cluster) hidesOf(call Call) func(path string) bool {
 	if call.Resource.Resource == "secrets" {
 		return func(path string) bool { return c.Hides(schema.GroupKind{Kind: "Secret"}, path) }

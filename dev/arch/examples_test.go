@@ -11,7 +11,8 @@ import (
 )
 
 // TestExamplesPassTheirLogger checks that the flags for logs (--log-level, --log-format, --log-hide) of an example have
-// an effect: each of its Configs with a Logger has one. Examples without flags, and the demo, which prints, are left out.
+// an effect: each of its Configs with a Logger has one. Examples without flags, and the demo, which prints, are left
+// out.
 func TestExamplesPassTheirLogger(t *testing.T) {
 	t.Parallel()
 	withoutFlags := map[string]bool{"podprinter": true, "small": true, "demo": true, "internal": true}

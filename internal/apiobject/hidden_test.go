@@ -11,7 +11,10 @@ func TestHides(t *testing.T) {
 	t.Parallel()
 	account := schema.GroupKind{Group: "example.com", Kind: "Account"}
 	var s HiddenFields
-	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session", `spec.stores["a.b/key"].value`, `spec.odd["a]b"]`} {
+	for _, path := range []string{
+		"spec.users.token", `spec.options["tls.key"]`, "status.session",
+		`spec.stores["a.b/key"].value`, `spec.odd["a]b"]`,
+	} {
 		if err := s.Add(account, path); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +113,8 @@ func TestShownPathEndsAtHiddenField(t *testing.T) {
 		if got := ShownPath(test.path, hides); got != test.want {
 			t.Errorf("ShownPath(%s, %q) = %q, want %q", test.kind, test.path, got, test.want)
 		}
-		if got, want := HideInText(`unknown field "`+test.path+`": no, 5.`, hides), `unknown field "`+test.want+`": no, 5.`; !strings.Contains(test.path, `"`) && got != want {
+		if got, want := HideInText(`unknown field "`+test.path+`": no, 5.`, hides), `unknown field "`+test.want+
+			`": no, 5.`; !strings.Contains(test.path, `"`) && got != want {
 			t.Errorf("HideInText: %s, want %s", got, want)
 		}
 	}

@@ -68,10 +68,20 @@ func newCompatible(native bool) *compatible {
 		leads: prometheus.NewDesc("leader_election_master_status", "1 if this process leads, otherwise 0.",
 			[]string{"name"}, nil),
 	}
+	c.all = made
+	c.addGauges()
+	return c
+}
+
+// addGauges adds the metrics that are read at each scrape.
+func (c *compatible) addGauges() {
 	add := func(to *[]gauge[controller.Stats], name, help string, labels []string, merge func(a, b float64) float64,
 		value func(s controller.Stats) float64,
 	) {
-		*to = append(*to, gauge[controller.Stats]{desc: prometheus.NewDesc(name, help, labels, nil), value: value, merge: merge})
+		*to = append(*to, gauge[controller.Stats]{
+			desc: prometheus.NewDesc(name, help, labels, nil), value: value,
+			merge: merge,
+		})
 	}
 	both := []string{"name", "controller"}
 	add(&c.queue, "workqueue_depth", "Keys that are ready and wait for a worker.", both, sum,
@@ -80,12 +90,11 @@ func newCompatible(native bool) *compatible {
 		func(s controller.Stats) float64 { return s.UnfinishedRuns.Seconds() })
 	add(&c.queue, "workqueue_longest_running_processor_seconds", "Duration of the longest current run so far.", both,
 		greatest, func(s controller.Stats) float64 { return s.LongestRun.Seconds() })
-	add(&c.workers, "controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.", both[1:], sum,
+	add(&c.workers, "controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.",
+		both[1:], sum,
 		func(s controller.Stats) float64 { return float64(s.Workers) })
 	add(&c.workers, "controller_runtime_active_workers", "Workers that are processing a key.", both[1:], sum,
 		func(s controller.Stats) float64 { return float64(s.Processing) })
-	c.all = made
-	return c
 }
 
 // collectLeadership sends 1 for each lease that one of the electors holds.

@@ -40,7 +40,8 @@ func sendAll[S any](to chan<- prometheus.Metric, gauges []gauge[S], all []S, lab
 			kind = prometheus.CounterValue
 		}
 		if !math.IsNaN(merged) {
-			to <- prometheus.MustNewConstMetric(g.desc, kind, merged, append(labels[:len(labels):len(labels)], g.labels...)...)
+			to <- prometheus.MustNewConstMetric(g.desc, kind, merged,
+				append(labels[:len(labels):len(labels)], g.labels...)...)
 		}
 	}
 }
@@ -66,18 +67,24 @@ func newGauges(c Config) gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(c.name(name), help, labels, nil)
 	}
-	return gauges{controllers: controllerGauges(desc), informers: informerGauges(desc), certificates: []gauge[time.Time]{{
-		desc: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
-			"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
-		value: unix, merge: least,
-	}}}
+	return gauges{
+		controllers: controllerGauges(desc), informers: informerGauges(desc),
+		certificates: []gauge[time.Time]{{
+			desc: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
+				"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
+			value: unix, merge: least,
+		}},
+	}
 }
 
 type newDesc = func(name, help string, labels ...string) *prometheus.Desc
 
 func controllerGauges(desc newDesc) (all []gauge[controller.Stats]) {
 	add := func(name, help string, merge func(a, b float64) float64, value func(s controller.Stats) float64) {
-		all = append(all, gauge[controller.Stats]{desc: desc("controller_"+name, help, "controller"), value: value, merge: merge})
+		all = append(all, gauge[controller.Stats]{
+			desc: desc("controller_"+name, help, "controller"), value: value,
+			merge: merge,
+		})
 	}
 	add("queue_ready", "Keys that are ready and wait for a worker.", sum,
 		func(s controller.Stats) float64 { return float64(s.Ready) })
@@ -120,7 +127,10 @@ func controllerGauges(desc newDesc) (all []gauge[controller.Stats]) {
 
 func informerGauges(desc newDesc) (all []gauge[informer.Health]) {
 	add := func(name, help string, merge func(a, b float64) float64, value func(h informer.Health) float64) {
-		all = append(all, gauge[informer.Health]{desc: desc("informer_"+name, help, "informer"), value: value, merge: merge})
+		all = append(all, gauge[informer.Health]{
+			desc: desc("informer_"+name, help, "informer"), value: value,
+			merge: merge,
+		})
 	}
 	add("objects", "Objects in the cache.", sum, func(h informer.Health) float64 { return float64(h.Objects) })
 	add("cache_bytes", "Estimated memory of the cache and its indexes.", sum,

@@ -107,7 +107,7 @@ func (h *HotLoops) judge(l *look, w *Step, d difference, now time.Time) (Episode
 		return Episode{}, false // removed in the meantime
 	}
 	found := Episode{Key: l.track.key, Kind: w.Kind, Object: w.Object}
-	lasts, sign := h.window, l.recreated
+	lasts, sign := Window, l.recreated
 	var s signs
 	var fields map[string]*field
 	if l.history != nil {
@@ -147,7 +147,7 @@ func (h *HotLoops) record(l *look, w *Step, d difference, now time.Time) (s sign
 		k.dull = 0
 	} else if k.dull++; k.dull >= dullLimit {
 		h.unfollow(l.track)
-		l.track.rest = now.Add(h.window)
+		l.track.rest = now.Add(Window)
 	}
 	return s
 }

@@ -30,7 +30,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 	if e := w.one(); len(w.h.Episodes(w.now)) != 1 || w.h.Episodes(w.now)[0].Since != e.Since {
 		t.Errorf("episodes that last: %+v, want the one", w.h.Episodes(w.now))
 	}
-	w.pass(DefaultWindow - time.Second)
+	w.pass(Window - time.Second)
 	w.runs(Cause{})
 	w.writes(deployment, shopWeb, fields{"data": "something new"}) // not a sign of a hot loop
 	w.pass(time.Second)
@@ -41,7 +41,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 	if d := w.h.Pause(shopWeb, w.now); d != 0 || len(w.h.Episodes(w.now)) != 0 || w.h.some.Load() {
 		t.Errorf("a window after the last sign: pause %s, episodes %+v", d, w.h.Episodes(w.now))
 	}
-	w.pass(DefaultWindow)
+	w.pass(Window)
 	fight(w, 10, time.Second, five)
 	if len(w.found) != 2 {
 		t.Errorf("found %d episodes, want another", len(w.found))
@@ -86,16 +86,16 @@ func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 		t.Errorf("%s is a suspect", other)
 	}
 	// Any event after a window clears the suspicion. Its states are not decoded.
-	content, decoded := w.h.content, 0
-	w.h.content = func(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
+	decoded := 0
+	w.content = func(o *wire.Object) (map[string]any, error) {
 		decoded++
-		return content(kind, o)
+		return wire.Content(o, nil)
 	}
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "w"})
 	if decoded != 2 {
 		t.Errorf("decoded %d states of a suspect's object, want 2", decoded)
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
 	if decoded != 2 {
 		t.Errorf("decoded %d states after a window without writes, want 0", decoded-2)
@@ -107,7 +107,7 @@ func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 	for i := range 4 {
 		w.writes(site, shopWeb, fields{"status": 10 + i})
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.writes(site, shopWeb, fields{"status": 20})
 	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
 		t.Errorf("a suspect after one write; %d bytes kept", w.h.kept)
@@ -149,7 +149,7 @@ func TestComparisonOfInconspicuousObjectsPauses(t *testing.T) {
 	}
 	w.none()
 	// A later loop of this object is still detected.
-	w.pass(DefaultWindow)
+	w.pass(Window)
 	fight(w, 10, time.Second, five)
 	w.one()
 }
@@ -229,7 +229,7 @@ func TestManyFields(t *testing.T) {
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.h.content = func(schema.GroupKind, *wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
+	w.content = func(*wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
 	w.runs(Cause{})
 	for i := range 310 {
 		w.writes(site, shopWeb, fields{"status": i % 2})
@@ -300,7 +300,7 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 	if len(w.h.tracks) != 50 || w.h.kept < 50_000 {
 		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", len(w.h.tracks), w.h.kept)
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.h.Episodes(w.now)
 	if len(w.h.tracks) != 0 || w.h.kept != 0 || len(w.h.suspects) != 0 {
 		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", len(w.h.tracks), w.h.kept,

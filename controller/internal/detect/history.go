@@ -117,7 +117,7 @@ func (h *HotLoops) note(k *history, d difference, l *look, run uint64, now time.
 			s.pattern, s.points = k.settle()
 		}
 		if s.points > 0 {
-			k.score.add(s.points, now, h.window)
+			k.score.add(s.points, now)
 		} else {
 			k.score = tally{}
 		}
@@ -141,7 +141,7 @@ func (h *HotLoops) note(k *history, d difference, l *look, run uint64, now time.
 		if !undone {
 			continue
 		}
-		if f.undone.add(0, now, h.window); f.undone.count == 1 {
+		if f.undone.add(0, now); f.undone.count == 1 {
 			f.otherWrites = 0
 		}
 		if s.undone == nil || f.undone.count > s.undone.undone.count {

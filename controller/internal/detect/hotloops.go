@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	// DefaultWindow is the default of HotLoopsConfig.Window.
-	DefaultWindow = 5 * time.Minute
-	// DefaultMaxObjects is the default of HotLoopsConfig.MaxObjects.
-	DefaultMaxObjects = 4096
+	// Window is the time within which writes are counted together, and after which an episode without further signs
+	// ends.
+	Window = 5 * time.Minute
 	// MinPause is how long a key in a hot loop is held back initially.
 	MinPause = time.Second
 	// MaxPause is how long it is held back at most.
@@ -31,21 +30,6 @@ const (
 	// maxKept is the maximum total size of the states that are kept for comparison, in bytes, for all keys.
 	maxKept = 16 << 20
 )
-
-// HotLoopsConfig configures HotLoops. The zero value is valid.
-type HotLoopsConfig struct {
-	// Content decodes a state of an object of kind, like wire.Content. It must be safe for concurrent use.
-	// Default: JSON is decoded, protobuf is not. If a loop writes only objects that cannot be decoded, only
-	// PatternEndless detects it.
-	Content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
-	// Window is the time within which writes are counted together, and after which an episode without further signs
-	// ends. Default DefaultWindow.
-	Window time.Duration
-	// ResyncInterval is the time between two runs of an idle key. PatternRestless needs it. Zero: there are no resyncs.
-	ResyncInterval time.Duration
-	// MaxObjects is the number of written objects that are tracked. Default DefaultMaxObjects.
-	MaxObjects int
-}
 
 // HotLoops detects keys that run and write again and again without progress. Pattern defines what is and what is not
 // a hot loop.
@@ -62,14 +46,12 @@ type HotLoopsConfig struct {
 //
 // Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. Episodes removes objects
 // that were not written within the window. Gone and ObjectGone remove deleted objects. An object without a sign of a
-// loop in 64 writes in a row is ignored for a window. When the tracks are full, every 32nd new track replaces another one,
-// so that a loop of more keys than tracks is still detected for some of the keys.
+// loop in 64 writes in a row is ignored for a window. When the tracks are full, every 32nd new track replaces another
+// one, so that a loop of more keys than tracks is still detected for some of the keys.
 //
 // HotLoops is safe for concurrent use. Create it with NewHotLoops.
 type HotLoops struct {
 	// Immutable after NewHotLoops.
-	content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
-	window  time.Duration
 	// slowWindow is the longest time between two resyncs in a row.
 	slowWindow time.Duration
 	seed       maphash.Seed
@@ -110,8 +92,8 @@ type Step struct {
 	// Manager is the field manager that made the step. Empty: not known.
 	Manager string
 
-	// Content, if set, replaces HotLoopsConfig.Content for this step, for a caller that has already decoded some of
-	// the states. Its results are not modified.
+	// Content decodes a state of the object, like wire.Content. Its results are not modified. Default: JSON is decoded,
+	// protobuf is not. If a loop writes only objects that cannot be decoded, only counts of writes detect it.
 	Content func(o *wire.Object) (map[string]any, error)
 
 	// Only Wrote reads the following fields.
@@ -134,24 +116,12 @@ type Cause struct {
 	ResourceVersion string
 }
 
-// NewHotLoops returns a HotLoops without any history.
-func NewHotLoops(config HotLoopsConfig) *HotLoops {
-	if config.Content == nil {
-		config.Content = func(_ schema.GroupKind, o *wire.Object) (map[string]any, error) {
-			return wire.Content(o, nil)
-		}
-	}
-	if config.Window <= 0 {
-		config.Window = DefaultWindow
-	}
-	if config.MaxObjects <= 0 {
-		config.MaxObjects = DefaultMaxObjects
-	}
+// NewHotLoops returns a HotLoops without any history that tracks limit written objects. resyncInterval is the time
+// between two runs of an idle key, or 0 without resyncs. PatternRestless needs it.
+func NewHotLoops(limit int, resyncInterval time.Duration) *HotLoops {
 	return &HotLoops{
-		content: config.Content, window: config.Window, slowWindow: 2 * config.ResyncInterval, seed: maphash.MakeSeed(),
-		suspects: make(map[kube.Key]*suspect),
-		tracks:   make(map[trackID]*track), limit: config.MaxObjects,
-		episodes: make(map[kube.Key]*episode),
+		slowWindow: 2 * resyncInterval, seed: maphash.MakeSeed(), limit: limit,
+		suspects: make(map[kube.Key]*suspect), tracks: make(map[trackID]*track), episodes: make(map[kube.Key]*episode),
 	}
 }
 
@@ -170,9 +140,9 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 	// Without the lock, because this decodes objects.
 	switch {
 	case look.history != nil:
-		d = h.difference(&look, w)
+		d = look.difference(w)
 	case look.resync:
-		d.own, d.known = h.compare(w, w.Before, w.After)
+		d.own, d.known = compare(w, w.Before, w.After)
 	}
 	return h.judge(&look, w, d, now)
 }
@@ -201,7 +171,7 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 	var changes []FieldChange
 	known := false
 	if c.Before != nil {
-		changes, known = h.compare(c, c.Before, c.After)
+		changes, known = compare(c, c.Before, c.After)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +208,7 @@ func (h *HotLoops) matters(key kube.Key, id trackID, c *Step, now time.Time) boo
 	if tr == nil {
 		return true
 	}
-	if tr.history != nil && now.Sub(tr.at) > h.window {
+	if tr.history != nil && now.Sub(tr.at) > Window {
 		h.unfollow(tr)
 	}
 	return h.suspects[key] != nil && apiobject.OlderVersion(tr.version, c.After.ResourceVersion)
@@ -257,26 +227,26 @@ type difference struct {
 	after        *wire.Object // a copy of the state after the write
 }
 
-func (h *HotLoops) difference(l *look, w *Step) (d difference) {
+func (l *look) difference(w *Step) (d difference) {
 	d.after, d.isCertain = w.After.Clone(), l.base == w.Before
-	if d.own, d.known = h.compare(w, l.base, w.After); !d.known {
+	if d.own, d.known = compare(w, l.base, w.After); !d.known {
 		return d
 	}
 	if d.isCertain && l.last != nil && l.last.ResourceVersion != w.Before.ResourceVersion {
-		d.otherChanges, _ = h.compare(w, l.last, w.Before)
+		d.otherChanges, _ = compare(w, l.last, w.Before)
 	}
 	return d
 }
 
 // compare returns the fields that differ between two states of a step's object. known is false if they cannot be
 // determined.
-func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
+func compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
 	if before == nil || before.UID != after.UID {
 		return nil, false
 	}
 	content := s.Content
 	if content == nil {
-		content = func(o *wire.Object) (map[string]any, error) { return h.content(s.Kind, o) }
+		content = func(o *wire.Object) (map[string]any, error) { return wire.Content(o, nil) }
 	}
 	b, err := content(before)
 	if err != nil {

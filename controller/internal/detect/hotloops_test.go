@@ -203,7 +203,7 @@ func TestLongCyclesAreNotReported(t *testing.T) {
 func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.h = NewHotLoops(HotLoopsConfig{MaxObjects: 100})
+	w.h = NewHotLoops(100, 0)
 	found := 0
 	for round := range 60 {
 		w.pass(time.Second)
@@ -291,7 +291,7 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.h = NewHotLoops(HotLoopsConfig{ResyncInterval: 3 * time.Minute})
+			w.h = NewHotLoops(4096, 3*time.Minute)
 			rounds := 0
 			for len(w.found) == 0 && rounds < 4000 {
 				w.pass(test.step)
@@ -519,19 +519,19 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 			for i := range 3000 {
 				w.pass(200 * time.Millisecond)
 				w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"ready": i}}))
-				w.writes(deployment, shopWeb, fields{"data": fields{"seen": w.now.Format(time.RFC3339)}})
+				w.writes(deployment, shopWeb, fields{"data": fields{"seen": w.now.Format(time.RFC3339Nano)}})
 			}
 		},
 		"a status that follows a thousand Pods": func(w *world) {
-			for i := range 2000 {
+			for i := range 4000 {
 				w.pass(50 * time.Millisecond)
 				w.runs(w.somebody("kubelet", pod, kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i%1000)},
-					fields{"status": fields{"ready": i < 1000}}))
+					fields{"status": fields{"ready": i}}))
 				w.writes(site, shopWeb, fields{"status": fields{"ready": i, "seen": w.now.Format(time.RFC3339)}})
 			}
 		},
 		"events of an external system": func(w *world) {
-			for i := range 2000 {
+			for i := range 4000 {
 				w.pass(50 * time.Millisecond)
 				w.runs(Cause{External: true})
 				w.writes(site, shopWeb,
@@ -613,7 +613,7 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.h = NewHotLoops(HotLoopsConfig{ResyncInterval: 3 * time.Minute})
+			w.h = NewHotLoops(4096, 3*time.Minute)
 			play(w)
 			w.none()
 			if d := w.h.Pause(shopWeb, w.now); d != 0 {

@@ -104,7 +104,7 @@ func (h *HotLoops) dropOld(now time.Time) {
 		if h.expired(tr, now) {
 			h.unfollow(tr)
 			delete(h.tracks, id)
-		} else if now.Sub(tr.at) > h.window {
+		} else if now.Sub(tr.at) > Window {
 			h.unfollow(tr)
 		}
 	}

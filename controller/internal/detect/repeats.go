@@ -17,14 +17,14 @@ const (
 )
 
 // Repeats prevents the same line about the same key from being logged twice within RepeatInterval. It tracks the last
-// 512 different lines at least. A line that was evicted may be logged too soon, and its count is lost. Repeats is safe for
-// concurrent use. Create it with NewRepeats.
+// 512 different lines at least. A line that was evicted may be logged too soon, and its count is lost. Repeats is safe
+// for concurrent use. Create it with NewRepeats.
 type Repeats struct {
 	seed maphash.Seed
 
 	mu sync.Mutex
-	// recent are the lines since it was empty, and older the ones before; guarded by mu. When recent is full, it becomes
-	// older, so that what comes often is kept.
+	// recent are the lines since it was empty, and older the ones before; guarded by mu. When recent is full, it
+	// becomes older, so that what comes often is kept.
 	recent, older map[line]*repeat
 }
 

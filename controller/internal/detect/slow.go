@@ -19,12 +19,12 @@ type recreated struct {
 }
 
 // add records a write. It returns whether the write has created the object again.
-func (r *recreated) add(w *Step, now time.Time, window time.Duration) bool {
+func (r *recreated) add(w *Step, now time.Time) bool {
 	again := w.After.UID != r.uid && (r.uid != "" || r.deleted)
 	if again && r.deleted {
-		r.times.add(pointsRecreated, now, window)
+		r.times.add(pointsRecreated, now)
 	} else if again {
-		r.times.add(pointsIdle, now, window)
+		r.times.add(pointsIdle, now)
 	}
 	r.uid, r.deleted = w.After.UID, false
 	return again

@@ -45,15 +45,15 @@ type track struct {
 	history *history
 }
 
-// tally counts events within a window. The window starts with the first event.
+// tally counts events within the Window. The window starts with the first event.
 type tally struct {
 	count  int
 	points int
 	since  time.Time
 }
 
-func (t *tally) add(points int, now time.Time, window time.Duration) {
-	if t.count == 0 || now.Sub(t.since) > window {
+func (t *tally) add(points int, now time.Time) {
+	if t.count == 0 || now.Sub(t.since) > Window {
 		*t = tally{since: now}
 	}
 	t.count++
@@ -93,7 +93,7 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
-	if now.Sub(tr.at) > h.window {
+	if now.Sub(tr.at) > Window {
 		h.unfollow(tr)
 		// The writes before the window do not count.
 		*tr = track{key: key, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid}}
@@ -104,13 +104,13 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 		tr.run, tr.versionBefore = w.Run, tr.version
 	}
 	tr.version, tr.at = w.After.ResourceVersion, now
-	tr.writes.add(0, now, h.window)
-	l.track, l.origin, l.recreated = tr, h.origin(key, w), tr.recreated.add(w, now, h.window)
+	tr.writes.add(0, now)
+	l.track, l.origin, l.recreated = tr, h.origin(key, w), tr.recreated.add(w, now)
 	if tr.writes.count <= unseenWrites && tr.history == nil {
 		return l, l.resync || l.recreated
 	}
 	if isNewRun && !l.other {
-		tr.runs.add(0, now, h.window)
+		tr.runs.add(0, now)
 	}
 	if tr.history == nil && (l.echo || !now.Before(tr.rest)) {
 		h.follow(tr)
@@ -143,7 +143,7 @@ func (h *HotLoops) newTrack(id trackID, key kube.Key) *track {
 
 // expired reports whether the object of a track was not written for so long that its writes count no more.
 func (h *HotLoops) expired(tr *track, now time.Time) bool {
-	return now.Sub(tr.at) > h.window && now.Sub(tr.rewritten.at) > h.slowWindow
+	return now.Sub(tr.at) > Window && now.Sub(tr.rewritten.at) > h.slowWindow
 }
 
 // follow makes the key of a track a suspect: its writes of the object are compared from now on.

@@ -26,6 +26,7 @@ type world struct {
 	lagging bool // the cache gets no updates
 	found   []Episode
 	run     uint64
+	content func(o *wire.Object) (map[string]any, error)
 	causes  []Cause
 }
 
@@ -40,7 +41,7 @@ var (
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
 	return &world{
-		tb: tb, h: NewHotLoops(HotLoopsConfig{}), now: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), version: 1000,
+		tb: tb, h: NewHotLoops(4096, 0), now: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), version: 1000,
 		objects: make(map[name]*wire.Object), cached: make(map[name]*wire.Object),
 	}
 }
@@ -113,6 +114,7 @@ func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
 }
 
 func (w *world) wrote(s Step) {
+	s.Content = w.content
 	s.Run, s.Causes, s.CausesDropped = w.run, w.causes[:min(len(w.causes), maxCauses)], len(w.causes) > maxCauses
 	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
 		w.found = append(w.found, found)
@@ -123,7 +125,7 @@ func (w *world) wrote(s Step) {
 func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) Cause {
 	w.tb.Helper()
 	before, after := w.put(kind, object, f)
-	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager}, w.now)
+	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager, Content: w.content}, w.now)
 	return w.changed(kind, object)
 }
 
