@@ -736,7 +736,7 @@ func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {
 		"two values in turn": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, run int) error {
 			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"value":%d}}`, run%2))
 		}, "spec.value"},
-		"delete and create in turn": {100 * time.Millisecond, 100, true, func(ctx context.Context, w *world, run int) error {
+		"delete and create in turn": {100 * time.Millisecond, 100, true, func(ctx context.Context, w *world, _ int) error {
 			return errors.Join(w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{}), w.create(ctx, "parts", "Part", "p"))
 		}, "created"},
 		"random content": {time.Minute, 120, false, func(ctx context.Context, w *world, run int) error {

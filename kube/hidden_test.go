@@ -179,16 +179,24 @@ func TestHiddenKeysInErrorsAndWarnings(t *testing.T) {
 		response string
 		want     string
 	}{
-		"key of a map": {422, begin + `"Account.example.com \"a\" is invalid: spec.tokens.hunter2: Invalid value: 7: no","reason":"Invalid","details":` +
-			`{"group":"example.com","kind":"Account","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: 7: no","field":"spec.tokens.hunter2"}]},"code":422}`,
-			`Account.example.com "a" is invalid: spec.tokens: (hidden)`},
-		"conflict of apply": {409, begin + `"Apply failed with 1 conflict: conflict with \"other\": .spec.users[name=\"hunter2\"].role","reason":"Conflict","details":` +
-			`{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"other\"","field":".spec.users[name=\"hunter2\"].role"}]},"code":409}`,
-			`Apply failed with 1 conflict: conflict with "other": .spec.users[(hidden)].role`},
-		"duplicate": {500, begin + `"failed to create typed patch object: .spec.users: duplicate entries for key [name=\"hunter2\"]","code":500}`,
-			`failed to create typed patch object: .spec.users: duplicate entries for key (hidden)`},
-		"unknown field": {400, begin + `"strict decoding error: unknown field \"spec.tokens.hunter2.part\"","code":400}`,
-			`strict decoding error: unknown field "spec.tokens"`},
+		"key of a map": {
+			422, begin + `"Account.example.com \"a\" is invalid: spec.tokens.hunter2: Invalid value: 7: no","reason":"Invalid","details":` +
+				`{"group":"example.com","kind":"Account","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: 7: no","field":"spec.tokens.hunter2"}]},"code":422}`,
+			`Account.example.com "a" is invalid: spec.tokens: (hidden)`,
+		},
+		"conflict of apply": {
+			409, begin + `"Apply failed with 1 conflict: conflict with \"other\": .spec.users[name=\"hunter2\"].role","reason":"Conflict","details":` +
+				`{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"other\"","field":".spec.users[name=\"hunter2\"].role"}]},"code":409}`,
+			`Apply failed with 1 conflict: conflict with "other": .spec.users[(hidden)].role`,
+		},
+		"duplicate": {
+			500, begin + `"failed to create typed patch object: .spec.users: duplicate entries for key [name=\"hunter2\"]","code":500}`,
+			`failed to create typed patch object: .spec.users: duplicate entries for key (hidden)`,
+		},
+		"unknown field": {
+			400, begin + `"strict decoding error: unknown field \"spec.tokens.hunter2.part\"","code":400}`,
+			`strict decoding error: unknown field "spec.tokens"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

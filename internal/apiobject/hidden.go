@@ -82,7 +82,7 @@ func ShownPath(path string, hides func(path string) bool) string {
 	shown := ""
 	for rest := path; rest != ""; {
 		below := isHidden(shown)
-		if below && !(isSecret && (shown == "data" || shown == "stringData")) {
+		if below && (!isSecret || shown != "data" && shown != "stringData") {
 			return shown
 		}
 		if inner, found := strings.CutPrefix(rest, "["); found {

@@ -41,7 +41,7 @@ func sendAll[S any](to chan<- prometheus.Metric, gauges []gauge[S], all []S, lab
 		}
 		if !math.IsNaN(merged) {
 			to <- prometheus.MustNewConstMetric(g.desc, kind, merged,
-				append(labels[:len(labels):len(labels)], g.labels...)...)
+				append(slices.Clip(labels), g.labels...)...)
 		}
 	}
 }

@@ -238,11 +238,11 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 		play    func(w *world, i int)
 		pattern Pattern
 	}{
-		"two programs stamp times into one status": {100 * time.Millisecond, func(w *world, i int) {
+		"two programs stamp times into one status": {100 * time.Millisecond, func(w *world, _ int) {
 			w.runs(w.somebody("other", site, shopWeb, fields{"seen": stamp(w)}))
 			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
 		}, PatternIdle},
-		"two programs stamp times into the spec": {100 * time.Millisecond, func(w *world, i int) {
+		"two programs stamp times into the spec": {100 * time.Millisecond, func(w *world, _ int) {
 			w.runs(w.somebody("other", site, shopWeb, fields{"seen": stamp(w)}))
 			w.writes(site, shopWeb, fields{"spec": fields{"a": stamp(w)}})
 		}, PatternIdle},
@@ -261,7 +261,7 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 			}
 			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
 		}, PatternIdle},
-		"times, by requeues": {10 * time.Millisecond, func(w *world, i int) {
+		"times, by requeues": {10 * time.Millisecond, func(w *world, _ int) {
 			w.runs(Cause{})
 			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
 		}, PatternIdle},
