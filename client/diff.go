@@ -147,10 +147,14 @@ type differ struct {
 }
 
 func (d *differ) add(path difference.Path, before, after any) {
+	shown := apiobject.ShownPath(path.String(), d.hides)
 	if d.hides(path.Indexed()) {
 		before, after = hide(before), hide(after)
+		if n := len(d.changes); n > 0 && d.changes[n-1].Path == shown {
+			return // another value below the same field
+		}
 	}
-	d.changes = append(d.changes, FieldChange{Path: path.String(), Before: before, After: after})
+	d.changes = append(d.changes, FieldChange{Path: shown, Before: before, After: after})
 }
 
 // sorted returns the changes, sorted by path.

@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -164,7 +166,7 @@ func TestHiddenFieldsInOutcomes(t *testing.T) {
 	after.Spec.ServiceName, after.Labels = "other", map[string]string{"a": "b"}
 	after.Spec.RevisionHistoryLimit = new(int32(1))
 	want := []client.FieldChange{
-		{Path: "metadata.labels.a", After: client.Hidden},
+		{Path: "metadata.labels", After: client.Hidden},
 		{Path: "spec.revisionHistoryLimit", After: int64(1)},
 		{Path: "spec.serviceName", Before: client.Hidden, After: client.Hidden},
 	}
@@ -187,5 +189,37 @@ func TestNewElementWithHiddenKeyIsHidden(t *testing.T) {
 	want := []client.FieldChange{{Path: "spec.stores[my.store]", After: client.Hidden}}
 	if diff := cmp.Diff(want, client.Diff(c, before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestKeysBelowHiddenFieldsAreNotShown checks that keys of maps below a hidden field are hidden, as one change.
+func TestKeysBelowHiddenFieldsAreNotShown(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://api.invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.HideFields(schema.GroupKind{Group: "example.com", Kind: "Account"}, "spec.tokens", "spec.users.name"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func(value string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Account", "metadata": map[string]any{"name": "a"},
+			"spec": map[string]any{
+				"tokens": map[string]any{"hunter2": value, "hunter3": value},
+				"users":  []any{map[string]any{"name": "hunter4", "role": value}},
+			},
+		}}
+	}
+	want := []client.FieldChange{
+		{Path: "spec.tokens", Before: client.Hidden, After: client.Hidden},
+		{Path: "spec.users[(hidden)].role", Before: "a", After: "b"},
+	}
+	if diff := cmp.Diff(want, client.Diff(c, account("a"), account("b"))); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }

@@ -68,7 +68,7 @@ type Cause struct {
 	// Changed is the set of changed parts of the object, for CauseUpdated.
 	Changed kube.ChangedParts
 	// difference computes Changed on demand; see compared.
-	difference *difference
+	difference *causeDifference
 	// Manager is the field manager that wrote the object last, if known.
 	Manager string
 	// Previous is the resource version of the previously known state, for CauseUpdated.

@@ -8,7 +8,7 @@ import (
 )
 
 func updatedWith(compare func() kube.ChangedParts) Cause {
-	return Cause{Type: CauseUpdated, difference: newDifference(compare)}
+	return Cause{Type: CauseUpdated, difference: newDifference(compare, 1)}
 }
 
 func TestDifferenceIsComputedOnDemand(t *testing.T) {

@@ -91,8 +91,9 @@ func detectCauses(c Causes) (causes []detect.Cause, dropped bool) {
 	for i := range c.list.List() {
 		cause := &c.list.List()[i]
 		causes = append(causes, detect.Cause{
-			Changed: cause.Type == CauseUpdated || cause.Type == CauseAdded,
-			Kind:    cause.Kind, Object: cause.Object, ResourceVersion: cause.ResourceVersion,
+			Changed:  cause.Type == CauseUpdated || cause.Type == CauseAdded,
+			External: cause.Type == CauseTriggered, Resync: cause.Type == CauseResync,
+			Kind: cause.Kind, Object: cause.Object, ResourceVersion: cause.ResourceVersion,
 		})
 	}
 	return causes, c.Dropped() > 0

@@ -31,7 +31,8 @@ const (
 // of Handler and Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes
 // the caller's Config.
 type Config[T kube.Object] struct {
-	// Name identifies the controller in logs, metrics and readiness.
+	// Name identifies the controller in logs, metrics and readiness. Only one running controller of a kube.Cluster may
+	// have it.
 	Name string
 
 	Cluster   *kube.Cluster         // all objects of type T: the same as informer.Retrieve[T](cluster)
@@ -105,7 +106,8 @@ type Config[T kube.Object] struct {
 	// given one. Default: none.
 	RunLogger func(logger *slog.Logger, run RunRecord) *slog.Logger
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
-	// start and end at info level; every run at debug level. Default: slog.Default() at the time of New.
+	// start, end and runs of more than 30 s at info level; every run at debug level. Default: slog.Default() at the
+	// time of New.
 	Logger *slog.Logger
 
 	mayHelp func(Cause) bool // see schedule
@@ -155,7 +157,7 @@ type Limiter interface {
 // StuckConfig configures the detection of handlers that do not return. The zero value is the default.
 type StuckConfig struct {
 	// After is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
-	// another worker takes its place until it returns. Default 5 min; negative: never.
+	// another worker takes its place until it returns. Default 5 min; negative: never. After 30 s it is logged.
 	After time.Duration
 	// Unready makes Controller.Ready name stuck handlers, so that a readiness probe fails. Default false.
 	Unready bool

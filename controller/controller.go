@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -26,7 +28,8 @@ type Controller[T kube.Object] struct {
 	problems *problems
 	guard    *usercode.Guard
 
-	files *interruptions.File // set by Run, for its terms; nil without Config.StateDir
+	unwritten unwritten
+	files     *interruptions.File // set by Run, for its terms; nil without Config.StateDir
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -95,7 +98,8 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 //  5. Run returns when every worker, source and watch has ended. A handler that ignores its context delays this.
 //
 // Run returns nil if ctx ended. Otherwise it returns the error of a source or of the elector, or an error if the
-// controller is running already, or if it cannot use Config.StateDir. Run may be called again after it has returned.
+// controller is running already, if another one with its name and kube.Cluster is, or if it cannot use Config.StateDir.
+// Run may be called again after it has returned.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	begins := PhaseStandby
 	if c.config.LeaderElector == nil {
@@ -128,6 +132,15 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // work runs one term: from the start, or from gaining leadership, until ctx ends.
 func (c *Controller[T]) work(ctx context.Context) error {
+	if claims := c.claims(); claims != nil {
+		release, other := claims.Claim(nameClaim(c.config.Name), c, c.config.Name)
+		if release == nil {
+			return fmt.Errorf("run controller %q: another controller of the same kube.Cluster has the name "+
+				"%q and runs: "+
+				"logs, metrics and Events could not tell them apart; set another Config.Name", c.config.Name, other)
+		}
+		defer release()
+	}
 	l := newLoop(c, observers.RunFrom(ctx))
 	c.problems.begun(l.reportProblem)
 	c.mu.Lock()
@@ -136,9 +149,26 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	}
 	c.phase, c.loop, c.begun = PhaseSyncing, l, true
 	c.mu.Unlock()
-	defer l.logger.DebugContext(ctx, "controller stopped")
-	defer c.problems.clear()
-	return l.run(ctx, func(p Phase) { c.set(p, l) })
+	err := l.run(ctx, func(p Phase) { c.set(p, l) })
+	c.problems.clear()
+	l.logger.InfoContext(ctx, "controller stopped", "reason", cmp.Or(err, context.Cause(ctx)))
+	return err
+}
+
+// nameClaim is the name of a controller that runs.
+type nameClaim string
+
+// claims returns the names that are in use for the controller's Cluster, or nil if that is not known.
+func (c *Controller[T]) claims() *apiobject.Claims {
+	if c.config.Cluster != nil {
+		return apiobject.ClaimsOf(c.config.Cluster.HTTPClient())
+	}
+	if c.informer != nil {
+		if known, ok := c.informer.Untyped().(interface{ Claims() *apiobject.Claims }); ok {
+			return known.Claims()
+		}
+	}
+	return nil
 }
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,

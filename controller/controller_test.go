@@ -878,3 +878,52 @@ func TestUnsyncedInformerEndsTheController(t *testing.T) {
 		}
 	})
 }
+
+// The end of a controller is as visible in the log as its start, with its reason.
+func TestStopIsLoggedWithReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		c := w.config(func(context.Context, unstructuredObject) error { return nil })
+		c.Logger = logs.logger(slog.LevelInfo)
+		ctrl, err := controller.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		time.Sleep(time.Second)
+		stop(errors.New("signal terminated"))
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if lines := logs.take(); !strings.Contains(strings.Join(lines, "\n"), `level=INFO msg="controller stopped" controller=widgets reason="signal terminated"`) {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// Two controllers of one name would be one in logs, metrics and Events. With leader election, replicas in one process may
+// stand by; another cluster, and a later Run, may use the name.
+func TestSecondControllerOfNameIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		handle := func(context.Context, unstructuredObject) error { return nil }
+		w.run(w.config(handle))
+		synctest.Wait()
+		ctrl, err := controller.New(w.config(handle))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ctrl.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `another controller of the same kube.Cluster has the name "widgets"`) {
+			t.Errorf("a second one: %v", err)
+		}
+		other := newWorld(t)
+		other.run(other.config(handle))
+		c := w.config(handle)
+		c.Name = "other"
+		w.run(c)
+		synctest.Wait()
+	})
+}

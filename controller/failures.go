@@ -251,19 +251,18 @@ func (f *failures) reportFailing(ctx context.Context, key kube.Key) {
 // forget removes key, because its run has not failed or its object is gone, and ends its problems. It returns the
 // removed record.
 func (f *failures) forget(key kube.Key) failing {
+	f.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	if !f.any() {
 		return failing{}
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	known := f.keys[key]
 	if known == nil {
-		f.mu.Unlock()
 		return failing{}
 	}
 	f.keys = shrink.Delete(f.keys, key, &f.maxKeys)
 	f.n.Add(-1)
-	f.mu.Unlock()
-	f.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
 	return *known
 }
 

@@ -526,3 +526,35 @@ func TestContract17_RunBroughtForwardKeepsPolicyOfItsError(t *testing.T) {
 		})
 	}
 }
+
+// A run that is brought forward waits for Queue.Debounce like any other. Changes within that time are one run, and the
+// end of the backoff stays.
+func TestContract17_RunBroughtForwardIsDebounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var runs journal
+		began := time.Now()
+		c := w.config(func(context.Context, unstructuredObject) error {
+			runs.add("%s", time.Since(began).Round(time.Second))
+			return errors.New("no luck")
+		})
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+		c.Retry.Every = retry.Policy{Base: time.Hour, Factor: 2, Max: 4 * time.Hour, Jitter: -1}
+		c.Queue.Debounce = 10 * time.Second
+		w.put("widgets", "a", 1)
+		w.run(c)
+		time.Sleep(30 * time.Minute)
+		for i := range 5 { // each is a change of the spec within the debounce time of the one before
+			if err := w.create(t.Context(), "parts", "Part", fmt.Sprint("p", i), "widget", "a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		w.put("parts", "p0", 2) // the second in this backoff
+		time.Sleep(time.Hour)
+		if got, want := runs.take(), []string{"0s", "30m30s", "1h0m0s"}; !slices.Equal(got, want) {
+			t.Errorf("runs: %q, want %q", got, want)
+		}
+	})
+}

@@ -117,7 +117,12 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	r.run.Decode, r.run.UID, r.run.Generation = time.Since(r.run.Started), obj.GetUID(), obj.GetGeneration()
 	r.timersOf = obj.GetUID()
 	r.mu.Unlock()
-	return l.config.Handler(ctx, obj)
+	before := l.unwritten.before(obj)
+	err = l.config.Handler(ctx, obj)
+	if before != nil && (err == nil || IsRequeue(err)) {
+		l.unwritten.after(ctx, r, l.own.Kind().Kind, before, obj)
+	}
+	return err
 }
 
 // callDeleted calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if

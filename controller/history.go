@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 // Limits of a controller's history. A record takes about 0.75 KB, and each further cause and write some 200 B. The
-// total is usually at most 1 MB, and does not depend on the number of objects.
+// total is usually at most 2 MB, and does not depend on the number of objects.
 const (
 	// recentRuns is the number of runs that are kept per controller. keyRuns is the number of runs that are kept per
 	// key, for the recentKeys keys that ran last.
@@ -18,6 +19,9 @@ const (
 	recentKeys = 256
 	// recentSkips is the number of skipped enqueues that are kept.
 	recentSkips = 256
+	// keptStates is the size in bytes of the objects' states that the causes of ended runs and skips keep until a
+	// person looks at them. Older causes do not show anymore which parts of an object changed.
+	keptStates = 1 << 20
 )
 
 // Skip is a change or a trigger that did not add its key to the queue.
@@ -56,6 +60,15 @@ type history struct {
 	first *keyHistory              // guarded by mu; key that ran last; its next ran before it
 	last  *keyHistory              // guarded by mu
 	skips ring[Skip]               // guarded by mu
+
+	differences []keptDifference // guarded by mu; of ended runs and skips, oldest first
+	kept        int              // guarded by mu; the sum of their sizes
+}
+
+// keptDifference is a difference that keeps states, with their size.
+type keptDifference struct {
+	*causeDifference
+	size int
 }
 
 // keyHistory is the history of one key.
@@ -127,6 +140,29 @@ func (h *history) skipped(key kube.Key, why SkipReason, cause *Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.skips.add(Skip{Time: cause.Time, Key: key, Why: why, Cause: *cause})
+	h.keep(cause.difference)
+}
+
+func (h *history) ended(_ context.Context, r *running) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, cause := range r.run.Causes.list.List() {
+		h.keep(cause.difference)
+	}
+}
+
+// keep counts the states of a difference that only the history needs, and drops those of older ones.
+func (h *history) keep(d *causeDifference) {
+	size := d.size()
+	if size == 0 {
+		return
+	}
+	h.differences, h.kept = append(h.differences, keptDifference{d, size}), h.kept+size
+	for h.kept > keptStates && len(h.differences) > 1 {
+		h.kept -= h.differences[0].size
+		h.differences[0].drop()
+		h.differences = h.differences[1:]
+	}
 }
 
 // all returns the latest runs in reverse chronological order.

@@ -36,6 +36,7 @@ type hotLoops struct {
 
 	// Immutable.
 	detector *detect.HotLoops
+	content  *contentDecoder
 	problems *problems
 	maxPause time.Duration // negative: keys are not held back
 	// simulated is true in a test environment, which ends a loop of requeues itself: a pause would hide it.
@@ -54,20 +55,16 @@ type requeues struct {
 }
 
 // newHotLoops returns a hotLoops that compares states of objects as content decodes them.
-func newHotLoops(problems *problems, content *contentDecoder, maxPause time.Duration) *hotLoops {
+func newHotLoops(problems *problems, content *contentDecoder, maxPause, resyncInterval time.Duration) *hotLoops {
 	return &hotLoops{
-		detector: detect.NewHotLoops(detect.HotLoopsConfig{Content: content.decode, MaxObjects: hotObjects}),
-		problems: problems, maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
+		detector: detect.NewHotLoops(hotObjects, max(resyncInterval, 0)), content: content, problems: problems,
+		maxPause: maxPause, pauses: map[kube.Key]time.Time{}, requeues: map[kube.Key]*requeues{},
 	}
 }
 
-// wrote records a write, and reports a hot loop if one starts.
+// wrote records a completed write, before the handler receives the response, and reports a hot loop if one starts.
 func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	kind := w.call.Kind.GroupKind()
-	if w.written == nil {
-		h.detector.ObjectGone(r.run.Key, kind, w.object)
-		return
-	}
 	step := detect.Step{
 		Content: w.content, Kind: kind, Object: w.object, Hides: w.call.Hides, After: w.written,
 		Manager: w.call.Manager, Run: r.run.ID,
@@ -100,24 +97,23 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	h.problems.begin(ctx, problem, false)
 }
 
-// changed records a change of an object that key may write, made by a client other than its handler.
+// changed records a change of an object, for which key is about to be added. manager made it, if known.
 func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	if !h.detector.Suspect(key) {
 		return
 	}
 	if c.Type == informer.Deleted {
 		h.detector.ObjectGone(key, c.Kind().GroupKind(), c.Key)
-	}
-	if c.Type != informer.Updated {
 		return
 	}
-	before, errBefore := c.States().Old()
-	after, errAfter := c.States().New()
-	if errBefore == nil && errAfter == nil {
-		h.detector.Changed(key, &detect.Step{
-			Kind: c.Kind().GroupKind(), Object: c.Key, Before: before, After: after,
-			Manager: manager,
-		}, time.Now())
+	kind := c.Kind().GroupKind()
+	step := detect.Step{Kind: kind, Object: c.Key, Manager: manager, Content: h.content.once(kind)}
+	var errBefore, errAfter error
+	if c.Type == informer.Updated {
+		step.Before, errBefore = c.States().Old()
+	}
+	if step.After, errAfter = c.States().New(); errBefore == nil && errAfter == nil {
+		h.detector.Changed(key, &step, time.Now())
 	}
 }
 
@@ -128,7 +124,6 @@ func (h *hotLoops) objectEnded(key kube.Key, _ bool) {
 	delete(h.pauses, key)
 	delete(h.requeues, key)
 	h.mu.Unlock()
-	h.problems.endOf(key, ProblemHotLoop)
 }
 
 // ended sets for how long the next run of the key is held back.

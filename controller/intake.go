@@ -25,7 +25,7 @@ type intake struct {
 	schedule  *schedule
 	failures  *failures
 	ownWrites *ownwrites.Tracker
-	observers observerList
+	hotLoops  *hotLoops
 	objects   objects
 	keys      *listedKeys        // nil with a primary kind
 	predicate informer.Predicate // may be nil
@@ -80,7 +80,7 @@ func (i *intake) enqueue(c informer.Change) {
 		priority = i.config.Priority(c)
 	}
 	cause := causeOf(SourceSelf, c)
-	i.observers.changed(c.Key, c, cause.Manager)
+	i.hotLoops.changed(c.Key, c, cause.Manager)
 	i.offer(c.Key, &cause, Trigger{Priority: priority, FromList: c.FromList()})
 }
 
@@ -96,7 +96,7 @@ func (i *intake) triggered(source *namedSource) Enqueue {
 		if why.Change.Key != (kube.Key{}) {
 			cause = causeOf(source.Name, why.Change)
 			why.FromList = why.FromList || why.Change.FromList()
-			i.observers.changed(key, why.Change, cause.Manager)
+			i.hotLoops.changed(key, why.Change, cause.Manager)
 		}
 		if why.Type != "" {
 			cause.Type = why.Type
@@ -125,7 +125,7 @@ func causeOf(source string, c informer.Change) Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later())
+		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later(), c.States().KeptSize())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}

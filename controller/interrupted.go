@@ -44,8 +44,6 @@ type interrupted struct {
 	fed    bool                  // guarded by mu; all keys of the first pass are in first
 	held   map[kube.Key]struct{} // guarded by mu; interrupted keys that the queue holds
 	turn   *kube.Key             // guarded by mu; the interrupted key that may run
-	// slots are the records of the runs in progress; guarded by mu.
-	slots map[kube.Key]*interruptions.Slot
 }
 
 // newInterrupted returns the interrupted of a term.
@@ -55,7 +53,6 @@ func newInterrupted(
 	i := &interrupted{
 		file: file, release: release, objects: own, problems: problems, logger: logger,
 		counts: file.Counts(), first: map[kube.Key]bool{}, held: map[kube.Key]struct{}{},
-		slots: map[kube.Key]*interruptions.Slot{},
 	}
 	i.left.Store(len(i.counts) > 0)
 	return i
@@ -125,21 +122,15 @@ func (i *interrupted) hold(_ context.Context, key kube.Key) workqueue.Hold {
 
 // began records that a key is in work.
 func (i *interrupted) began(r *running) {
-	slot, err := i.file.Begin(r.run.Key)
+	var err error
+	r.slot, err = i.file.Begin(r.run.Key)
 	i.written(err)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.slots[r.run.Key] = slot
 }
 
 // ended records that a key is not in work anymore. After a success it is not interrupted.
 func (i *interrupted) ended(_ context.Context, r *running) {
 	key, outcome := r.run.Key, r.run.Outcome
-	i.mu.Lock()
-	slot := i.slots[key]
-	delete(i.slots, key)
-	i.mu.Unlock()
-	i.written(i.file.End(slot))
+	i.written(i.file.End(r.slot))
 	if !i.left.Load() || outcome == OutcomeCancelled { // the term ends, and the next one handles the key
 		return
 	}

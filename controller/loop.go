@@ -83,6 +83,7 @@ type loop[T kube.Object] struct {
 	successes *resync.Successes
 	timers    *timers
 	ends      *ends
+	unwritten *unwritten // shared by the controller's terms
 	// interrupted is nil without Config.StateDir.
 	interrupted *interrupted
 }
@@ -100,6 +101,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
 		own:       ownInformer[T]{c.informer},
+		unwritten: &c.unwritten,
 	}
 	if c.informer == nil {
 		l.keys = newListedKeys(l.staleness)
@@ -120,7 +122,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures,
-		ownWrites: l.ownWrites.tracker, observers: l.observers, objects: l.own, keys: l.keys,
+		ownWrites: l.ownWrites.tracker, hotLoops: l.ownWrites.hotLoops, objects: l.own, keys: l.keys,
 		predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
@@ -130,10 +132,10 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 // follow creates the gates and the observers.
 func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	config, content := l.config, &contentDecoder{l.watched}
-	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause)
+	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause, config.ResyncInterval)
 	hot.simulated = observeRun != nil
 	l.ownWrites = &ownWrites{
-		config: config.OwnWrites, enqueuer: l.enqueuer, problems: l.problems, content: content,
+		config: config.OwnWrites, enqueuer: l.enqueuer, hotLoops: hot, problems: l.problems, content: content,
 		tracker: ownwrites.New(ownwrites.Config{
 			Timeout: config.OwnWrites.ConsistencyTimeout, Release: l.queue.Release, Informers: l.watched,
 		}),
@@ -142,7 +144,7 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, problems: l.problems,
 	}
 	l.gates = []gate{l.ownWrites}
-	l.observers = observerList{c.history, hot, l.problems, l.ownWrites, l.watchdog}
+	l.observers = observerList{c.history, hot, l.problems, l.watchdog}
 	if c.files != nil {
 		l.interrupted = newInterrupted(c.files, l.queue.Release, l.own, l.problems, l.logger)
 		l.gates, l.observers = append(l.gates, l.interrupted), append(l.observers, l.interrupted)
@@ -155,7 +157,7 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	if observeRun != nil {
 		l.observers = append(l.observers, &simulated{observe: observeRun})
 	}
-	l.enqueuer.observers, l.ownWrites.observers, l.watchdog.observers = l.observers, l.observers, l.observers
+	l.enqueuer.observers, l.watchdog.observers = l.observers, l.observers
 }
 
 // run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	goruntime "runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +102,7 @@ func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 // runs again. A key's own pause is checked only before a run.
 func TestExpiredPauseIsRemovedWithoutRun(t *testing.T) {
 	t.Parallel()
-	hot, now := newHotLoops(&problems{open: map[problemID]Problem{}}, &contentDecoder{}, time.Minute), time.Now()
+	hot, now := newHotLoops(&problems{open: map[problemID]Problem{}}, &contentDecoder{}, time.Minute, 0), time.Now()
 	hot.pauses[kube.Key{Name: "over"}], hot.pauses[kube.Key{Name: "lasting"}] = now.Add(-time.Second), now.Add(time.Second)
 	hot.checked(now, nil)
 	if _, lasts := hot.pauses[kube.Key{Name: "lasting"}]; len(hot.pauses) != 1 || !lasts {
@@ -289,4 +290,62 @@ func TestFailuresReleaseMemory(t *testing.T) {
 		t.Errorf("%d kB stay", (after-before)>>10)
 	}
 	goruntime.KeepAlive(&f)
+}
+
+// TestHistoryKeepsBoundedStates checks the size of the objects' states that runs and skips keep, after many changes of
+// many large objects that cannot be compressed, and that the latest causes still show what changed.
+func TestHistoryKeepsBoundedStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
+		ctrl, err := New(Config[*corev1.ConfigMap]{
+			Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), ResyncInterval: -1,
+			Handler:   func(context.Context, *corev1.ConfigMap) error { return nil },
+			Predicate: func(c informer.Change) bool { return c.Key.Name != "skipped" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		put := func(name string) {
+			content := make([]byte, 5000)
+			_, _ = rand.Read(content)
+			server.Put(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"a": hex.EncodeToString(content)},
+			})
+		}
+		for range 4 {
+			for i := range 300 {
+				put(fmt.Sprint("c", i))
+				put("skipped")
+				time.Sleep(time.Second)
+			}
+		}
+		synctest.Wait()
+		h, kept, last := ctrl.history, 0, 0
+		for _, entry := range h.keys {
+			for _, run := range entry.runs.values {
+				for _, cause := range run.run.Causes.list.List() {
+					kept += cause.difference.size()
+				}
+			}
+		}
+		for _, skip := range h.skips.values {
+			kept += skip.Cause.difference.size()
+		}
+		for _, run := range ctrl.RecentRuns()[:10] {
+			if strings.Contains(run.Causes.String(), "updated (spec)") {
+				last++
+			}
+		}
+		if kept > keptStates || kept < keptStates/2 || last != 10 {
+			t.Errorf("runs and skips keep states of %d bytes, want at most %d; %d of the last 10 show what changed: %s", kept, keptStates, last,
+				ctrl.RecentRuns()[0].Causes)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

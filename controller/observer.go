@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -20,15 +19,11 @@ type observer interface {
 	added(key kube.Key, cause *Cause, delayed bool)
 	// skipped is called for a change or a trigger that does not add its key to the queue.
 	skipped(key kube.Key, why SkipReason, cause *Cause)
-	// changed is called for a change of an object for which key is about to be added. manager made it, if known.
-	changed(key kube.Key, c informer.Change, manager string)
 	// objectEnded is called when the object of key was deleted, or replaced by another object of its name. forgotten is
 	// true if there is no object of the name anymore and no run will find that out.
 	objectEnded(key kube.Key, forgotten bool)
 	// began is called before a run reads its object.
 	began(r *running)
-	// wrote is called for each completed write of a run, before the handler receives the response.
-	wrote(ctx context.Context, r *running, w *tracedWrite)
 	// ended is called after a run, with its result in r, before the key is given back to the queue. It may extend
 	// r.run.NextReason.
 	ended(ctx context.Context, r *running)
@@ -39,14 +34,12 @@ type observer interface {
 // ignore is an observer that does nothing. Observers embed it.
 type ignore struct{}
 
-func (ignore) added(kube.Key, *Cause, bool)                  {}
-func (ignore) skipped(kube.Key, SkipReason, *Cause)          {}
-func (ignore) changed(kube.Key, informer.Change, string)     {}
-func (ignore) objectEnded(kube.Key, bool)                    {}
-func (ignore) began(*running)                                {}
-func (ignore) wrote(context.Context, *running, *tracedWrite) {}
-func (ignore) ended(context.Context, *running)               {}
-func (ignore) checked(time.Time, []kube.Key)                 {}
+func (ignore) added(kube.Key, *Cause, bool)         {}
+func (ignore) skipped(kube.Key, SkipReason, *Cause) {}
+func (ignore) objectEnded(kube.Key, bool)           {}
+func (ignore) began(*running)                       {}
+func (ignore) ended(context.Context, *running)      {}
+func (ignore) checked(time.Time, []kube.Key)        {}
 
 // observerList calls several observers in order.
 type observerList []observer
@@ -63,12 +56,6 @@ func (all observerList) skipped(key kube.Key, why SkipReason, cause *Cause) {
 	}
 }
 
-func (all observerList) changed(key kube.Key, c informer.Change, manager string) {
-	for _, o := range all {
-		o.changed(key, c, manager)
-	}
-}
-
 func (all observerList) objectEnded(key kube.Key, forgotten bool) {
 	for _, o := range all {
 		o.objectEnded(key, forgotten)
@@ -78,12 +65,6 @@ func (all observerList) objectEnded(key kube.Key, forgotten bool) {
 func (all observerList) began(r *running) {
 	for _, o := range all {
 		o.began(r)
-	}
-}
-
-func (all observerList) wrote(ctx context.Context, r *running, w *tracedWrite) {
-	for _, o := range all {
-		o.wrote(ctx, r, w)
 	}
 }
 

@@ -208,6 +208,19 @@ func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []longRun) {
 	return stuck, notReplaced
 }
 
+// slowRuns returns the runs that started at or before latest, are not stuck, and were not returned before.
+func (p *pool) slowRuns(latest time.Time) (slow []*running) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.workers {
+		r := w.current.Load()
+		if r != nil && !r.run.Started.After(latest) && !r.stuck.Load() && r.slow.CompareAndSwap(false, true) {
+			slow = append(slow, r)
+		}
+	}
+	return slow
+}
+
 // unfinished returns the sum and the maximum of the durations of the current runs.
 func (p *pool) unfinished(now time.Time) (sum, longest time.Duration) {
 	p.mu.Lock()

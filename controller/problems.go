@@ -147,6 +147,11 @@ func (t *problems) ended(_ context.Context, r *running) {
 	}
 }
 
+// objectEnded ends the problems that belong to the object of a key.
+func (t *problems) objectEnded(key kube.Key, _ bool) {
+	t.endOf(key, ProblemHotLoop, ProblemUnseenWrite)
+}
+
 // all returns the active problems, oldest first.
 func (t *problems) all() []Problem {
 	t.mu.Lock()

@@ -716,3 +716,142 @@ func TestEndOfRequeueLoopKeepsWriteLoop(t *testing.T) {
 		}
 	})
 }
+
+// TestContract19_RatesThatNoWorkExplainsAreReported checks loops of any content: times, values in turn, deletion and
+// creation in turn, and random content that each resync replaces.
+func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		step   time.Duration
+		rounds int
+		other  bool // another program answers each write with a time
+		handle func(ctx context.Context, w *world, run int) error
+		field  string
+	}{
+		"times in annotations": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, _ int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"metadata":{"annotations":{"seen":%q}}}`, time.Now().Format(time.RFC3339Nano)))
+		}, "metadata.annotations.seen"},
+		"times in the spec": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, _ int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"seen":%q}}`, time.Now().Format(time.RFC3339Nano)))
+		}, "spec.seen"},
+		"two values in turn": {100 * time.Millisecond, 900, true, func(ctx context.Context, w *world, run int) error {
+			return w.patch(ctx, "widgets", "a", fmt.Sprintf(`{"spec":{"value":%d}}`, run%2))
+		}, "spec.value"},
+		"delete and create in turn": {100 * time.Millisecond, 100, true, func(ctx context.Context, w *world, _ int) error {
+			return errors.Join(w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{}), w.create(ctx, "parts", "Part", "p"))
+		}, "created"},
+		"random content": {time.Minute, 120, false, func(ctx context.Context, w *world, run int) error {
+			return w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"password":"x%dy"}}`, run*run))
+		}, "spec.password"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				runs := 0
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs++
+					return test.handle(ctx, w, runs)
+				})
+				c.ResyncInterval, c.Reads = 0, []informer.Any{w.parts(informer.Selection{})}
+				w.put("widgets", "a", 1)
+				w.put("parts", "p", 0)
+				ctrl := w.run(c)
+				time.Sleep(time.Second)
+				for range test.rounds {
+					time.Sleep(test.step)
+					if !test.other {
+						continue
+					}
+					w.Edit("widgets", key("a"), "other", func(obj map[string]any) bool {
+						obj["spec"].(map[string]any)["other"] = time.Now().Format(time.RFC3339Nano)
+						return true
+					})
+				}
+				problems := ctrl.Problems()
+				if len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop || !strings.Contains(fmt.Sprint(problems), test.field) {
+					t.Fatalf("after %d runs, problems %v, want a hot loop of %s", runs, problems, test.field)
+				}
+			})
+		})
+	}
+}
+
+// A handler that does not return is logged long before it is reported as stuck.
+func TestContract20_LongRunIsLoggedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var logs journal
+		release := make(chan struct{})
+		c := w.config(func(context.Context, unstructuredObject) error {
+			waitForALongTime(release)
+			return nil
+		})
+		c.Logger = logs.logger(slog.LevelInfo)
+		w.put("widgets", "slow", 1)
+		ctrl := w.run(c)
+		time.Sleep(25 * time.Second)
+		logs.take()
+		time.Sleep(4 * time.Minute)
+		if lines := logs.take(); len(lines) != 1 || !strings.Contains(lines[0], "handler is still running") || !strings.Contains(lines[0], "ns/slow") ||
+			len(ctrl.Problems()) > 0 {
+			t.Errorf("logged %q, problems %v, want one line", lines, ctrl.Problems())
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// A change of the handler's copy that nothing writes is a warning, once for each controller.
+func TestUnwrittenChangesAreLoggedOnce(t *testing.T) {
+	set := func(o unstructuredObject, field string) { o.Object[field] = map[string]any{"set": time.Now().String()} }
+	for name, test := range map[string]struct {
+		handle func(ctx context.Context, w *world, o unstructuredObject) error
+		field  string
+	}{
+		"status": {func(_ context.Context, _ *world, o unstructuredObject) error { set(o, "status"); return nil }, "status"},
+		"spec": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "spec")
+			return controller.RequeueAfter(time.Hour)
+		}, "spec"},
+		"labels": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			o.SetLabels(map[string]string{"a": "b"})
+			return nil
+		}, "metadata"},
+		"spec, but only the status is written": {func(ctx context.Context, w *world, o unstructuredObject) error {
+			set(o, "spec")
+			return w.patch(ctx, "widgets", o.GetName(), `{"status":{"a":"b"}}`, "status")
+		}, "spec"},
+		"a copy":    {func(_ context.Context, _ *world, o unstructuredObject) error { set(o.DeepCopy(), "status"); return nil }, ""},
+		"no change": {func(context.Context, *world, unstructuredObject) error { return nil }, ""},
+		"failed runs": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "spec")
+			return controller.Terminal(errors.New("no"))
+		}, ""},
+		"written": {func(ctx context.Context, w *world, o unstructuredObject) error {
+			set(o, "status")
+			return w.patch(ctx, "widgets", o.GetName(), `{"status":{"a":"b"}}`, "status")
+		}, ""},
+		"the response": {func(_ context.Context, _ *world, o unstructuredObject) error {
+			set(o, "status")
+			o.SetResourceVersion("12345")
+			return nil
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var logs journal
+				c := w.config(func(ctx context.Context, o unstructuredObject) error { return test.handle(ctx, w, o) })
+				c.Logger = logs.logger(slog.LevelWarn)
+				for i := range 30 {
+					w.put("widgets", fmt.Sprint("w", i), 1)
+				}
+				w.run(c)
+				synctest.Wait()
+				lines := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "nothing writes") })
+				if test.field == "" && len(lines) > 0 || test.field != "" && (len(lines) != 1 || !strings.Contains(lines[0], "field="+test.field)) {
+					t.Errorf("logged %q, want %q", lines, test.field)
+				}
+			})
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -154,11 +155,13 @@ type running struct {
 	writes *ownWrites
 	own    ownwrites.Run // records its writes
 	stuck  atomic.Bool   // reported as stuck
+	slow   atomic.Bool   // logged as slow
 	// panicking is true while a panic ends the process. Only for the worker.
 	panicking bool
 	// derive is Config.RunLogger. May be nil.
 	derive func(*slog.Logger, RunRecord) *slog.Logger
-	ending *end // the end for which Config.Deleted failed; only for the worker
+	slot   *interruptions.Slot // of interrupted; only for the worker
+	ending *end                // the end for which Config.Deleted failed; only for the worker
 	// uid and generation identify the object that the run is about: as it was read, or as the cache showed it when a
 	// Reconciler was called. Only for the worker. An empty uid: there was no object.
 	uid        types.UID

@@ -13,6 +13,9 @@ import (
 // sampling is the interval of the watchdog's checks, unless Config.Stuck.After requires a shorter one.
 const sampling = detect.GrowthInterval
 
+// slowRun is the time after which a running handler is logged.
+const slowRun = 30 * time.Second
+
 // watchdog detects handlers that do not return, and a queue that only grows. It reports each as a problem, and lets the
 // pool replace the workers of stuck handlers. It is an observer; its other state belongs to its goroutine.
 type watchdog struct {
@@ -43,6 +46,7 @@ func (d *watchdog) watch(ctx, workCtx context.Context) {
 			return
 		case now := <-ticker.C:
 			d.observers.checked(now, d.checkHandlers(ctx, workCtx, now))
+			d.logSlow(ctx, now)
 			d.checkGrowth(ctx, now)
 		}
 	}
@@ -54,6 +58,15 @@ func (d *watchdog) ended(ctx context.Context, r *running) {
 		d.problems.endOf(r.run.Key, ProblemStuck)
 		r.log().InfoContext(ctx, "the handler that was stuck has returned", "after",
 			r.run.Duration.Round(time.Millisecond))
+	}
+}
+
+// logSlow logs handlers that have been running for slowRun, long before they are reported as stuck.
+func (d *watchdog) logSlow(ctx context.Context, now time.Time) {
+	for _, r := range d.pool.slowRuns(now.Add(-slowRun)) {
+		r.log().InfoContext(ctx, "handler is still running", "duration", now.Sub(r.run.Started).Round(time.Second),
+			"causes",
+			r.run.Causes.String())
 	}
 }
 

@@ -45,15 +45,13 @@ func WaitForOwnWrites(ctx context.Context) error {
 // ownWrites records the completed writes of the runs until the informers show them. It is the gate that holds a key
 // until the informers show what its last run wrote.
 type ownWrites struct {
-	ignore
-
 	// Immutable.
-	config    OwnWritesConfig
-	tracker   *ownwrites.Tracker
-	enqueuer  *enqueuer
-	observers observerList
-	problems  *problems
-	content   *contentDecoder
+	config   OwnWritesConfig
+	tracker  *ownwrites.Tracker
+	enqueuer *enqueuer
+	hotLoops *hotLoops
+	problems *problems
+	content  *contentDecoder
 }
 
 // tracedWrite is a completed write that changed or deleted an object.
@@ -81,9 +79,9 @@ func (s *ownWrites) completed(
 	}
 	switch w.Effect {
 	case ownwrites.Deleted:
-		s.observers.wrote(ctx, r, &tracedWrite{call: call, object: w.Key})
+		s.hotLoops.wrote(ctx, r, &tracedWrite{call: call, object: w.Key})
 	case ownwrites.Changed:
-		s.observers.wrote(ctx, r, &tracedWrite{call, w.Key, before, w.Object, content})
+		s.hotLoops.wrote(ctx, r, &tracedWrite{call, w.Key, before, w.Object, content})
 	}
 	return w
 }
@@ -96,16 +94,6 @@ func (s *ownWrites) hold(ctx context.Context, key kube.Key) workqueue.Hold {
 	}
 	return workqueue.Hold{AtMost: atMost}
 }
-
-// ended ends the problem of a key that ran without a failure.
-func (s *ownWrites) ended(_ context.Context, r *running) {
-	if !r.run.Outcome.Failed() {
-		s.problems.endOf(r.run.Key, ProblemUnseenWrite)
-	}
-}
-
-// objectEnded ends the problem of a key.
-func (s *ownWrites) objectEnded(key kube.Key, _ bool) { s.problems.endOf(key, ProblemUnseenWrite) }
 
 // event returns the event that c is the cause of, for the detection of own writes.
 func (c *Cause) event() ownwrites.Event {

@@ -175,6 +175,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	}
 	for _, r := range partsOf(config.Retriever) {
 		c.parts = append(c.parts, i.newPart(r))
+		c.claims = cmp.Or(c.claims, r.Describe().claims)
 	}
 	return i, nil
 }

@@ -164,12 +164,20 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	}
 	return Description[T]{
 		server:           r.server,
+		claims:           r.claims(),
 		Kind:             r.kind.Kind,
 		GroupVersionKind: r.kind,
 		Selection:        strings.Join(selection, ", "),
 		WatchList:        true,
 		Problem:          r.problem,
 	}
+}
+
+func (r *clusterRetriever[T]) claims() *apiobject.Claims {
+	if r.cluster == nil {
+		return nil
+	}
+	return apiobject.ClaimsOf(r.cluster.HTTPClient())
 }
 
 // explain adds the verb and the Retriever to err. If the server does not find the kind, explain removes the discovered

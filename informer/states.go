@@ -122,9 +122,7 @@ const maxCompareLater = 16 << 10
 func (s *states) later() func() kube.ChangedParts {
 	// Large objects are compared now, because their states would use memory: causes are stored for long after their
 	// runs.
-	waits := s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil &&
-		len(s.new.Bytes) <= maxCompareLater
-	if !waits {
+	if s.KeptSize() == 0 {
 		parts := s.compare(kube.ChangedAnything) // already compared, or no states to keep
 		return func() kube.ChangedParts { return parts }
 	}
@@ -140,6 +138,16 @@ func (s *states) later() func() kube.ChangedParts {
 		}
 		return comparer.Compare(&before, &after, kube.ChangedAnything)
 	}
+}
+
+// KeptSize implements cache.States.
+func (s *states) KeptSize() int {
+	waits := s != nil && s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil &&
+		len(s.new.Bytes) <= maxCompareLater
+	if !waits {
+		return 0
+	}
+	return s.oldRef.Size() + s.newRef.Size()
 }
 
 // Old implements cache.States.

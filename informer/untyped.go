@@ -59,6 +59,10 @@ func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
 }
 
+// Claims returns the names that are in use in the process for the API server that the informer reads from; nil: not
+// known.
+func (u untyped[T]) Claims() *apiobject.Claims { return u.informer.core.claims }
+
 func (u untyped[T]) NewObject() (obj kube.Object, whole bool) {
 	obj = apiobject.New[T]()
 	_, metadataOnly := obj.(*metav1.PartialObjectMetadata)

@@ -23,8 +23,8 @@ import (
 // the Cluster is used.
 //
 // A path is one as in informer.Config.Cut, "spec.password" or `spec.options["tls.key"]`; it leads through lists:
-// "spec.users.token" is the token of all users. Everything below a path is hidden too, and so is a value that contains
-// it.
+// "spec.users.token" is the token of all users. Everything below a path is hidden too, also keys of maps and names of
+// elements of lists, and so is a value that contains it.
 //
 // It cannot hide what other programs write into messages, a CEL rule's messageExpression for example, nor the errors
 // and log lines of the caller's own code: Hides tells what to leave out there.
@@ -73,15 +73,17 @@ func checkSteps(t reflect.Type, steps []string) (err error) {
 // fields of Secrets, and those of HideFields. path is one as in client.FieldChange: "spec.users[web].token".
 func (c *Cluster) Hides(kind schema.GroupKind, path string) bool { return c.hidden.Hides(kind, path) }
 
-// hideInError replaces hidden values in the API server's response to an invalid object or patch, which quotes them.
+// hideInError replaces hidden values in the API server's response to an invalid object or patch, which quotes them, and
+// in its warnings.
 func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
-	switch resp.StatusCode {
-	case http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError:
-	default:
-		return
-	}
 	call := callOf(req, c.basePath)
 	if call.Resource.Resource == "" || c.hidden.Empty() && call.Resource.Resource != "secrets" {
+		return
+	}
+	c.hideInWarnings(call, resp.Header.Values("Warning"))
+	switch resp.StatusCode {
+	case http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError, http.StatusConflict:
+	default:
 		return
 	}
 	// The API server's errors are not larger than an object; the rest is copied unchanged.
@@ -98,28 +100,7 @@ func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
 	if err != nil || !ok {
 		return
 	}
-	if status.Details == nil {
-		status.Details = &metav1.StatusDetails{}
-	}
-	changed := false
-	for i := range status.Details.Causes {
-		cause := &status.Details.Causes[i]
-		kind := schema.GroupKind{Group: status.Details.Group, Kind: status.Details.Kind}
-		field := strings.TrimPrefix(cause.Field, "<nil>") // of the whole object
-		hides := c.Hides(kind, field)
-		if kind.Kind == "" {
-			hides = c.hidesAny(call) // a patch whose result cannot be read: the error quotes the whole object
-		}
-		if cause.Message != "" && hides {
-			status.Message = strings.ReplaceAll(status.Message, cause.Message, apiobject.HiddenText)
-			cause.Message, changed = apiobject.HiddenText, true
-		}
-	}
-	// Server-side apply quotes values of another type than the schema's: ".spec.password: expected string, got ...".
-	if message, _, quotes := strings.Cut(status.Message, quoted); quotes && c.hidesAny(call) {
-		status.Message, changed = message+quoted+apiobject.HiddenText, true
-	}
-	if !changed {
+	if !c.hideInStatus(status, call) {
 		return
 	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -132,17 +113,58 @@ func (c *Cluster) hideInError(req *http.Request, resp *http.Response) {
 	resp.Body = body{bytes.NewReader(text), unchanged}
 }
 
-// quoted is in the API server's errors before a value.
-const quoted = ", got "
+// hideInStatus replaces hidden values in a response. It returns whether there were some.
+func (c *Cluster) hideInStatus(status *metav1.Status, call Call) (changed bool) {
+	if status.Details == nil {
+		status.Details = &metav1.StatusDetails{}
+	}
+	hides := c.hidesOf(call)
+	for i := range status.Details.Causes {
+		cause := &status.Details.Causes[i]
+		if kind := (schema.GroupKind{Group: status.Details.Group, Kind: status.Details.Kind}); kind.Kind != "" {
+			hides = func(path string) bool { return c.Hides(kind, path) }
+		}
+		field := strings.TrimPrefix(strings.TrimPrefix(cause.Field, "<nil>"), ".") // nil: of the whole object
+		if shown := apiobject.ShownPath(field, hides); shown != field {
+			status.Message = strings.ReplaceAll(status.Message, field, shown)
+			cause.Field, changed = strings.ReplaceAll(cause.Field, field, shown), true
+		}
+		isHidden := hides(field)
+		if status.Details.Kind == "" {
+			isHidden = hides("") // a patch whose result cannot be read: the error quotes the whole object
+		}
+		if cause.Message != "" && isHidden && cause.Type != metav1.CauseTypeFieldManagerConflict {
+			status.Message = strings.ReplaceAll(status.Message, cause.Message, apiobject.HiddenText)
+			cause.Message, changed = apiobject.HiddenText, true
+		}
+	}
+	// Server-side apply quotes values without a cause: ".spec.password: expected string, got ...".
+	for _, quoted := range []string{", got ", ": duplicate entries for key "} {
+		if message, _, quotes := strings.Cut(status.Message, quoted); quotes && hides("") {
+			status.Message, changed = message+quoted+apiobject.HiddenText, true
+		}
+	}
+	if shown := apiobject.HideInText(status.Message, hides); shown != status.Message {
+		status.Message, changed = shown, true
+	}
+	return changed
+}
 
-// hidesAny reports whether objects of a call's kind have hidden fields. If the kind is not known, it may be one of
-// those in its group that have.
-func (c *Cluster) hidesAny(call Call) bool {
+// hideInWarnings replaces hidden keys in the API server's warnings, which name unknown fields.
+func (c *Cluster) hideInWarnings(call Call, warnings []string) {
+	for i, warning := range warnings {
+		warnings[i] = apiobject.HideInText(warning, c.hidesOf(call))
+	}
+}
+
+// hidesOf returns a function that reports whether the value of a field of a call's object must be hidden. If the kind
+// is not known, it may be one of those in its group that have hidden fields.
+func (c *Cluster) hidesOf(call Call) func(path string) bool {
 	if call.Resource.Resource == "secrets" {
-		return true
+		return func(path string) bool { return c.Hides(schema.GroupKind{Kind: "Secret"}, path) }
 	}
 	if kind := c.knownKind(call.Resource); kind.Kind != "" {
-		return c.Hides(kind.GroupKind(), "")
+		return func(path string) bool { return c.Hides(kind.GroupKind(), path) }
 	}
-	return c.hidden.InGroup(call.Resource.Group)
+	return func(path string) bool { return c.hidden.InGroup(call.Resource.Group, path) }
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -165,5 +166,66 @@ func TestHiddenValuesInErrorsOfPatches(t *testing.T) {
 		if err := client.Verb(http.MethodPatch).AbsPath(test.path).Do(t.Context()).Error(); err == nil || err.Error() != test.want {
 			t.Errorf("%s: the error is %v, want %s", test.path, err, test.want)
 		}
+	}
+}
+
+// Keys below a hidden field are values: in causes of invalid objects, conflicts of apply, errors of apply without causes,
+// and warnings.
+func TestHiddenKeysInErrorsAndWarnings(t *testing.T) {
+	t.Parallel()
+	const begin = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":`
+	for name, test := range map[string]struct {
+		code     int
+		response string
+		want     string
+	}{
+		"key of a map": {
+			422, begin + `"Account.example.com \"a\" is invalid: spec.tokens.hunter2: Invalid value: 7: no","reason":"Invalid","details":` +
+				`{"group":"example.com","kind":"Account","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: 7: no","field":"spec.tokens.hunter2"}]},"code":422}`,
+			`Account.example.com "a" is invalid: spec.tokens: (hidden)`,
+		},
+		"conflict of apply": {
+			409, begin + `"Apply failed with 1 conflict: conflict with \"other\": .spec.users[name=\"hunter2\"].role","reason":"Conflict","details":` +
+				`{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"other\"","field":".spec.users[name=\"hunter2\"].role"}]},"code":409}`,
+			`Apply failed with 1 conflict: conflict with "other": .spec.users[(hidden)].role`,
+		},
+		"duplicate": {
+			500, begin + `"failed to create typed patch object: .spec.users: duplicate entries for key [name=\"hunter2\"]","code":500}`,
+			`failed to create typed patch object: .spec.users: duplicate entries for key (hidden)`,
+		},
+		"unknown field": {
+			400, begin + `"strict decoding error: unknown field \"spec.tokens.hunter2.part\"","code":400}`,
+			`strict decoding error: unknown field "spec.tokens"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := &rest.Config{Host: "http://api.invalid", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{
+					StatusCode: test.code, Request: r, ContentLength: int64(len(test.response)), Body: io.NopCloser(strings.NewReader(test.response)),
+					Header: http.Header{"Content-Type": {"application/json"}, "Warning": {`299 - "unknown field \"spec.tokens.hunter2\""`}},
+				}, nil
+			})}
+			cluster, err := kube.Connect(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cluster.HideFields(schema.GroupKind{Group: "example.com", Kind: "Account"}, "spec.tokens", "spec.users.name"); err != nil {
+				t.Fatal(err)
+			}
+			client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := client.Verb(http.MethodPatch).AbsPath("/apis/example.com/v1/namespaces/n/accounts/a").Do(t.Context())
+			err = result.Error()
+			var status apierrors.APIStatus
+			if err == nil || err.Error() != test.want || !errors.As(err, &status) || strings.Contains(fmt.Sprint(status.Status()), "hunter2") {
+				t.Errorf("the error is %v, want %s", err, test.want)
+			}
+			if warnings := result.Warnings(); len(warnings) != 1 || warnings[0].Text != `unknown field "spec.tokens"` {
+				t.Errorf("warnings %v", warnings)
+			}
+		})
 	}
 }

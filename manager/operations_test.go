@@ -220,7 +220,7 @@ func serverUnreachable(o *operator) string {
 	})
 	o.Break("deployments", false)
 	time.Sleep(time.Minute)
-	return o.failed() + o.metrics("^evenkeel_informer_(failing.* 1|staleness)") + o.log("leadership lost", 1)
+	return o.failed() + o.metrics("^evenkeel_informer_(failing.* 1|staleness)") + o.log("leadership lost, work", 1)
 }
 
 func serverSlow(o *operator) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type operator struct {
 	cluster     *kube.Cluster
 	home        string
 	out         io.Writer
+	logger      *slog.Logger
 	pods        *informer.Informer[*corev1.Pod]
 	deployments *informer.Informer[*appsv1.Deployment]
 	names       *informer.Informer[*metav1.PartialObjectMetadata] // a view of deployments with another type
@@ -39,8 +41,8 @@ type operator struct {
 	namespaces  *informer.Informer[*metav1.PartialObjectMetadata]
 }
 
-func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, error) {
-	o := &operator{cluster: cluster, home: home, out: out}
+func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog.Logger) (*operator, error) {
+	o := &operator{cluster: cluster, home: home, out: out, logger: logger}
 	var err error
 	// region index
 	o.pods, err = informer.New(informer.Config[*corev1.Pod]{
@@ -48,6 +50,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 		Indexes: []informer.Index[*corev1.Pod]{
 			{Name: byNode, Values: func(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} }},
 		},
+		Logger: logger,
 	})
 	// endregion
 	if err != nil {
@@ -55,6 +58,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	}
 	o.deployments, err = informer.New(informer.Config[*appsv1.Deployment]{
 		Retriever: in[*appsv1.Deployment](cluster, home),
+		Logger:    logger,
 	})
 	if err != nil {
 		return nil, err
@@ -65,6 +69,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Freeze"},
 		}),
 		Optional: true, // the cluster may not serve the kind
+		Logger:   logger,
 	})
 	// endregion
 	if err != nil {
@@ -74,6 +79,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	o.namespaces, err = informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Retriever: informer.RetrieveMetadata[*corev1.Namespace](cluster,
 			informer.Selection{LabelSelector: "example=cache"}),
+		Logger: logger,
 	})
 	// endregion
 	if err != nil {
@@ -99,6 +105,7 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 		Predicate: predicate.GenerationChanged(), // not if only the status changes
 		Handler:   o.report,
 		Reads:     []informer.Any{o.pods, o.freezes},
+		Logger:    o.logger,
 		Sources: []controller.Source{
 			// The ReplicaSets that belong to it: only their metadata is watched.
 			source.Owned[*appsv1.ReplicaSet](o.cluster, predicate.Types(informer.Added, informer.Deleted)),
@@ -165,6 +172,7 @@ func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObject
 		Reconciler: o.switchNamespaces,
 		Workers:    1,
 		Timeout:    10 * time.Second,
+		Logger:     o.logger,
 	})
 }
 

@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			informer.Selection{Namespaces: []string{*namespace}}),
 		Handler: slow.handle,
 		Workers: *workers,
+		Logger:  options.Logger(),
 	})
 	if err != nil {
 		return err

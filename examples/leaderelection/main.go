@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,11 +43,11 @@ func run(ctx context.Context, args []string) error {
 	if name == "" {
 		name = fmt.Sprint("process ", os.Getpid())
 	}
-	configMaps, err := newPrinter[*corev1.ConfigMap]("configmaps", cluster, name, *namespace)
+	configMaps, err := newPrinter[*corev1.ConfigMap]("configmaps", cluster, name, *namespace, options.Logger())
 	if err != nil {
 		return err
 	}
-	services, err := newPrinter[*corev1.Service]("services", cluster, name, *namespace)
+	services, err := newPrinter[*corev1.Service]("services", cluster, name, *namespace, options.Logger())
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string) error {
 
 // newPrinter returns a controller that prints the objects of one kind.
 func newPrinter[T kube.Object](
-	name string, cluster *kube.Cluster, replica, namespace string,
+	name string, cluster *kube.Cluster, replica, namespace string, logger *slog.Logger,
 ) (*controller.Controller[T], error) {
 	return controller.New(controller.Config[T]{
 		Name:      name,
@@ -76,5 +77,6 @@ func newPrinter[T kube.Object](
 			fmt.Printf("%s handles %s %s/%s\n", replica, name, obj.GetNamespace(), obj.GetName())
 			return nil
 		},
+		Logger: logger,
 	})
 }

@@ -33,6 +33,7 @@ func main() {
 			return nil
 		},
 		Metrics: recorder,
+		Logger:  options.Logger(),
 	})
 	check(err)
 	m, err := options.New(cluster, manager.Config{

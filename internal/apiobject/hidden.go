@@ -2,6 +2,8 @@ package apiobject
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,16 +44,14 @@ func (s *HiddenFields) Empty() bool {
 	return len(s.paths) == 0
 }
 
-// InGroup reports whether a field of a kind in a group was added.
-func (s *HiddenFields) InGroup(group string) bool {
+// InGroup reports whether Hides is true for a kind in a group of which a field was added.
+func (s *HiddenFields) InGroup(group, path string) bool {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for kind := range s.paths {
-		if kind.Group == group {
-			return true
-		}
-	}
-	return false
+	kinds := slices.Collect(maps.Keys(s.paths))
+	s.mu.RUnlock()
+	return slices.ContainsFunc(kinds, func(kind schema.GroupKind) bool {
+		return kind.Group == group && s.Hides(kind, path)
+	})
 }
 
 // Hides reports whether the value at path contains a hidden value, or is a part of one. A path can have elements of
@@ -70,6 +70,59 @@ func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 		// a copy of the object
 		hides([]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) ||
 		slices.ContainsFunc(paths, hides)
+}
+
+// ShownPath returns path as it may be shown. Keys of maps and names of elements are values, so it ends at a hidden
+// field, and names of elements that are a hidden field of them are replaced. The keys of a Secret's data are shown.
+// hides is HiddenFields.Hides for the kind.
+func ShownPath(path string, hides func(path string) bool) string {
+	// A field that does not exist is hidden only below a hidden field.
+	isHidden := func(path string) bool { return path != "" && hides(path+".\x00") }
+	isSecret := isHidden("data") && isHidden("stringData")
+	shown := ""
+	for rest := path; rest != ""; {
+		below := isHidden(shown)
+		if below && (!isSecret || shown != "data" && shown != "stringData") {
+			return shown
+		}
+		if inner, found := strings.CutPrefix(rest, "["); found {
+			text, after := cutBracket(inner)
+			if !below && namesHidden(text, func(field string) bool { return hides(shown + "." + field) }) {
+				shown += "[" + HiddenText + "]"
+			} else {
+				shown += rest[:len(rest)-len(after)]
+			}
+			rest = after
+			continue
+		}
+		end := 1 + strings.IndexAny(rest[1:], ".[")
+		if end == 0 {
+			end = len(rest)
+		}
+		shown, rest = shown+rest[:end], rest[end:]
+	}
+	return shown
+}
+
+// namesHidden reports whether the text in brackets contains a hidden field of the element: "web" is the value of one
+// of the usual fields then, and otherwise it is like "name=web,port=80".
+func namesHidden(text string, hides func(field string) bool) bool {
+	if !strings.Contains(text, "=") {
+		_, err := strconv.ParseUint(text, 10, 64)
+		return err != nil && slices.ContainsFunc([]string{"name", "type", "key"}, hides)
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		if field, _, _ := strings.Cut(pair, "="); hides(field) {
+			return true
+		}
+	}
+	return false
+}
+
+// HideInText replaces what ShownPath hides in the paths of fields in a text.
+func HideInText(text string, hides func(path string) bool) string {
+	paths := regexp.MustCompile(`[A-Za-z][\w-]*(?:\.[^\s.:,;"'\\\[\]()]+|\[[^\]]*\])+`)
+	return paths.ReplaceAllStringFunc(text, func(path string) string { return ShownPath(path, hides) })
 }
 
 // pathPart is a name, or the text in a pair of brackets.

@@ -1,6 +1,7 @@
 package apiobject
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,7 +11,10 @@ func TestHides(t *testing.T) {
 	t.Parallel()
 	account := schema.GroupKind{Group: "example.com", Kind: "Account"}
 	var s HiddenFields
-	for _, path := range []string{"spec.users.token", `spec.options["tls.key"]`, "status.session", `spec.stores["a.b/key"].value`, `spec.odd["a]b"]`} {
+	for _, path := range []string{
+		"spec.users.token", `spec.options["tls.key"]`, "status.session",
+		`spec.stores["a.b/key"].value`, `spec.odd["a]b"]`,
+	} {
 		if err := s.Add(account, path); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +81,49 @@ func TestHides(t *testing.T) {
 	for _, path := range []string{"", ".", "spec..a", "spec.", `spec["a`, "spec[a]", "spec[0]"} {
 		if err := s.Add(account, path); err == nil {
 			t.Errorf("Add(%q) returns no error", path)
+		}
+	}
+}
+
+func TestShownPathEndsAtHiddenField(t *testing.T) {
+	t.Parallel()
+	account, secret := schema.GroupKind{Group: "example.com", Kind: "Account"}, schema.GroupKind{Kind: "Secret"}
+	var s HiddenFields
+	for _, path := range []string{"spec.tokens", "spec.users.name", "spec.data", `spec.options["tls.key"]`, "status"} {
+		if err := s.Add(account, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		kind       schema.GroupKind
+		path, want string
+	}{
+		{account, "spec.tokens.hunter2", "spec.tokens"},
+		{account, "spec.tokens[hunter.2].uses[0]", "spec.tokens"},
+		{account, "spec.tokens", "spec.tokens"},
+		{account, "spec.users[name=hunter2].role", "spec.users[(hidden)].role"},
+		{account, `spec.users[name="hunter2",port=80].role`, "spec.users[(hidden)].role"},
+		{account, `spec.users[port=80,name="hunter2"].role`, "spec.users[(hidden)].role"},
+		{account, "spec.users[hunter2].role", "spec.users[(hidden)].role"},
+		{account, "spec.users[0].role", "spec.users[0].role"},
+		{account, "spec.users[port=80].role", "spec.users[port=80].role"},
+		{account, "spec.options[tls.crt].lines", "spec.options[tls.crt].lines"},
+		{account, "spec.options[tls.key].lines", "spec.options[tls.key]"},
+		{account, "spec.data.hunter2", "spec.data"},
+		{account, "status.sessions[name=hunter2]", "status"},
+		{account, "spec", "spec"},
+		{account, "", ""},
+		{secret, "data.password", "data.password"},
+		{secret, "data[tls.key]", "data[tls.key]"},
+		{secret, "metadata.labels[a.b/c]", "metadata.labels[a.b/c]"},
+	} {
+		hides := func(path string) bool { return s.Hides(test.kind, path) }
+		if got := ShownPath(test.path, hides); got != test.want {
+			t.Errorf("ShownPath(%s, %q) = %q, want %q", test.kind, test.path, got, test.want)
+		}
+		if got, want := HideInText(`unknown field "`+test.path+`": no, 5.`, hides), `unknown field "`+test.want+
+			`": no, 5.`; !strings.Contains(test.path, `"`) && got != want {
+			t.Errorf("HideInText: %s, want %s", got, want)
 		}
 	}
 }

@@ -116,6 +116,8 @@ type States interface {
 	// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
 	// there is no such state.
 	OldVersion() string
+	// KeptSize returns the size in bytes of the states that the function of informer.Change.Later keeps in memory.
+	KeptSize() int
 	// Ending returns, for Deleted, whether the object was deleted.
 	Ending() Ending
 }

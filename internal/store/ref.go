@@ -26,6 +26,9 @@ type Kept struct {
 	pool       *pool
 }
 
+// Size returns the number of bytes of the stored state.
+func (k Kept) Size() int { return len(k.record) }
+
 // Ref returns the Ref of k.
 func (k Kept) Ref() Ref {
 	if k.record == "" {

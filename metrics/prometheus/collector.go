@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,36 +12,46 @@ type collector Recorder
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, vector := range c.vectors.collectors() {
+	for _, vector := range c.allVectors() {
 		vector.Describe(to)
 	}
-	for _, desc := range c.gauges.all() {
-		to <- desc
-	}
+	describe(to, c.gauges.controllers)
+	describe(to, c.gauges.informers)
+	describe(to, c.gauges.certificates)
 	if c.compat != nil {
-		c.compat.describe(to)
+		describe(to, c.compat.queue)
+		describe(to, c.compat.workers)
+		to <- c.compat.leads
 	}
+}
+
+// allVectors returns all metrics that are counted at each event.
+func (c *collector) allVectors() []prometheus.Collector {
+	if c.compat == nil {
+		return c.vectors.all
+	}
+	return slices.Concat(c.vectors.all, c.compat.all)
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
-	for _, vector := range c.vectors.collectors() {
+	for _, vector := range c.allVectors() {
 		vector.Collect(to)
 	}
 	for name, all := range c.controllers.read() {
-		c.gauges.collectController(to, name, all)
+		sendAll(to, c.gauges.controllers, all, name)
 		if c.compat != nil {
-			c.compat.collectController(to, name, all)
+			sendAll(to, c.compat.queue, all, name, name)
+			sendAll(to, c.compat.workers, all, name)
 		}
 	}
 	for name, all := range c.informers.read() {
-		c.gauges.collectInformer(to, name, all)
+		sendAll(to, c.gauges.informers, all, name)
 	}
 	for name, all := range c.certificates.read() {
-		c.gauges.collectCertificate(to, name, all)
+		sendAll(to, c.gauges.certificates, all, name)
 	}
 	if c.compat != nil {
-		c.compat.collectVectors(to)
 		for _, all := range c.electors.read() {
 			c.compat.collectLeadership(to, all)
 		}

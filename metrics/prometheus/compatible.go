@@ -23,23 +23,21 @@ type compatible struct {
 	requests                                        *prometheus.CounterVec
 	requestTime                                     *prometheus.HistogramVec
 
-	depth, unfinished, longest, workers, active, leads *prometheus.Desc
+	all            []prometheus.Collector
+	queue, workers []gauge[controller.Stats] // with the labels name and controller, and controller
+	leads          *prometheus.Desc
 }
 
 func newCompatible(native bool) *compatible {
+	var made vectorList
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		return made.counter(name, help, labels)
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		opts := Config{NativeHistograms: native}.histogram("", help, buckets)
-		opts.Name = name
-		return prometheus.NewHistogramVec(opts, labels)
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+		return made.histogram(Config{NativeHistograms: native}.histogram(name, help, buckets), labels)
 	}
 	queueBuckets := prometheus.ExponentialBuckets(10e-9, 10, 12)
-	return &compatible{
+	c := &compatible{
 		adds: counter("workqueue_adds_total",
 			"Additions of a key to the queue, also if the queue contained the key already.", "name", "controller"),
 		queueRetries: counter("workqueue_retries_total",
@@ -67,56 +65,36 @@ func newCompatible(native bool) *compatible {
 		requestTime: histogram("rest_client_request_duration_seconds",
 			"Time between the request and the header of its response.",
 			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
-
-		depth: gauge("workqueue_depth", "Keys that are ready and wait for a worker.", "name", "controller"),
-		unfinished: gauge("workqueue_unfinished_work_seconds",
-			"Sum of the durations of the current runs so far.", "name", "controller"),
-		longest: gauge("workqueue_longest_running_processor_seconds",
-			"Duration of the longest current run so far.", "name", "controller"),
-		workers: gauge("controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.",
-			"controller"),
-		active: gauge("controller_runtime_active_workers", "Workers that are processing a key.", "controller"),
-		leads:  gauge("leader_election_master_status", "1 if this process leads, otherwise 0.", "name"),
+		leads: prometheus.NewDesc("leader_election_master_status", "1 if this process leads, otherwise 0.",
+			[]string{"name"}, nil),
 	}
+	c.all = made
+	c.addGauges()
+	return c
 }
 
-func (c *compatible) vectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		c.adds, c.queueRetries, c.queueWait, c.work,
-		c.reconciles, c.errors, c.terminals, c.panics, c.timeouts, c.reconcileTime,
-		c.requests, c.requestTime,
+// addGauges adds the metrics that are read at each scrape.
+func (c *compatible) addGauges() {
+	add := func(to *[]gauge[controller.Stats], name, help string, labels []string, merge func(a, b float64) float64,
+		value func(s controller.Stats) float64,
+	) {
+		*to = append(*to, gauge[controller.Stats]{
+			desc: prometheus.NewDesc(name, help, labels, nil), value: value,
+			merge: merge,
+		})
 	}
-}
-
-func (c *compatible) describe(to chan<- *prometheus.Desc) {
-	for _, vector := range c.vectors() {
-		vector.Describe(to)
-	}
-	for _, desc := range []*prometheus.Desc{c.depth, c.unfinished, c.longest, c.workers, c.active, c.leads} {
-		to <- desc
-	}
-}
-
-func (c *compatible) collectVectors(to chan<- prometheus.Metric) {
-	for _, vector := range c.vectors() {
-		vector.Collect(to)
-	}
-}
-
-func (c *compatible) collectController(to chan<- prometheus.Metric, name string, all []controller.Stats) {
-	var sum controller.Stats
-	for _, s := range all {
-		sum.Ready += s.Ready
-		sum.Workers += s.Workers
-		sum.Processing += s.Processing
-		sum.UnfinishedRuns += s.UnfinishedRuns
-		sum.LongestRun = max(sum.LongestRun, s.LongestRun)
-	}
-	send(to, c.depth, float64(sum.Ready), name, name)
-	send(to, c.unfinished, sum.UnfinishedRuns.Seconds(), name, name)
-	send(to, c.longest, sum.LongestRun.Seconds(), name, name)
-	send(to, c.workers, float64(sum.Workers), name)
-	send(to, c.active, float64(sum.Processing), name)
+	both := []string{"name", "controller"}
+	add(&c.queue, "workqueue_depth", "Keys that are ready and wait for a worker.", both, sum,
+		func(s controller.Stats) float64 { return float64(s.Ready) })
+	add(&c.queue, "workqueue_unfinished_work_seconds", "Sum of the durations of the current runs so far.", both, sum,
+		func(s controller.Stats) float64 { return s.UnfinishedRuns.Seconds() })
+	add(&c.queue, "workqueue_longest_running_processor_seconds", "Duration of the longest current run so far.", both,
+		greatest, func(s controller.Stats) float64 { return s.LongestRun.Seconds() })
+	add(&c.workers, "controller_runtime_max_concurrent_reconciles", "Number of workers of the controller.",
+		both[1:], sum,
+		func(s controller.Stats) float64 { return float64(s.Workers) })
+	add(&c.workers, "controller_runtime_active_workers", "Workers that are processing a key.", both[1:], sum,
+		func(s controller.Stats) float64 { return float64(s.Processing) })
 }
 
 // collectLeadership sends 1 for each lease that one of the electors holds.
@@ -129,7 +107,7 @@ func (c *compatible) collectLeadership(to chan<- prometheus.Metric, all []leader
 		}
 	}
 	for name, leads := range leads {
-		send(to, c.leads, number(leads), label(name))
+		to <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, number(leads), label(name))
 	}
 }
 

@@ -1,6 +1,8 @@
 package prometheus
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,15 +11,56 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 )
 
-// gauges has the descriptions of the metrics that are read at each scrape.
+// gauge is a metric that is read at each scrape, from the states of all controllers, informers or servers of a name.
+type gauge[S any] struct {
+	desc *prometheus.Desc
+	// value returns the value of one state. NaN: it has none.
+	value func(S) float64
+	// merge combines the values of two states.
+	merge func(a, b float64) float64
+	// labels has the value of the label besides the name, if there is one.
+	labels    []string
+	isCounter bool
+}
+
+// sendAll sends the gauges of a name. labels are its values of the first labels.
+func sendAll[S any](to chan<- prometheus.Metric, gauges []gauge[S], all []S, labels ...string) {
+	for _, g := range gauges {
+		merged := math.NaN()
+		for _, s := range all {
+			switch value := g.value(s); {
+			case math.IsNaN(merged):
+				merged = value
+			case !math.IsNaN(value):
+				merged = g.merge(merged, value)
+			}
+		}
+		kind := prometheus.GaugeValue
+		if g.isCounter {
+			kind = prometheus.CounterValue
+		}
+		if !math.IsNaN(merged) {
+			to <- prometheus.MustNewConstMetric(g.desc, kind, merged,
+				append(slices.Clip(labels), g.labels...)...)
+		}
+	}
+}
+
+func describe[S any](to chan<- *prometheus.Desc, gauges []gauge[S]) {
+	for _, g := range gauges {
+		to <- g.desc
+	}
+}
+
+func sum(a, b float64) float64      { return a + b }
+func greatest(a, b float64) float64 { return max(a, b) }
+func least(a, b float64) float64    { return min(a, b) }
+
+// gauges are all metrics that are read at each scrape, with names as in docs/reference/metrics.md.
 type gauges struct {
-	queueReady, queueDelayed, queueBackoff, queueHeld, oldestWait *prometheus.Desc
-	workers, busy, phase, failingKeys, failingSince, problems     *prometheus.Desc
-
-	objects, synced, failing, degraded, lastEvent, staleness, lag *prometheus.Desc
-	cacheBytes, received, decoded, decodeTime                     *prometheus.Desc
-
-	certificateExpiry *prometheus.Desc
+	controllers  []gauge[controller.Stats]
+	informers    []gauge[informer.Health]
+	certificates []gauge[time.Time]
 }
 
 func newGauges(c Config) gauges {
@@ -25,163 +68,115 @@ func newGauges(c Config) gauges {
 		return prometheus.NewDesc(c.name(name), help, labels, nil)
 	}
 	return gauges{
-		queueReady: desc("controller_queue_ready", "Keys that are ready and wait for a worker.", "controller"),
-		queueDelayed: desc("controller_queue_delayed", "Keys that are delayed, without those in backoff and those "+
-			"that are held back.", "controller"),
-		queueBackoff: desc("controller_queue_backoff", "Keys in backoff: they have failed and wait for their retry.",
-			"controller"),
-		queueHeld: desc("controller_queue_held", "Keys that are ready but held back, because a write is not in "+
-			"the cache yet, a hot loop is slowed down, or an earlier process ended while it handled them.",
-			"controller"),
-		oldestWait: desc("controller_queue_oldest_wait_seconds", "Time since the oldest ready key became ready.",
-			"controller"),
-		workers: desc("controller_workers", "Number of workers of the controller.", "controller"),
-		busy:    desc("controller_workers_busy", "Workers that are processing a key.", "controller"),
-		phase: desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.",
-			"controller", "phase"),
-		failingKeys: desc("controller_failing_keys", "Keys with a failed last run.", "controller"),
-		failingSince: desc("controller_failing_since_timestamp_seconds", "Time of the first failure of the key that "+
-			"has been failing for longest, in seconds since 1970. Missing if no key fails.", "controller"),
-		// Not controller_problems, because that is the OpenMetrics name of controller_problems_total.
-		problems: desc("controller_problems_active", "Current problems.", "controller", "type"),
-
-		objects: desc("informer_objects", "Objects in the cache.", "informer"),
-		synced: desc("informer_synced", "1 if the informer has listed everything since its start, otherwise 0.",
-			"informer"),
-		failing: desc("informer_failing", "1 for each current reason why the informer cannot list or watch, 0 for "+
-			"the other reasons.", "informer", "reason"),
-		degraded: desc("informer_degraded", "1 while an optional informer skips a kind that the cluster does not "+
-			"serve or forbids to read, otherwise 0.", "informer"),
-		lastEvent: desc("informer_last_event_timestamp_seconds", "Time of the last list, event or bookmark, in "+
-			"seconds since 1970.", "informer"),
-		staleness: desc("informer_staleness_seconds", "Maximum age of the state in the cache. Missing before the "+
-			"first list.", "informer"),
-		lag: desc("informer_lag_seconds", "Time between a handler's last awaited write and its arrival "+
-			"in the cache.", "informer"),
-		cacheBytes: desc("informer_cache_bytes", "Estimated memory of the cache and its indexes.", "informer"),
-		received:   desc("informer_received_bytes_total", "Bytes read from the API server.", "informer"),
-		decoded:    desc("informer_decoded_objects_total", "Objects decoded for readers of the cache.", "informer"),
-		decodeTime: desc("informer_decode_seconds_total", "Time spent on decoding objects for readers of the cache.",
-			"informer"),
-
-		certificateExpiry: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
-			"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
+		controllers: controllerGauges(desc), informers: informerGauges(desc),
+		certificates: []gauge[time.Time]{{
+			desc: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
+				"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
+			value: unix, merge: least,
+		}},
 	}
 }
 
-func (g gauges) all() []*prometheus.Desc {
-	return []*prometheus.Desc{
-		g.queueReady, g.queueDelayed, g.queueBackoff, g.queueHeld, g.oldestWait,
-		g.workers, g.busy, g.phase, g.failingKeys, g.failingSince, g.problems,
-		g.objects, g.synced, g.failing, g.degraded, g.lastEvent, g.staleness, g.lag,
-		g.cacheBytes, g.received, g.decoded, g.decodeTime,
-		g.certificateExpiry,
-	}
-}
+type newDesc = func(name, help string, labels ...string) *prometheus.Desc
 
-func (g gauges) collectController(to chan<- prometheus.Metric, name string, all []controller.Stats) {
-	var sum controller.Stats
-	phases := map[controller.Phase]int{}
-	problems := map[controller.ProblemType]int{}
-	for _, s := range all {
-		sum.Ready += s.Ready
-		sum.Delayed += s.Delayed
-		sum.Backoff += s.Backoff
-		sum.Held += s.Held
-		sum.Processing += s.Processing
-		sum.Workers += s.Workers
-		sum.Failing += s.Failing
-		sum.OldestWait = max(sum.OldestWait, s.OldestWait)
-		sum.FailingSince = earlier(sum.FailingSince, s.FailingSince)
-		phases[s.Phase]++
-		for problem, n := range s.Problems {
-			problems[problem] += n
-		}
+func controllerGauges(desc newDesc) (all []gauge[controller.Stats]) {
+	add := func(name, help string, merge func(a, b float64) float64, value func(s controller.Stats) float64) {
+		all = append(all, gauge[controller.Stats]{
+			desc: desc("controller_"+name, help, "controller"), value: value,
+			merge: merge,
+		})
 	}
-	send(to, g.queueReady, float64(sum.Ready), name)
-	send(to, g.queueDelayed, float64(sum.Delayed), name)
-	send(to, g.queueBackoff, float64(sum.Backoff), name)
-	send(to, g.queueHeld, float64(sum.Held), name)
-	send(to, g.oldestWait, sum.OldestWait.Seconds(), name)
-	send(to, g.workers, float64(sum.Workers), name)
-	send(to, g.busy, float64(sum.Processing), name)
-	send(to, g.failingKeys, float64(sum.Failing), name)
-	sendTime(to, g.failingSince, sum.FailingSince, name)
-	for phase := controller.PhaseStopped; phase <= controller.PhaseDraining; phase++ {
-		send(to, g.phase, float64(phases[phase]), name, phase.String())
+	add("queue_ready", "Keys that are ready and wait for a worker.", sum,
+		func(s controller.Stats) float64 { return float64(s.Ready) })
+	add("queue_delayed", "Keys that are delayed, without those in backoff and those that are held back.", sum,
+		func(s controller.Stats) float64 { return float64(s.Delayed) })
+	add("queue_backoff", "Keys in backoff: they have failed and wait for their retry.", sum,
+		func(s controller.Stats) float64 { return float64(s.Backoff) })
+	add("queue_held", "Keys that are ready but held back, because a write is not in the cache yet, a hot loop is "+
+		"slowed down, or an earlier process ended while it handled them.", sum,
+		func(s controller.Stats) float64 { return float64(s.Held) })
+	add("queue_oldest_wait_seconds", "Time since the oldest ready key became ready.", greatest,
+		func(s controller.Stats) float64 { return s.OldestWait.Seconds() })
+	add("workers", "Number of workers of the controller.", sum,
+		func(s controller.Stats) float64 { return float64(s.Workers) })
+	add("workers_busy", "Workers that are processing a key.", sum,
+		func(s controller.Stats) float64 { return float64(s.Processing) })
+	add("failing_keys", "Keys with a failed last run.", sum,
+		func(s controller.Stats) float64 { return float64(s.Failing) })
+	add("failing_since_timestamp_seconds", "Time of the first failure of the key that has been failing for longest, "+
+		"in seconds since 1970. Missing if no key fails.", least,
+		func(s controller.Stats) float64 { return unix(s.FailingSince) })
+	phase := desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.",
+		"controller", "phase")
+	for p := controller.PhaseStopped; p <= controller.PhaseDraining; p++ {
+		all = append(all, gauge[controller.Stats]{
+			desc: phase, labels: []string{p.String()}, merge: sum,
+			value: func(s controller.Stats) float64 { return number(s.Phase == p) },
+		})
 	}
+	// Not controller_problems, because that is the OpenMetrics name of controller_problems_total.
+	problems := desc("controller_problems_active", "Current problems.", "controller", "type")
 	for _, problem := range controller.ProblemTypes() {
-		send(to, g.problems, float64(problems[problem]), name, string(problem))
+		all = append(all, gauge[controller.Stats]{
+			desc: problems, labels: []string{string(problem)}, merge: sum,
+			value: func(s controller.Stats) float64 { return float64(s.Problems[problem]) },
+		})
 	}
+	return all
 }
 
-func (g gauges) collectInformer(to chan<- prometheus.Metric, name string, all []informer.Health) {
-	sum := informer.Health{Synced: true}
-	failing := map[reason]bool{}
-	listed := false
-	for _, h := range all {
-		sum.Objects += h.Objects
-		sum.Bytes += h.Bytes
-		sum.Received += h.Received
-		sum.Decoded += h.Decoded
-		sum.DecodeTime += h.DecodeTime
-		sum.Synced = sum.Synced && h.Synced
-		sum.Degraded = sum.Degraded || h.Degraded
-		sum.LastEvent = earlier(sum.LastEvent, h.LastEvent)
-		sum.Staleness = max(sum.Staleness, h.Staleness)
-		sum.Lag = max(sum.Lag, h.Lag)
-		listed = listed || h.Synced || h.Staleness > 0
-		for _, reason := range reasonsOf(h.Err) {
-			failing[reason] = true
-		}
+func informerGauges(desc newDesc) (all []gauge[informer.Health]) {
+	add := func(name, help string, merge func(a, b float64) float64, value func(h informer.Health) float64) {
+		all = append(all, gauge[informer.Health]{
+			desc: desc("informer_"+name, help, "informer"), value: value,
+			merge: merge,
+		})
 	}
-	send(to, g.objects, float64(sum.Objects), name)
-	send(to, g.cacheBytes, float64(sum.Bytes), name)
-	send(to, g.synced, number(sum.Synced), name)
-	send(to, g.degraded, number(sum.Degraded), name)
-	send(to, g.lag, sum.Lag.Seconds(), name)
-	count(to, g.received, float64(sum.Received), name)
-	count(to, g.decoded, float64(sum.Decoded), name)
-	count(to, g.decodeTime, sum.DecodeTime.Seconds(), name)
+	add("objects", "Objects in the cache.", sum, func(h informer.Health) float64 { return float64(h.Objects) })
+	add("cache_bytes", "Estimated memory of the cache and its indexes.", sum,
+		func(h informer.Health) float64 { return float64(h.Bytes) })
+	add("synced", "1 if the informer has listed everything since its start, otherwise 0.", least,
+		func(h informer.Health) float64 { return number(h.Synced) })
+	add("degraded", "1 while an optional informer skips a kind that the cluster does not serve or forbids to read, "+
+		"otherwise 0.", greatest, func(h informer.Health) float64 { return number(h.Degraded) })
+	add("lag_seconds", "Time between a handler's last awaited write and its arrival in the cache.", greatest,
+		func(h informer.Health) float64 { return h.Lag.Seconds() })
+	add("last_event_timestamp_seconds", "Time of the last list, event or bookmark, in seconds since 1970.", least,
+		func(h informer.Health) float64 { return unix(h.LastEvent) })
+	add("staleness_seconds", "Maximum age of the state in the cache. Missing before the first list.", greatest,
+		func(h informer.Health) float64 {
+			if !h.Synced && h.Staleness <= 0 {
+				return math.NaN()
+			}
+			return h.Staleness.Seconds()
+		})
+	gaugesEnd := len(all)
+	add("received_bytes_total", "Bytes read from the API server.", sum,
+		func(h informer.Health) float64 { return float64(h.Received) })
+	add("decoded_objects_total", "Objects decoded for readers of the cache.", sum,
+		func(h informer.Health) float64 { return float64(h.Decoded) })
+	add("decode_seconds_total", "Time spent on decoding objects for readers of the cache.", sum,
+		func(h informer.Health) float64 { return h.DecodeTime.Seconds() })
+	for i := range all[gaugesEnd:] {
+		all[gaugesEnd+i].isCounter = true
+	}
+	failing := desc("informer_failing", "1 for each current reason why the informer cannot list or watch, 0 for "+
+		"the other reasons.", "informer", "reason")
 	for _, reason := range reasons() {
-		send(to, g.failing, number(failing[reason]), name, string(reason))
+		all = append(all, gauge[informer.Health]{
+			desc: failing, labels: []string{string(reason)}, merge: greatest,
+			value: func(h informer.Health) float64 { return number(slices.Contains(reasonsOf(h.Err), reason)) },
+		})
 	}
-	sendTime(to, g.lastEvent, sum.LastEvent, name)
-	if listed {
-		send(to, g.staleness, sum.Staleness.Seconds(), name)
-	}
+	return all
 }
 
-// collectCertificate sends the earliest end of the certificates of servers with one name.
-func (g gauges) collectCertificate(to chan<- prometheus.Metric, name string, all []time.Time) {
-	var first time.Time
-	for _, end := range all {
-		first = earlier(first, end)
+// unix returns a time as seconds since 1970, or NaN for the zero time.
+func unix(at time.Time) float64 {
+	if at.IsZero() {
+		return math.NaN()
 	}
-	sendTime(to, g.certificateExpiry, first, name)
-}
-
-// earlier returns the earlier of two times, ignoring zero times.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}
-
-func send(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-}
-
-// sendTime sends a time as seconds since 1970, unless it is zero.
-func sendTime(to chan<- prometheus.Metric, desc *prometheus.Desc, at time.Time, labels ...string) {
-	if !at.IsZero() {
-		send(to, desc, float64(at.UnixMilli())/1000, labels...)
-	}
-}
-
-func count(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
+	return float64(at.UnixMilli()) / 1000
 }
 
 func number(b bool) float64 {

@@ -187,7 +187,7 @@ func (r *Recorder) RunEnded(name string, run controller.RunSummary) {
 func (c Config) name(rest string) string { return c.Namespace + "_" + rest }
 
 func (c Config) histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
-	opts := prometheus.HistogramOpts{Name: c.name(name), Help: help, Buckets: buckets}
+	opts := prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
 	if c.NativeHistograms {
 		opts.NativeHistogramBucketFactor = nativeBucketFactor
 		opts.NativeHistogramMaxBucketNumber = nativeMaxBuckets

@@ -10,17 +10,19 @@ type vectors struct {
 	durations, wait, hold             *prometheus.HistogramVec
 	reviews                           *prometheus.HistogramVec // by webhook and result
 	durationBuckets, waitBuckets      []float64
+
+	all []prometheus.Collector
 }
 
 func newVectors(c Config) vectors {
+	var made vectorList
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: c.name(name), Help: help},
-			append([]string{"controller"}, labels...))
+		return made.counter(c.name(name), help, append([]string{"controller"}, labels...))
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(c.histogram(name, help, buckets), append([]string{"controller"}, labels...))
+		return made.histogram(c.histogram(c.name(name), help, buckets), append([]string{"controller"}, labels...))
 	}
-	return vectors{
+	v := vectors{
 		triggers: counter("controller_triggers_total",
 			"Additions of a key to the queue, also if the queue contained the key already.", "source", "type"),
 		skipped: counter("controller_skipped_total",
@@ -46,18 +48,27 @@ func newVectors(c Config) vectors {
 		hold: histogram("controller_hold_seconds",
 			"Time that held-back keys were held back although a worker was free: a write was not in the cache yet, a "+
 				"hot loop was slowed down, or an earlier process ended while it handled them.", c.WaitBuckets),
-		reviews: prometheus.NewHistogramVec(c.histogram("webhook_review_seconds",
+		reviews: made.histogram(c.histogram(c.name("webhook_review_seconds"),
 			"Duration of webhook reviews by result. The count is the number of reviews.", c.DurationBuckets),
 			[]string{"webhook", "result"}),
 		durationBuckets: c.DurationBuckets,
 		waitBuckets:     c.WaitBuckets,
 	}
+	v.all = made
+	return v
 }
 
-// collectors returns all vectors.
-func (v vectors) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		v.triggers, v.skipped, v.problems, v.runs, v.runSeconds, v.retries, v.failures, v.writes, v.decode,
-		v.durations, v.wait, v.hold, v.reviews,
-	}
+// vectorList makes vectors and contains them.
+type vectorList []prometheus.Collector
+
+func (l *vectorList) counter(name, help string, labels []string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	*l = append(*l, v)
+	return v
+}
+
+func (l *vectorList) histogram(opts prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(opts, labels)
+	*l = append(*l, v)
+	return v
 }

@@ -3,10 +3,12 @@ package watched
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
@@ -22,6 +24,7 @@ type ownerSource struct {
 	set     string
 	cluster *kube.Cluster
 	holder  *Children
+	given   *atomic.Bool // to a controller
 }
 
 // setName identifies a set of children in a cluster.
@@ -32,6 +35,7 @@ type setName struct {
 
 // Prepare implements controller.Source.
 func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSource, error) {
+	s.given.Store(true)
 	name := setName{s.set, target.Kind.GroupKind()}
 	var kinds []schema.GroupKind
 	if name.owner.Kind != "" {
@@ -58,4 +62,27 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 		}
 	}
 	return prepared, nil
+}
+
+// reportSources is a client.Interceptor. It warns once if a handler makes requests although a source was not given to a
+// controller: then the informer of its kind does not run, and each run requests idle children.
+func (c *Children) reportSources(next client.RoundTrip) client.RoundTrip {
+	return func(ctx context.Context, r *client.Request) error {
+		if c.reported.Load() {
+			return next(ctx, r)
+		}
+		if _, ok := controller.RunFrom(ctx); ok && !c.reported.Swap(true) {
+			var missing []string
+			for _, source := range c.Sources {
+				if own, ok := source.(ownerSource); ok && !own.given.Load() && !own.objects.Health().Synced {
+					missing = append(missing, own.objects.Kind().Kind)
+				}
+			}
+			if len(missing) > 0 {
+				controller.LoggerFrom(ctx).WarnContext(ctx, "children are not watched: each run requests them", "kinds", missing,
+					"hint", "set Config.Sources of the controller to Children.Sources")
+			}
+		}
+		return next(ctx, r)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -100,8 +101,11 @@ type Children struct {
 	// immediately; writes of other clients when the informers receive them.
 	Client *client.Client
 	// Sources enqueue the owner when a child is added, changed or deleted, in any namespace: for
-	// controller.Config.Sources. The controller runs their informers.
+	// controller.Config.Sources. The controller runs their informers. A handler's first request without them is logged
+	// as a warning.
 	Sources []controller.Source
+
+	reported atomic.Bool // whether the sources were given to a controller
 }
 
 // New creates a set of children and its parts. It starts nothing and makes no request. The error lists all mistakes
@@ -132,9 +136,10 @@ func build(config Config) (*Children, error) {
 		kinds = append(kinds, objects.Kind())
 		readers = append(readers, objects)
 		children.Sources = append(children.Sources,
-			ownerSource{objects, config.Set.Name, config.Client.Cluster, children})
+			ownerSource{objects, config.Set.Name, config.Client.Cluster, children, &atomic.Bool{}})
 	}
 	config.Client.Informers = append(readers, config.Client.Informers...)
+	config.Client.Interceptors = append(slices.Clip(config.Client.Interceptors), children.reportSources)
 	if children.Client, err = client.New(config.Client); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,6 +24,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
@@ -245,6 +249,61 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 	config.Client.FieldOwner = "webapp operator"
 	if _, err := watched.New(config); err == nil || !strings.Contains(err.Error(), "Client.FieldOwner") {
 		t.Errorf("a field owner that is not a label value: %v", err)
+	}
+}
+
+// A controller without the sources of its children requests them in each run. That is a warning, once.
+func TestSourcesThatNoControllerHasAreReported(t *testing.T) {
+	for name, given := range map[string]bool{"given": true, "not given": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := apitest.New(apiserver.ConfigMaps(), apiserver.Secrets())
+				cluster, err := kube.Connect(server.Config("operator"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				discard := slog.New(slog.DiscardHandler)
+				children, err := watched.New(watched.Config{
+					Client: client.Config{Cluster: cluster, FieldOwner: "webapp", Logger: discard},
+					Kinds:  []watched.Kind{watched.Of[*corev1.Secret]()},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var logs strings.Builder
+				config := controller.Config[*corev1.ConfigMap]{
+					Name: "webapp", Cluster: cluster, Logger: slog.New(slog.NewTextHandler(&logs, nil)), Workers: 1,
+					Handler: func(ctx context.Context, app *corev1.ConfigMap) error {
+						_, err := children.Set.Apply(ctx, app, owned.Of(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: app.Name}})...)
+						return err
+					},
+				}
+				if given {
+					config.Sources = children.Sources
+				}
+				ctrl, err := controller.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range []string{"a", "b", "c"} {
+					app := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+					if _, err := client.Create(t.Context(), children.Client, app); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				time.Sleep(time.Minute)
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if n, want := strings.Count(logs.String(), "children are not watched"), map[bool]int{false: 1}[given]; n != want {
+					t.Errorf("%d warnings, want %d:\n%s", n, want, logs.String())
+				}
+			})
+		})
 	}
 }
 

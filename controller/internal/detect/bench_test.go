@@ -22,7 +22,7 @@ func BenchmarkWrote(b *testing.B) {
 		steps[i] = Step{Kind: site, Object: key, After: after, Causes: []Cause{w.cause()}}
 	}
 	b.Run("first of many objects", func(b *testing.B) {
-		h := NewHotLoops(HotLoopsConfig{})
+		h := NewHotLoops(4096, 0)
 		i := 0
 		b.ReportAllocs()
 		for b.Loop() {
@@ -32,7 +32,7 @@ func BenchmarkWrote(b *testing.B) {
 		}
 	})
 	b.Run("first and second", func(b *testing.B) {
-		h := NewHotLoops(HotLoopsConfig{})
+		h := NewHotLoops(4096, 0)
 		var states [2][objects]wire.Object
 		for i := range steps {
 			states[0][i], states[1][i] = *steps[i].After, *steps[i].After
@@ -48,7 +48,7 @@ func BenchmarkWrote(b *testing.B) {
 		}
 	})
 	b.Run("no write", func(b *testing.B) {
-		h := NewHotLoops(HotLoopsConfig{})
+		h := NewHotLoops(4096, 0)
 		s := &steps[0]
 		s.Before = s.After
 		b.ReportAllocs()
@@ -75,7 +75,7 @@ func BenchmarkWrote(b *testing.B) {
 		i := 0
 		for b.Loop() {
 			if i == len(writes) {
-				h, i = NewHotLoops(HotLoopsConfig{}), 0
+				h, i = NewHotLoops(4096, 0), 0
 			}
 			h.Wrote(shopWeb, &writes[i], now)
 			i++
@@ -97,12 +97,9 @@ func BenchmarkChanged(b *testing.B) {
 		}
 	})
 	for i := range 100 {
-		w.h.suspects.add(kube.Key{Namespace: "other", Name: fmt.Sprint(i)}, 1)
+		w.h.follow(&track{key: kube.Key{Namespace: "other", Name: fmt.Sprint(i)}})
 	}
 	key := shopWeb
-	for i := 0; w.h.Suspect(key); i++ {
-		key.Name = fmt.Sprint("web-", i)
-	}
 	b.Run("Suspect, of another than 100 suspects", func(b *testing.B) {
 		for b.Loop() {
 			w.h.Suspect(key)

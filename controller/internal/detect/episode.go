@@ -14,18 +14,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Pattern is a pattern of writes that identifies a hot loop. In this package, another client is any writer other than
-// the runs of the key, for example another key of the same controller.
+// Pattern is a pattern of writes that identifies a hot loop: a rate that no useful work explains. In this package,
+// another client is any writer other than the runs of the key, for example another key of the same controller.
 //
 // The following are not hot loops, because they are harmless or have an external reason:
 //   - any number of runs that write nothing;
 //   - drift that is repaired now and then;
 //   - many objects that are written once each;
-//   - progress that is written again and again, by runs that are caused by a timer, a requeue or the progress of
-//     other objects;
-//   - a status that follows something that flaps;
-//   - times that are written for each event (heartbeats);
-//   - retries and requeues, which have their own pace.
+//   - progress: values that the object has not had before, written by fewer than ten runs a second;
+//   - writes that follow something new: a change of the spec by a user, a rollout, a change of another object, an
+//     external event;
+//   - retries and requeues at their own pace, whatever they write.
 type Pattern string
 
 // The patterns.
@@ -34,17 +33,26 @@ const (
 	// another client changed it in between each time. Times do not count. The causes of the runs do not matter. (A
 	// flag that the handler sets and another client removes, again and again, looks the same.)
 	PatternUndone Pattern = "undone"
-	// PatternReturning: only the key's own writes caused its runs, and these wrote the same at least five times in a
-	// row: A, B, A, B, or the same with another time in it.
+	// PatternReturning: only the key's own writes caused its runs, and these wrote the same again and again: A, B, A,
+	// B, or the same with another time in it.
 	PatternReturning Pattern = "returning"
 	// PatternEndless: only the key's own writes caused its runs, and these wrote the object 300 times in a row within
-	// the window, whatever they wrote.
+	// the window, whatever they wrote; or 3,000 runs within the window wrote it although no other object had changed.
 	PatternEndless Pattern = "endless"
 	// PatternFlipping: 30 runs within the window, each caused by a change of the object by another client, wrote what
 	// an earlier run had written, while the run before wrote something else. Two parts of the handler disagree, and
 	// the reactions of other clients keep the loop going. (A status that mirrors a field of its own object looks the
 	// same, if other clients flip the field as often.)
 	PatternFlipping Pattern = "flipping"
+	// PatternIdle: 600 runs within the window, two a second, wrote only times and what earlier runs had written, and
+	// other clients wrote nothing new in between.
+	PatternIdle Pattern = "idle"
+	// PatternRecreated: within the window, the key has deleted and created the object 30 times, or created it again
+	// 600 times.
+	PatternRecreated Pattern = "recreated"
+	// PatternRestless: in 20 resyncs in a row, although nothing else had happened, the key replaced a text that it had
+	// written itself, outside of the status. A generated password is an example.
+	PatternRestless Pattern = "restless"
 )
 
 const (
@@ -85,7 +93,8 @@ type FieldValues struct {
 // episode is an active episode.
 type episode struct {
 	Episode
-	sign   time.Time // time of the last sign
+	lasts  time.Duration // from the last sign to the end
+	sign   time.Time     // time of the last sign
 	pause  time.Duration
 	raised time.Time // time when the pause was last raised
 }
@@ -94,32 +103,37 @@ type episode struct {
 func (h *HotLoops) judge(l *look, w *Step, d comparison, now time.Time) (Episode, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if tr, ok := h.tracks.peek(l.id); !ok || tr != l.track || tr.history != l.history {
+	if tr := h.tracks[l.id]; tr != l.track || tr.history != l.history {
 		return Episode{}, false // removed in the meantime
 	}
+	found := Episode{Key: l.track.key, Kind: w.Kind, Object: w.Object}
+	lasts, sign := Window, l.recreated
 	var s signs
-	if l.echo {
-		l.track.echoes.add(now, h.window)
-	} else {
-		l.track.echoes = tally{}
-	}
+	var fields map[string]*field
 	if l.history != nil {
-		s = h.note(l, w, d, now)
+		s, fields = h.record(l, w, d, now), l.history.fields
+	}
+	if l.resync && d.known {
+		r := &l.track.rewritten
+		c, again := r.add(h, d.own, now)
+		if sign = sign || again; r.times > restlessLimit {
+			found.Pattern, found.Writes, found.Since = PatternRestless, r.times, r.since
+			lasts, fields = max(lasts, h.slowWindow), map[string]*field{c.Path: {changes: r.times, last: shorten(c)}}
+		}
 	}
 	lasting := h.lasting(l.track.key, now)
-	if lasting != nil && (l.echo || s.undone != nil || s.flip) {
+	if lasting != nil && (sign || lasting.goesOn(l, s)) {
 		lasting.again(now)
 	}
-	found := Episode{Key: l.track.key, Kind: w.Kind, Object: w.Object}
-	if lasting != nil || !found.decide(l, s) {
+	if lasting != nil || found.Pattern == "" && !found.decide(l, s) {
 		return Episode{}, false
 	}
-	found.describe(l.history, w.Hides, now)
-	return found, h.begin(found, now)
+	found.describe(l.history, fields, w.Hides, now)
+	return found, h.begin(found, lasts, now)
 }
 
-// note adds a write to the history of its object.
-func (h *HotLoops) note(l *look, w *Step, d comparison, now time.Time) (s signs) {
+// record adds a write to the history of its object.
+func (h *HotLoops) record(l *look, w *Step, d comparison, now time.Time) (s signs) {
 	k := l.history
 	if apiobject.OlderVersion(w.After.ResourceVersion, k.version) {
 		d.known = false // two concurrent writes: their order is unknown
@@ -128,71 +142,66 @@ func (h *HotLoops) note(l *look, w *Step, d comparison, now time.Time) (s signs)
 		h.keep(k, d.after)
 	}
 	k.own = addManager(k.own, w.Manager)
-	if !l.echo {
-		k.endRow()
-	}
-	if d.known {
-		s = k.note(h.seed, d, l, w.Run, now, h.window)
-	} else {
-		k.forget()
-	}
-	if l.echo || s.undone != nil || s.flip {
+	s = h.note(k, d, l, w.Run, now)
+	if s.points > 0 || s.undone != nil || l.echo {
 		k.dull = 0
 	} else if k.dull++; k.dull >= dullLimit {
 		h.unfollow(l.track)
-		l.track.rest = now.Add(h.window)
+		l.track.rest = now.Add(Window)
 	}
 	return s
 }
 
 // decide sets the pattern, its writes and its start if the signs show a pattern. Otherwise it returns false.
 func (e *Episode) decide(l *look, s signs) bool {
-	k, echoes := l.history, l.track.echoes
+	tr, row := l.track, tally{}
 	switch {
 	case s.undone != nil && s.undone.fought():
-		e.Pattern, e.Writes, e.Since = PatternUndone, s.undone.undone.count+1, s.undone.undone.since
-	case s.returns >= returnLimit:
-		e.Pattern, e.Writes, e.Since = PatternReturning, echoes.count, echoes.since
-	case l.echo && echoes.count >= endlessLimit:
-		e.Pattern, e.Writes, e.Since = PatternEndless, echoes.count, echoes.since
-	case s.flip && k.flips.count >= flipLimit:
-		e.Pattern, e.Writes, e.Since = PatternFlipping, k.flips.count, k.flips.since
+		e.Pattern, row = PatternUndone, s.undone.undone
+	case l.history != nil && s.points > 0 && l.history.score.points >= loopPoints:
+		e.Pattern, row = s.pattern, l.history.score
+	case tr.runs.count >= endlessRuns:
+		e.Pattern, row = PatternEndless, tr.runs
+	case tr.recreated.times.points >= loopPoints:
+		e.Pattern, row = PatternRecreated, tr.recreated.times
 	default:
 		return false
 	}
+	e.Writes, e.Since = row.count+1, row.since
 	return true
 }
 
-// describe sets the fields, the managers and the message.
-func (e *Episode) describe(k *history, hides func(path string) bool, now time.Time) {
-	onlyTimes := false
+// describe sets the fields, the managers and the message. k may be nil.
+func (e *Episode) describe(k *history, fields map[string]*field, hides func(path string) bool, now time.Time) {
+	onlyTimes := e.addFields(fields, hides)
 	if k != nil {
-		onlyTimes = e.addFields(k, hides)
 		e.Managers = slices.Clone(k.own)
-		if e.Pattern == PatternUndone {
-			for _, manager := range k.opposing {
-				e.Managers = addManager(e.Managers, manager)
-			}
+	}
+	if e.Pattern == PatternUndone {
+		for _, manager := range k.opposing {
+			e.Managers = addManager(e.Managers, manager)
 		}
 	}
 	e.Message = e.message(k, onlyTimes, now.Sub(e.Since))
 }
 
 // addFields adds the fields of the pattern. It reports whether all of them are times.
-func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes bool) {
+func (e *Episode) addFields(fields map[string]*field, hides func(path string) bool) (onlyTimes bool) {
 	if hides == nil {
 		hides = func(path string) bool { return (&apiobject.HiddenFields{}).Hides(e.Kind, path) }
 	}
 	onlyTimes = true
-	for path, f := range k.fields {
+	for path, f := range fields {
 		if e.Pattern == PatternUndone && f.undone.count == 0 || f.changes < 2 {
 			continue
 		}
-		values := [2]string{f.last.From, f.last.To}
+		shown := FieldValues{apiobject.ShownPath(path, hides), [2]string{f.last.From, f.last.To}}
 		if hides(f.last.Indexed) {
-			values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
+			shown.Values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
 		}
-		e.Fields = append(e.Fields, FieldValues{Path: path, Values: values})
+		if !slices.Contains(e.Fields, shown) {
+			e.Fields = append(e.Fields, shown)
+		}
 		onlyTimes = onlyTimes && f.time
 	}
 	slices.SortFunc(e.Fields, func(a, b FieldValues) int { return cmp.Compare(a.Path, b.Path) })
@@ -205,22 +214,33 @@ func (e *Episode) addFields(k *history, hides func(path string) bool) (onlyTimes
 func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) string {
 	within := "within " + max(lasted.Round(time.Second), time.Second).String()
 	object := strings.TrimSpace(e.Kind.Kind + " " + e.Object.String())
+	effect := "bring nothing new"
+	if onlyTimes {
+		effect = "change nothing but times"
+	}
+	writes := fmt.Sprintf("%s: %d writes %s", object, e.Writes, within)
 	switch e.Pattern {
 	case PatternUndone:
 		return fmt.Sprintf("%s: %d times %s the handler has written %s, and each time %s had changed it in between: "+
 			"let only one of them write it", object, e.Writes, within, e.fields(), opponents(k))
 	case PatternReturning:
-		effect := "bring nothing new"
-		if onlyTimes {
-			effect = "change nothing but times"
-		}
-		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused, and "+
-			"they %s (%s): "+
-			"write only what differs, and leave Config.OwnWrites.Handle off",
-			object, e.Writes, within, effect, e.fields())
+		return fmt.Sprintf("%s were made by runs that only the key's own writes had caused, and they %s (%s): "+
+			"write only what differs, and leave Config.OwnWrites.Handle off", writes, effect, e.fields())
 	case PatternEndless:
-		return fmt.Sprintf("%s: %d writes %s were made by runs that only the key's own writes had caused (%s): "+
-			"write only what differs, and leave Config.OwnWrites.Handle off", object, e.Writes, within, e.fields())
+		return fmt.Sprintf("%s were made by runs that only the key's own writes, or another client's answers "+
+			"to them, had "+
+			"caused (%s): write only what differs, and leave Config.OwnWrites.Handle off", writes, e.fields())
+	case PatternIdle:
+		return fmt.Sprintf("%s %s, and nothing new had happened before them (%s): write only what differs, and a time "+
+			"only together with something else", writes, effect, e.fields())
+	case PatternRecreated:
+		return fmt.Sprintf("%s: the handler has created it %d times %s: look for two places that want different "+
+			"things, or for another client that deletes it", object, e.Writes, within)
+	case PatternRestless:
+		return fmt.Sprintf("%s: in %d resyncs in a row, the handler has replaced its own value of %s although nothing "+
+			"had changed: create content that is random only once, and poll what is outside of the cluster "+
+			"with a source",
+			object, e.Writes, e.fields())
 	default:
 		return fmt.Sprintf("%s: the handler has changed its mind %d times %s (%s): "+
 			"look for two places in it that want different things, for a result that depends on its own last one, "+

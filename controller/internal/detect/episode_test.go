@@ -31,7 +31,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 	if e := w.one(); len(w.h.Episodes(w.now)) != 1 || w.h.Episodes(w.now)[0].Since != e.Since {
 		t.Errorf("episodes that last: %+v, want the one", w.h.Episodes(w.now))
 	}
-	w.pass(DefaultWindow - time.Second)
+	w.pass(Window - time.Second)
 	w.runs(Cause{})
 	w.writes(deployment, shopWeb, fields{"data": "something new"}) // not a sign of a hot loop
 	w.pass(time.Second)
@@ -42,7 +42,7 @@ func TestEpisodeBeginsAndEnds(t *testing.T) {
 	if d := w.h.Pause(shopWeb, w.now); d != 0 || len(w.h.Episodes(w.now)) != 0 || w.h.some.Load() {
 		t.Errorf("a window after the last sign: pause %s, episodes %+v", d, w.h.Episodes(w.now))
 	}
-	w.pass(DefaultWindow)
+	w.pass(Window)
 	fight(w, 10, time.Second, five)
 	if len(w.found) != 2 {
 		t.Errorf("found %d episodes, want another", len(w.found))
@@ -87,16 +87,16 @@ func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 		t.Errorf("%s is a suspect", other)
 	}
 	// Any event after a window clears the suspicion. Its states are not decoded.
-	content, decoded := w.h.content, 0
-	w.h.content = func(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
+	decoded := 0
+	w.content = func(o *wire.Object) (map[string]any, error) {
 		decoded++
-		return content(kind, o)
+		return wire.Content(o, nil)
 	}
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "w"})
 	if decoded != 2 {
 		t.Errorf("decoded %d states of a suspect's object, want 2", decoded)
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
 	if decoded != 2 {
 		t.Errorf("decoded %d states after a window without writes, want 0", decoded-2)
@@ -108,15 +108,15 @@ func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 	for i := range 4 {
 		w.writes(site, shopWeb, fields{"status": 10 + i})
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.writes(site, shopWeb, fields{"status": 20})
 	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
 		t.Errorf("a suspect after one write; %d bytes kept", w.h.kept)
 	}
 }
 
-// TestWritesWithoutChangesAreIgnored checks that a write that changes nothing does not count, even if no cache has the state
-// before it.
+// TestWritesWithoutChangesAreIgnored checks that a write that changes nothing does not count, even if no cache has the
+// state before it.
 func TestWritesWithoutChangesAreIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -131,7 +131,8 @@ func TestWritesWithoutChangesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestComparisonOfInconspicuousObjectsPauses checks that an object that is written often without a hot loop is not compared all the time.
+// TestComparisonOfInconspicuousObjectsPauses checks that an object that is written often without a hot loop is not
+// compared all the time.
 func TestComparisonOfInconspicuousObjectsPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,7 +150,7 @@ func TestComparisonOfInconspicuousObjectsPauses(t *testing.T) {
 	}
 	w.none()
 	// A later loop of this object is still detected.
-	w.pass(DefaultWindow)
+	w.pass(Window)
 	fight(w, 10, time.Second, five)
 	w.one()
 }
@@ -159,8 +160,8 @@ func TestDeletedObjectsAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	fight(w, 4, time.Second, five)
 	w.wrote(Step{Kind: deployment, Object: shopWeb})
-	if w.h.Suspect(shopWeb) || w.h.tracks.len() != 0 || w.h.kept != 0 {
-		t.Errorf("suspect %t, %d objects, %d bytes kept", w.h.Suspect(shopWeb), w.h.tracks.len(), w.h.kept)
+	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
+		t.Errorf("suspect %t, %d bytes kept", w.h.Suspect(shopWeb), w.h.kept)
 	}
 }
 
@@ -174,7 +175,26 @@ func TestSecretsAreNotShown(t *testing.T) {
 		w.writes(secret, shopWeb, fields{"data": fields{"password": "c2VjcmV0"}})
 	}
 	e := w.one()
-	if text := fmt.Sprint(e); strings.Contains(text, "aHVud") || strings.Contains(text, "c2Vj") || !strings.Contains(text, "data.password") {
+	if text := fmt.Sprint(e); strings.Contains(text, "aHVud") || strings.Contains(text, "c2Vj") ||
+		!strings.Contains(text, "data.password") {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestKeysBelowHiddenFieldsAreNotShown checks that the key of a map below a hidden field is hidden like a value.
+func TestKeysBelowHiddenFieldsAreNotShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hides := func(path string) bool { return strings.HasPrefix(path, "spec.tokens") }
+	for i := range 10 {
+		w.pass(time.Second)
+		w.runs(w.somebody("other", site, shopWeb, fields{"spec": fields{"tokens": fields{"hunter2": i, "hunter3": i}}}))
+		cached := w.cached[name{site, shopWeb}]
+		_, after := w.put(site, shopWeb, fields{"spec": fields{"tokens": fields{"hunter2": "x", "hunter3": "x"}}})
+		w.wrote(Step{Kind: site, Object: shopWeb, Before: cached, After: after, Hides: hides})
+	}
+	e := w.one()
+	if text := fmt.Sprint(e); strings.Contains(text, "hunter") || len(e.Fields) != 1 || e.Fields[0].Path != "spec.tokens" {
 		t.Errorf("got %s", text)
 	}
 }
@@ -243,7 +263,7 @@ func TestManyFields(t *testing.T) {
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.h.content = func(schema.GroupKind, *wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
+	w.content = func(*wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
 	w.runs(Cause{})
 	for i := range 310 {
 		w.writes(site, shopWeb, fields{"status": i % 2})
@@ -268,8 +288,8 @@ func TestKeptStatesAreBounded(t *testing.T) {
 		}
 	}
 	sum := 0
-	for _, e := range w.h.tracks.entries {
-		if k := e.value.history; k != nil && k.last != nil {
+	for _, tr := range w.h.tracks {
+		if k := tr.history; k != nil && k.last != nil {
 			sum += len(k.last.Bytes)
 		}
 	}
@@ -311,13 +331,14 @@ func TestIdleObjectsAreForgotten(t *testing.T) {
 		}
 	}
 	w.h.Episodes(w.now)
-	if w.h.tracks.len() != 50 || w.h.kept < 50_000 {
-		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", w.h.tracks.len(), w.h.kept)
+	if len(w.h.tracks) != 50 || w.h.kept < 50_000 {
+		t.Fatalf("%d objects, %d bytes kept, want 50 that are written", len(w.h.tracks), w.h.kept)
 	}
-	w.pass(DefaultWindow + time.Second)
+	w.pass(Window + time.Second)
 	w.h.Episodes(w.now)
-	if w.h.tracks.len() != 0 || w.h.kept != 0 || w.h.suspects.all.Load() != 0 {
-		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", w.h.tracks.len(), w.h.kept, w.h.suspects.all.Load())
+	if len(w.h.tracks) != 0 || w.h.kept != 0 || len(w.h.suspects) != 0 {
+		t.Errorf("a window later, %d objects, %d bytes kept, %d suspects", len(w.h.tracks), w.h.kept,
+			len(w.h.suspects))
 	}
 }
 
@@ -328,16 +349,18 @@ func TestStateOfDeletedKeysIsRemoved(t *testing.T) {
 	fight(w, 6, time.Second, five)
 	w.one()
 	w.h.Gone(kube.Key{Name: "another"})
-	if len(w.h.Episodes(w.now)) != 1 || w.h.tracks.len() != 1 {
-		t.Fatalf("when another object is gone, episodes %v, %d objects", w.h.Episodes(w.now), w.h.tracks.len())
+	if len(w.h.Episodes(w.now)) != 1 || len(w.h.tracks) != 1 {
+		t.Fatalf("when another object is gone, episodes %v, %d objects", w.h.Episodes(w.now), len(w.h.tracks))
 	}
 	w.h.ObjectGone(shopWeb, site, shopWeb)
-	if w.h.tracks.len() != 1 {
+	if len(w.h.tracks) != 1 {
 		t.Fatal("the end of another object has made the written one forgotten")
 	}
 	key := w.h.Episodes(w.now)[0].Key
 	w.h.Gone(key)
-	if len(w.h.Episodes(w.now)) != 0 || w.h.Pause(key, w.now) != 0 || w.h.tracks.len() != 0 || w.h.kept != 0 || w.h.Suspect(key) {
-		t.Errorf("when its object is gone, episodes %v, %d objects, %d bytes kept", w.h.Episodes(w.now), w.h.tracks.len(), w.h.kept)
+	if len(w.h.Episodes(w.now)) != 0 || w.h.Pause(key, w.now) != 0 || len(w.h.tracks) != 0 || w.h.kept != 0 ||
+		w.h.Suspect(key) {
+		t.Errorf("when its object is gone, episodes %v, %d objects, %d bytes kept", w.h.Episodes(w.now),
+			len(w.h.tracks), w.h.kept)
 	}
 }

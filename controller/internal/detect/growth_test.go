@@ -18,13 +18,15 @@ func TestGrowth(t *testing.T) {
 	}{
 		"it grows for a minute": {lengths: []int{90, 100, 110, 120, 130, 140, 150}, first: []int{6}, grows: []int{6}},
 		"once per episode, until it is below half of the peak": {
-			lengths: []int{0, 200, 300, 400, 500, 600, 700, 800, 700, 450, 400, 401, 399, 900, 449}, first: []int{6}, grows: []int{6, 7, 8, 9, 10, 11},
+			lengths: []int{0, 200, 300, 400, 500, 600, 700, 800, 700, 450, 400, 401, 399, 900, 449}, first: []int{6},
+			grows: []int{6, 7, 8, 9, 10, 11},
 		},
 		"half of the highest": {
 			lengths: []int{0, 200, 300, 400, 500, 600, 700, 1400, 700, 699, 1}, first: []int{6}, grows: []int{6, 7, 8},
 		},
 		"again": {
-			lengths: []int{0, 100, 101, 102, 103, 104, 105, 10, 100, 101, 102, 103, 104, 105}, first: []int{6, 13}, grows: []int{6, 13},
+			lengths: []int{0, 100, 101, 102, 103, 104, 105, 10, 100, 101, 102, 103, 104, 105}, first: []int{6, 13},
+			grows: []int{6, 13},
 		},
 		"it stands still once":  {lengths: []int{100, 110, 120, 130, 130, 140, 150, 160}},
 		"it goes down once":     {lengths: []int{100, 110, 120, 130, 120, 140, 150, 160, 170}},
@@ -32,7 +34,8 @@ func TestGrowth(t *testing.T) {
 		"keys do not wait":      {lengths: []int{0, 110, 120, 130, 140, 150, 160, 170}, oldest: 9 * time.Second},
 		"samples come too soon": {lengths: []int{0, 110, 120, 130, 140, 150, 160, 170, 180}, interval: time.Second},
 		"samples are a bit early": {
-			lengths: []int{0, 110, 120, 130, 140, 150, 160}, interval: 9 * time.Second, first: []int{6}, grows: []int{6},
+			lengths: []int{0, 110, 120, 130, 140, 150, 160}, interval: 9 * time.Second, first: []int{6},
+			grows: []int{6},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,21 +9,40 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
+// A run that writes an object scores points, by the evidence that it brings nothing new. A total of loopPoints within
+// the window is a hot loop. News ends the row: something that the key and the other writers of the object have not
+// written before, or an external event. Echo means that only the key's own writes caused the run.
+const (
+	loopPoints = 3000
+	// An echo that leaves the object as the run before did, perhaps with another time in it: the fifth equal write is a
+	// loop. An echo that leaves it as an earlier run did: the 8th.
+	pointsEqualEcho     = 750
+	pointsReturningEcho = 375
+	// A run that leaves the object as an earlier run did, but not the one before, caused by another client's change of
+	// the object: the 30th. A deletion and creation of the object by the key: the 30th.
+	pointsFlip      = 100
+	pointsRecreated = 100
+	// An echo that leaves the object in a new state: the 300th.
+	pointsEcho = 10
+	// Any other run that leaves the object as an earlier run did, for example with another time in it, and any other
+	// creation of the same object: the 600th, two a second. What flaps outside of the cluster is usually slower.
+	pointsIdle = 5
+)
+
 const (
 	// undoneLimit is how many times the same value of a field must have been written again after another client
 	// changed it: five times the same write.
 	undoneLimit = 4
-	// returnLimit is how many times the same must have been written in one series of echoes.
-	returnLimit = 5
-	// endlessLimit is the number of writes in a series of echoes that makes it a hot loop.
-	endlessLimit = 300
-	// flipLimit is the number of runs that must have left the object as an earlier run did.
-	flipLimit = 30
+	// endlessRuns is the number of runs within the window that wrote the object, whatever they wrote and whatever
+	// clients changed in between, unless another object has changed: ten a second.
+	endlessRuns = 3000
 	// dullLimit is the number of writes in a row without any sign of a loop after which an object is ignored for a
 	// window.
 	dullLimit = 64
 	// maxStates is the number of different written states that are kept: longer cycles are not detected.
 	maxStates = 16
+	// maxSeen is the number of values of other clients that are kept.
+	maxSeen = 256
 	// maxManagers is the maximum number of field managers that are kept: of the key's own, and of the others.
 	maxManagers = 4
 )
@@ -38,26 +57,21 @@ type history struct {
 	version string       // of the last recorded write
 
 	fields map[string]*field // fields that the key has changed, by path
-	// state is a hash of the values in fields. states are the hashes after the last writes.
-	state  uint64
-	states []returning
+	state  uint64            // a hash of the values in fields
 
-	// For PatternFlipping: runs are compared by the state that they leave, so that a change that a run reverts itself
-	// does not count.
+	// Runs are compared by the state that they leave, so that a change that a run reverts itself does not count.
 	run    uint64
-	about  bool     // a change of the object by another client caused the run
-	left   uint64   // the state that the previous run left
-	before []uint64 // the states that earlier runs left
-	flips  tally
+	origin origin
+	news   uint64              // the suspect's news when the last run wrote
+	isNews bool                // something new happened before that run
+	left   uint64              // the state that the run before left
+	before []uint64            // the states that earlier runs left
+	seen   map[uint64]struct{} // hashes of values that other clients wrote
+	score  tally
 
 	dull     int      // writes in a row without a sign
 	own      []string // the key's field managers
 	opposing []string // other managers that have undone the key's writes
-}
-
-type returning struct {
-	state  uint64
-	echoes tally // in the current series
 }
 
 // field is a field that the key has changed.
@@ -81,49 +95,58 @@ func (f *field) fought() bool {
 
 // signs are the signs of a loop in one write.
 type signs struct {
-	undone  *field // another client changed the field since the key wrote the same value
-	returns int    // how many times the same was written in a series of echoes
-	flip    bool   // the previous run left the state that an earlier run left
+	undone  *field  // another client changed the field since the key wrote the same value
+	pattern Pattern // of the run before, if it scored
+	points  int
 }
 
-func newHistory() *history { return &history{fields: make(map[string]*field)} }
+func newHistory(news uint64) *history {
+	return &history{fields: make(map[string]*field), seen: make(map[uint64]struct{}), news: news}
+}
 
 // forget clears the history after a write that cannot be compared: the key's last values are then unknown.
 func (k *history) forget() {
 	clear(k.fields)
-	k.state, k.left, k.states, k.before = 0, 0, nil, nil
+	k.state, k.left, k.before = 0, 0, nil
 }
 
 // note adds a write's changes, and returns their signs.
-func (k *history) note(
-	seed maphash.Seed, d comparison, l *look, run uint64, now time.Time, window time.Duration,
-) (s signs) {
+func (h *HotLoops) note(k *history, d comparison, l *look, run uint64, now time.Time) (s signs) {
 	if run != k.run {
-		s.flip = k.settle(now, window)
-		k.run, k.about = run, l.about
+		if k.run != 0 {
+			s.pattern, s.points = k.settle()
+		}
+		if s.points > 0 {
+			k.score.add(s.points, now)
+		} else {
+			k.score = tally{}
+		}
+		news := h.suspects[l.track.key].news
+		k.run, k.origin, k.isNews, k.news = run, l.origin, l.external || news != k.news, news
+	}
+	if !d.known {
+		k.forget()
+		return s
 	}
 	if len(k.fields)+len(d.own) > 2*maxFields {
 		k.forget()
 	}
 	for _, c := range d.otherChanges {
-		if f := k.fields[c.Path]; f != nil && hashValue(seed, c.To) != f.to {
+		if f := k.fields[c.Path]; f != nil && hashValue(h.seed, c.To) != f.to {
 			f.otherWrites++
 		}
 	}
 	for _, c := range d.own {
-		f, undone := k.write(seed, c, d.isCertain)
+		f, undone := k.write(h.seed, c, d.isCertain)
 		if !undone {
 			continue
 		}
-		if f.undone.add(now, window) == 1 {
+		if f.undone.add(0, now); f.undone.count == 1 {
 			f.otherWrites = 0
 		}
 		if s.undone == nil || f.undone.count > s.undone.undone.count {
 			s.undone = f
 		}
-	}
-	if present := k.present(); l.echo {
-		s.returns = present.echoes.add(now, window)
 	}
 	return s
 }
@@ -154,55 +177,57 @@ func (k *history) write(seed maphash.Seed, c FieldChange, isCertain bool) (f *fi
 	return f, undone
 }
 
-// present returns the entry of the current state.
-func (k *history) present() *returning {
-	i := slices.IndexFunc(k.states, func(r returning) bool { return r.state == k.state })
-	if i < 0 {
-		if len(k.states) == maxStates {
-			k.states = slices.Delete(k.states, 0, 1)
-		}
-		k.states = append(k.states, returning{state: k.state})
-		i = len(k.states) - 1
-	}
-	return &k.states[i]
-}
-
-// settle records the state that the last run left, and reports whether the run was a flip: its state differs from
-// that of the run before, but equals that of an earlier run, and a change by another client caused the run.
-func (k *history) settle(now time.Time, window time.Duration) (flip bool) {
-	if k.state == k.left {
-		return false
-	}
+// settle compares the state that the last run left with those of the runs before. It returns the points that the run
+// scores; none: it has brought something new, or something new has caused it.
+func (k *history) settle() (Pattern, int) {
+	moved, known := k.state != k.left, slices.Contains(k.before, k.state)
 	k.left = k.state
-	if slices.Contains(k.before, k.state) {
-		if k.about {
-			k.flips.add(now, window)
+	if !known {
+		if len(k.before) == maxStates {
+			k.before = slices.Delete(k.before, 0, 1)
 		}
-		return k.about
+		k.before = append(k.before, k.state)
 	}
-	if len(k.before) == maxStates {
-		k.before = slices.Delete(k.before, 0, 1)
+	switch {
+	case known && k.origin.echo && !moved:
+		return PatternReturning, pointsEqualEcho
+	case known && k.origin.echo:
+		return PatternReturning, pointsReturningEcho
+	case k.origin.echo:
+		return PatternEndless, pointsEcho
+	case k.isNews || !known:
+		return "", 0
+	case moved && k.origin.about:
+		return PatternFlipping, pointsFlip
 	}
-	k.before = append(k.before, k.state)
-	return false
+	return PatternIdle, pointsIdle
 }
 
-// endRow ends the series of echoes: something else than the key's own writes caused the run of a write.
-func (k *history) endRow() {
-	for i := range k.states {
-		k.states[i].echoes = tally{}
-	}
-}
-
-// oppose records manager as opposing if a change by another client undoes what the key wrote.
-func (k *history) oppose(seed maphash.Seed, changes []FieldChange, manager string) {
+// oppose records a change by another client. It returns whether the change brings something new, and records manager
+// as opposing if the change undoes what the key wrote.
+func (k *history) oppose(seed maphash.Seed, changes []FieldChange, manager string) (isNews bool) {
+	opposes := false
 	for _, c := range changes {
 		f := k.fields[c.Path]
-		if f != nil && !f.mixed && !c.isTime() && hashValue(seed, c.From) == f.to {
-			k.opposing = addManager(k.opposing, manager)
-			return
+		opposes = opposes || f != nil && !f.mixed && !c.isTime() && hashValue(seed, c.From) == f.to
+		value := hashField(seed, c.Path, hashValue(seed, c.To))
+		if _, known := k.seen[value]; known || c.isReaction() {
+			continue
 		}
+		if isNews = true; len(k.seen) == maxSeen {
+			clear(k.seen)
+		}
+		k.seen[value] = struct{}{}
 	}
+	if opposes {
+		k.opposing = addManager(k.opposing, manager)
+	}
+	return isNews
+}
+
+// isReaction reports whether the change may be a mere consequence of any write: a time, or the generation of it.
+func (c FieldChange) isReaction() bool {
+	return c.isTime() || c.Path == "observedGeneration" || strings.HasSuffix(c.Path, ".observedGeneration")
 }
 
 func addManager(managers []string, manager string) []string {

@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	// DefaultWindow is the default of HotLoopsConfig.Window.
-	DefaultWindow = 5 * time.Minute
-	// DefaultMaxObjects is the default of HotLoopsConfig.MaxObjects.
-	DefaultMaxObjects = 4096
+	// Window is the time within which writes are counted together, and after which an episode without further signs
+	// ends.
+	Window = 5 * time.Minute
 	// MinPause is how long a key in a hot loop is held back initially.
 	MinPause = time.Second
 	// MaxPause is how long it is held back at most.
@@ -31,19 +30,6 @@ const (
 	// maxKept is the maximum total size of the states that are kept for comparison, in bytes, for all keys.
 	maxKept = 16 << 20
 )
-
-// HotLoopsConfig configures HotLoops. The zero value is valid.
-type HotLoopsConfig struct {
-	// Content decodes a state of an object of kind, like wire.Content. It must be safe for concurrent use.
-	// Default: JSON is decoded, protobuf is not. If a loop writes only objects that cannot be decoded, only
-	// PatternEndless detects it.
-	Content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
-	// Window is the time within which writes are counted together, and after which an episode without further signs
-	// ends. Default DefaultWindow.
-	Window time.Duration
-	// MaxObjects is the number of written objects that are tracked. Default DefaultMaxObjects.
-	MaxObjects int
-}
 
 // HotLoops detects keys that run and write again and again without progress. Pattern defines what is and what is not
 // a hot loop.
@@ -60,24 +46,32 @@ type HotLoopsConfig struct {
 //
 // Memory is bounded: by the number of objects, and 16 MiB for the states that are compared. Episodes removes objects
 // that were not written within the window. Gone and ObjectGone remove deleted objects. An object without a sign of a
-// loop in 64 writes in a row is ignored for a window. When the tracks are full, a new track usually replaces another
-// new one, so that a loop of more keys than tracks is still detected for some of the keys.
+// loop in 64 writes in a row is ignored for a window. When the tracks are full, every 32nd new track replaces another
+// one, so that a loop of more keys than tracks is still detected for some of the keys.
 //
 // HotLoops is safe for concurrent use. Create it with NewHotLoops.
 type HotLoops struct {
 	// Immutable after NewHotLoops.
-	content func(kind schema.GroupKind, o *wire.Object) (map[string]any, error)
-	window  time.Duration
-	seed    maphash.Seed
-
-	suspects suspects
+	// slowWindow is the longest time between two resyncs in a row.
+	slowWindow time.Duration
+	seed       maphash.Seed
+	limit      int // number of tracks, and of episodes
 
 	mu       sync.Mutex
-	tracks   *lru[trackID, *track] // guarded by mu; by key and object
+	suspects map[kube.Key]*suspect // guarded by mu
+	tracks   map[trackID]*track    // guarded by mu; by key and object
 	created  int                   // guarded by mu; tracks created while the limit was reached
 	kept     int                   // guarded by mu; bytes of all histories' last states
 	episodes map[kube.Key]*episode // guarded by mu
 	some     atomic.Bool           // whether there are episodes
+	// anySuspect is whether there are suspects.
+	anySuspect atomic.Bool
+}
+
+// suspect is a key of which writes are compared.
+type suspect struct {
+	histories int    // number of objects
+	news      uint64 // number of changes by other clients that brought something new
 }
 
 // Step is a write of a run, or a change that an informer announced.
@@ -98,8 +92,8 @@ type Step struct {
 	// Manager is the field manager that made the step. Empty: not known.
 	Manager string
 
-	// Content, if set, replaces HotLoopsConfig.Content for this step, for a caller that has already decoded some of
-	// the states. Its results are not modified.
+	// Content decodes a state of the object, like wire.Content. Its results are not modified. Default: JSON is decoded,
+	// protobuf is not. If a loop writes only objects that cannot be decoded, only counts of writes detect it.
 	Content func(o *wire.Object) (map[string]any, error)
 
 	// Only Wrote reads the following fields.
@@ -113,6 +107,8 @@ type Step struct {
 
 // Cause is a cause of a run.
 type Cause struct {
+	// External is true for an event that does not come from the API server, and Resync for a resync.
+	External, Resync bool
 	// Changed is true if an object was created or updated. The other fields identify the object and its new state.
 	Changed         bool
 	Kind            schema.GroupKind
@@ -120,24 +116,12 @@ type Cause struct {
 	ResourceVersion string
 }
 
-// NewHotLoops returns a HotLoops without any history.
-func NewHotLoops(config HotLoopsConfig) *HotLoops {
-	if config.Content == nil {
-		config.Content = func(_ schema.GroupKind, o *wire.Object) (map[string]any, error) {
-			return wire.Content(o, nil)
-		}
-	}
-	if config.Window <= 0 {
-		config.Window = DefaultWindow
-	}
-	if config.MaxObjects <= 0 {
-		config.MaxObjects = DefaultMaxObjects
-	}
+// NewHotLoops returns a HotLoops without any history that tracks limit written objects. resyncInterval is the time
+// between two runs of an idle key, or 0 without resyncs. PatternRestless needs it.
+func NewHotLoops(limit int, resyncInterval time.Duration) *HotLoops {
 	return &HotLoops{
-		content: config.Content, window: config.Window, seed: maphash.MakeSeed(),
-		suspects: suspects{seed: maphash.MakeSeed()},
-		tracks:   newLRU[trackID, *track](config.MaxObjects),
-		episodes: make(map[kube.Key]*episode),
+		slowWindow: 2 * resyncInterval, seed: maphash.MakeSeed(), limit: limit,
+		suspects: make(map[kube.Key]*suspect), tracks: make(map[trackID]*track), episodes: make(map[kube.Key]*episode),
 	}
 }
 
@@ -153,33 +137,50 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 		return Episode{}, false
 	}
 	var d comparison
-	if look.history != nil {
-		d = h.compareWrite(&look, w) // without the lock: it decodes objects
+	// Without the lock, because this decodes objects.
+	switch {
+	case look.history != nil:
+		d = look.compareWrite(w)
+	case look.resync:
+		d.own, d.known = compare(w, w.Before, w.After)
 	}
 	return h.judge(&look, w, d, now)
 }
 
-// Suspect reports whether the changes that cause runs of key should be passed to Changed. It costs a few nanoseconds.
-// It may return true for a key that is not a suspect.
-func (h *HotLoops) Suspect(key kube.Key) bool { return h.suspects.may(key) }
-
-// Changed records the change c that an informer announced and that enqueues key. It is only used for suspects, to
-// find the clients that undo their writes.
-func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
-	if !h.suspects.may(key) || c.Before == nil || c.After == nil || c.Manager == "" {
-		return
-	}
-	id := h.id(key, c.Kind, c.Object)
-	if !h.follows(id, c.After.ResourceVersion, now) {
-		return
-	}
-	changes, known := h.compare(c, c.Before, c.After)
-	if !known {
-		return
+// Suspect reports whether the changes that cause runs of key should be passed to Changed. It costs a few nanoseconds
+// while there are no suspects.
+func (h *HotLoops) Suspect(key kube.Key) bool {
+	if !h.anySuspect.Load() {
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if tr, ok := h.tracks.peek(id); ok && tr.history != nil {
+	return h.suspects[key] != nil
+}
+
+// Changed records the change c that an informer announced and that enqueues key. It is only used for suspects: to
+// find out whether their runs have a reason, and the clients that undo their writes.
+func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
+	if !h.anySuspect.Load() {
+		return
+	}
+	id := h.id(key, c.Kind, c.Object)
+	if !h.matters(key, id, c, now) {
+		return
+	}
+	var changes []FieldChange
+	known := false
+	if c.Before != nil {
+		changes, known = compare(c, c.Before, c.After)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.suspects[key]
+	if s == nil {
+		return
+	}
+	isNews := !known
+	if tr := h.tracks[id]; tr != nil && tr.history != nil {
 		// Times in managedFields are in seconds: if the key wrote the object in the same second, c.Manager may be its
 		// own.
 		manager := c.Manager
@@ -187,23 +188,30 @@ func (h *HotLoops) Changed(key kube.Key, c *Step, now time.Time) {
 			!slices.Contains(own, tied) {
 			manager = tied
 		}
-		tr.history.oppose(h.seed, changes, manager)
+		isNews = tr.history.oppose(h.seed, changes, manager) || isNews
+	} else {
+		isNews = isNews || slices.ContainsFunc(changes, func(f FieldChange) bool { return !f.isReaction() })
+	}
+	if isNews {
+		s.news++
 	}
 }
 
-// follows reports whether an object's writes are compared, and version is newer than the key's last write of it.
-func (h *HotLoops) follows(id trackID, version string, now time.Time) bool {
+// matters reports whether a change is to be compared: key is a suspect, and did not make the change itself.
+func (h *HotLoops) matters(key kube.Key, id trackID, c *Step, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tr, ok := h.tracks.peek(id)
-	if !ok || tr.history == nil {
+	if h.suspects[key] == nil || c.After == nil {
 		return false
 	}
-	if now.Sub(tr.at) > h.window {
+	tr := h.tracks[id]
+	if tr == nil {
+		return true
+	}
+	if tr.history != nil && now.Sub(tr.at) > Window {
 		h.unfollow(tr)
-		return false
 	}
-	return apiobject.OlderVersion(tr.version, version)
+	return h.suspects[key] != nil && apiobject.OlderVersion(tr.version, c.After.ResourceVersion)
 }
 
 // comparison contains the changes made by a suspect's write.
@@ -219,26 +227,26 @@ type comparison struct {
 	after        *wire.Object // a copy of the state after the write
 }
 
-func (h *HotLoops) compareWrite(l *look, w *Step) (d comparison) {
+func (l *look) compareWrite(w *Step) (d comparison) {
 	d.after, d.isCertain = w.After.Clone(), l.base == w.Before
-	if d.own, d.known = h.compare(w, l.base, w.After); !d.known {
+	if d.own, d.known = compare(w, l.base, w.After); !d.known {
 		return d
 	}
 	if d.isCertain && l.last != nil && l.last.ResourceVersion != w.Before.ResourceVersion {
-		d.otherChanges, _ = h.compare(w, l.last, w.Before)
+		d.otherChanges, _ = compare(w, l.last, w.Before)
 	}
 	return d
 }
 
 // compare returns the fields that differ between two states of a step's object. known is false if they cannot be
 // determined.
-func (h *HotLoops) compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
+func compare(s *Step, before, after *wire.Object) (changes []FieldChange, known bool) {
 	if before == nil || before.UID != after.UID {
 		return nil, false
 	}
 	content := s.Content
 	if content == nil {
-		content = func(o *wire.Object) (map[string]any, error) { return h.content(s.Kind, o) }
+		content = func(o *wire.Object) (map[string]any, error) { return wire.Content(o, nil) }
 	}
 	b, err := content(before)
 	if err != nil {

@@ -25,7 +25,8 @@ func fight(w *world, rounds int, pause time.Duration, theirs func(round int) int
 		cause := w.somebody("autoscaler", deployment, shopWeb, fields{"spec": fields{"replicas": theirs(i)}})
 		w.runs(cause)
 		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3}})
-		w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": 10 + i}})
+		w.somebody("kube-controller-manager", deployment, shopWeb,
+			fields{"status": fields{"observedGeneration": 10 + i}})
 	}
 }
 
@@ -40,7 +41,8 @@ func TestLoopOfTwoClients(t *testing.T) {
 			w := newWorld(t)
 			fight(w, 20, 300*time.Millisecond, theirs)
 			e := w.one()
-			if e.Pattern != PatternUndone || e.Key != shopWeb || e.Object != shopWeb || e.Kind != deployment || e.Writes != 5 {
+			if e.Pattern != PatternUndone || e.Key != shopWeb || e.Object != shopWeb || e.Kind != deployment ||
+				e.Writes != 5 {
 				t.Errorf("got %+v", e)
 			}
 			want := []FieldValues{{"spec.replicas", [2]string{fmt.Sprint(theirs(6 - 1)), "3"}}}
@@ -83,7 +85,7 @@ func TestLoopOfOwnWrites(t *testing.T) {
 	}{
 		"two values": {
 			status:  func(i int) fields { return fields{"phase": []string{"A", "B"}[i%2], "fixed": "x"} },
-			pattern: PatternReturning, path: "status.phase", message: `"A"`, writes: 12,
+			pattern: PatternReturning, path: "status.phase", message: `"A"`, writes: 13,
 		},
 		"three values": {
 			status:  func(i int) fields { return fields{"phase": []string{"A", "B", "C"}[i%3]} },
@@ -96,7 +98,8 @@ func TestLoopOfOwnWrites(t *testing.T) {
 					"lastTransitionTime": time.Unix(int64(i), 0).UTC().Format(time.RFC3339),
 				}}}
 			},
-			pattern: PatternReturning, path: "status.conditions[Ready].lastTransitionTime", message: "nothing but times", writes: 8,
+			pattern: PatternReturning, path: "status.conditions[Ready].lastTransitionTime",
+			message: "nothing but times", writes: 8,
 		},
 		"the time in microseconds": {
 			status: func(i int) fields {
@@ -106,7 +109,7 @@ func TestLoopOfOwnWrites(t *testing.T) {
 		},
 		"a counter": {
 			status:  func(i int) fields { return fields{"runs": i} },
-			pattern: PatternEndless, path: "status.runs", message: "300 writes", writes: 303,
+			pattern: PatternEndless, path: "status.runs", message: "301 writes", writes: 303,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +128,8 @@ func TestLoopOfOwnWrites(t *testing.T) {
 				}
 			}
 			e := w.one()
-			if e.Pattern != test.pattern || len(e.Fields) != 1 || e.Fields[0].Path != test.path || !strings.Contains(e.Message, test.message) {
+			if e.Pattern != test.pattern || len(e.Fields) != 1 || e.Fields[0].Path != test.path ||
+				!strings.Contains(e.Message, test.message) {
 				t.Errorf("got %+v", e)
 			}
 			if diff := cmp.Diff([]string{"site-operator"}, e.Managers); diff != "" {
@@ -135,8 +139,8 @@ func TestLoopOfOwnWrites(t *testing.T) {
 	}
 }
 
-// TestLoopNamesOverwritingManagers checks that only a manager that overwrites the key's value is named. A manager that merely writes the
-// same field is not.
+// TestLoopNamesOverwritingManagers checks that only a manager that overwrites the key's value is named. A manager that
+// merely writes the same field is not.
 func TestLoopNamesOverwritingManagers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,14 +170,15 @@ func TestLoopWithoutCache(t *testing.T) {
 	}
 }
 
-// TestAlternatingValuesAreReported checks a handler that alternates between two values because of another client's reactions. Without own
-// echoes, this is the remaining form of a loop between two clients.
+// TestAlternatingValuesAreReported checks a handler that alternates between two values because of another client's
+// reactions. Without own echoes, this is the remaining form of a loop between two clients.
 func TestAlternatingValuesAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 200 {
 		w.pass(time.Second)
-		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": i}}))
+		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
+			fields{"status": fields{"observedGeneration": i}}))
 		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3 + i%2}})
 	}
 	if e := w.one(); e.Pattern != PatternFlipping || e.Fields[0].Path != "spec.replicas" {
@@ -188,7 +193,8 @@ func TestLongCyclesAreNotReported(t *testing.T) {
 	w := newWorld(t)
 	for i := range 200 {
 		w.pass(time.Second)
-		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"observedGeneration": i}}))
+		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
+			fields{"status": fields{"observedGeneration": i}}))
 		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": i % (2 * maxStates)}})
 	}
 	w.none()
@@ -197,7 +203,7 @@ func TestLongCyclesAreNotReported(t *testing.T) {
 func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.h = NewHotLoops(HotLoopsConfig{MaxObjects: 100})
+	w.h = NewHotLoops(100, 0)
 	found := 0
 	for round := range 60 {
 		w.pass(time.Second)
@@ -216,8 +222,92 @@ func TestLoopOfManyKeysIsFoundInSome(t *testing.T) {
 	if found < 10 {
 		t.Errorf("found %d loops, want some", found)
 	}
-	if n := w.h.tracks.len(); n > 100 {
+	if n := len(w.h.tracks); n > 100 {
 		t.Errorf("%d objects are remembered, want at most 100", n)
+	}
+}
+
+// TestRatesThatNoWorkExplainsAreReported checks loops by their rate: runs that bring nothing new, one after the other,
+// although nothing new has happened in between.
+func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
+	t.Parallel()
+	stamp := func(w *world) string { return w.now.Format(time.RFC3339Nano) }
+	annotations := func(w *world) fields { return fields{"annotations": fields{"example.com/seen": stamp(w)}} }
+	for name, test := range map[string]struct {
+		step    time.Duration
+		play    func(w *world, i int)
+		pattern Pattern
+	}{
+		"two programs stamp times into one status": {100 * time.Millisecond, func(w *world, _ int) {
+			w.runs(w.somebody("other", site, shopWeb, fields{"seen": stamp(w)}))
+			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
+		}, PatternIdle},
+		"two programs stamp times into the spec": {100 * time.Millisecond, func(w *world, _ int) {
+			w.runs(w.somebody("other", site, shopWeb, fields{"seen": stamp(w)}))
+			w.writes(site, shopWeb, fields{"spec": fields{"a": stamp(w)}})
+		}, PatternIdle},
+		"times in annotations, after which another controller reports " +
+			"the generation": {100 * time.Millisecond, func(w *world, i int) {
+			w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
+				fields{"status": fields{"observedGeneration": i}}))
+			w.writes(deployment, shopWeb, annotations(w))
+		}, PatternIdle},
+		"times, of which every second write is a retry " +
+			"after a conflict": {100 * time.Millisecond, func(w *world, i int) {
+			if cause := w.somebody("other", site, shopWeb, fields{"seen": stamp(w)}); i%2 == 0 {
+				w.runs(cause)
+			} else {
+				w.runs(Cause{})
+			}
+			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
+		}, PatternIdle},
+		"times, by requeues": {10 * time.Millisecond, func(w *world, _ int) {
+			w.runs(Cause{})
+			w.writes(site, shopWeb, fields{"status": fields{"a": stamp(w)}})
+		}, PatternIdle},
+		"two values in turn, by requeues": {10 * time.Millisecond, func(w *world, i int) {
+			w.runs(Cause{})
+			w.writes(site, shopWeb, fields{"status": fields{"phase": i % 2}})
+		}, PatternIdle},
+		"two programs count": {50 * time.Millisecond, func(w *world, i int) {
+			w.runs(w.somebody("other", site, shopWeb, fields{"steps": i}))
+			w.writes(site, shopWeb, fields{"status": fields{"a": i}})
+		}, PatternEndless},
+		"an object deleted and created in turn": {5 * time.Second, func(w *world, i int) {
+			w.runs(w.somebody("kubelet", pod, shopWeb, fields{"status": fields{"ready": i}}))
+			w.wrote(Step{Kind: site, Object: shopWeb, Manager: "site-operator"})
+			w.creates(site, shopWeb, i)
+		}, PatternRecreated},
+		"an object created again as soon as another client deletes it": {10 * time.Millisecond, func(w *world, i int) {
+			w.runs(Cause{})
+			w.creates(site, shopWeb, i)
+			w.h.ObjectGone(shopWeb, site, shopWeb)
+		}, PatternRecreated},
+		"random content at each resync": {3 * time.Minute, func(w *world, i int) {
+			w.runs(Cause{Resync: true})
+			w.writes(site, shopWeb, fields{"data": fields{"password": fmt.Sprintf("x%dy", i*i)}})
+		}, PatternRestless},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.h = NewHotLoops(4096, 3*time.Minute)
+			rounds := 0
+			for len(w.found) == 0 && rounds < 4000 {
+				w.pass(test.step)
+				test.play(w, rounds)
+				rounds++
+			}
+			if e := w.one(); e.Pattern != test.pattern || w.h.Pause(shopWeb, w.now) == 0 {
+				t.Errorf("got %+v", e)
+			}
+			for range 100 { // one episode, however long it lasts
+				w.pass(max(test.step, 10*time.Second))
+				test.play(w, rounds)
+				rounds++
+			}
+			w.one()
+		})
 	}
 }
 
@@ -289,8 +379,10 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 		"a lock that is handed over": func(w *world) {
 			for i := range 20 {
 				w.pass(15 * time.Second)
-				w.runs(w.somebody("site-operator", site, shopWeb, fields{"spec": fields{"holder": fmt.Sprint("b", i), "renewed": w.now.Format(time.RFC3339)}}))
-				w.writes(site, shopWeb, fields{"spec": fields{"holder": fmt.Sprint("a", i), "renewed": w.now.Format(time.RFC3339)}})
+				w.runs(w.somebody("site-operator", site, shopWeb,
+					fields{"spec": fields{"holder": fmt.Sprint("b", i), "renewed": w.now.Format(time.RFC3339)}}))
+				w.writes(site, shopWeb,
+					fields{"spec": fields{"holder": fmt.Sprint("a", i), "renewed": w.now.Format(time.RFC3339)}})
 			}
 		},
 		"two heartbeats in one object": func(w *world) {
@@ -423,6 +515,92 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 				w.wrote(Step{Kind: pod, Object: shopWeb, After: created, Manager: "site-operator"})
 			}
 		},
+		"times of a rollout that another controller reports": func(w *world) {
+			for i := range 3000 {
+				w.pass(200 * time.Millisecond)
+				w.runs(w.somebody("kube-controller-manager", deployment, shopWeb, fields{"status": fields{"ready": i}}))
+				w.writes(deployment, shopWeb, fields{"data": fields{"seen": w.now.Format(time.RFC3339Nano)}})
+			}
+		},
+		"a status that follows a thousand Pods": func(w *world) {
+			for i := range 4000 {
+				w.pass(50 * time.Millisecond)
+				w.runs(w.somebody("kubelet", pod, kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i%1000)},
+					fields{"status": fields{"ready": i}}))
+				w.writes(site, shopWeb, fields{"status": fields{"ready": i, "seen": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"events of an external system": func(w *world) {
+			for i := range 4000 {
+				w.pass(50 * time.Millisecond)
+				w.runs(Cause{External: true})
+				w.writes(site, shopWeb,
+					fields{"status": fields{"up": i%2 == 0, "seen": w.now.Format(time.RFC3339Nano)}})
+			}
+		},
+		"a user who edits the spec again and again": func(w *world) {
+			for i := range 300 {
+				w.pass(time.Second)
+				w.runs(w.somebody("kubectl-edit", site, shopWeb, fields{"spec": fields{"color": i}}))
+				w.writes(site, shopWeb,
+					fields{"status": fields{"phase": "Progressing", "at": w.now.Format(time.RFC3339)}})
+				w.runs(Cause{})
+				w.writes(site, shopWeb, fields{"status": fields{"phase": "Done", "at": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"a canary that two programs move forward step by step": func(w *world) {
+			for i := range 100 {
+				for _, phase := range []string{"Paused", "Progressing"} {
+					w.pass(time.Second)
+					w.runs(w.somebody("judge", site, shopWeb, fields{"metadata2": fields{"verdict": phase}}))
+					w.writes(site, shopWeb, fields{"spec": fields{"weight": i}, "status": fields{"phase": phase}})
+				}
+			}
+		},
+		"the time of each resync": func(w *world) {
+			for range 100 {
+				w.pass(3 * time.Minute)
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"data": fields{"checked": w.now.Format(time.RFC3339)}})
+			}
+		},
+		"a status of an external system at each resync": func(w *world) {
+			for i := range 100 {
+				w.pass(3 * time.Minute)
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"status": fields{"text": fmt.Sprint("load ", i, " %")}})
+			}
+		},
+		"steps of a rollout at each resync": func(w *world) {
+			for i := range 100 {
+				w.pass(3 * time.Minute)
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"spec": fields{"weight": fmt.Sprint(i)}})
+			}
+		},
+		"drift of a kind without an informer, repaired at each resync": func(w *world) {
+			for i := range 100 {
+				w.pass(3 * time.Minute)
+				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
+			}
+		},
+		"external data that changes at some resyncs": func(w *world) {
+			for i := range 100 {
+				w.pass(3 * time.Minute * time.Duration(1+i%3*2))
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"data": fields{"text": fmt.Sprint("news ", i)}})
+			}
+		},
+		"a worker that another client deletes after each job": func(w *world) {
+			for i := range 200 {
+				w.pass(time.Second)
+				w.runs(Cause{})
+				w.creates(site, shopWeb, i)
+				w.h.ObjectGone(shopWeb, site, shopWeb)
+			}
+		},
 		"runs that write nothing": func(w *world) {
 			w.put(site, shopWeb, fields{"status": fields{"ready": true}})
 			for range 10_000 {
@@ -435,6 +613,7 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			w.h = NewHotLoops(4096, 3*time.Minute)
 			play(w)
 			w.none()
 			if d := w.h.Pause(shopWeb, w.now); d != 0 {

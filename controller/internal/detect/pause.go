@@ -41,14 +41,15 @@ func (h *HotLoops) Episodes(now time.Time) []Episode {
 	return all
 }
 
-// begin adds a new episode. It returns false if there are too many.
-func (h *HotLoops) begin(found Episode, now time.Time) bool {
-	if len(h.episodes) >= h.tracks.limit {
-		if h.sweep(now); len(h.episodes) >= h.tracks.limit {
+// begin adds a new episode, which ends when lasts has passed without another sign. It returns false if there are too
+// many.
+func (h *HotLoops) begin(found Episode, lasts time.Duration, now time.Time) bool {
+	if len(h.episodes) >= h.limit {
+		if h.sweep(now); len(h.episodes) >= h.limit {
 			return false
 		}
 	}
-	h.episodes[found.Key] = &episode{Episode: found, sign: now, pause: MinPause, raised: now}
+	h.episodes[found.Key] = &episode{Episode: found, lasts: lasts, sign: now, pause: MinPause, raised: now}
 	h.some.Store(true)
 	return true
 }
@@ -56,7 +57,7 @@ func (h *HotLoops) begin(found Episode, now time.Time) bool {
 // lasting returns the active episode of key, or nil.
 func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 	e := h.episodes[key]
-	if e != nil && e.over(now, h.window) {
+	if e != nil && e.over(now) {
 		delete(h.episodes, key)
 		h.some.Store(len(h.episodes) > 0)
 		return nil
@@ -67,41 +68,44 @@ func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 // Gone removes the history of key after the deletion of its object. A new object of the same name starts without
 // history.
 func (h *HotLoops) Gone(key kube.Key) {
-	if !h.some.Load() && !h.suspects.may(key) {
+	if !h.some.Load() && !h.Suspect(key) {
 		return // tracks of keys that are not suspects are small, and expire
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.episodes, key)
 	h.some.Store(len(h.episodes) > 0)
-	for id, tr := range h.tracks.all() {
+	for id, tr := range h.tracks {
 		if tr.key == key {
 			h.unfollow(tr)
-			h.tracks.remove(id)
+			delete(h.tracks, id)
 		}
 	}
 }
 
-// ObjectGone removes the history of an object, which runs of key may write, after its deletion.
+// ObjectGone removes the history of an object, which runs of key may write, after its deletion. Its creations still
+// count.
 func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.Key) {
-	if !h.suspects.may(key) {
+	if !h.anySuspect.Load() {
 		return
 	}
-	id := h.id(key, kind, object)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if tr, ok := h.tracks.peek(id); ok {
+	if tr := h.tracks[h.id(key, kind, object)]; tr != nil {
 		h.unfollow(tr)
-		h.tracks.remove(id)
+	} else if s := h.suspects[key]; s != nil {
+		s.news++
 	}
 }
 
-// dropOld removes the objects that were not written within the window.
+// dropOld removes the objects that were not written for long enough.
 func (h *HotLoops) dropOld(now time.Time) {
-	for id, tr := range h.tracks.all() {
-		if now.Sub(tr.at) > h.window {
+	for id, tr := range h.tracks {
+		if h.expired(tr, now) {
 			h.unfollow(tr)
-			h.tracks.remove(id)
+			delete(h.tracks, id)
+		} else if now.Sub(tr.at) > Window {
+			h.unfollow(tr)
 		}
 	}
 }
@@ -109,14 +113,20 @@ func (h *HotLoops) dropOld(now time.Time) {
 // sweep removes the episodes that have ended.
 func (h *HotLoops) sweep(now time.Time) {
 	for key, e := range h.episodes {
-		if e.over(now, h.window) {
+		if e.over(now) {
 			delete(h.episodes, key)
 		}
 	}
 	h.some.Store(len(h.episodes) > 0)
 }
 
-func (e *episode) over(now time.Time, window time.Duration) bool { return now.Sub(e.sign) > window }
+func (e *episode) over(now time.Time) bool { return now.Sub(e.sign) > e.lasts }
+
+// goesOn reports whether a write is another sign.
+func (e *episode) goesOn(l *look, s signs) bool {
+	return l.echo || s.undone != nil || s.points > pointsIdle || s.points > 0 && e.Pattern == PatternIdle ||
+		!l.other && e.Pattern == PatternEndless
+}
 
 // again records another sign. Several signs within one pause count as one: a run may write twice.
 func (e *episode) again(now time.Time) {

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -16,13 +17,15 @@ const (
 )
 
 // Repeats prevents the same line about the same key from being logged twice within RepeatInterval. It tracks the last
-// 1,024 different lines. A line that was evicted may be logged too soon, and its count is lost. Repeats is safe for
-// concurrent use. Create it with NewRepeats.
+// 512 different lines at least. A line that was evicted may be logged too soon, and its count is lost. Repeats is safe
+// for concurrent use. Create it with NewRepeats.
 type Repeats struct {
 	seed maphash.Seed
 
-	mu    sync.Mutex
-	lines *lru[line, *repeat] // guarded by mu
+	mu sync.Mutex
+	// recent are the lines since it was empty, and older the ones before; guarded by mu. When recent is full, it
+	// becomes older, so that what comes often is kept.
+	recent, older map[line]*repeat
 }
 
 type line struct {
@@ -37,7 +40,7 @@ type repeat struct {
 
 // NewRepeats returns a Repeats without any lines.
 func NewRepeats() *Repeats {
-	return &Repeats{seed: maphash.MakeSeed(), lines: newLRU[line, *repeat](maxRepeats)}
+	return &Repeats{seed: maphash.MakeSeed(), recent: map[line]*repeat{}}
 }
 
 // Allow reports whether text about key may be logged at now. If so, suppressed is how many times it was suppressed
@@ -46,9 +49,15 @@ func (r *Repeats) Allow(key kube.Key, text string, now time.Time) (ok bool, supp
 	l := line{key: key, text: maphash.String(r.seed, text)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.lines.get(l)
-	if !ok {
-		r.lines.add(l, &repeat{reportedAt: now}, false)
+	known := r.recent[l]
+	if known == nil {
+		if len(r.recent) == maxRepeats/2 {
+			r.recent, r.older = map[line]*repeat{}, r.recent
+		}
+		known = r.older[l]
+		r.recent[l] = cmp.Or(known, &repeat{reportedAt: now})
+	}
+	if known == nil {
 		return true, 0
 	}
 	if now.Sub(known.reportedAt) < RepeatInterval {

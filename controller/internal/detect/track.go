@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// keepEvery: when the tracks are full, every 32nd new track stays, and the others are evicted next.
+// keepEvery: when the tracks are full, every 32nd new track replaces another one.
 const keepEvery = 32
 
 // trackID is the hash of a key and an object that its runs write. One number is faster to look up than six strings.
@@ -36,36 +36,41 @@ type track struct {
 	versionBefore string
 
 	writes tally
-	// echoes counts the writes of runs that only the key's own writes caused, since the last run with another cause.
-	echoes tally
-	rest   time.Time // writes are not compared before
+	// runs counts the runs that wrote the object and that no change of another object has caused.
+	runs      tally
+	rest      time.Time // writes are not compared before
+	recreated recreated
+	rewritten rewritten
 	// history is the history of a suspect. Nil: the key is not a suspect for this object.
 	history *history
 }
 
-// tally counts events within a window. The window starts with the first event.
+// tally counts events within the Window. The window starts with the first event.
 type tally struct {
-	count int
-	since time.Time
+	count  int
+	points int
+	since  time.Time
 }
 
-func (t *tally) add(now time.Time, window time.Duration) int {
-	if t.count == 0 || now.Sub(t.since) > window {
+func (t *tally) add(points int, now time.Time) {
+	if t.count == 0 || now.Sub(t.since) > Window {
 		*t = tally{since: now}
 	}
 	t.count++
-	return t.count
+	t.points += points
 }
 
 // look is the state of a track that Wrote uses after it has released the lock.
 type look struct {
+	origin
+
 	id      trackID
 	track   *track
 	history *history     // nil: writes of the object are not compared now
 	base    *wire.Object // the state before the write; nil: not known
 	last    *wire.Object // the state after the key's last write; nil: not kept
-	echo    bool         // only the key's own writes caused the run
-	about   bool         // a change of the object by another client is among the run's causes
+	// recreated is true if the write has created the object again.
+	recreated bool
 }
 
 // count counts a write. It returns false if the write needs no further check.
@@ -73,36 +78,42 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	l := look{id: h.id(key, w.Kind, w.Object)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tr, ok := h.tracks.get(l.id)
+	tr := h.tracks[l.id]
 	if w.After == nil {
-		if ok {
+		if tr != nil {
 			h.unfollow(tr)
-			h.tracks.remove(l.id)
+			tr.recreated.deleted = true
 		}
 		return l, false
 	}
-	if !ok {
-		tr = h.newTrack(l.id, key, now)
+	if tr == nil {
+		if tr = h.newTrack(l.id, key); tr == nil {
+			return l, false
+		}
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
-	if now.Sub(tr.at) > h.window {
+	if now.Sub(tr.at) > Window {
 		h.unfollow(tr)
-		*tr = track{key: key} // the writes before the window do not count
+		// The writes before the window do not count.
+		*tr = track{key: key, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid}}
 	}
 	previous := tr.version
-	if tr.run != w.Run {
+	isNewRun := tr.run != w.Run || previous == ""
+	if isNewRun {
 		tr.run, tr.versionBefore = w.Run, tr.version
 	}
 	tr.version, tr.at = w.After.ResourceVersion, now
-	if tr.writes.add(now, h.window) <= unseenWrites && tr.history == nil {
-		return l, false
+	tr.writes.add(0, now)
+	l.track, l.origin, l.recreated = tr, h.origin(key, w), tr.recreated.add(w, now)
+	if tr.writes.count <= unseenWrites && tr.history == nil {
+		return l, l.resync || l.recreated
 	}
-	l.track = tr
-	l.echo, l.about = h.origin(key, w)
+	if isNewRun && !l.other {
+		tr.runs.add(0, now)
+	}
 	if tr.history == nil && (l.echo || !now.Before(tr.rest)) {
-		tr.history = newHistory()
-		h.suspects.add(key, 1)
+		h.follow(tr)
 	}
 	if l.history = tr.history; l.history != nil {
 		if last := l.history.last; last != nil && last.ResourceVersion == previous {
@@ -113,31 +124,53 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	return l, true
 }
 
-// newTrack creates a track. It removes the oldest track if that is older than the window or if there is no room.
-func (h *HotLoops) newTrack(id trackID, key kube.Key, now time.Time) *track {
-	if old, tr, ok := h.tracks.oldest(); ok && now.Sub(tr.at) > h.window {
-		h.unfollow(tr)
-		h.tracks.remove(old)
-	}
-	evictNext := false
-	if h.tracks.len() == h.tracks.limit {
-		_, tr, _ := h.tracks.oldest()
-		h.unfollow(tr)
-		h.created++
-		evictNext = h.created%keepEvery != 0
+// newTrack creates a track. If there is no room, it returns nil, or removes another one.
+func (h *HotLoops) newTrack(id trackID, key kube.Key) *track {
+	if len(h.tracks) >= h.limit {
+		if h.created++; h.created%keepEvery != 0 {
+			return nil
+		}
+		for other, tr := range h.tracks { // any
+			h.unfollow(tr)
+			delete(h.tracks, other)
+			break
+		}
 	}
 	tr := &track{key: key}
-	h.tracks.add(id, tr, evictNext)
+	h.tracks[id] = tr
 	return tr
+}
+
+// expired reports whether the object of a track was not written for so long that its writes count no more.
+func (h *HotLoops) expired(tr *track, now time.Time) bool {
+	return now.Sub(tr.at) > Window && now.Sub(tr.rewritten.at) > h.slowWindow
+}
+
+// follow makes the key of a track a suspect: its writes of the object are compared from now on.
+func (h *HotLoops) follow(tr *track) {
+	s := h.suspects[tr.key]
+	if s == nil {
+		s = &suspect{}
+		h.suspects[tr.key] = s
+		h.anySuspect.Store(true)
+	}
+	s.histories++
+	tr.history = newHistory(s.news)
 }
 
 // unfollow removes the history of a suspect.
 func (h *HotLoops) unfollow(tr *track) {
-	if tr.history != nil {
-		h.keep(tr.history, nil)
-		tr.history = nil
-		h.suspects.add(tr.key, -1)
+	if tr.history == nil {
+		return
 	}
+	h.keep(tr.history, nil)
+	tr.history = nil
+	if s := h.suspects[tr.key]; s.histories > 1 {
+		s.histories--
+		return
+	}
+	delete(h.suspects, tr.key)
+	h.anySuspect.Store(len(h.suspects) > 0)
 }
 
 // keep keeps last as the state that the next write is compared with, if the limit maxKept allows it.
@@ -166,27 +199,34 @@ func base(w *Step, last *wire.Object, version string) *wire.Object {
 	return b
 }
 
-// origin examines the causes of the run that makes a write. echo: all are the key's own writes. about: one is a
-// change of the written object by another client.
-func (h *HotLoops) origin(key kube.Key, w *Step) (echo, about bool) {
-	echo = len(w.Causes) > 0 && !w.CausesDropped
+// origin is what the causes of a run say about its writes of an object.
+type origin struct {
+	echo     bool // all causes are the key's own writes
+	about    bool // one cause is a change of the object by another client
+	other    bool // one cause is a change of another object by another client, or external
+	external bool // one cause is an external event or not known
+	resync   bool // one cause is a resync, and all others are the key's own writes
+}
+
+func (h *HotLoops) origin(key kube.Key, w *Step) origin {
+	known, resyncs := len(w.Causes) > 0 && !w.CausesDropped, false
+	o := origin{echo: known, resync: known, external: w.CausesDropped}
 	for i := range w.Causes {
 		c := &w.Causes[i]
-		if !c.Changed {
-			echo = false
-			continue
-		}
-		own := h.own(key, c, w.Run)
-		about = about || !own && c.Kind == w.Kind && c.Object == w.Object
-		echo = echo && own
+		own := c.Changed && h.own(key, c, w.Run)
+		about := c.Changed && !own && c.Kind == w.Kind && c.Object == w.Object
+		o.echo, o.resync, resyncs = o.echo && own, o.resync && (own || c.Resync), resyncs || c.Resync
+		o.about, o.external = o.about || about, o.external || c.External
+		o.other = o.other || c.Changed && !own && !about
 	}
-	return echo, about
+	o.other, o.resync = o.other || o.external, o.resync && resyncs
+	return o
 }
 
 // own reports whether a change is the key's last write before a run.
 func (h *HotLoops) own(key kube.Key, c *Cause, run uint64) bool {
-	tr, ok := h.tracks.peek(h.id(key, c.Kind, c.Object))
-	if !ok || c.ResourceVersion == "" {
+	tr := h.tracks[h.id(key, c.Kind, c.Object)]
+	if tr == nil || c.ResourceVersion == "" {
 		return false
 	}
 	if tr.run == run {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -25,6 +26,7 @@ type world struct {
 	lagging bool // the cache gets no updates
 	found   []Episode
 	run     uint64
+	content func(o *wire.Object) (map[string]any, error)
 	causes  []Cause
 }
 
@@ -39,7 +41,7 @@ var (
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
 	return &world{
-		tb: tb, h: NewHotLoops(HotLoopsConfig{}), now: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), version: 1000,
+		tb: tb, h: NewHotLoops(4096, 0), now: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), version: 1000,
 		objects: make(map[name]*wire.Object), cached: make(map[name]*wire.Object),
 	}
 }
@@ -102,7 +104,17 @@ func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
 	w.wrote(Step{Kind: kind, Object: object, Before: cached, After: after, Manager: "site-operator"})
 }
 
+// creates simulates the creation of an object that does not exist.
+func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
+	w.tb.Helper()
+	_, after := w.put(kind, object, fields{"spec": i})
+	created := after.Clone()
+	created.UID = types.UID(fmt.Sprint("u", w.version))
+	w.wrote(Step{Kind: kind, Object: object, After: created, Manager: "site-operator"})
+}
+
 func (w *world) wrote(s Step) {
+	s.Content = w.content
 	s.Run, s.Causes, s.CausesDropped = w.run, w.causes[:min(len(w.causes), maxCauses)], len(w.causes) > maxCauses
 	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
 		w.found = append(w.found, found)
@@ -113,7 +125,7 @@ func (w *world) wrote(s Step) {
 func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) Cause {
 	w.tb.Helper()
 	before, after := w.put(kind, object, f)
-	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager}, w.now)
+	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager, Content: w.content}, w.now)
 	return w.changed(kind, object)
 }
 

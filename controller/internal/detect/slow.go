@@ -1,0 +1,67 @@
+package detect
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// restlessLimit is the number of resyncs in a row that replaced a value which the key itself had written.
+const restlessLimit = 20
+
+// recreated counts how often the key has created the object again.
+type recreated struct {
+	uid     types.UID // of the object that the key wrote last
+	deleted bool      // the key has deleted the object
+	times   tally
+}
+
+// add records a write. It returns whether the write has created the object again.
+func (r *recreated) add(w *Step, now time.Time) bool {
+	again := w.After.UID != r.uid && (r.uid != "" || r.deleted)
+	if again && r.deleted {
+		r.times.add(pointsRecreated, now)
+	} else if again {
+		r.times.add(pointsIdle, now)
+	}
+	r.uid, r.deleted = w.After.UID, false
+	return again
+}
+
+// rewritten counts the resyncs in a row in which the key replaced its own value of a field by another one.
+type rewritten struct {
+	path  string
+	to    uint64 // hash of the value that the key wrote last
+	times int
+	since time.Time
+	at    time.Time
+}
+
+// add records the changes of a run that only a resync has caused. It returns the field if it was rewritten.
+func (r *rewritten) add(h *HotLoops, changes []FieldChange, now time.Time) (c FieldChange, again bool) {
+	for _, c = range changes {
+		if !isText(c) {
+			continue
+		}
+		again = r.path == c.Path && r.to == hashValue(h.seed, c.From) && now.Sub(r.at) <= h.slowWindow
+		if !again {
+			*r = rewritten{since: now}
+		}
+		r.path, r.to, r.at = c.Path, hashValue(h.seed, c.To), now
+		r.times++
+		return c, again
+	}
+	return c, false
+}
+
+// isText reports whether a field is text that the handler should not change on its own account. A status may follow
+// anything, and times and numbers may go on.
+func isText(c FieldChange) bool {
+	if !strings.HasPrefix(c.To, `"`) || c.isTime() || c.Path == "status" || strings.HasPrefix(c.Path, "status.") {
+		return false
+	}
+	_, err := strconv.ParseFloat(strings.Trim(c.To, `"`), 64)
+	return err != nil
+}
