@@ -238,16 +238,9 @@ func (c Config[T]) withDefaults() Config[T] {
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
 	// A typed nil pointer counts as nil.
-	if usercode.IsNil(c.Metrics) {
-		c.Metrics = nil
-	}
-	if usercode.IsNil(c.Events) {
-		c.Events = nil
-	}
 	if usercode.IsNil(c.Queue.Limiter) {
 		c.Queue.Limiter = nil
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Sources = slices.Clone(c.Sources)
 	c.Reads = slices.Clone(c.Reads)
 	return c

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -47,10 +48,10 @@ type addedSource struct {
 
 // New returns a Controller. It starts nothing and makes no request. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
-	config = config.withDefaults()
-	err := config.validate()
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
-	config = config.guarded(guard)
+	config = config.guarded(guard).withDefaults()
+	err := config.validate()
 	inf := config.Informer
 	if retriever := config.retriever(); retriever != nil && !config.withoutObject() {
 		var informerErr error

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// guarded returns the config with the user's functions behind a guard, which recovers from their panics. A function
-// that panics returns a value that makes the handler run: a change must not be lost. The Handler, the Reconciler and
-// Deleted are not guarded: their panics are errors of a key.
+// guarded returns the config with the user's functions behind a guard. A function that fails returns a value that makes
+// the handler run: a change must not be lost. The Handler, the Reconciler and Deleted are not guarded: their panics are
+// errors of a key.
 func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 	if predicate := c.Predicate; predicate != nil {
 		c.Predicate = func(change informer.Change) bool {
@@ -28,12 +27,15 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 			})
 		}
 	}
-	group, endBackoffIf := c.Queue.Group, c.Queue.EndBackoffIf
-	c.Queue.Group = func(key kube.Key) string {
-		return usercode.Value(g, "Config.Queue.Group", key.Namespace, func() string { return group(key) })
+	if group := c.Queue.Group; group != nil {
+		c.Queue.Group = func(key kube.Key) string {
+			return usercode.Value(g, "Config.Queue.Group", key.Namespace, func() string { return group(key) })
+		}
 	}
-	c.Queue.EndBackoffIf = func(cause Cause) bool {
-		return usercode.Value(g, "Config.Queue.EndBackoffIf", true, func() bool { return endBackoffIf(cause) })
+	if endBackoffIf := c.Queue.EndBackoffIf; endBackoffIf != nil {
+		c.Queue.EndBackoffIf = func(cause Cause) bool {
+			return usercode.Value(g, "Config.Queue.EndBackoffIf", true, func() bool { return endBackoffIf(cause) })
+		}
 	}
 	if classify := c.Retry.Classify; classify != nil {
 		c.Retry.Classify = func(err error) retry.Class {
@@ -45,16 +47,21 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 			return usercode.Value(g, "Config.RunLogger", logger, func() *slog.Logger { return derive(logger, run) })
 		}
 	}
-	if c.Metrics != nil {
+	// A typed nil pointer counts as nil.
+	if usercode.IsNil(c.Metrics) {
+		c.Metrics = nil
+	} else {
 		c.Metrics = guardedRecorder{c.Metrics, g}
 	}
-	if c.Events != nil {
+	if usercode.IsNil(c.Events) {
+		c.Events = nil
+	} else {
 		c.Events = guardedEvents{c.Events, g}
 	}
 	return c
 }
 
-// guardedRecorder is a Recorder that recovers from panics. The recorded value is lost.
+// guardedRecorder is a Recorder behind a guard. The value of a call that fails is lost.
 type guardedRecorder struct {
 	recorder Recorder
 	guard    *usercode.Guard
@@ -101,7 +108,7 @@ func (r guardedRecorder) RunEnded(controller string, run RunSummary) {
 
 func (r guardedRecorder) call(f func()) { _ = r.guard.Call("Config.Metrics", f, nil) }
 
-// guardedEvents is an EventRecorder that recovers from panics. The Event is lost.
+// guardedEvents is an EventRecorder behind a guard. The Event of a call that fails is lost.
 type guardedEvents struct {
 	recorder EventRecorder
 	guard    *usercode.Guard
@@ -113,16 +120,4 @@ func (e guardedEvents) Event(regarding corev1.ObjectReference, eventType, reason
 		func() []any {
 			return []any{"key", kube.Key{Namespace: regarding.Namespace, Name: regarding.Name}.String()}
 		})
-}
-
-// errSourceNoReturn is the error of a source that ended its goroutine instead of returning.
-var errSourceNoReturn = errors.New("the source ended its goroutine (runtime.Goexit; t.FailNow does that)")
-
-// guardedRun calls a method of a source that returns an error. It returns a panic as an error.
-func guardedRun(g *usercode.Guard, name string, f func() error) error {
-	var err error
-	if panicked := g.Call(name, func() { err = f() }, nil); panicked != nil {
-		return panicked
-	}
-	return usercode.Error(err)
 }

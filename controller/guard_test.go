@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,38 +19,63 @@ import (
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
-// panickingRecorder is a Recorder and an EventRecorder with methods that panic.
-type panickingRecorder struct{}
+// failingHooks calls fail in each function of the interfaces that a Config accepts.
+type failingHooks struct{ fail func() }
 
-func (panickingRecorder) ObserveInformer(string, func() informer.Health) func() {
-	panic("ObserveInformer")
+func (h failingHooks) ObserveInformer(string, func() informer.Health) func() {
+	h.fail()
+	return nil
 }
 
-func (panickingRecorder) ObserveController(string, func() controller.Stats) func() {
-	return func() { panic("stop") }
-}
-func (panickingRecorder) Triggered(string, string, controller.CauseType) { panic("Triggered") }
-func (panickingRecorder) Skipped(string, controller.SkipReason)          { panic("Skipped") }
-func (panickingRecorder) ProblemDetected(string, controller.ProblemType) { panic("Problemd") }
-func (panickingRecorder) RunEnded(string, controller.RunSummary)         { panic("Handled") }
-func (panickingRecorder) Event(corev1.ObjectReference, string, string, string, string) {
-	panic("Event")
+func (h failingHooks) ObserveController(string, func() controller.Stats) func() { return h.fail }
+func (h failingHooks) Triggered(string, string, controller.CauseType)           { h.fail() }
+func (h failingHooks) Skipped(string, controller.SkipReason)                    { h.fail() }
+func (h failingHooks) ProblemDetected(string, controller.ProblemType)           { h.fail() }
+func (h failingHooks) RunEnded(string, controller.RunSummary)                   { h.fail() }
+func (h failingHooks) Event(corev1.ObjectReference, string, string, string, string) {
+	h.fail()
 }
 
-// TestContract08_PanicOfUserFunctionDoesNotEndController checks a panic of each function of the config. Every object is still
-// handled, including those that are created, changed or failing, and each stack is logged once.
+func (h failingHooks) Wait(context.Context) error {
+	h.fail()
+	return nil
+}
+
+// failures are the ways in which a function can fail without returning: a panic, and runtime.Goexit, which t.FailNow
+// calls.
+func failures() map[string]func() {
+	return map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit}
+}
+
+// TestContract08_PanicOfUserFunctionDoesNotEndController checks each function of the config with each way to fail.
+// Every object is still handled, including those that are created, changed or failing, each stack is logged once, and
+// Run returns.
 func TestContract08_PanicOfUserFunctionDoesNotEndController(t *testing.T) {
+	for how, fail := range failures() {
+		t.Run(how, func(t *testing.T) { testFailingFunctions(t, fail) })
+	}
+}
+
+func testFailingFunctions(t *testing.T, fail func()) {
 	type config = controller.Config[unstructuredObject]
+	hooks := failingHooks{fail}
 	for name, set := range map[string]func(c *config){
-		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { panic("no") } },
-		"Priority":       func(c *config) { c.Queue.Priority = func(informer.Change) controller.Priority { panic("no") } },
-		"Group":          func(c *config) { c.Queue.Group = func(kube.Key) string { panic("no") } },
-		"EndBackoffIf":   func(c *config) { c.Queue.EndBackoffIf = func(controller.Cause) bool { panic("no") } },
-		"Retry.Classify": func(c *config) { c.Retry.Classify = func(error) retry.Class { panic("no") } },
-		"Metrics":        func(c *config) { c.Metrics = panickingRecorder{} },
-		"Events":         func(c *config) { c.Events = panickingRecorder{} },
+		"Predicate":      func(c *config) { c.Predicate = func(informer.Change) bool { fail(); return false } },
+		"Priority":       func(c *config) { c.Queue.Priority = func(informer.Change) controller.Priority { fail(); return 0 } },
+		"Group":          func(c *config) { c.Queue.Group = func(kube.Key) string { fail(); return "" } },
+		"EndBackoffIf":   func(c *config) { c.Queue.EndBackoffIf = func(controller.Cause) bool { fail(); return false } },
+		"Retry.Classify": func(c *config) { c.Retry.Classify = func(error) retry.Class { fail(); return "" } },
+		"Limiter":        func(c *config) { c.Queue.Limiter = hooks },
+		"RunLogger": func(c *config) {
+			c.RunLogger = func(*slog.Logger, controller.RunRecord) *slog.Logger { fail(); return nil }
+		},
+		"Metrics": func(c *config) { c.Metrics = hooks },
+		"Events":  func(c *config) { c.Events = hooks },
 		"Ready of source": func(c *config) {
-			c.Sources = []controller.Source{panickingReady{}}
+			c.Sources = []controller.Source{prepared{
+				Ready: func() error { fail(); return nil },
+				Run:   func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil },
+			}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +112,7 @@ func TestContract08_PanicOfUserFunctionDoesNotEndController(t *testing.T) {
 						t.Errorf("handled %q, want %q too", got, want)
 					}
 				}
-				stacks := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "function panicked") })
+				stacks := slices.DeleteFunc(logs.take(), func(line string) bool { return !strings.Contains(line, "msg=\"function ") })
 				if len(stacks) != 1 || !strings.Contains(stacks[0], "goroutine") || !strings.Contains(stacks[0], "controller=widgets") {
 					t.Errorf("%d stacks are logged, want one: %q", len(stacks), stacks)
 				}
@@ -95,36 +121,54 @@ func TestContract08_PanicOfUserFunctionDoesNotEndController(t *testing.T) {
 	}
 }
 
-// panickingReady is a source with a Ready function that panics.
-type panickingReady struct{}
+// prepared is a source that is prepared already.
+type prepared controller.PreparedSource
 
-func (panickingReady) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{
-		Ready: func() error { panic("no") },
-		Run:   func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil },
-	}, nil
+func (s prepared) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource(s), nil
 }
 
-// TestContract08_PanicOfSourceEndsController checks that Run returns a source's panic as an error of the
-// source.
+// TestContract08_PanicOfSourceEndsController checks that Run returns the failure of a source's functions as an error of
+// the source.
 func TestContract08_PanicOfSourceEndsController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		c := w.config(func(context.Context, unstructuredObject) error { return nil })
-		c.Sources = []controller.Source{controller.SourceFunc(func(context.Context, controller.Enqueue) error { panic("no") })}
-		ctrl, err := controller.New(c)
-		if err != nil {
-			t.Fatal(err)
+	type (
+		enqueue = controller.Enqueue
+		run     = func() error
+	)
+	for how, fail := range failures() {
+		for name, source := range map[string]controller.Source{
+			"Run":   controller.SourceFunc(func(context.Context, enqueue) error { fail(); return nil }),
+			"Start": prepared{Start: func(context.Context, enqueue) run { fail(); return nil }},
+			"run":   prepared{Start: func(context.Context, enqueue) run { return func() error { fail(); return nil } }},
+		} {
+			t.Run(how+" in "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					c := w.config(func(context.Context, unstructuredObject) error { return nil })
+					c.Sources = []controller.Source{source}
+					ctrl, err := controller.New(c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					texts := map[string]string{"panic": "panicked: no", "Goexit": "it called runtime.Goexit"}
+					if err := ctrl.Run(t.Context()); err == nil || !strings.Contains(err.Error(), texts[how]) {
+						t.Errorf("Run returned %v", err)
+					}
+				})
+			})
 		}
-		if err := ctrl.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "panicked: no") {
-			t.Errorf("Run returned %v", err)
-		}
-	})
+	}
 }
 
-// TestContract02_PanicsOfSourcesLoseNoWakeUp checks that a predicate that panics accepts the change, and that a
-// function that panics for one state of an object is called with the other one.
+// TestContract02_PanicsOfSourcesLoseNoWakeUp checks that a predicate that fails accepts the change, and that a
+// function that fails for one state of an object is called with the other one.
 func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
+	for how, fail := range failures() {
+		t.Run(how, func(t *testing.T) { testFailingSource(t, fail) })
+	}
+}
+
+func testFailingSource(t *testing.T, fail func()) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
@@ -135,10 +179,10 @@ func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
 		})
 		c.Sources = []controller.Source{source.Mapped(parts, func(part unstructuredObject) []kube.Key {
 			if part.Object["spec"] == nil {
-				panic("no spec")
+				fail()
 			}
 			return []kube.Key{key("a")}
-		}, func(informer.Change) bool { panic("no") })}
+		}, func(informer.Change) bool { fail(); return false })}
 		w.put("widgets", "a", 1)
 		w.run(c)
 		time.Sleep(time.Second)

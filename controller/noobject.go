@@ -281,7 +281,7 @@ func (s *sources) list(ctx context.Context, found func(kube.Key)) error {
 		if r.Keys == nil {
 			continue
 		}
-		err := guardedRun(s.guard, "Keys of "+r.label, func() error {
+		err := s.guard.Try("Keys of "+r.label, func() error {
 			for key := range r.Keys {
 				if ctx.Err() != nil {
 					return ctx.Err()

@@ -51,7 +51,7 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 		target.Kind = c.informer.Kind()
 	}
 	s := &namedSource{label: label}
-	err := guardedRun(c.guard, "Prepare of "+label, func() (err error) {
+	err := c.guard.Try("Prepare of "+label, func() (err error) {
 		s.PreparedSource, err = source.Prepare(target)
 		return err
 	})
@@ -124,16 +124,12 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 			}
 			run := s.started(ctx, r, s.enqueue(r.namedSource))
 			go func() { // waited for by wait, and by remove
-				err := errSourceNoReturn
 				defer s.runs.Done()
 				defer close(r.ended)
-				defer func() {
-					if err != nil && ctx.Err() == nil {
-						s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
-						stopIntake()
-					}
-				}()
-				err = guardedRun(s.guard, "Run of "+r.label, run)
+				if err := s.guard.Try("Run of "+r.label, run); err != nil && ctx.Err() == nil {
+					s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
+					stopIntake()
+				}
 			}()
 		}
 		return join, launch
@@ -240,7 +236,7 @@ func (s *sources) notReady() (errs []error) {
 		if r.Ready == nil {
 			continue
 		}
-		if err := guardedRun(s.guard, "Ready of "+r.label, r.Ready); err != nil {
+		if err := s.guard.Try("Ready of "+r.label, r.Ready); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -259,7 +255,7 @@ func (s *sources) starting() error {
 		}
 		var notReady error
 		if r.Ready != nil {
-			notReady = guardedRun(s.guard, "Ready of "+r.label, r.Ready)
+			notReady = s.guard.Try("Ready of "+r.label, r.Ready)
 		}
 		errs = append(errs, cmp.Or(notReady, fmt.Errorf("%s has not started", r.label)))
 	}
@@ -335,7 +331,7 @@ func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (r
 	}
 	r.starts.Store(true)
 	defer r.starts.Store(false)
-	err := guardedRun(s.guard, "Start of "+r.label, func() error {
+	err := s.guard.Try("Start of "+r.label, func() error {
 		run = r.Start(ctx, enqueue)
 		return nil
 	})

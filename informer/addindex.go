@@ -71,17 +71,15 @@ func (c *core) beginIndex(index store.Index) (objects []*store.Store, err error)
 
 // inStore converts an index of objects to an index of encoded objects.
 func (index Index[T]) inStore(decoder wire.Decoder[T], guard *usercode.Guard) store.Index {
-	return store.Index{Name: index.Name, Values: func(o *wire.Object) ([]string, error) {
-		obj, err := decoder.Decode(o)
-		if err != nil {
-			return nil, err
-		}
-		var values []string
-		if panicked := guard.Call("Values of index "+index.Name, func() { values = index.Values(obj) },
-			nil); panicked != nil {
-			return nil, panicked
-		}
-		return values, nil
+	return store.Index{Name: index.Name, Values: func(o *wire.Object) (values []string, err error) {
+		err = guard.Try("Values of index "+index.Name, func() error {
+			obj, err := decoder.Decode(o)
+			if err == nil {
+				values = index.Values(obj)
+			}
+			return err
+		})
+		return values, err
 	}}
 }
 

@@ -58,7 +58,7 @@ var errWrongType = errors.New("the retriever returned an object of another type"
 // damaged, and its changes would be missed.
 var errNoName = errors.New("an object without a name was received")
 
-func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
+func (f objectFeed[T]) encode(obj runtime.Object) (encoded *wire.Object, err error) {
 	typed, ok := obj.(T)
 	if ok && reflect.ValueOf(typed).IsNil() {
 		return nil, fmt.Errorf("the retriever returned a nil %T", obj)
@@ -67,22 +67,15 @@ func (f objectFeed[T]) encode(obj runtime.Object) (*wire.Object, error) {
 		var want T
 		return nil, fmt.Errorf("%w: a %T where a %T was expected", errWrongType, obj, want)
 	}
-	return f.encoder.Encode(typed)
-}
-
-// guarded calls a method of the Retriever. A panic is logged, and becomes an error of the list or watch.
-func (f objectFeed[T]) guarded(method string, call func() error) (err error) {
-	if panicked := f.guard.Call(method+" of the Retriever", func() { err = call() }, nil); panicked != nil {
-		return panicked
-	}
-	return err
+	err = f.guard.Try("encoding of an object", func() error { encoded, err = f.encoder.Encode(typed); return err })
+	return encoded, err
 }
 
 func (f objectFeed[T]) list(
 	ctx context.Context, opts metav1.ListOptions, each func(*wire.Object) error,
 ) (metav1.ListMeta, error) {
 	var list runtime.Object
-	err := f.guarded("List", func() (err error) {
+	err := f.guard.Try("List of the Retriever", func() (err error) {
 		list, err = f.retriever.List(ctx, opts)
 		return err
 	})
@@ -111,7 +104,7 @@ func (f objectFeed[T]) list(
 
 func (f objectFeed[T]) watch(ctx context.Context, opts metav1.ListOptions) (events, error) {
 	var inner watch.Interface
-	err := f.guarded("Watch", func() (err error) {
+	err := f.guard.Try("Watch of the Retriever", func() (err error) {
 		inner, err = f.retriever.Watch(ctx, opts)
 		return err
 	})

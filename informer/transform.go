@@ -20,16 +20,13 @@ import (
 // field.
 func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*wire.Object) *wire.Object {
 	encoder := wire.NewEncoder[T](i.cut)
-	change := func(o *wire.Object) (*wire.Object, error) {
+	transformed := func(o *wire.Object) (*wire.Object, error) {
 		obj, err := i.decoder.Decode(o)
 		if err != nil {
 			return nil, err
 		}
 		deletedAt := obj.GetDeletionTimestamp().DeepCopy()
-		if panicked := i.core.guard.Call("Transform", func() { err = transform(obj) }, nil); panicked != nil {
-			return nil, panicked
-		}
-		if err != nil {
+		if err := transform(obj); err != nil {
 			return nil, fmt.Errorf("transform %s: %w", o.Key, usercode.Error(err))
 		}
 		changed, err := encoder.Encode(obj)
@@ -43,6 +40,10 @@ func newTransform[T kube.Object](i *Informer[T], transform func(T) error) func(*
 		}
 		changed.Manager, changed.TiedManager = o.Manager, o.TiedManager
 		return changed, nil
+	}
+	change := func(o *wire.Object) (changed *wire.Object, err error) {
+		err = i.core.guard.Try("Transform", func() error { changed, err = transformed(o); return err })
+		return changed, err
 	}
 	var warnedAt atomic.Int64 // nanoseconds since the informer was made
 	return func(o *wire.Object) *wire.Object {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -141,11 +139,13 @@ type callTransport struct {
 	roots   *rootsTransport   // that client-go's transport has become
 	tokens  *tokenFile
 	terms   *leadership.Transport // sends the writes of terms of leadership
+	custom  bool                  // the user's config has a transport or a wrapper
 }
 
 func newCallTransport(
 	cluster *Cluster, base http.RoundTripper, wrap func(http.RoundTripper) http.RoundTripper,
 ) *callTransport {
+	custom := wrap != nil || cluster.config.Transport != nil
 	if wrap == nil {
 		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
@@ -153,7 +153,8 @@ func newCallTransport(
 	next := wrap(roots)
 	return &callTransport{
 		cluster: cluster, next: next, roots: roots, tokens: &tokenFile{path: cluster.config.BearerTokenFile},
-		terms: &leadership.Transport{Base: roots.current, Wrap: wrap, Next: next},
+		terms:  &leadership.Transport{Base: roots.current, Wrap: wrap, Next: next},
+		custom: custom,
 	}
 }
 
@@ -225,22 +226,24 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// send sends a request, as a write of the term if that is not nil. A panic of a transport or wrapper in the
-// user's rest.Config fails the request: many requests are made by goroutines in which it would end the process.
+// send sends a request, as a write of the term if that is not nil. A panic or runtime.Goexit in a transport or wrapper
+// of the user's rest.Config fails the request: many requests are made by goroutines of the library.
 func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term) (resp *http.Response, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			resp, err = nil, fmt.Errorf("%s %s: the transport panicked, the request may have been sent: %v", req.Method,
-				req.URL.Path, value)
-			t.cluster.panicked.Do(func() {
-				slog.Default().Error("the transport of a rest.Config panicked", "error", err, "stack",
-					string(debug.Stack()), "hint", "further panics are not logged")
-			})
-		}
-	}()
+	if !t.custom {
+		return t.sendRenewed(req, call, term)
+	}
+	failed := t.cluster.guard.Call("the transport", func() { resp, err = t.sendRenewed(req, call, term) }, nil)
+	if failed != nil {
+		return nil, fmt.Errorf("%s %s: the request may have been sent: %w", req.Method, req.URL.Path, failed)
+	}
+	return resp, err
+}
+
+// sendRenewed sends a request, and again if the credentials were renewed in the meantime.
+func (t *callTransport) sendRenewed(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
 	t.tokens.sent(bearerToken(req))
 	base := t.roots.current()
-	resp, err = t.sendOnce(req, call, term)
+	resp, err := t.sendOnce(req, call, term)
 	if renewed := t.renewed(req, base, resp, err); renewed != nil {
 		if err == nil {
 			_ = resp.Body.Close()

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -304,10 +306,26 @@ func TestContract08_PanicOfTransportFailsRequest(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	defer slog.SetDefault(before)
 	panics := roundTripper(func(*http.Request) (*http.Response, error) { panic("no credentials") })
-	for name, config := range map[string]*rest.Config{
-		"transport": {Host: "http://server", Transport: panics},
-		"wrapper":   {Host: "http://server", WrapTransport: func(http.RoundTripper) http.RoundTripper { return panics }},
+	exits := roundTripper(func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil })
+	dial := func(fail roundTripper) func(context.Context, string, string) (net.Conn, error) {
+		return func(context.Context, string, string) (net.Conn, error) { _, err := fail(nil); return nil, err }
+	}
+	wrap := func(rt http.RoundTripper) func(http.RoundTripper) http.RoundTripper {
+		return func(http.RoundTripper) http.RoundTripper { return rt }
+	}
+	const panicked, exited = "panicked: no credentials", "it called runtime.Goexit"
+	for name, test := range map[string]struct {
+		config *rest.Config
+		want   string
+	}{
+		"transport":           {&rest.Config{Host: "http://server", Transport: panics}, "the transport " + panicked},
+		"wrapper":             {&rest.Config{Host: "http://server", WrapTransport: wrap(panics)}, "the transport " + panicked},
+		"Dial":                {&rest.Config{Host: "http://server", Dial: dial(panics)}, panicked},
+		"Goexit in transport": {&rest.Config{Host: "http://server", Transport: exits}, "the transport: " + exited},
+		"Goexit in wrapper":   {&rest.Config{Host: "http://server", WrapTransport: wrap(exits)}, "the transport: " + exited},
+		"Goexit in Dial":      {&rest.Config{Host: "http://server", Dial: dial(exits)}, exited},
 	} {
+		config := test.config
 		logged.Reset()
 		cluster := connectTo(t, config)
 		_, leading := lead(t)
@@ -319,8 +337,8 @@ func TestContract08_PanicOfTransportFailsRequest(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := send(cluster.HTTPClient(), req); err == nil || !strings.Contains(err.Error(), "the transport panicked") || !strings.Contains(err.Error(), "no credentials") {
-						t.Errorf("%s, %s: %v, want the panic as an error", name, method, err)
+					if _, err := send(cluster.HTTPClient(), req); err == nil || !strings.Contains(err.Error(), test.want) {
+						t.Errorf("%s, %s: %v, want %q in the error", name, method, err, test.want)
 					}
 				}
 				if len(seen.calls) != 1 || seen.calls[0].Err == nil || seen.calls[0].Succeeded() {

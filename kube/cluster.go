@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,7 +48,7 @@ type Cluster struct {
 	limits   *writeLimits
 	hidden   *apiobject.HiddenFields
 	strays   *strays
-	panicked sync.Once                       // a panic of a transport was logged
+	guard    *usercode.Guard                 // calls the functions of the user's config
 	term     atomic.Pointer[leadership.Term] // of the last request
 
 	mu        sync.Mutex
@@ -96,8 +98,10 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if config.QPS == 0 {
 		config.QPS = -1
 	}
+	guard := usercode.NewGuard(slog.Default())
 	c := &Cluster{
 		config:    config,
+		guard:     guard,
 		scheme:    scheme,
 		scopes:    declaredScopes(scheme),
 		limits:    newWriteLimits(),
@@ -107,6 +111,12 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
 		elsewhere: map[schema.GroupVersionKind]string{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
+	}
+	if dial := config.Dial; dial != nil { // net/http calls it on a goroutine of its own
+		config.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = guard.Try("the Dial of a rest.Config", func() error { conn, err = dial(ctx, network, address); return err })
+			return conn, err
+		}
 	}
 	// The transport is set in the config, so that clients made from RESTConfig use it too.
 	wrap := config.WrapTransport

@@ -74,12 +74,12 @@ func (m *Manager) serveDebugOf(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	var value any
-	var err error
-	if panicked := m.guard.Call("Debug of "+name, func() {
+	err := m.guard.Try("Debug of "+name, func() (err error) {
 		value, err = debugged.Debug(req.URL.Query().Get("key"))
-		err = usercode.Error(err)
-	}, nil); panicked != nil {
-		http.Error(w, panicked.Error(), http.StatusInternalServerError)
+		return err
+	})
+	if _, panicked := errors.AsType[*usercode.PanicError](err); panicked {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	if err != nil {

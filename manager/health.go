@@ -109,7 +109,7 @@ func (m *Manager) checked(key any, name string, check func() error) error {
 	m.checksMu.Lock()
 	call := m.checks[key]
 	if call == nil {
-		call = &checkCall{began: time.Now(), done: make(chan struct{}), err: errGoexit}
+		call = &checkCall{began: time.Now(), done: make(chan struct{})}
 		m.checks[key] = call
 		go m.callCheck(key, name, call, check) // waited for below, at most for checkTimeout
 	}
@@ -132,11 +132,7 @@ func (m *Manager) callCheck(key any, name string, call *checkCall, check func() 
 		delete(m.checks, key)
 		close(call.done)
 	}()
-	var err error
-	if panicked := m.guard.Call("check "+name, func() { err = usercode.Error(check()) }, nil); panicked != nil {
-		err = panicked
-	}
-	call.err = err
+	call.err = m.guard.Try("check "+name, check)
 }
 
 // Ready returns nil if the lease and all runnables that must run on this replica now are ready. It suits a readiness

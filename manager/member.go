@@ -8,7 +8,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -18,8 +17,6 @@ const (
 	firstRestart   = time.Second
 	longestRestart = time.Minute
 )
-
-var errGoexit = errors.New("it called runtime.Goexit")
 
 // member is a Runnable of a Manager.
 type member struct {
@@ -58,7 +55,7 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 	for delay := firstRestart; ; delay = min(2*delay, longestRestart) {
 		logger.InfoContext(ctx, "runnable started")
 		begun := time.Now()
-		err := m.call(ctx, r)
+		err := m.guard.Try("Run of runnable "+r.Name, func() error { return r.Runner.Run(m.withStart(ctx, r)) })
 		if time.Since(begun) > longestRestart {
 			delay = firstRestart
 		}
@@ -129,23 +126,14 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 	return false
 }
 
-// call runs a member once. It returns an error also if the member panics, or ends its goroutine.
-func (m *Manager) call(ctx context.Context, r *member) error {
-	if r.Task {
-		ctx = observers.WithStart(ctx, func(reason string) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			r.held = reason
-		})
+// withStart returns the context of a member: a task can let the others start before it ends.
+func (m *Manager) withStart(ctx context.Context, r *member) context.Context {
+	if !r.Task {
+		return ctx
 	}
-	result := make(chan error, 1)
-	go func() { // waited for below
-		err := errGoexit
-		defer func() { result <- err }()
-		if panicked := m.guard.Call("Run of runnable "+r.Name, func() { err = usercode.Error(r.Runner.Run(ctx)) },
-			nil); panicked != nil {
-			err = panicked
-		}
-	}()
-	return <-result
+	return observers.WithStart(ctx, func(reason string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r.held = reason
+	})
 }

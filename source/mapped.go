@@ -61,10 +61,8 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 		if state == nil || err != nil {
 			return nil, err
 		}
-		if panicked := (*usercode.Guard)(nil).Call("the function", func() { found, err = keys(state) },
-			nil); panicked != nil {
-			return nil, panicked // only for this state: the keys of the other state are enqueued
-		}
+		// An error is only about this state: the keys of the other state are enqueued.
+		err = (*usercode.Guard)(nil).Try("the function", func() error { found, err = keys(state); return err })
 		return found, err
 	}
 	return func(c informer.Change) (before, after []kube.Key, err error) {

@@ -205,10 +205,8 @@ func (s *shared[T]) keysOf(state *T) (found []kube.Key, err error) {
 	if state == nil {
 		return nil, nil
 	}
-	if panicked := s.guard.Call("the function", func() { found = s.keys(*state) }, nil); panicked != nil {
-		return nil, panicked
-	}
-	return found, nil
+	err = s.guard.Try("the function", func() error { found = s.keys(*state); return nil })
+	return found, err
 }
 
 // newSharedChange returns a change of the informer. uncertain is true if before may not be the last state.

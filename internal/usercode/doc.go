@@ -2,6 +2,7 @@
 // these return, so that a panic or an endless error in them ends neither the process nor a worker. It collects the
 // mistakes in a Config. Packages retry and internal/retryrules classify errors with it.
 //
-// A panic is recovered where the function is called, and its stack is logged once for each
-// function. runtime.Goexit cannot be recovered: it ends the goroutine.
+// Guard.Call is the one way to call a user's function on a goroutine of the library: a panic and runtime.Goexit become
+// errors, and the stack is logged once for each function. Handlers are the exception: they run on the goroutine of a
+// worker, which is replaced if it ends.
 package usercode

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -99,11 +100,17 @@ func TestGuardLogsAStackOnce(t *testing.T) {
 	if got := usercode.Value(guard, "Predicate", true, func() bool { return false }); got {
 		t.Error("the value of a function that returned was lost")
 	}
+	if err := guard.Try("Run", func() error { runtime.Goexit(); return nil }); err == nil || !strings.Contains(err.Error(), "Run: it called runtime.Goexit") {
+		t.Errorf("Try returned %v for runtime.Goexit", err)
+	}
+	if err := guard.Try("Run", func() error { return io.EOF }); err != io.EOF { //nolint:errorlint // the identical value
+		t.Errorf("Try returned %v, want the error of the function", err)
+	}
 	failed := guard.Call("Group", func() { panic(endless{}) }, func() []any { return []any{"key", "ns/a"} })
 	if failed == nil || failed.Unwrap() != nil || !strings.Contains(failed.Error(), "Group panicked: an error of type") {
 		t.Errorf("Call returned %v", failed)
 	}
-	if got := logs.String(); strings.Count(got, "stack=") != 2 || strings.Count(got, "\n") != 2 || !strings.Contains(got, "key=ns/a") {
+	if got := logs.String(); strings.Count(got, "stack=") != 3 || strings.Count(got, "\n") != 3 || !strings.Contains(got, "key=ns/a") {
 		t.Errorf("logged %s", got)
 	}
 }

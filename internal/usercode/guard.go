@@ -8,18 +8,26 @@ import (
 	"sync"
 )
 
-// PanicError is the error of a function that panicked.
+// PanicError is the error of a function that panicked or called runtime.Goexit.
 type PanicError struct {
 	// Name names the function.
 	Name string
-	// Value is what was passed to panic.
+	// Value is what was passed to panic, or errGoexit.
 	Value any
 	// Stack is the stack of the panic, as runtime/debug.Stack prints it.
 	Stack []byte
 }
 
+// errGoexit is the Value for a function that called runtime.Goexit.
+var errGoexit = errors.New("it called runtime.Goexit, as t.FailNow does: return an error instead")
+
 // Error implements error. The stack is not in it.
-func (e *PanicError) Error() string { return e.Name + " panicked: " + ValueText(e.Value) }
+func (e *PanicError) Error() string {
+	if e.Value == errGoexit { //nolint:errorlint // the value itself
+		return e.Name + ": " + errGoexit.Error()
+	}
+	return e.Name + " panicked: " + ValueText(e.Value)
+}
 
 // Unwrap returns the value of the panic when it was an error that errors.Is and errors.As can walk.
 func (e *PanicError) Unwrap() error { return ValueError(e.Value) }
@@ -40,9 +48,9 @@ func ValueError(value any) error {
 	return nil
 }
 
-// Guard calls functions that a user of the library wrote. A panic in one of them does not end the
-// process: the first panic of each function is logged at error level with its stack, and further
-// ones at debug level without it. A nil *Guard recovers and logs nothing.
+// Guard calls functions that a user of the library wrote. A panic in one of them does not end the process, and
+// runtime.Goexit does not end the goroutine of the library that calls it: the first failure of each function is logged
+// at error level with its stack, and further ones at debug level without it. A nil *Guard logs nothing.
 //
 // It is safe for concurrent use. Made by NewGuard.
 type Guard struct {
@@ -57,17 +65,47 @@ func NewGuard(logger *slog.Logger) *Guard {
 	return &Guard{logger: logger, logged: map[string]bool{}}
 }
 
-// Call calls f. It returns nil, or a *PanicError when f panicked. name names the function in the
-// log; attrs are further attributes for the log, and are called only after a panic.
+// Call calls f, and returns nil, or a *PanicError if f panicked or called runtime.Goexit. name names the function in the
+// log; attrs are further attributes for the log, and are called only after a failure.
+//
+// f runs on a goroutine of its own, because runtime.Goexit cannot be recovered: that costs 1 us.
 func (g *Guard) Call(name string, f func(), attrs func() []any) (failed *PanicError) {
+	called := make(chan struct{})
+	go func() { // waited for below
+		returned := false
+		defer func() {
+			if !returned {
+				failed = &PanicError{Name: name, Value: errGoexit, Stack: debug.Stack()}
+			}
+			close(called)
+		}()
+		failed = Recover(name, f)
+		returned = true
+	}()
+	<-called
+	if failed != nil {
+		g.log(failed, attrs)
+	}
+	return failed
+}
+
+// Recover is Call for a function that does not call runtime.Goexit: f runs on the caller's goroutine.
+func Recover(name string, f func()) (failed *PanicError) {
 	defer func() {
 		if value := recover(); value != nil {
 			failed = &PanicError{Name: name, Value: value, Stack: debug.Stack()}
-			g.log(failed, attrs)
 		}
 	}()
 	f()
 	return nil
+}
+
+// Try is Call for a function that returns an error, which it makes safe to use: see Error.
+func (g *Guard) Try(name string, f func() error) (err error) {
+	if failed := g.Call(name, func() { err = f() }, nil); failed != nil {
+		return failed
+	}
+	return Error(err)
 }
 
 // Report logs the panics in err, which wraps or joins what Call has returned, as Call does.
@@ -77,7 +115,7 @@ func (g *Guard) Report(err error) {
 	}
 }
 
-// log logs a panic, the first one of each function with its stack.
+// log logs a failure, the first one of each function with its stack.
 func (g *Guard) log(failed *PanicError, attrs func() []any) {
 	if g == nil {
 		return
@@ -90,14 +128,18 @@ func (g *Guard) log(failed *PanicError, attrs func() []any) {
 	if attrs != nil {
 		args = append(args, attrs()...)
 	}
+	message := "function panicked"
+	if failed.Value == errGoexit { //nolint:errorlint // the value itself
+		message = "function called runtime.Goexit"
+	}
 	if known {
-		g.logger.Debug("function panicked again", args...)
+		g.logger.Debug(message+" again", args...)
 		return
 	}
-	g.logger.Error("function panicked", append(args, "stack", string(failed.Stack))...)
+	g.logger.Error(message, append(args, "stack", string(failed.Stack))...)
 }
 
-// Value returns what f returns, or instead when f panics: see Guard.Call.
+// Value returns what f returns, or instead if f panics or calls runtime.Goexit: see Guard.Call.
 func Value[V any](g *Guard, name string, instead V, f func() V) (v V) {
 	v = instead
 	if g.Call(name, func() { v = f() }, nil) != nil {

@@ -52,7 +52,7 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 
 // guarded calls f and returns its panics as errors, because T may have user-written methods.
 func guarded(name string, f func() error) (err error) {
-	if panicked := (*usercode.Guard)(nil).Call(name, func() { err = f() }, nil); panicked != nil {
+	if panicked := usercode.Recover(name, func() { err = f() }); panicked != nil {
 		return panicked
 	}
 	return err
