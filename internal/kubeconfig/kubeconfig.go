@@ -91,14 +91,13 @@ func unusable(raw *clientcmdapi.Config, context string) error {
 // noConfig returns the error for a program without a cluster. It replaces client-go's error, which mentions
 // KUBERNETES_MASTER, because that variable is not used here.
 func noConfig() error {
-	variable := clientcmd.RecommendedConfigPathEnvVar
-	problem := fmt.Sprintf("the default file %s ($%s is not set) does not exist, and this program does not run in a "+
-		"Pod ($KUBERNETES_SERVICE_HOST is not set, or the Pod has no service account token)",
-		clientcmd.RecommendedHomeFile, variable)
+	variable, home := clientcmd.RecommendedConfigPathEnvVar, clientcmd.RecommendedHomeFile
 	if value := os.Getenv(variable); value != "" {
-		problem = fmt.Sprintf("$%s (%s) does not exist, and the cluster of a Pod is used only without it", variable,
-			value)
+		return fmt.Errorf("no cluster is configured: $%s names no file that exists (%s): correct it, or unset it to "+
+			"use %s or the Pod's service account", variable, value, home)
 	}
-	return fmt.Errorf("no cluster is configured: %s: set $%s to the path of a kubeconfig, or pass its path, or run "+
-		"the program in a Pod with a service account", problem, variable)
+	return fmt.Errorf("no cluster is configured: the default file %s ($%s is not set) does not exist, and this "+
+		"program does not run in a Pod ($KUBERNETES_SERVICE_HOST is not set, or the Pod has no service account "+
+		"token): set $%s to the path of a kubeconfig, or pass its path, or run the program in a Pod with a service "+
+		"account", home, variable, variable)
 }

@@ -66,7 +66,7 @@ func TestLoadOrder(t *testing.T) {
 		"environment":                {"", "", env, home, pod, "https://env-one:1", "shop", ""},
 		"list of files":              {"", "", missing + string(os.PathListSeparator) + env, home, pod, "https://env-one:1", "shop", ""},
 		"Pod":                        {"", "", "", home, pod, "https://pod:1", "", ""},
-		"Pod, environment's missing": {"", "", missing, home, pod, "", "", missing + ") does not exist, and the cluster of a Pod is used only without it"},
+		"Pod, environment's missing": {"", "", missing, home, pod, "", "", missing + "): correct it, or unset it to use "},
 		"home":                       {"", "", "", home, noPod, "https://home-one:1", "shop", ""},
 		"Pod without token":          {"", "", "", home, noToken, "https://home-one:1", "shop", ""},
 		"Pod with unreadable token":  {"", "", "", home, unreadable, "", "", "load the Pod's service account"},
