@@ -184,6 +184,9 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !isObserved && ctx.Value(underCallKey{}) == nil:
 		t.cluster.checkStray(req, term)
 	}
+	if err := t.cluster.throttle(req); err != nil {
+		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
+	}
 	if err := t.cluster.limits.wait(req, t.cluster.basePath, term); err != nil {
 		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
@@ -45,11 +46,12 @@ type Cluster struct {
 	scopes   map[schema.GroupVersionKind]bool // that Go types declare
 	codecs   serializer.CodecFactory
 
-	limits   *writeLimits
-	hidden   *apiobject.HiddenFields
-	strays   *strays
-	guard    *usercode.Guard                 // calls the functions of the user's config
-	term     atomic.Pointer[leadership.Term] // of the last request
+	limits  *writeLimits
+	hidden  *apiobject.HiddenFields
+	strays  *strays
+	limiter flowcontrol.RateLimiter         // of the requests; nil without a limit
+	guard   *usercode.Guard                 // calls the functions of the user's config
+	term    atomic.Pointer[leadership.Term] // of the last request
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries
@@ -69,10 +71,13 @@ type Resource struct {
 // Connect returns a Cluster for the API server in config. It makes no request.
 //
 // The built-in kinds of Kubernetes (the types of k8s.io/api: Pods, Deployments, ...) are known. Functions in addTypes,
-// usually the AddToScheme of an API package, register further types. Connect copies config. It disables the client-side
-// rate limit unless QPS is set to a value above zero, because API servers protect themselves with priority and fairness
-// since Kubernetes 1.29 (KEP-1040), and client-go's default of 5 requests per second slows controllers down without a
-// visible reason.
+// usually the AddToScheme of an API package, register further types. Connect copies config.
+//
+// There is no client-side rate limit unless QPS is above zero or RateLimiter is set, because API servers protect
+// themselves with priority and fairness since Kubernetes 1.29 (KEP-1040), and client-go's default of 5 requests per
+// second slows controllers down without a visible reason. The limit is one for all clients of the Cluster, also those
+// made from RESTConfig, which contains no limit. These requests do not wait for it, because what they serve must work
+// in a busy process: those of package leader for its lease; discovery; Events; reviews of tokens and of access.
 //
 // Errors: a nil config, a config that is not valid for a client, a function in addTypes that is nil or returns an
 // error; all errors at once.
@@ -95,12 +100,10 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		}
 	}
 	config = rest.CopyConfig(config)
-	if config.QPS == 0 {
-		config.QPS = -1
-	}
 	guard := usercode.NewGuard(slog.Default())
 	c := &Cluster{
 		config:    config,
+		limiter:   takeLimiter(config),
 		guard:     guard,
 		scheme:    scheme,
 		scopes:    declaredScopes(scheme),
@@ -114,7 +117,10 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	}
 	if dial := config.Dial; dial != nil { // net/http calls it on a goroutine of its own
 		config.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = guard.Try("the Dial of a rest.Config", func() error { conn, err = dial(ctx, network, address); return err })
+			err = guard.Try("the Dial of a rest.Config", func() (err error) {
+				conn, err = dial(ctx, network, address)
+				return err
+			})
 			return conn, err
 		}
 	}

@@ -115,26 +115,6 @@ func TestConnectMakesNoRequestAndCopiesItsConfig(t *testing.T) {
 	}
 }
 
-func TestClientSideRateLimitIsOffByDefault(t *testing.T) {
-	t.Parallel()
-	for given, want := range map[float32]float32{0: -1, 20: 20, -1: -1} {
-		cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1:1", QPS: given})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cluster.RESTConfig().QPS; got != want {
-			t.Errorf("QPS %v became %v, want %v", given, got, want)
-		}
-		client, err := cluster.RESTClient(schema.GroupVersion{Version: "v1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if limited := client.GetRateLimiter() != nil; limited != (want > 0) {
-			t.Errorf("QPS %v: limited is %t", given, limited)
-		}
-	}
-}
-
 func TestConnectReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	failing := errors.New("no such types")

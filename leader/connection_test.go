@@ -17,6 +17,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -73,6 +74,34 @@ func (c *silentConn) Read(p []byte) (int, error) {
 		n, err = c.Conn.Read(p)
 	}
 	return n, err
+}
+
+// starved is a rate limiter whose tokens all go to other requests.
+type starved struct{ flowcontrol.RateLimiter }
+
+func (starved) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestSharedRateLimiterDoesNotDelayRenewals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		c := s.client("a")
+		cluster, err := kube.Connect(&rest.Config{Host: "http://api.invalid", Transport: c, RateLimiter: starved{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newTestElector(t, c, func(config *Config) { config.Cluster = cluster })
+		terms := 0
+		r := run(t, e, func(ctx context.Context) error { terms++; return untilDone(ctx) })
+		pass(10 * time.Minute)
+		if got := e.Status().State; got != StateLeading || terms != 1 {
+			t.Errorf("after 10 min the state is %s in term %d, want leading in the first one", got, terms)
+		}
+		r.stopWithoutError(t)
+	})
 }
 
 // serveLease returns a server in memory that is not started yet, with one lease without a holder.

@@ -39,7 +39,7 @@ type Options struct {
 	// As and AsGroups are the user and groups to impersonate. Default: none.
 	As       string
 	AsGroups []string
-	// QPS and Burst limit the requests of this process. Default: 0, no limit.
+	// QPS and Burst limit the requests of a kube.Cluster: see kube.Connect. Default: 0, no limit.
 	QPS   float64
 	Burst int
 	// ReadOnly and WriteLimit are those of kube.Cluster. Default: false, and 0, no limit.
