@@ -189,8 +189,9 @@ type OwnWritesConfig struct {
 
 // ShutdownConfig configures what happens when the context of Controller.Run ends. The zero value is the default.
 type ShutdownConfig struct {
-	// DrainTimeout is the time that running handlers have to finish, before their contexts are cancelled.
-	// Default 25 s; negative: they are cancelled at once.
+	// DrainTimeout is the time that running handlers have to finish, before their contexts are cancelled. Run returns
+	// at the latest 3 s after it, with an error that names the handlers that have not returned. Default 25 s; negative:
+	// they are cancelled at once.
 	DrainTimeout time.Duration
 	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout, including
 	// keys that wait until an informer shows what their last run wrote. Default false: the next start handles every

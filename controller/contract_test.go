@@ -431,15 +431,16 @@ func TestContract05_RunReturnsAfterWorkersAndWatches(t *testing.T) {
 		server := newServer("a")
 		metrics := newRecorder()
 		var ended atomic.Bool
-		c := config(server, func(context.Context, configMap) error {
-			time.Sleep(time.Hour) // ignores its context
+		c := config(server, func(ctx context.Context, _ configMap) error {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second)
 			ended.Store(true)
 			return nil
 		})
 		c.Metrics = metrics
 		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, _ controller.Enqueue) error {
 			<-ctx.Done()
-			time.Sleep(time.Minute)
+			time.Sleep(27 * time.Second)
 			return nil
 		})}
 		stop := start(t, newController(t, c))

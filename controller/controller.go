@@ -12,6 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -36,6 +37,7 @@ type Controller[T kube.Object] struct {
 	phase Phase          // guarded by mu
 	loop  *loop[T]       // guarded by mu; nil while the controller is stopped or in standby
 	begun bool           // guarded by mu; a term has begun
+	last  *pool          // guarded by mu; of the current term, and of an ended one while its handlers run
 	added []*addedSource // guarded by mu
 }
 
@@ -96,11 +98,14 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 //  4. When ctx ends, workers start no further key (but see ShutdownConfig.DrainQueue). Handlers may finish within
 //     ShutdownConfig.DrainTimeout; then their contexts are cancelled. When leadership is lost, their contexts are
 //     cancelled at once, and Run goes back to step 1.
-//  5. Run returns when every worker, source and watch has ended. A handler that ignores its context delays this.
+//  5. Run returns when every worker, source and watch has ended. If a handler or a source ignores the end of its
+//     context, Run returns 3 s after the drain time, with an error that names it and its key: then the process must
+//     end. An elector of package leader keeps the lease until it expires, and refuses writes with the contexts of
+//     handlers. With another LeaderElector, which cannot do that, Run waits for the handlers.
 //
 // Run returns nil if ctx ended. Otherwise it returns the error of a source or of the elector, or an error if the
 // controller is running already, if another one with its name and kube.Cluster is, or if it cannot use Config.StateDir.
-// Run may be called again after it has returned.
+// Run may be called again after it has returned, and returns an error while handlers of the last call still run.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	begins := PhaseStandby
 	if c.config.LeaderElector == nil {
@@ -133,12 +138,19 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // work runs one term: from the start, or from gaining leadership, until ctx ends.
 func (c *Controller[T]) work(ctx context.Context) error {
+	c.mu.Lock()
+	last := c.last
+	c.mu.Unlock()
+	if last.handled() != nil {
+		return fmt.Errorf("run controller %q: %w: %s of its last run: they must return when their contexts end",
+			c.config.Name, leadership.ErrStillRunning, last.remaining())
+	}
 	if claims := c.claims(); claims != nil {
 		release, other := claims.Claim(nameClaim(c.config.Name), c, c.config.Name)
 		if release == nil {
 			return fmt.Errorf("run controller %q: another controller of the same kube.Cluster has the name "+
-				"%q and runs: "+
-				"logs, metrics and Events could not tell them apart; set another Config.Name", c.config.Name, other)
+				"%q and runs: logs, metrics and Events could not tell them apart; set another Config.Name",
+				c.config.Name, other)
 		}
 		defer release()
 	}
@@ -148,9 +160,14 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	for _, a := range c.added {
 		a.remove = l.sources.add(a.source, a.late)
 	}
-	c.phase, c.loop, c.begun = PhaseSyncing, l, true
+	c.phase, c.loop, c.last, c.begun = PhaseSyncing, l, l.pool, true
 	c.mu.Unlock()
 	err := l.run(ctx, func(p Phase) { c.set(p, l) })
+	if l.pool.handled() == nil { // the pool keeps the term in memory
+		c.mu.Lock()
+		c.last = nil
+		c.mu.Unlock()
+	}
 	c.problems.clear()
 	l.logger.InfoContext(ctx, "controller stopped", "reason", cmp.Or(err, context.Cause(ctx)))
 	return err
@@ -212,14 +229,19 @@ func (c *Controller[T]) removeSource(a *addedSource) {
 
 // reads returns the informers that must be ready before the controller is ready.
 func (c *Controller[T]) reads() []informer.Any {
-	c.mu.Lock()
-	l := c.loop
-	c.mu.Unlock()
+	_, l := c.current()
 	all := withOwn(c.informer, c.config.Reads)
 	if l != nil {
 		all = append(all, l.sources.reads()...)
 	}
 	return all
+}
+
+// current returns the phase, and the loop of the current term, or nil.
+func (c *Controller[T]) current() (Phase, *loop[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase, c.loop
 }
 
 func (c *Controller[T]) enter(from, to Phase) bool {

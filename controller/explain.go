@@ -16,9 +16,7 @@ func (c *Controller[T]) RecentRuns() []RunRecord { return c.history.all() }
 // working.
 func (c *Controller[T]) Problems() []Problem {
 	all := c.problems.all()
-	c.mu.Lock()
-	l := c.loop
-	c.mu.Unlock()
+	_, l := c.current()
 	if l == nil {
 		return all
 	}
@@ -42,9 +40,7 @@ func (c *Controller[T]) Problems() []Problem {
 
 // Queue returns at most limit of the keys that are ready, delayed or processing, in no particular order.
 func (c *Controller[T]) Queue(limit int) []QueueEntry {
-	c.mu.Lock()
-	l := c.loop
-	c.mu.Unlock()
+	_, l := c.current()
 	if l == nil {
 		return nil
 	}
@@ -100,10 +96,8 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 	if err := c.Ready(); err != nil {
 		e.NotReady = err.Error()
 	}
-	c.mu.Lock()
-	l := c.loop
-	e.Phase = c.phase
-	c.mu.Unlock()
+	var l *loop[T]
+	e.Phase, l = c.current()
 	if c.informer != nil {
 		e.Exists, e.Retrieves = c.informer.Untyped().Has(key), c.informer.Health().Retrieves
 	}

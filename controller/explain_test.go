@@ -257,7 +257,7 @@ func anObjectThatIsNotSelected(s *shop) string {
 
 func dueAndNoWorker(s *shop) string {
 	s.handler(func(context.Context, unstructuredObject) error { time.Sleep(time.Minute); return nil })
-	s.config.Workers = 2
+	s.config.Workers, s.config.Shutdown.DrainTimeout = 2, time.Minute
 	s.open()
 	for i := range 9 {
 		s.site(fmt.Sprint("big-", i), 2)

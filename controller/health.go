@@ -28,17 +28,9 @@ const (
 
 // String returns the phase as a word.
 func (p Phase) String() string {
-	switch p {
-	case PhaseStopped:
-		return "stopped"
-	case PhaseStandby:
-		return "standby"
-	case PhaseSyncing:
-		return "syncing"
-	case PhaseRunning:
-		return "running"
-	case PhaseDraining:
-		return "draining"
+	names := [...]string{"stopped", "standby", "syncing", "running", "draining"}
+	if p >= 0 && int(p) < len(names) {
+		return names[p]
 	}
 	return fmt.Sprintf("phase %d", int(p))
 }
@@ -100,9 +92,14 @@ func (c *Controller[T]) Stats() Stats {
 // must call leader.Elector.ReadyWith instead.
 func (c *Controller[T]) Ready() error {
 	c.mu.Lock()
-	phase := c.phase
+	phase, last := c.phase, c.last
 	c.mu.Unlock()
 	switch phase {
+	case PhaseDraining:
+		if last.handled() != nil {
+			return fmt.Errorf("controller %q is not ready: it is draining, %s have not returned", c.config.Name,
+				last.remaining())
+		}
 	case PhaseStandby:
 		if elector, ok := c.config.LeaderElector.(interface{ Ready() error }); ok {
 			if err := elector.Ready(); err != nil {
@@ -128,9 +125,7 @@ func (c *Controller[T]) Ready() error {
 
 // sourcesReady returns the errors of the sources that are not ready.
 func (c *Controller[T]) sourcesReady() error {
-	c.mu.Lock()
-	l := c.loop
-	c.mu.Unlock()
+	_, l := c.current()
 	if l == nil {
 		return nil
 	}

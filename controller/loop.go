@@ -160,8 +160,11 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	l.enqueuer.observers, l.watchdog.observers = l.observers, l.observers
 }
 
-// run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended.
-func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
+// run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended, or
+// with an error that names what has not ended in time.
+func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
+	end := newEnding(ctx, l.config.LeaderElector)
+	defer func() { err = errors.Join(err, end.err(l.config.Name)) }()
 	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
 	// cancels the handlers.
 	background := context.WithoutCancel(ctx)
@@ -176,19 +179,24 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	// informer has other users. The deferred calls leave them last.
 	informers := withOwn(l.informer, l.config.Reads)
 	for _, inf := range informers {
-		defer inf.Join(background)()
+		defer end.leave(inf, inf.Join(background))
 	}
 	if l.informer != nil {
-		defer l.informer.Subscribe(l.intake.changed)()
+		defer end.leave(l.informer, l.informer.Subscribe(l.intake.changed))
 	}
-	defer l.sources.leave()
+	defer end.wait(l.sources.leave, "informers of sources")
 	defer l.ownWrites.tracker.Stop()
 	defer l.timers.end()
 	var tasks sync.WaitGroup
 	watch, stopWatch := context.WithCancel(background)
 	defer stopWatch()
-	synced := l.sync(intake, background, stopIntake, informers)
-	if synced == nil && intake.Err() == nil {
+	var synced error
+	started := ended(func() { synced = l.sync(intake, background, stopIntake, informers) })
+	select {
+	case <-started:
+	case <-intake.Done():
+	}
+	if intake.Err() == nil {
 		entered(PhaseRunning)
 		l.logger.InfoContext(ctx, "controller started", "objects", l.own.Len(), "workers", l.config.Workers)
 		l.intake.begin()
@@ -217,10 +225,15 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) error {
 	l.interrupted.end()
 	// The drain comes before the wait for the sources: a source that ends slowly must not delay the cancellation of
 	// handlers.
-	l.drain(ctx, cancelWork)
+	end.begin(l.config.Shutdown.DrainTimeout)
+	l.drain(ctx, cancelWork, end)
 	stopWatch()
-	tasks.Wait()
-	return errors.Join(synced, l.sources.wait())
+	end.wait(tasks.Wait, "functions that list keys")
+	if end.await(started, l.sources.remaining) {
+		err = synced
+		end.await(ended(func() { _ = l.sources.wait() }), l.sources.remaining) // the errors are read below
+	}
+	return errors.Join(err, l.sources.err())
 }
 
 // sync starts the sources, and waits until they have started and all informers, including theirs, have synced. If it
@@ -275,33 +288,30 @@ func (l *loop[T]) notSynced(informers []informer.Any) error {
 
 // drain waits for the workers, and cancels their handlers when the drain time is over. Loss of leadership cancels
 // them independently: see run.
-func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc) {
-	ended := make(chan struct{})
-	go func() { // ends with the workers, which this function waits for
-		l.pool.wait()
-		close(ended)
-	}()
+func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc, end *ending) {
+	ended := ended(l.pool.wait)
 	timeout := time.NewTimer(max(l.config.Shutdown.DrainTimeout, 0))
 	defer timeout.Stop()
 	// From here on, no key that is left in a draining queue is started.
 	defer l.queue.ShutDown()
+	lost, overdue := leadership.Lost(ctx), false
 	if errors.Is(context.Cause(ctx), kube.ErrLeadershipLost) {
-		l.queue.ShutDown()
-		<-ended
-		return
+		lost = ctx.Done() // electors of other libraries only cancel contexts
 	}
 	select {
 	case <-ended:
 		return
-	case <-leadership.Lost(ctx):
-		l.queue.ShutDown()
+	case <-lost:
 	case <-timeout.C:
-		l.queue.ShutDown()
+		overdue = true
+	}
+	l.queue.ShutDown()
+	if overdue {
 		cancelWork(errDrained)
 		if l.config.Shutdown.DrainTimeout > 0 {
 			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
 				"drainTimeout", l.config.Shutdown.DrainTimeout, "handlers", l.queue.Stats().Processing)
 		}
 	}
-	<-ended
+	end.await(ended, l.pool.remaining)
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,6 +233,22 @@ func (p *pool) unfinished(now time.Time) (sum, longest time.Duration) {
 		}
 	}
 	return sum, longest
+}
+
+// handled returns the keys of the current runs, sorted. p may be nil.
+func (p *pool) handled() (keys []string) {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.workers {
+		if r := w.current.Load(); r != nil {
+			keys = append(keys, r.run.Key.String())
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // replace starts another worker in place of a stuck one. ended is true if the term is ending. replaced is true if

@@ -305,9 +305,29 @@ func (s *sources) wait() error {
 	s.start = nil // no source is started from here on
 	s.mu.Unlock()
 	s.runs.Wait()
+	return s.err()
+}
+
+// err returns the errors of the sources.
+func (s *sources) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(s.errs...)
+}
+
+// remaining returns the sources that have not ended.
+func (s *sources) remaining() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := []string{}
+	for _, r := range s.active {
+		select {
+		case <-r.ended:
+		default:
+			names = append(names, r.label)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // leave leaves the informers of the sources. The sources must have ended.

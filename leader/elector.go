@@ -76,7 +76,8 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //  3. When ctx ends, work's context ends too. When leadership is lost, work's context is cancelled with the cause
 //     kube.ErrLeadershipLost.
 //  4. When work has returned and the lease is still held, Run releases it, so that another process can lead within 2.2
-//     times its RetryPeriod. If leadership was lost, Run goes back to step 1.
+//     times its RetryPeriod. If leadership was lost, Run goes back to step 1. If work returns the error of a controller
+//     with a handler that ignores its context, Run returns it, and the lease expires: the process must end.
 //
 // Guarantees:
 //   - work is not called before the lease is acquired, and never twice at once.
@@ -169,10 +170,13 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	}
 	wasLost := t.end()
 	join()
-	if wasLost {
+	switch {
+	case errors.Is(err, leadership.ErrStillRunning):
+		e.logger.WarnContext(ctx, "lease kept until it expires, work has not ended", "error", err)
+		return true, err
+	case wasLost:
 		return e.afterLoss(ctx, err)
-	}
-	if t.mayHold() {
+	case t.mayHold():
 		e.release(context.WithoutCancel(ctx))
 	}
 	if givenUp {

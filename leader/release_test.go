@@ -3,6 +3,8 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -229,5 +231,72 @@ func TestContract06_NoWriteAfterRelease(t *testing.T) {
 		if working.Err() == nil || s.holder() != "" {
 			t.Errorf("the work's context is %v, the holder %q", working.Err(), s.holder())
 		}
+	})
+}
+
+// TestContract05_LeaseIsKeptWhileWorkContinues checks that a lease is neither released nor acquired again when work
+// returns although a handler of a controller still runs.
+func TestContract05_LeaseIsKeptWhileWorkContinues(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				r := run(t, newTestElector(t, s.client("a")), func(ctx context.Context) error {
+					<-ctx.Done()
+					return errors.Join(fmt.Errorf("controller x: %w", leadership.ErrStillRunning), ctx.Err())
+				})
+				pass(5 * time.Second)
+				if lost {
+					other := "b"
+					s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &other })
+					pass(time.Minute)
+				} else {
+					r.cancel()
+				}
+				if err := <-r.result; !errors.Is(err, leadership.ErrStillRunning) {
+					t.Errorf("Run returned %v, want the error of work", err)
+				}
+				for _, w := range s.writesBy("a") {
+					if w.Holder != "a" || w.At > 5*time.Second {
+						t.Errorf("the lease was written: %+v", w)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestGoexitOfWorkEndsElector checks that runtime.Goexit in work, which t.FailNow calls, leaves nothing behind: the
+// context of work is cancelled, the Elector has stopped without a release, and can run again.
+func TestGoexitOfWorkEndsElector(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		e := newTestElector(t, s.client("a"))
+		var working context.Context
+		ended := make(chan struct{})
+		go func() { // waited for below
+			defer close(ended)
+			_ = e.Run(t.Context(), func(ctx context.Context) error {
+				working = ctx
+				runtime.Goexit()
+				return nil
+			})
+		}()
+		<-ended
+		if e.Status().State != StateStopped || !errors.Is(context.Cause(working), kube.ErrLeadershipLost) {
+			t.Errorf("the state is %s, the context of work %v", e.Status().State, context.Cause(working))
+		}
+		if writes := s.writesBy("a"); len(writes) != 1 || writes[0].Holder != "a" {
+			t.Errorf("the lease was written: %+v", writes)
+		}
+		r := run(t, e, untilDone)
+		pass(time.Minute)
+		if state := e.Status().State; state != StateLeading {
+			t.Errorf("in the second run the state is %s", state)
+		}
+		r.stopWithoutError(t)
 	})
 }

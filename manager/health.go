@@ -67,7 +67,7 @@ func (m *Manager) readyOf(r *member) error {
 		return errors.New("the task has not ended")
 	}
 	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
-		return m.checked(r, r.Name, ready.Ready)
+		return m.checked(r, r.Name, ready.Ready, checkTimeout)
 	}
 	return nil
 }
@@ -105,16 +105,22 @@ type checkCall struct {
 // checked calls a check. A panic, the end of its goroutine, and a check that does not return are errors. Calls with the
 // same key share one call of the check, so that one which never returns keeps one goroutine, and not one for each
 // probe.
-func (m *Manager) checked(key any, name string, check func() error) error {
+func (m *Manager) checked(key any, name string, check func() error, within time.Duration) error {
 	m.checksMu.Lock()
 	call := m.checks[key]
 	if call == nil {
 		call = &checkCall{began: time.Now(), done: make(chan struct{})}
 		m.checks[key] = call
-		go m.callCheck(key, name, call, check) // waited for below, at most for checkTimeout
+		go func() { // waited for below, at most for within
+			call.err = m.guard.Try("check "+name, check)
+			m.checksMu.Lock()
+			defer m.checksMu.Unlock()
+			delete(m.checks, key)
+			close(call.done)
+		}()
 	}
 	m.checksMu.Unlock()
-	timeout := time.NewTimer(checkTimeout - time.Since(call.began))
+	timeout := time.NewTimer(within - time.Since(call.began))
 	defer timeout.Stop()
 	select {
 	case <-call.done:
@@ -122,17 +128,6 @@ func (m *Manager) checked(key any, name string, check func() error) error {
 	case <-timeout.C:
 		return fmt.Errorf("the check has not returned for %s", time.Since(call.began).Round(time.Millisecond))
 	}
-}
-
-// callCheck is the goroutine of a checkCall.
-func (m *Manager) callCheck(key any, name string, call *checkCall, check func() error) {
-	defer func() {
-		m.checksMu.Lock()
-		defer m.checksMu.Unlock()
-		delete(m.checks, key)
-		close(call.done)
-	}()
-	call.err = m.guard.Try("check "+name, check)
 }
 
 // Ready returns nil if the lease and all runnables that must run on this replica now are ready. It suits a readiness
@@ -191,7 +186,8 @@ type customCheck struct{ kind, name string }
 func (m *Manager) custom(kind string, functions map[string]func() error) []check {
 	var checks []check
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
-		checks = append(checks, check{name: name, err: m.checked(customCheck{kind, name}, name, functions[name])})
+		err := m.checked(customCheck{kind, name}, name, functions[name], checkTimeout)
+		checks = append(checks, check{name: name, err: err})
 	}
 	return checks
 }

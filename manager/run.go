@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 const (
@@ -27,11 +29,11 @@ const (
 //  2. At the end it cancels the contexts of one group after the other, in stop order, and waits until their runnables
 //     have returned, at most for DrainTime and within ShutdownTimeout. During this time /readyz fails, and the servers
 //     still run.
-//  3. It releases the lease, so that another replica leads at once. It keeps the lease if a LeaderOnly Runnable has not
-//     ended: the lease then expires after the end of the process, which the caller must not delay.
+//  3. It releases the lease, so that another replica leads at once. It keeps the lease if a LeaderOnly Runnable, or a
+//     handler of its controller, has not ended: the lease then expires, and the caller must end the process at once.
 //
-// Run joins all goroutines that it started, except those of runnables that did not return in time, which the error
-// names.
+// Run joins all goroutines that it started, except those of runnables that did not return in time. The error names
+// them, and the keys that their controllers handle.
 //
 // Errors: nil if ctx ended or a signal arrived and everything ended in time without an error. Otherwise it contains
 // the error that ended the process, errors that runnables returned while they were stopped (not those that wrap
@@ -116,29 +118,28 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 		m.startGroup(ctx, groups, LeaderOnly)
 		return
 	}
-	err := m.elector.Run(ctx, func(ctx context.Context) error {
-		m.lead(ctx, othersEnded)
-		return nil
-	})
-	if err != nil {
+	err := m.elector.Run(ctx, func(ctx context.Context) error { return m.lead(ctx, othersEnded) })
+	if err != nil && !errors.Is(err, leadership.ErrStillRunning) { // that is the error of a member
 		m.stop("leader election failed", err)
 	}
 }
 
 // lead is the work of one term. It returns when all members of LeaderOnly have ended, and in a shutdown also those of
-// the other groups.
-func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
+// the other groups. The error is that of members that have returned although a handler still runs.
+func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) error {
 	m.startGroup(ctx, ctx, LeaderOnly)
 	<-ctx.Done()
 	// The members may not see the end of ctx before this call.
 	m.stopGroup(LeaderOnly, context.Cause(ctx))
 	overdue, _ := m.await(context.WithoutCancel(ctx), LeaderOnly)
-	if m.isStopping() {
-		overdue = nil // shutdown reports them
-	}
-	if len(overdue) > 0 {
+	err := m.stillRunning()
+	switch {
+	case m.isStopping(): // shutdown reports them
+	case len(overdue) > 0:
 		m.stop("leadership lost", fmt.Errorf("leadership was lost, and runnables did not end in time: %s",
-			names(overdue)))
+			m.describe(overdue)))
+	case err != nil:
+		m.stop("leadership lost", err)
 	}
 	// The election continues, or releases the lease, only after the end of all of them.
 	for _, r := range m.membersOf(LeaderOnly) {
@@ -149,6 +150,20 @@ func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) {
 	if m.isStopping() {
 		<-othersEnded
 	}
+	return m.stillRunning()
+}
+
+// stillRunning returns the errors of the LeaderOnly members that have returned although a handler still runs.
+func (m *Manager) stillRunning() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, r := range m.members {
+		if r.Group == LeaderOnly && errors.Is(r.err, leadership.ErrStillRunning) {
+			errs = append(errs, fmt.Errorf("runnable %q: %w", r.Name, r.err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) isStopping() bool {
@@ -283,7 +298,7 @@ func (m *Manager) shutdown(ctx context.Context, othersEnded chan<- struct{}, sta
 	}
 	var errs []error
 	if len(overdue) > 0 {
-		errs = append(errs, fmt.Errorf("runnables did not end in time: %s", names(overdue)))
+		errs = append(errs, fmt.Errorf("runnables did not end in time: %s", m.describe(overdue)))
 	}
 	released := make(chan struct{})
 	go func() { // ends with the last LeaderOnly member
@@ -302,11 +317,19 @@ func (m *Manager) shutdown(ctx context.Context, othersEnded chan<- struct{}, sta
 	return fmt.Errorf("run manager: %w", errors.Join(errs...))
 }
 
-// names returns the members' names for an error.
-func names(members []*member) string {
+// describe returns the names of members that have not ended, and what their Ready returns: a controller names the keys
+// that it handles.
+func (m *Manager) describe(members []*member) string {
 	var all []string
 	for _, r := range members {
-		all = append(all, fmt.Sprintf("%q (%s)", r.Name, r.Group))
+		text := fmt.Sprintf("%q (%s)", r.Name, r.Group)
+		if ready, ok := r.Runner.(interface{ Ready() error }); ok {
+			// The shutdown does not wait for a check.
+			if err := m.checked(r, r.Name, ready.Ready, readyInterval); err != nil {
+				text += ": " + err.Error()
+			}
+		}
+		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
 }

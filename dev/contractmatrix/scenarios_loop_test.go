@@ -258,16 +258,17 @@ func runEndsLast(x *cell) {
 		}
 	}
 	x.settings.drain = time.Second
-	x.handler = func(_ context.Context, r *run) error {
+	x.handler = func(ctx context.Context, r *run) error {
 		mark("handler of "+r.process.name, true)
-		time.Sleep(time.Hour) // it does not return when its context ends
+		<-ctx.Done()
+		time.Sleep(2 * time.Second)
 		mark("handler of "+r.process.name, false)
 		return nil
 	}
 	x.settings.sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, _ controller.Enqueue) error {
 		mark("source", true)
 		<-ctx.Done()
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Second)
 		mark("source", false)
 		return nil
 	})}

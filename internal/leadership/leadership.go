@@ -17,6 +17,10 @@ import (
 // ErrLost is published as kube.ErrLeadershipLost, which documents it.
 var ErrLost = retry.WithClass(errors.New("leadership lost"), retry.Default)
 
+// ErrStillRunning is wrapped by the error of a Run that has returned although a function of the user ignores the end of
+// its context. The lease under which the function was called must not be released: the function may still write.
+var ErrStillRunning = errors.New("still running after the drain time")
+
 // Reasons for the end of a Term, besides those passed to Lose.
 var (
 	errNotRenewed = errors.New("the lease was not renewed in time")

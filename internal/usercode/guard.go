@@ -65,8 +65,8 @@ func NewGuard(logger *slog.Logger) *Guard {
 	return &Guard{logger: logger, logged: map[string]bool{}}
 }
 
-// Call calls f, and returns nil, or a *PanicError if f panicked or called runtime.Goexit. name names the function in the
-// log; attrs are further attributes for the log, and are called only after a failure.
+// Call calls f, and returns nil, or a *PanicError if f panicked or called runtime.Goexit. name names the function in
+// the log; attrs are further attributes for the log, and are called only after a failure.
 //
 // f runs on a goroutine of its own, because runtime.Goexit cannot be recovered: that costs 1 us.
 func (g *Guard) Call(name string, f func(), attrs func() []any) (failed *PanicError) {
