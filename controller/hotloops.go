@@ -39,8 +39,6 @@ type hotLoops struct {
 	content  *contentDecoder
 	problems *problems
 	maxPause time.Duration // negative: keys are not held back
-	// simulated is true in a test environment, which ends a loop of requeues itself: a pause would hide it.
-	simulated bool
 
 	mu       sync.Mutex
 	pauses   map[kube.Key]time.Time // guarded by mu; until when keys are held back
@@ -130,7 +128,7 @@ func (h *hotLoops) objectEnded(key kube.Key, _ bool) {
 func (h *hotLoops) ended(ctx context.Context, r *running) {
 	key, now := r.run.Key, time.Now()
 	pause := h.detector.Pause(key, now)
-	if h.inRequeueLoop(ctx, r, now) && !h.simulated {
+	if h.inRequeueLoop(ctx, r, now) {
 		pause = max(pause, requeuePause)
 	}
 	pause = min(pause, h.maxPause)

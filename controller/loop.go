@@ -133,7 +133,6 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	config, content := l.config, &contentDecoder{l.watched}
 	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause, config.ResyncInterval)
-	hot.simulated = observeRun != nil
 	l.ownWrites = &ownWrites{
 		config: config.OwnWrites, enqueuer: l.enqueuer, hotLoops: hot, problems: l.problems, content: content,
 		tracker: ownwrites.New(ownwrites.Config{

@@ -110,7 +110,7 @@ func TestControllerWithEndlessRequeues(t *testing.T) {
 				if continued {
 					t.Errorf("the test continued after %s", name)
 				}
-				expectOutput(t, output, "stopped copier, which is never idle: copier: default/motto ran 5000 times within a second, now because of requeue (poll the vault)",
+				expectOutput(t, output, "stopped copier, which is never idle: copier: default/motto ran 99 times within a second, now because of requeue (poll the vault)",
 					"of default/motto: requeue (poll the vault)")
 			})
 		}

@@ -24,24 +24,51 @@ const (
 	// runLimit is the number of runs of one key within a second after which its program is stopped. Without it, a key
 	// that is requeued at once stops virtual time.
 	runLimit = 5000
+	// requeueLimit is the same for runs in a row that request another one within requeueSoon while nobody writes. After
+	// one run more, a controller of this library slows the key down, which would hide the loop.
+	requeueLimit = 99
+	requeueSoon  = 10 * time.Millisecond
 )
 
 // runCounter counts the runs of each key within a second.
 type runCounter struct {
-	mu    sync.Mutex
-	began time.Time      // guarded by mu
-	runs  map[string]int // since began, by controller and key; guarded by mu
+	mu       sync.Mutex
+	began    time.Time            // guarded by mu
+	runs     map[string]int       // since began, by controller and key; guarded by mu
+	requeues map[string]*requeues // by controller and key; guarded by mu
 }
 
-// atLimit counts a run, and reports whether it is the last one that is allowed.
-func (r *runCounter) atLimit(name string) bool {
+// requeues are runs in a row that were requested by the run before.
+type requeues struct {
+	runs   int
+	last   time.Time
+	writes int // to the cluster, before the last run
+}
+
+// atLimit counts a run. If it is the last one that is allowed, it returns the number of runs, otherwise 0.
+func (r *runCounter) atLimit(name string, requeued bool, writes int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); r.runs == nil || now.Sub(r.began) >= time.Second {
+	now := time.Now()
+	if r.runs == nil || now.Sub(r.began) >= time.Second {
 		r.began, r.runs = now, map[string]int{}
 	}
-	r.runs[name]++
-	return r.runs[name] == runLimit
+	if r.runs[name]++; r.runs[name] == runLimit {
+		return runLimit
+	}
+	if r.requeues == nil {
+		r.requeues = map[string]*requeues{}
+	}
+	known := r.requeues[name]
+	if known == nil || !requeued || known.writes != writes || now.Sub(known.last) > requeueSoon {
+		known = &requeues{writes: writes}
+		r.requeues[name] = known
+	}
+	known.last = now
+	if known.runs++; known.runs == requeueLimit {
+		return requeueLimit
+	}
+	return 0
 }
 
 // program is a running function of Run or Go.
@@ -93,9 +120,12 @@ func (c *Cluster) register(p *program, run func(ctx context.Context) error) (sto
 func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx())
 	ctx = observers.WithRun(ctx, func(name string, key, causes fmt.Stringer) {
-		if name = name + ": " + key.String(); c.runs.atLimit(name) {
+		name, why := name+": "+key.String(), causes.String()
+		writes, _ := c.log.activity()
+		requeued := strings.HasPrefix(why, string(controller.CauseRequeue))
+		if runs := c.runs.atLimit(name, requeued, writes); runs > 0 {
 			c.tb.Errorf("simulation: stopped %s, which is never idle: %s ran %d times within a second, now "+
-				"because of %s", p.name, name, runLimit, causes)
+				"because of %s", p.name, name, runs, why)
 			c.stopped.Store(true)
 			cancel()
 		}
