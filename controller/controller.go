@@ -111,7 +111,13 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	if c.config.LeaderElector == nil {
 		begins = PhaseSyncing
 	}
-	if !c.enter(PhaseStopped, begins) {
+	c.mu.Lock()
+	stopped := c.phase == PhaseStopped
+	if stopped {
+		c.phase = begins
+	}
+	c.mu.Unlock()
+	if !stopped {
 		return fmt.Errorf("run controller %q: it is running already", c.config.Name)
 	}
 	defer c.set(PhaseStopped, nil)
@@ -242,16 +248,6 @@ func (c *Controller[T]) current() (Phase, *loop[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.phase, c.loop
-}
-
-func (c *Controller[T]) enter(from, to Phase) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != from {
-		return false
-	}
-	c.phase = to
-	return true
 }
 
 func (c *Controller[T]) set(p Phase, l *loop[T]) {

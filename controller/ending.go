@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -24,21 +23,11 @@ const (
 // ending bounds the end of a term, so that functions of the user that ignore their contexts do not keep Run from
 // returning. It belongs to the goroutine of run.
 type ending struct {
-	deadline  time.Time // zero before the drain
-	unbounded bool      // the lease would be released while a handler may write: see newEnding
+	// unbounded is true if the elector would release the lease when Run returns, while a handler may write. Package
+	// leader recognizes leadership.ErrStillRunning, keeps the lease, and refuses the writes of the term.
+	unbounded bool
+	deadline  time.Time // set when the drain begins
 	remaining []string  // what had not ended in time
-}
-
-// newEnding returns the ending of a term. Its elector must keep the lease while a handler may write: package leader
-// recognizes leadership.ErrStillRunning, and refuses the writes of the term. Another one releases the lease when Run
-// returns.
-func newEnding(ctx context.Context, elector LeaderElector) *ending {
-	return &ending{unbounded: elector != nil && leadership.Of(ctx) == nil}
-}
-
-// begin begins the time of the end: drainTime, in which no context is cancelled, and returnTime.
-func (e *ending) begin(drainTime time.Duration) {
-	e.deadline = time.Now().Add(max(drainTime, 0) + returnTime)
 }
 
 // ended returns a channel that is closed when f has returned.

@@ -57,6 +57,7 @@ func TestContract08_PanicOfUserFunctionDoesNotEndController(t *testing.T) {
 }
 
 func testFailingFunctions(t *testing.T, fail func()) {
+	t.Helper()
 	type config = controller.Config[unstructuredObject]
 	hooks := failingHooks{fail}
 	for name, set := range map[string]func(c *config){
@@ -169,6 +170,7 @@ func TestContract02_PanicsOfSourcesLoseNoWakeUp(t *testing.T) {
 }
 
 func testFailingSource(t *testing.T, fail func()) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal

@@ -91,14 +91,12 @@ func (c *Controller[T]) Stats() Stats {
 // while their process stands by, and Ready then returns an error. The readiness probe of such a program
 // must call leader.Elector.ReadyWith instead.
 func (c *Controller[T]) Ready() error {
-	c.mu.Lock()
-	phase, last := c.phase, c.last
-	c.mu.Unlock()
+	phase, l := c.current()
 	switch phase {
 	case PhaseDraining:
-		if last.handled() != nil {
+		if l.pool.handled() != nil {
 			return fmt.Errorf("controller %q is not ready: it is draining, %s have not returned", c.config.Name,
-				last.remaining())
+				l.pool.remaining())
 		}
 	case PhaseStandby:
 		if elector, ok := c.config.LeaderElector.(interface{ Ready() error }); ok {
@@ -108,7 +106,11 @@ func (c *Controller[T]) Ready() error {
 		}
 		return nil
 	case PhaseSyncing, PhaseRunning:
-		if err := errors.Join(readyAll(c.reads()), c.sourcesReady(), c.stuck()); err != nil {
+		errs := notReady(c.reads())
+		if l != nil {
+			errs = append(errs, l.sources.notReady()...)
+		}
+		if err := errors.Join(append(errs, c.stuck())...); err != nil {
 			return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
 		}
 		if phase == PhaseSyncing {
@@ -121,15 +123,6 @@ func (c *Controller[T]) Ready() error {
 			"the probe has to ask leader.Elector.ReadyWith", c.config.Name)
 	}
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
-}
-
-// sourcesReady returns the errors of the sources that are not ready.
-func (c *Controller[T]) sourcesReady() error {
-	_, l := c.current()
-	if l == nil {
-		return nil
-	}
-	return errors.Join(l.sources.notReady()...)
 }
 
 // stuck returns an error that names the stuck handlers if Config.Stuck.Unready is set, or nil.

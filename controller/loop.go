@@ -162,7 +162,7 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 // run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended, or
 // with an error that names what has not ended in time.
 func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
-	end := newEnding(ctx, l.config.LeaderElector)
+	end := &ending{unbounded: l.config.LeaderElector != nil && leadership.Of(ctx) == nil}
 	defer func() { err = errors.Join(err, end.err(l.config.Name)) }()
 	// The informer and the handlers outlive ctx: handlers read the cache during the drain. Loss of leadership itself
 	// cancels the handlers.
@@ -197,21 +197,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 	}
 	if intake.Err() == nil {
 		entered(PhaseRunning)
-		l.logger.InfoContext(ctx, "controller started", "objects", l.own.Len(), "workers", l.config.Workers)
-		l.intake.begin()
-		l.interrupted.begin(ctx)
-		l.pool.start(workCtx, intake)
-		tasks.Go(func() { // waited for below
-			if _, ok := l.feeder.feedNext(intake); ok { // the first pass
-				l.interrupted.allAdded()
-				tasks.Go(func() { l.resync(intake) }) // waited for below
-				l.feeder.feed(intake)
-			}
-		})
-		if l.keys != nil {
-			tasks.Go(func() { l.collectKeys(intake) }) // waited for below
-		}
-		tasks.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for below
+		l.startWork(ctx, workCtx, intake, watch, &tasks)
 	}
 	<-intake.Done()
 	entered(PhaseDraining)
@@ -224,7 +210,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 	l.interrupted.end()
 	// The drain comes before the wait for the sources: a source that ends slowly must not delay the cancellation of
 	// handlers.
-	end.begin(l.config.Shutdown.DrainTimeout)
+	end.deadline = time.Now().Add(max(l.config.Shutdown.DrainTimeout, 0) + returnTime)
 	l.drain(ctx, cancelWork, end)
 	stopWatch()
 	end.wait(tasks.Wait, "functions that list keys")
@@ -233,6 +219,25 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 		end.await(ended(func() { _ = l.sources.wait() }), l.sources.remaining) // the errors are read below
 	}
 	return errors.Join(err, l.sources.err())
+}
+
+// startWork starts the workers and the tasks of a term. They end after intake, the watchdog with watch.
+func (l *loop[T]) startWork(ctx, workCtx, intake, watch context.Context, tasks *sync.WaitGroup) {
+	l.logger.InfoContext(ctx, "controller started", "objects", l.own.Len(), "workers", l.config.Workers)
+	l.intake.begin()
+	l.interrupted.begin(ctx)
+	l.pool.start(workCtx, intake)
+	tasks.Go(func() { // waited for by run
+		if _, ok := l.feeder.feedNext(intake); ok { // the first pass
+			l.interrupted.allAdded()
+			tasks.Go(func() { l.resync(intake) }) // waited for by run
+			l.feeder.feed(intake)
+		}
+	})
+	if l.keys != nil {
+		tasks.Go(func() { l.collectKeys(intake) }) // waited for by run
+	}
+	tasks.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for by run
 }
 
 // sync starts the sources, and waits until they have started and all informers, including theirs, have synced. If it

@@ -127,7 +127,9 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 				defer s.runs.Done()
 				defer close(r.ended)
 				if err := s.guard.Try("Run of "+r.label, run); err != nil && ctx.Err() == nil {
-					s.failed(fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
+					s.mu.Lock()
+					s.errs = append(s.errs, fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
+					s.mu.Unlock()
 					stopIntake()
 				}
 			}()
@@ -160,12 +162,6 @@ func (s *sources) launches(r *sourceRun) bool {
 	defer s.mu.Unlock()
 	r.launched = slices.Contains(s.active, r)
 	return r.launched
-}
-
-func (s *sources) failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.errs = append(s.errs, err)
 }
 
 // add starts a source: at once, or when the term starts, which waits for it unless late is true. remove ends it.

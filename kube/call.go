@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -184,10 +183,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !isObserved && ctx.Value(underCallKey{}) == nil:
 		t.cluster.checkStray(req, term)
 	}
-	if err := t.cluster.throttle(req); err != nil {
-		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
-	}
-	if err := t.cluster.limits.wait(req, t.cluster.basePath, term); err != nil {
+	if err := t.cluster.waitForLimits(req, term); err != nil { //nolint:contextcheck // it waits with the one of req
 		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 	}
 	if !isObserved && term == nil {
@@ -227,46 +223,6 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	call.Duration = time.Since(call.Began)
 	observer.CallEnded(under, call)
 	return resp, err
-}
-
-// send sends a request, as a write of the term if that is not nil. A panic or runtime.Goexit in a transport or wrapper
-// of the user's rest.Config fails the request: many requests are made by goroutines of the library.
-func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term) (resp *http.Response, err error) {
-	if !t.custom {
-		return t.sendRenewed(req, call, term)
-	}
-	failed := t.cluster.guard.Call("the transport", func() { resp, err = t.sendRenewed(req, call, term) }, nil)
-	if failed != nil {
-		return nil, fmt.Errorf("%s %s: the request may have been sent: %w", req.Method, req.URL.Path, failed)
-	}
-	return resp, err
-}
-
-// sendRenewed sends a request, and again if the credentials were renewed in the meantime.
-func (t *callTransport) sendRenewed(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
-	t.tokens.sent(bearerToken(req))
-	base := t.roots.current()
-	resp, err := t.sendOnce(req, call, term)
-	if renewed := t.renewed(req, base, resp, err); renewed != nil {
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		resp, err = t.sendOnce(renewed, call, term)
-	}
-	if err == nil {
-		t.cluster.hideInError(req, resp)
-	}
-	return resp, err
-}
-
-func (t *callTransport) sendOnce(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
-	if term == nil {
-		return t.next.RoundTrip(req)
-	}
-	return t.terms.Send(req, term, func(status int) bool {
-		call.Status = status
-		return call.connects()
-	})
 }
 
 // reads reports whether a request changes nothing. A connection into a Pod may change something, and a WebSocket opens

@@ -305,25 +305,27 @@ func TestContract08_PanicOfTransportFailsRequest(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	defer slog.SetDefault(before)
-	panics := roundTripper(func(*http.Request) (*http.Response, error) { panic("no credentials") })
-	exits := roundTripper(func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil })
-	dial := func(fail roundTripper) func(context.Context, string, string) (net.Conn, error) {
-		return func(context.Context, string, string) (net.Conn, error) { _, err := fail(nil); return nil, err }
+	transport := func(fail func()) http.RoundTripper {
+		return roundTripper(func(*http.Request) (*http.Response, error) { fail(); return nil, nil })
 	}
-	wrap := func(rt http.RoundTripper) func(http.RoundTripper) http.RoundTripper {
-		return func(http.RoundTripper) http.RoundTripper { return rt }
+	dial := func(fail func()) func(context.Context, string, string) (net.Conn, error) {
+		return func(context.Context, string, string) (net.Conn, error) { fail(); return nil, nil }
 	}
+	wrap := func(fail func()) func(http.RoundTripper) http.RoundTripper {
+		return func(http.RoundTripper) http.RoundTripper { return transport(fail) }
+	}
+	panics := func() { panic("no credentials") }
 	const panicked, exited = "panicked: no credentials", "it called runtime.Goexit"
 	for name, test := range map[string]struct {
 		config *rest.Config
 		want   string
 	}{
-		"transport":           {&rest.Config{Host: "http://server", Transport: panics}, "the transport " + panicked},
+		"transport":           {&rest.Config{Host: "http://server", Transport: transport(panics)}, "the transport " + panicked},
 		"wrapper":             {&rest.Config{Host: "http://server", WrapTransport: wrap(panics)}, "the transport " + panicked},
 		"Dial":                {&rest.Config{Host: "http://server", Dial: dial(panics)}, panicked},
-		"Goexit in transport": {&rest.Config{Host: "http://server", Transport: exits}, "the transport: " + exited},
-		"Goexit in wrapper":   {&rest.Config{Host: "http://server", WrapTransport: wrap(exits)}, "the transport: " + exited},
-		"Goexit in Dial":      {&rest.Config{Host: "http://server", Dial: dial(exits)}, exited},
+		"Goexit in transport": {&rest.Config{Host: "http://server", Transport: transport(runtime.Goexit)}, "the transport: " + exited},
+		"Goexit in wrapper":   {&rest.Config{Host: "http://server", WrapTransport: wrap(runtime.Goexit)}, "the transport: " + exited},
+		"Goexit in Dial":      {&rest.Config{Host: "http://server", Dial: dial(runtime.Goexit)}, exited},
 	} {
 		config := test.config
 		logged.Reset()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -115,15 +114,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		elsewhere: map[schema.GroupVersionKind]string{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
 	}
-	if dial := config.Dial; dial != nil { // net/http calls it on a goroutine of its own
-		config.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = guard.Try("the Dial of a rest.Config", func() (err error) {
-				conn, err = dial(ctx, network, address)
-				return err
-			})
-			return conn, err
-		}
-	}
+	config.Dial = guardedDial(config.Dial, guard)
 	// The transport is set in the config, so that clients made from RESTConfig use it too.
 	wrap := config.WrapTransport
 	config.WrapTransport = func(base http.RoundTripper) http.RoundTripper { return newCallTransport(c, base, wrap) }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // readBuffer is the size of a connection's read buffer. net/http reads 4 KB at a time, less than most Pods need, so
@@ -25,6 +26,23 @@ func withBufferedDial(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = dialBuffered
 	return config
+}
+
+// dialFunc is the type of rest.Config.Dial.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// guardedDial returns dial, which may be nil, behind a guard: net/http calls it on a goroutine of its own.
+func guardedDial(dial dialFunc, guard *usercode.Guard) dialFunc {
+	if dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = guard.Try("the Dial of a rest.Config", func() (err error) {
+			conn, err = dial(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}
 }
 
 // dialBuffered dials as client-go does by default, and buffers reads.

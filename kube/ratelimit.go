@@ -13,7 +13,7 @@ import (
 )
 
 // takeLimiter returns the rate limiter of a config, and removes it from there: client-go would make one for each group
-// and version, and would let the requests wait for which throttle makes an exception.
+// and version, and would let the requests wait that are exempt.
 func takeLimiter(config *rest.Config) flowcontrol.RateLimiter {
 	limiter := config.RateLimiter
 	if usercode.IsNil(limiter) {
@@ -26,20 +26,20 @@ func takeLimiter(config *rest.Config) flowcontrol.RateLimiter {
 	return limiter
 }
 
-// throttle waits until the rate limiter permits a request, or the context of the request ends.
-func (c *Cluster) throttle(req *http.Request) error {
-	if c.limiter == nil {
-		return nil
+// waitForLimits waits until the rate limiter and the limit of writes permit a request. term is nil without leadership.
+func (c *Cluster) waitForLimits(req *http.Request, term *leadership.Term) error {
+	if c.limiter != nil && !c.isExempt(req) {
+		wait := func() error { return c.limiter.Wait(req.Context()) }
+		if err := c.guard.Try("the RateLimiter of a rest.Config", wait); err != nil {
+			return fmt.Errorf("wait for the rate limit of the client: %w", err)
+		}
 	}
-	ctx := req.Context()
+	return c.limits.wait(req, c.basePath, term)
+}
+
+// isExempt reports whether a request does not wait for the rate limiter: see Connect.
+func (c *Cluster) isExempt(req *http.Request) bool {
 	call := callOf(req, c.basePath)
 	isDiscovery, isEvent := call.Verb == "", call.Resource.Resource == "events"
-	if isDiscovery || isEvent || call.reviews() || leadership.IsElection(ctx) {
-		return nil
-	}
-	err := c.guard.Try("the RateLimiter of a rest.Config", func() error { return c.limiter.Wait(ctx) })
-	if err != nil {
-		return fmt.Errorf("wait for the rate limit of the client: %w", err)
-	}
-	return nil
+	return isDiscovery || isEvent || call.reviews() || leadership.IsElection(req.Context())
 }

@@ -1,12 +1,57 @@
 package kube
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
+
+// send sends a request, as a write of the term if that is not nil. A panic or runtime.Goexit in a transport or wrapper
+// of the user's rest.Config fails the request: many requests are made by goroutines of the library.
+func (t *callTransport) send(req *http.Request, call Call, term *leadership.Term) (resp *http.Response, err error) {
+	if !t.custom {
+		return t.sendRenewed(req, call, term)
+	}
+	failed := t.cluster.guard.Call("the transport", func() {
+		resp, err = t.sendRenewed(req, call, term) //nolint:bodyclose // the caller closes it
+	}, nil)
+	if failed != nil {
+		return nil, fmt.Errorf("%s %s: the request may have been sent: %w", req.Method, req.URL.Path, failed)
+	}
+	return resp, err
+}
+
+// sendRenewed sends a request, and again if the credentials were renewed in the meantime.
+func (t *callTransport) sendRenewed(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
+	t.tokens.sent(bearerToken(req))
+	base := t.roots.current()
+	resp, err := t.sendOnce(req, call, term)
+	if renewed := t.renewed(req, base, resp, err); renewed != nil {
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		resp, err = t.sendOnce(renewed, call, term)
+	}
+	if err == nil {
+		t.cluster.hideInError(req, resp)
+	}
+	return resp, err
+}
+
+func (t *callTransport) sendOnce(req *http.Request, call Call, term *leadership.Term) (*http.Response, error) {
+	if term == nil {
+		return t.next.RoundTrip(req)
+	}
+	return t.terms.Send(req, term, func(status int) bool {
+		call.Status = status
+		return call.connects()
+	})
+}
 
 // renewed returns a request that must be sent in place of req, or nil. req was sent with base, and the API server has
 // not processed it: because its certificate could not be verified, or because it rejected the token, and the file of

@@ -275,19 +275,21 @@ func TestGoexitOfWorkEndsElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		e := newTestElector(t, s.client("a"))
-		var working context.Context
+		var lost atomic.Bool
 		ended := make(chan struct{})
+		ctx := t.Context()
 		go func() { // waited for below
 			defer close(ended)
-			_ = e.Run(t.Context(), func(ctx context.Context) error {
-				working = ctx
+			_ = e.Run(ctx, func(ctx context.Context) error {
+				context.AfterFunc(ctx, func() { lost.Store(errors.Is(context.Cause(ctx), kube.ErrLeadershipLost)) })
 				runtime.Goexit()
 				return nil
 			})
 		}()
 		<-ended
-		if e.Status().State != StateStopped || !errors.Is(context.Cause(working), kube.ErrLeadershipLost) {
-			t.Errorf("the state is %s, the context of work %v", e.Status().State, context.Cause(working))
+		synctest.Wait()
+		if e.Status().State != StateStopped || !lost.Load() {
+			t.Errorf("the state is %s, the context of work is cancelled: %t", e.Status().State, lost.Load())
 		}
 		if writes := s.writesBy("a"); len(writes) != 1 || writes[0].Holder != "a" {
 			t.Errorf("the lease was written: %+v", writes)

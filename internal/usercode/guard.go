@@ -128,15 +128,17 @@ func (g *Guard) log(failed *PanicError, attrs func() []any) {
 	if attrs != nil {
 		args = append(args, attrs()...)
 	}
-	message := "function panicked"
-	if failed.Value == errGoexit { //nolint:errorlint // the value itself
-		message = "function called runtime.Goexit"
-	}
+	log := g.logger.Error
 	if known {
-		g.logger.Debug(message+" again", args...)
-		return
+		log = g.logger.Debug
+	} else {
+		args = append(args, "stack", string(failed.Stack))
 	}
-	g.logger.Error(message, append(args, "stack", string(failed.Stack))...)
+	if failed.Value == errGoexit { //nolint:errorlint // the value itself
+		log("function called runtime.Goexit", args...)
+	} else {
+		log("function panicked", args...)
+	}
 }
 
 // Value returns what f returns, or instead if f panics or calls runtime.Goexit: see Guard.Call.
