@@ -59,30 +59,22 @@ func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 	as, bs := scanner{data: a}, scanner{data: b}
 	var am, bm members
 	for {
-		at, aMore, aErr := as.next(&am)
-		bt, bMore, bErr := bs.next(&bm)
-		if aErr != nil || bErr != nil || aMore != bMore {
+		if more := as.next(&am); more != bs.next(&bm) || !more {
+			return !more && as.err == nil && bs.err == nil
+		}
+		key := as.key(am.key)
+		if !bytes.Equal(key, bs.key(bm.key)) {
 			return false
 		}
-		if !aMore {
-			return true
-		}
-		key := as.key(at)
-		if !bytes.Equal(key, bs.key(bt)) {
-			return false
-		}
-		aStart, bStart := as.i, bs.i
-		if as.skip() != nil {
-			return false
-		}
-		value := a[aStart:as.i]
+		start := bs.i
+		value := as.raw()
 		// The end of these values is part of them, so equal bytes are equal values.
-		if bytes.IndexByte([]byte(`{["`), value[0]) >= 0 && bytes.HasPrefix(b[bStart:], value) {
+		if len(value) > 0 && bytes.IndexByte([]byte(`{["`), value[0]) >= 0 && bytes.HasPrefix(b[start:], value) {
 			bs.i += len(value)
-		} else if bs.skip() != nil {
-			return false
+		} else {
+			bs.skip()
 		}
-		if !use(key, value, b[bStart:bs.i]) {
+		if as.err != nil || bs.err != nil || !use(key, value, b[start:bs.i]) {
 			return false
 		}
 	}
@@ -149,18 +141,10 @@ func diffMembers(a, b []byte) (different kube.ChangedParts) {
 // jsonContent returns the members of an object (key and value), and those of its status.
 func jsonContent(data []byte) (spec, status [][]byte, ok bool) {
 	s := scanner{data: data}
-	var m members
-	for {
-		t, more, err := s.next(&m)
-		if err != nil || !more {
-			return spec, status, err == nil
-		}
-		start := t.start
-		if err := s.skip(); err != nil {
-			return nil, nil, false
-		}
-		member := data[start:s.i]
-		switch string(s.key(t)) {
+	for m := (members{}); s.next(&m); {
+		s.skip()
+		member := data[m.key.start:s.i]
+		switch string(s.key(m.key)) {
 		case "apiVersion", "kind", "metadata":
 		case "status":
 			status = append(status, member)
@@ -168,4 +152,5 @@ func jsonContent(data []byte) (spec, status [][]byte, ok bool) {
 			spec = append(spec, member)
 		}
 	}
+	return spec, status, s.err == nil
 }

@@ -251,8 +251,8 @@ func (r *EventReader) document(data []byte) (Event, int, error) {
 	s := &r.scan
 	*s = scanner{data: data}
 	d := eventDocument{reader: r, s: s}
-	if err := s.object(nil, d.member); err != nil {
-		return Event{}, 0, err
+	if s.object(nil, d.member); s.err != nil {
+		return Event{}, 0, s.err
 	}
 	if d.ambiguous {
 		var event metav1.WatchEvent
@@ -281,38 +281,31 @@ type eventDocument struct {
 	ambiguous bool
 }
 
-func (d *eventDocument) member(key []byte, _ *jsonNode) error {
+func (d *eventDocument) member(key []byte, _ *jsonNode) {
 	s := d.s
 	switch string(key) {
 	case "type":
 		d.types++
 		if d.ambiguous = d.ambiguous || d.types > 1 || s.peek() != '"'; d.ambiguous {
-			return s.skip()
+			s.skip()
+			return
 		}
-		t, err := s.str()
-		if err != nil {
-			return err
-		}
+		t := s.str()
 		d.ambiguous = d.ambiguous || !t.plain
 		d.kind = eventType(s.data[t.start:t.end])
-		return nil
 	case "object":
 		d.ambiguous = d.ambiguous || d.object != nil || d.parsed
 		switch d.kind {
 		case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
 			if !d.ambiguous && s.peek() == '{' {
 				d.parsed = true
-				return d.reader.p.scanObject(s)
+				d.reader.p.scanObject(s)
+				return
 			}
 		}
-		start := s.i
-		if err := s.skip(); err != nil {
-			return err
-		}
-		d.object = s.data[start:s.i]
-		return nil
+		d.object = s.raw()
 	default:
-		return s.skip()
+		s.skip()
 	}
 }
 

@@ -4,42 +4,22 @@ package wire
 // that the object has twice is used twice.
 func Fields(data []byte, use func(name string, value []byte)) error {
 	s := scanner{data: data}
-	var m members
-	for {
-		name, more, err := s.next(&m)
-		if err != nil {
-			return err
+	s.object(nil, func(key []byte, _ *jsonNode) {
+		if value := s.raw(); s.err == nil {
+			use(string(key), value)
 		}
-		if !more {
-			return s.endOfData()
-		}
-		start := s.i
-		if err := s.skip(); err != nil {
-			return err
-		}
-		use(string(s.key(name)), data[start:s.i:s.i])
-	}
+	})
+	return s.endOfData()
 }
 
 // EachItem calls use with each item of a JSON array, which is a part of data, until use returns false. Data behind that
 // item is not read.
 func EachItem(data []byte, use func(item []byte) bool) error {
 	s := scanner{data: data}
-	var m members
-	for {
-		more, err := s.element(&m)
-		if err != nil {
-			return err
-		}
-		if !more {
-			return s.endOfData()
-		}
-		start := s.i
-		if err := s.skip(); err != nil {
-			return err
-		}
-		if !use(data[start:s.i:s.i]) {
+	for e := (members{}); s.element(&e); {
+		if item := s.raw(); s.err == nil && !use(item) {
 			return nil
 		}
 	}
+	return s.endOfData()
 }

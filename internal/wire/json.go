@@ -50,9 +50,7 @@ func (n *jsonNode) add(name string) *jsonNode {
 func (p *parser) parseJSON(data []byte) error {
 	s := scanner{data: data}
 	s.space()
-	if err := p.scanObject(&s); err != nil {
-		return err
-	}
+	p.scanObject(&s)
 	return s.endOfData()
 }
 
@@ -69,7 +67,7 @@ type jsonObject struct {
 }
 
 // scanObject reads the object at s.i, without surrounding space.
-func (p *parser) scanObject(s *scanner) error {
+func (p *parser) scanObject(s *scanner) {
 	start := s.i
 	p.obj = Object{Format: JSON}
 	s.begin(p.room(len(s.data) - s.i))
@@ -78,21 +76,22 @@ func (p *parser) scanObject(s *scanner) error {
 	if p.cut != nil {
 		root = p.cut.json
 	}
-	if err := o.root(root); err != nil {
-		return err
+	o.root(root)
+	if s.err != nil {
+		return
 	}
 	p.obj.Bytes = s.finish(start)
 	p.buf = s.dst
 	p.obj.Manager, p.obj.TiedManager = p.names.intern(o.writer.name), p.names.intern(o.writer.tied)
 	if !o.ambiguous {
-		return nil
+		return
 	}
 	meta, err := decodeJSONMetadata(p.obj.Bytes)
 	if err != nil {
-		return err
+		s.failWith(err)
+		return
 	}
 	p.obj.setMetadata(meta)
-	return nil
 }
 
 // key returns the decoded key.
@@ -110,82 +109,58 @@ func (s *scanner) key(t text) []byte {
 
 // object scans an object, removes the fields in node, and calls use for every member that is kept. use must skip the
 // member's value.
-func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode) error) error {
-	return s.objectCutting(node, use, func([]byte, *jsonNode) ([]byte, error) { return nil, s.skip() })
+func (s *scanner) object(node *jsonNode, use func(key []byte, child *jsonNode)) {
+	s.objectCutting(node, use, func([]byte, *jsonNode) []byte {
+		s.skip()
+		return nil
+	})
 }
 
 // objectCutting is like object, and calls cut for every member that is removed. cut must skip the member's value. If it
 // returns a value, that is kept as the member nameApplied.
 func (s *scanner) objectCutting(
-	node *jsonNode, use func(key []byte, child *jsonNode) error,
-	cut func(key []byte, child *jsonNode) (kept []byte, err error),
-) error {
-	var m members
-	for {
-		t, more, err := s.next(&m)
-		if err != nil || !more {
-			return err
-		}
-		key := s.key(t)
+	node *jsonNode, use func(key []byte, child *jsonNode), cut func(key []byte, child *jsonNode) (kept []byte),
+) {
+	for m := (members{}); s.next(&m); {
+		key := s.key(m.key)
 		child := node.child(key)
-		if child != nil && child.remove {
-			kept, err := cut(key, child)
-			switch {
-			case err != nil:
-				return err
-			case kept != nil:
-				s.replace(&m, nameApplied, kept)
-			default:
-				s.remove(&m)
-			}
-			continue
-		}
-		s.keep(&m)
-		if err := use(key, child); err != nil {
-			return err
+		if child == nil || !child.remove {
+			s.keep(&m)
+			use(key, child)
+		} else if kept := cut(key, child); kept != nil {
+			s.replace(&m, nameApplied, kept)
+		} else {
+			s.remove(&m)
 		}
 	}
 }
 
 // value skips a value, and removes the fields in node, in every element of an array.
-func (s *scanner) value(node *jsonNode) error {
-	if node == nil {
-		return s.skip()
-	}
-	switch s.peek() {
-	case '{':
-		return s.object(node, func(_ []byte, child *jsonNode) error { return s.value(child) })
-	case '[':
-		var e members
-		for {
-			if more, err := s.element(&e); err != nil || !more {
-				return err
-			}
-			if err := s.value(node); err != nil {
-				return err
-			}
+func (s *scanner) value(node *jsonNode) {
+	c := s.peek()
+	switch {
+	case node != nil && c == '{':
+		s.object(node, func(_ []byte, child *jsonNode) { s.value(child) })
+	case node != nil && c == '[':
+		for e := (members{}); s.element(&e); {
+			s.value(node)
 		}
 	default:
-		return s.skip()
+		s.skip()
 	}
 }
 
-func (o *jsonObject) root(node *jsonNode) error {
-	return o.s.object(node, func(key []byte, child *jsonNode) error {
-		if string(key) != "metadata" {
-			return o.s.value(child)
-		}
-		o.metadata++
-		switch {
-		case o.metadata > 1:
+func (o *jsonObject) root(node *jsonNode) {
+	o.s.object(node, func(key []byte, child *jsonNode) {
+		if string(key) == "metadata" {
+			o.metadata++
+			if o.metadata == 1 && o.s.peek() == '{' {
+				o.s.objectCutting(child, o.meta, o.cutMeta)
+				return
+			}
 			o.ambiguous = true
-			return o.s.value(child)
-		case o.s.peek() == '{':
-			return o.s.objectCutting(child, o.meta, o.cutMeta)
-		default:
-			o.ambiguous = true
-			return o.s.value(child)
 		}
+		o.s.value(child)
 	})
 }
 
@@ -193,15 +168,16 @@ func (o *jsonObject) root(node *jsonNode) error {
 const nameManagedFields = "managedFields"
 
 // cutMeta skips a metadata field that is cut. For managedFields it returns the entry to keep.
-func (o *jsonObject) cutMeta(key []byte, child *jsonNode) (kept []byte, err error) {
+func (o *jsonObject) cutMeta(key []byte, child *jsonNode) (kept []byte) {
 	if string(key) == nameManagedFields {
 		return o.writer.json(o.s, child.applier)
 	}
-	return nil, o.s.skip()
+	o.s.skip()
+	return nil
 }
 
 // meta reads one field of the metadata.
-func (o *jsonObject) meta(key []byte, child *jsonNode) error {
+func (o *jsonObject) meta(key []byte, child *jsonNode) {
 	var bit uint8
 	switch string(key) {
 	case "name":
@@ -217,43 +193,38 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) error {
 	case "deletionTimestamp":
 		bit = 32
 	case nameManagedFields:
-		if child != nil { // something within the field is cut
-			return o.s.value(child)
+		if child == nil {
+			o.writer.json(o.s, "")
+			return
 		}
-		_, err := o.writer.json(o.s, "")
-		return err
+		o.s.value(child) // something within the field is cut
+		return
 	default:
-		return o.s.value(child)
+		o.s.value(child)
+		return
 	}
 	if o.seen&bit != 0 {
 		o.ambiguous = true
 	}
 	o.seen |= bit
-	start := o.s.i
 	if o.s.peek() == '"' {
-		return o.metaString(bit)
+		o.metaString(bit)
+		return
 	}
-	if err := o.s.skip(); err != nil {
-		return err
-	}
-	content := string(o.s.data[start:o.s.i])
+	content := string(o.s.raw())
 	if bit == 16 {
 		n, err := strconv.ParseInt(content, 10, 64)
 		o.obj.Generation = n
 		o.ambiguous = o.ambiguous || err != nil
-		return nil
+		return
 	}
 	// Null is the same as a missing field for both decoders.
 	o.ambiguous = o.ambiguous || content != "null"
-	return nil
 }
 
 // metaString reads the value of the field of the metadata with a bit, which is a string.
-func (o *jsonObject) metaString(bit uint8) error {
-	t, err := o.s.str()
-	if err != nil {
-		return err
-	}
+func (o *jsonObject) metaString(bit uint8) {
+	t := o.s.str()
 	content := o.s.data[t.start:t.end]
 	switch {
 	case !t.plain || bit == 16:
@@ -270,7 +241,6 @@ func (o *jsonObject) metaString(bit uint8) error {
 		o.obj.Deleting = true
 		o.ambiguous = o.ambiguous || !plainTime(content)
 	}
-	return nil
 }
 
 // plainTime reports whether a time has the format of API servers, 2006-01-02T15:04:05Z, and is certainly valid.

@@ -49,24 +49,22 @@ func jsonMetadataField(data []byte, name string) (value []byte, ok bool) {
 func eachJSONMetadata(data []byte, use func(key, value []byte)) bool {
 	metas := 0
 	s := scanner{data: data}
-	err := s.object(nil, func(key []byte, _ *jsonNode) error {
-		if string(key) != "metadata" {
-			return s.skip()
+	s.object(nil, func(key []byte, _ *jsonNode) {
+		isMetadata := string(key) == "metadata"
+		if isMetadata {
+			metas++
 		}
-		metas++
-		if s.peek() != '{' {
-			return s.skip()
+		if !isMetadata || s.peek() != '{' {
+			s.skip()
+			return
 		}
-		return s.object(nil, func(key []byte, _ *jsonNode) error {
-			start := s.i
-			if err := s.skip(); err != nil {
-				return err
+		s.object(nil, func(key []byte, _ *jsonNode) {
+			if value := s.raw(); s.err == nil {
+				use(key, value)
 			}
-			use(key, data[start:s.i])
-			return nil
 		})
 	})
-	return err == nil && metas <= 1
+	return s.err == nil && metas <= 1
 }
 
 func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
@@ -76,21 +74,21 @@ func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
 	}
 	s := scanner{data: value}
 	plain := true
-	err := s.object(nil, func(key []byte, _ *jsonNode) error {
+	s.object(nil, func(key []byte, _ *jsonNode) {
 		if s.peek() != '"' {
 			plain = false
-			return s.skip()
+			s.skip()
+			return
 		}
-		t, err := s.str()
-		if plain = plain && err == nil && t.plain; plain {
+		t := s.str()
+		if plain = plain && t.plain; plain {
 			if m == nil {
 				m = map[string]string{}
 			}
 			m[string(key)] = string(value[t.start:t.end])
 		}
-		return err
 	})
-	if err != nil || !plain {
+	if s.err != nil || !plain {
 		m = nil
 		ok = decodeMetadataField(data, name, &m)
 		return m, ok

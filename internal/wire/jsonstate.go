@@ -31,11 +31,11 @@ func plainLabels(value []byte) bool {
 	}
 	s := scanner{data: value}
 	plain := true
-	err := s.object(nil, func([]byte, *jsonNode) error {
+	s.object(nil, func([]byte, *jsonNode) {
 		plain = plain && s.peek() == '"'
-		return s.skip()
+		s.skip()
 	})
-	return err == nil && plain
+	return s.err == nil && plain
 }
 
 // plainOwners reports whether value is a list of owner references with fields of the right types.
@@ -45,12 +45,8 @@ func plainOwners(value []byte) bool {
 	}
 	s := scanner{data: value}
 	plain := true
-	var e members
-	for {
-		if more, err := s.element(&e); err != nil || !more {
-			return err == nil && plain
-		}
-		err := s.object(nil, func(key []byte, _ *jsonNode) error {
+	for e := (members{}); s.element(&e); {
+		s.object(nil, func(key []byte, _ *jsonNode) {
 			c := s.peek()
 			switch string(key) {
 			case "apiVersion", "kind", "name", "uid":
@@ -60,10 +56,8 @@ func plainOwners(value []byte) bool {
 			default:
 				plain = false
 			}
-			return s.skip()
+			s.skip()
 		})
-		if err != nil {
-			return false
-		}
 	}
+	return s.err == nil && plain
 }

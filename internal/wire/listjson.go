@@ -171,29 +171,24 @@ func (l *listReader) next(n int, end byte) (more bool, err error) {
 // value reads one value and returns its bytes, which are valid until the next read.
 func (l *listReader) value() ([]byte, error) {
 	var value []byte
-	err := l.scan(func(s *scanner) error {
-		start := s.i
-		err := s.skip()
-		value = s.data[start:s.i]
-		return err
-	})
+	err := l.scan(func(s *scanner) { value = s.raw() })
 	return value, err
 }
 
 // scan calls read with the data that has arrived. While the data is incomplete, it repeats with at least twice as much.
-func (l *listReader) scan(read func(*scanner) error) error {
+func (l *listReader) scan(read func(*scanner)) error {
 	if _, err := l.win.peekByte(); err != nil {
 		return unexpected(err)
 	}
 	for {
 		s := scanner{data: l.win.data(), depth: 1}
-		err := read(&s)
-		if err == nil {
+		read(&s)
+		if s.err == nil {
 			l.win.consume(s.i)
 			return nil
 		}
-		if !errors.Is(err, errTruncated) {
-			return err
+		if !errors.Is(s.err, errTruncated) {
+			return s.err
 		}
 		length := len(s.data)
 		if length > MaxObjectBytes {

@@ -83,47 +83,30 @@ func protoTime(b []byte) (seconds, nanos int64) {
 
 // json reads and skips the entries at s.i. It returns the entry with the fields that applier has applied to the object
 // itself, or nil. It returns nil if applier is empty.
-func (w *lastWriter) json(s *scanner, applier string) (applied []byte, err error) {
+func (w *lastWriter) json(s *scanner, applier string) (applied []byte) {
 	if s.peek() != '[' {
-		return nil, s.skip()
+		s.skip()
+		return nil
 	}
-	var entries members
-	for {
-		more, err := s.element(&entries)
-		if err != nil || !more {
-			return applied, err
-		}
+	for entries := (members{}); s.element(&entries); {
 		if s.peek() != '{' {
-			if err := s.skip(); err != nil {
-				return nil, err
-			}
+			s.skip()
 			continue
 		}
 		start := s.i
-		isApplied, err := w.jsonEntry(s, applier)
-		if err != nil {
-			return nil, err
-		}
-		if isApplied {
+		if w.jsonEntry(s, applier) {
 			applied = s.data[start:s.i]
 		}
 	}
+	return applied
 }
 
 // jsonEntry reads one entry, and reports whether it has the fields that applier has applied.
-func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool, err error) {
+func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool) {
 	var name, at, operation, subresource []byte
-	var fields members
-	for {
-		t, more, err := s.next(&fields)
-		if err != nil {
-			return false, err
-		}
-		if !more {
-			break
-		}
+	for fields := (members{}); s.next(&fields); {
 		into := &name
-		switch string(s.data[t.start:t.end]) {
+		switch string(s.data[fields.key.start:fields.key.end]) {
 		case "manager":
 		case "time":
 			into = &at
@@ -135,12 +118,9 @@ func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool, err 
 			into = nil
 		}
 		if into == nil || s.peek() != '"' {
-			err = s.skip()
-		} else if t, err = s.str(); err == nil {
-			*into = s.key(t)
-		}
-		if err != nil {
-			return false, err
+			s.skip()
+		} else {
+			*into = s.key(s.str())
 		}
 	}
 	at = comparableTime(at)
@@ -148,7 +128,7 @@ func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool, err 
 		w.latest(name, order == 0)
 		w.text = at
 	}
-	return applier != "" && string(name) == applier && string(operation) == operationApply && len(subresource) == 0, nil
+	return applier != "" && string(name) == applier && string(operation) == operationApply && len(subresource) == 0
 }
 
 // comparableTime returns a time in the format of API servers, 2006-01-02T15:04:05Z, which can be compared as text. A

@@ -56,9 +56,7 @@ type shapeField struct {
 // struct lacks, without the indexes of items and the keys of maps.
 func (s *Shapes) Measure(data []byte, t reflect.Type, limit int64, unknown func(path string)) (int64, error) {
 	m := measurer{scanner: scanner{data: data}, shapes: s, limit: limit, unknown: unknown}
-	if err := m.value(t); err != nil {
-		return m.size, err
-	}
+	m.value(t)
 	return m.size, m.endOfData()
 }
 
@@ -72,90 +70,57 @@ type measurer struct {
 	path        []string // of the current value
 }
 
-func (m *measurer) add(size uintptr) error {
+func (m *measurer) add(size uintptr) {
 	if m.size += int64(size); m.size > m.limit { //nolint:gosec // the size of a type, or the length of data
-		return TooLargeError{m.limit}
+		m.failWith(TooLargeError{m.limit})
 	}
-	return nil
 }
 
 // value skips the value at i, which is decoded into the type t.
-func (m *measurer) value(t reflect.Type) error {
+func (m *measurer) value(t reflect.Type) {
 	c := m.peek()
 	for t.Kind() == reflect.Pointer && c != 'n' {
 		t = t.Elem()
-		if err := m.add(t.Size()); err != nil {
-			return err
-		}
+		m.add(t.Size())
 	}
-	start := m.i
 	s := m.shapes.of(t)
 	isObject, isArray := c == '{' && (s.fields != nil || s.entry != nil), c == '[' && s.item != nil
 	if !isObject && !isArray {
-		if err := m.skip(); err != nil {
-			return err
-		}
-		return m.add(uintptr(m.i - start)) //nolint:gosec // a length
+		m.add(uintptr(len(m.raw())))
+		return
 	}
-	if err := m.add(s.base); err != nil {
-		return err
-	}
+	m.add(s.base)
+	m.path = append(m.path, "[]")
 	if isObject {
-		return m.object(s)
-	}
-	return m.array(s)
-}
-
-func (m *measurer) array(s *shape) error {
-	m.path = append(m.path, "[]")
-	defer func() { m.path = m.path[:len(m.path)-1] }()
-	var e members
-	for {
-		if more, err := m.element(&e); err != nil || !more {
-			return err
-		}
-		if err := m.add(s.itemSize); err != nil {
-			return err
-		}
-		if err := m.value(s.item); err != nil {
-			return err
+		m.object(s)
+	} else {
+		for e := (members{}); m.element(&e); {
+			m.add(s.itemSize)
+			m.value(s.item)
 		}
 	}
+	m.path = m.path[:len(m.path)-1]
 }
 
-func (m *measurer) object(s *shape) error {
-	m.path = append(m.path, "[]")
-	defer func() { m.path = m.path[:len(m.path)-1] }()
-	var e members
-	for {
-		name, more, err := m.next(&e)
-		if err != nil || !more {
-			return err
-		}
+func (m *measurer) object(s *shape) {
+	for e := (members{}); m.next(&e); {
 		t := s.entry
 		if t == nil {
-			key := m.key(name)
+			key := m.key(e.key)
 			field, ok := s.fields[string(key)]
 			if !ok {
 				m.report(key)
-				if err := m.skip(); err != nil {
-					return err
-				}
+				m.skip()
 				continue
 			}
 			t, m.path[len(m.path)-1] = field.t, field.path
 		} else {
-			size := s.entrySize + uintptr(name.end-name.start) //nolint:gosec // a length
+			m.add(s.entrySize + uintptr(e.key.end-e.key.start)) //nolint:gosec // a length
 			if e.n == 1 {
-				size += s.firstEntry
-			}
-			if err := m.add(size); err != nil {
-				return err
+				m.add(s.firstEntry)
 			}
 		}
-		if err := m.value(t); err != nil {
-			return err
-		}
+		m.value(t)
 	}
 }
 

@@ -13,11 +13,13 @@ const maxDepth = 10000
 // errTruncated is returned if a JSON value continues after the end of the data.
 var errTruncated = errors.New("unexpected end of JSON")
 
-// scanner validates JSON, and removes values from it. Methods move i behind the value that they read.
+// scanner validates JSON, and removes values from it. Methods move i behind the value that they read. After an error
+// nothing is left to read, so that loops end.
 type scanner struct {
 	data  []byte
 	i     int
 	depth int
+	err   error // the first one
 
 	// dst contains the kept parts of data up to copied. Nothing is copied before the first cut.
 	dst    []byte
@@ -25,11 +27,20 @@ type scanner struct {
 	cuts   int
 }
 
-func (s *scanner) fail(want string) error {
+// fail records that the data at i is not what is wanted: a text and bytes.
+func (s *scanner) fail(want string, more ...byte) {
 	if s.i >= len(s.data) {
-		return errTruncated
+		s.failWith(errTruncated)
+		return
 	}
-	return fmt.Errorf("invalid JSON at byte %d: want %s, got %s", s.i, want, excerpt(s.data[s.i:]))
+	s.failWith(fmt.Errorf("invalid JSON at byte %d: want %s%s, got %s", s.i, want, more, excerpt(s.data[s.i:])))
+}
+
+func (s *scanner) failWith(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.i = len(s.data)
 }
 
 func skipSpace(data []byte, i int) int {
@@ -49,106 +60,93 @@ func (s *scanner) space() {
 // peek returns the next byte that is not space, or zero at the end.
 func (s *scanner) peek() byte {
 	s.space()
-	if s.i >= len(s.data) {
-		return 0
-	}
-	return s.data[s.i]
+	return s.at()
 }
 
 // skip validates and skips the value at i.
-func (s *scanner) skip() error {
+func (s *scanner) skip() {
 	switch c := s.peek(); {
 	case c == '"':
-		_, err := s.str()
-		return err
+		s.str()
 	case c == '{':
-		var m members
-		for {
-			if _, more, err := s.next(&m); err != nil || !more {
-				return err
-			}
-			if err := s.skip(); err != nil {
-				return err
-			}
+		for m := (members{}); s.next(&m); {
+			s.skip()
 		}
 	case c == '[':
-		var e members
-		for {
-			if more, err := s.element(&e); err != nil || !more {
-				return err
-			}
-			if err := s.skip(); err != nil {
-				return err
-			}
+		for e := (members{}); s.element(&e); {
+			s.skip()
 		}
 	case c == '-' || c >= '0' && c <= '9':
-		return s.number()
+		s.number()
 	case c == 't':
-		return s.literal("true")
+		s.literal("true")
 	case c == 'f':
-		return s.literal("false")
+		s.literal("false")
 	case c == 'n':
-		return s.literal("null")
+		s.literal("null")
 	default:
-		return s.fail("a value")
+		s.fail("a value")
 	}
 }
 
-func (s *scanner) literal(want string) error {
+// raw skips the value at i, and returns its bytes.
+func (s *scanner) raw() []byte {
+	start := s.i
+	s.skip()
+	return s.data[start:s.i:s.i]
+}
+
+func (s *scanner) literal(want string) {
 	for j := range len(want) {
 		if s.i+j >= len(s.data) {
-			return errTruncated
+			s.failWith(errTruncated)
+			return
 		}
 		if s.data[s.i+j] != want[j] {
-			return s.fail(want)
+			s.fail(want)
+			return
 		}
 	}
 	s.i += len(want)
-	return nil
+}
+
+// accept skips one of the bytes, if it is at i.
+func (s *scanner) accept(a, b byte) bool {
+	if s.i < len(s.data) && (s.data[s.i] == a || s.data[s.i] == b) {
+		s.i++
+		return true
+	}
+	return false
 }
 
 // digits skips digits. There must be at least one.
-func (s *scanner) digits() error {
+func (s *scanner) digits() {
 	start := s.i
 	for s.i < len(s.data) && s.data[s.i] >= '0' && s.data[s.i] <= '9' {
 		s.i++
 	}
 	if s.i == start {
-		return s.fail("a digit")
+		s.fail("a digit")
 	}
-	return nil
 }
 
-// number skips a number. At the end of the data a number may be incomplete, so it returns errTruncated there. A
+// number skips a number. At the end of the data a number may be incomplete, so it fails there with errTruncated. A
 // complete object cannot end with a number.
-func (s *scanner) number() error {
-	if s.data[s.i] == '-' {
-		s.i++
+func (s *scanner) number() {
+	s.accept('-', '-')
+	if !s.accept('0', '0') {
+		s.digits()
 	}
-	if s.i < len(s.data) && s.data[s.i] == '0' {
-		s.i++
-	} else if err := s.digits(); err != nil {
-		return err
+	if s.accept('.', '.') {
+		s.digits()
 	}
-	if s.i < len(s.data) && s.data[s.i] == '.' {
-		s.i++
-		if err := s.digits(); err != nil {
-			return err
-		}
-	}
-	if s.i < len(s.data) && (s.data[s.i] == 'e' || s.data[s.i] == 'E') {
-		s.i++
-		if s.i < len(s.data) && (s.data[s.i] == '+' || s.data[s.i] == '-') {
-			s.i++
-		}
-		if err := s.digits(); err != nil {
-			return err
-		}
+	if s.accept('e', 'E') {
+		s.accept('+', '-')
+		s.digits()
 	}
 	if s.i >= len(s.data) {
-		return errTruncated
+		s.failWith(errTruncated)
 	}
-	return nil
 }
 
 // text is the content of a string between its quotes.
@@ -159,7 +157,7 @@ type text struct {
 }
 
 // str skips the string at i.
-func (s *scanner) str() (text, error) {
+func (s *scanner) str() text {
 	t := text{start: s.i + 1, plain: true}
 	data := s.data
 	i := t.start
@@ -174,23 +172,22 @@ func (s *scanner) str() (text, error) {
 			i += 8
 		}
 		if i >= len(data) {
-			s.i = i
-			return t, errTruncated
+			s.failWith(errTruncated)
+			return text{plain: true}
 		}
 		switch c := data[i]; {
 		case c == '"':
 			t.end, s.i = i, i+1
-			return t, nil
+			return t
 		case c == '\\':
 			t.plain = false
 			s.i = i + 1
-			if err := s.escape(); err != nil {
-				return t, err
-			}
+			s.escape()
 			i = s.i
 		case c < ' ':
 			s.i = i
-			return t, s.fail("no control character in a string")
+			s.fail("no control character in a string")
+			return text{plain: true}
 		case c >= 0x80:
 			t.plain = false
 			i++
@@ -210,35 +207,40 @@ func specialBytes(w uint64) uint64 {
 }
 
 // escape skips the rest of an escape sequence.
-func (s *scanner) escape() error {
-	if s.i >= len(s.data) {
-		return errTruncated
-	}
-	switch s.data[s.i] {
+func (s *scanner) escape() {
+	digits := 0
+	switch s.at() {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		s.i++
-		return nil
 	case 'u':
-		s.i++
-		for range 4 {
-			if s.i >= len(s.data) {
-				return errTruncated
-			}
-			c := s.data[s.i] | 0x20
-			if (s.data[s.i] < '0' || s.data[s.i] > '9') && (c < 'a' || c > 'f') {
-				return s.fail("a hexadecimal digit")
-			}
-			s.i++
-		}
-		return nil
+		digits = 4
 	default:
-		return s.fail("an escape")
+		s.fail("an escape")
+		return
 	}
+	s.i++
+	for range digits {
+		c := s.at()
+		if lower := c | 0x20; (c < '0' || c > '9') && (lower < 'a' || lower > 'f') {
+			s.fail("a hexadecimal digit")
+			return
+		}
+		s.i++
+	}
+}
+
+// at returns the byte at i, or zero at the end.
+func (s *scanner) at() byte {
+	if s.i >= len(s.data) {
+		return 0
+	}
+	return s.data[s.i]
 }
 
 // members is the position in an object or array.
 type members struct {
 	n int
+	// key is that of the current member of an object.
+	key text
 	// sep is the start of the current member, with the comma before it.
 	sep int
 	// kept is the number of earlier members that were not cut.
@@ -246,63 +248,58 @@ type members struct {
 }
 
 // next moves to the next member of the object at i: it skips the key and the colon. At the end it skips the bracket.
-func (s *scanner) next(m *members) (key text, more bool, err error) {
-	more, err = s.advance(m, '{', '}')
-	if err != nil || !more {
-		return key, more, err
+func (s *scanner) next(m *members) (more bool) {
+	if !s.advance(m, '{', '}') {
+		return false
 	}
 	if s.peek() != '"' {
-		return key, false, s.fail("a key")
+		s.fail("a key")
+		return false
 	}
-	if key, err = s.str(); err != nil {
-		return key, false, err
-	}
+	m.key = s.str()
 	if s.peek() != ':' {
-		return key, false, s.fail(`":"`)
+		s.fail(`":"`)
+		return false
 	}
 	s.i++
 	s.space()
-	return key, true, nil
+	return true
 }
 
 // element moves to the next element of the array at i.
-func (s *scanner) element(m *members) (more bool, err error) {
-	return s.advance(m, '[', ']')
-}
+func (s *scanner) element(m *members) (more bool) { return s.advance(m, '[', ']') }
 
-func (s *scanner) advance(m *members, open, end byte) (more bool, err error) {
+func (s *scanner) advance(m *members, open, end byte) (more bool) {
 	c := s.peek()
 	if m.n == 0 {
 		if c != open {
-			return false, s.fail(string(open))
+			s.fail("", open)
+			return false
 		}
 		if s.depth++; s.depth > maxDepth {
-			return false, fmt.Errorf("invalid JSON: nested deeper than %d", maxDepth)
+			s.failWith(fmt.Errorf("invalid JSON: nested deeper than %d", maxDepth))
+			return false
 		}
 		s.i++
 		m.sep = s.i
 		c = s.peek()
-		if c == end {
-			s.i++
-			s.depth--
-			return false, nil
-		}
-	} else {
-		switch c {
-		case end:
-			s.i++
-			s.depth--
-			return false, nil
-		case ',':
-			m.sep = s.i
-			s.i++
-			s.space()
-		default:
-			return false, s.fail(`"," or ` + string(end))
-		}
+	}
+	switch {
+	case c == end:
+		s.i++
+		s.depth--
+		return false
+	case m.n == 0:
+	case c == ',':
+		m.sep = s.i
+		s.i++
+		s.space()
+	default:
+		s.fail(`"," or `, end)
+		return false
 	}
 	m.n++
-	return true, nil
+	return true
 }
 
 // remove removes the member that was just skipped from the object.
@@ -355,10 +352,10 @@ func (s *scanner) finish(start int) []byte {
 	return s.dst
 }
 
-// endOfData returns an error unless only space follows.
+// endOfData returns the error of the scan, or one unless only space follows.
 func (s *scanner) endOfData() error {
 	if s.peek() != 0 || s.i < len(s.data) {
-		return s.fail("nothing more")
+		s.fail("nothing more")
 	}
-	return nil
+	return s.err
 }
