@@ -145,26 +145,24 @@ func plainWatchEvent(frame []byte) (kind watch.EventType, raw []byte, ok bool) {
 
 // eventType returns constants for the known types, so that no string is allocated.
 func eventType(b []byte) watch.EventType {
-	switch string(b) {
-	case string(watch.Added):
-		return watch.Added
-	case string(watch.Modified):
-		return watch.Modified
-	case string(watch.Deleted):
-		return watch.Deleted
-	case string(watch.Bookmark):
-		return watch.Bookmark
-	case string(watch.Error):
-		return watch.Error
-	default:
-		return watch.EventType(b)
+	for _, known := range [...]watch.EventType{
+		watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error,
+	} {
+		if string(b) == string(known) {
+			return known
+		}
 	}
+	return watch.EventType(b)
+}
+
+func hasObject(kind watch.EventType) bool {
+	return kind == watch.Added || kind == watch.Modified || kind == watch.Deleted || kind == watch.Bookmark
 }
 
 // event returns the event with an object's bytes.
 func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte) error) (Event, error) {
-	switch kind {
-	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+	switch {
+	case hasObject(kind):
 		if len(raw) == 0 {
 			return Event{}, fmt.Errorf("an event of type %s without an object", kind)
 		}
@@ -172,7 +170,7 @@ func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte)
 			return Event{}, fmt.Errorf("the object of a %s event: %w", kind, err)
 		}
 		return Event{Type: kind, Object: &r.p.obj}, nil
-	case watch.Error:
+	case kind == watch.Error:
 		status, err := decodeStatus(raw)
 		if err != nil {
 			return Event{}, fmt.Errorf("the status of an %s event: %w", kind, err)
@@ -209,40 +207,38 @@ func decodeStatus(data []byte) (*metav1.Status, error) {
 	return status, nil
 }
 
-// nextDocument reads one JSON document. Servers end each document with a newline. If the data contains one, the
-// document is read in one pass. Otherwise its end is searched first.
+// nextDocument reads one JSON document. Servers end each document with a newline, so the data before the first newline
+// is tried first, and then all data whenever it ends with a bracket.
 func (r *EventReader) nextDocument() (Event, error) {
 	if _, err := r.win.peekByte(); err != nil {
 		return Event{}, err
 	}
-	var end delimiter
-	searched, tried := 0, false
-	for {
+	var readErr error
+	for searched, tried := 0, false; ; {
 		data := r.win.data()
-		if !tried {
-			if n := bytes.IndexByte(data[searched:], '\n'); n >= 0 {
-				tried = true
-				e, size, err := r.document(data[:searched+n+1])
-				if !errors.Is(err, errTruncated) {
-					r.win.consume(size)
-					return e, err
-				}
+		part, isEnd := data, readErr != nil || bytes.HasSuffix(bytes.TrimRight(data, " \r\n\t"), []byte("}"))
+		if n := bytes.IndexByte(data[searched:], '\n'); n >= 0 && !tried {
+			part, isEnd, tried = data[:searched+n+1], true, true
+		}
+		if isEnd {
+			e, size, err := r.document(part)
+			if !errors.Is(err, errTruncated) {
+				r.win.consume(size)
+				return e, err
 			}
-			searched = len(data)
+			if len(part) < len(data) {
+				continue
+			}
 		}
-		size, done := end.find(data)
-		if done && size <= MaxObjectBytes {
-			e, _, err := r.document(data[:size])
-			r.win.consume(size)
-			return e, err
-		}
-		if done || len(data) > MaxObjectBytes {
+		if len(data) > MaxObjectBytes {
 			return Event{}, fmt.Errorf("a JSON document is larger than the limit of %d bytes", MaxObjectBytes)
 		}
-		if err := r.win.fill(); err != nil {
-			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have arrived: %w", len(r.win.data()),
-				unexpected(err))
+		if readErr != nil {
+			return Event{}, fmt.Errorf("a JSON document, of which %d bytes have arrived: %w", len(data),
+				unexpected(readErr))
 		}
+		searched = len(data)
+		readErr = r.win.fill()
 	}
 }
 
@@ -250,98 +246,37 @@ func (r *EventReader) nextDocument() (Event, error) {
 func (r *EventReader) document(data []byte) (Event, int, error) {
 	s := &r.scan
 	*s = scanner{data: data}
-	d := eventDocument{reader: r, s: s}
-	if s.object(nil, d.member); s.err != nil {
+	kind, ok := r.plainDocument(s)
+	if s.err != nil {
 		return Event{}, 0, s.err
 	}
-	if d.ambiguous {
-		var event metav1.WatchEvent
-		if err := utiljson.Unmarshal(data[:s.i], &event); err != nil {
-			return Event{}, s.i, fmt.Errorf("decode: %w", err)
-		}
-		e, err := r.event(watch.EventType(event.Type), event.Object.Raw, r.p.parseJSON)
-		return e, s.i, err
+	if ok {
+		return Event{Type: kind, Object: &r.p.obj}, s.i, nil
 	}
-	if d.parsed {
-		return Event{Type: d.kind, Object: &r.p.obj}, s.i, nil
+	*s = scanner{data: data}
+	document := s.raw()
+	if s.err != nil {
+		return Event{}, 0, s.err
 	}
-	e, err := r.event(d.kind, d.object, r.p.parseJSON)
+	var event metav1.WatchEvent
+	if err := utiljson.Unmarshal(document, &event); err != nil {
+		return Event{}, s.i, fmt.Errorf("decode: %w", err)
+	}
+	e, err := r.event(watch.EventType(event.Type), event.Object.Raw, r.p.parseJSON)
 	return e, s.i, err
 }
 
-// eventDocument is the result of one pass over a JSON event.
-type eventDocument struct {
-	reader *EventReader
-	s      *scanner
-	kind   watch.EventType
-	object []byte
-	// parsed is true if the object was parsed in the same pass, because the type came before it.
-	parsed    bool
-	types     int
-	ambiguous bool
-}
-
-func (d *eventDocument) member(key []byte, _ *jsonNode) {
-	s := d.s
-	switch string(key) {
-	case "type":
-		d.types++
-		if d.ambiguous = d.ambiguous || d.types > 1 || s.peek() != '"'; d.ambiguous {
-			s.skip()
-			return
-		}
-		t := s.str()
-		d.ambiguous = d.ambiguous || !t.plain
-		d.kind = eventType(s.data[t.start:t.end])
-	case "object":
-		d.ambiguous = d.ambiguous || d.object != nil || d.parsed
-		switch d.kind {
-		case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
-			if !d.ambiguous && s.peek() == '{' {
-				d.parsed = true
-				d.reader.p.scanObject(s)
-				return
-			}
-		}
-		d.object = s.raw()
-	default:
-		s.skip()
+// plainDocument parses an event in the usual encoding: the type, and then an object.
+func (r *EventReader) plainDocument(s *scanner) (kind watch.EventType, ok bool) {
+	var m members
+	if !s.next(&m) || string(s.key(m.key)) != "type" || s.peek() != '"' {
+		return "", false
 	}
-}
-
-// delimiter finds the end of a JSON object without validation. The object is validated when it has arrived completely.
-type delimiter struct {
-	at      int
-	depth   int
-	inText  bool
-	escaped bool
-}
-
-// find continues where it stopped. size is the object's length.
-func (d *delimiter) find(data []byte) (size int, done bool) {
-	for ; d.at < len(data); d.at++ {
-		c := data[d.at]
-		switch {
-		case d.escaped:
-			d.escaped = false
-		case d.inText:
-			switch c {
-			case '"':
-				d.inText = false
-			case '\\':
-				d.escaped = true
-			}
-		case c == '"':
-			d.inText = true
-		case c == '{' || c == '[':
-			d.depth++
-		case c == '}' || c == ']':
-			d.depth--
-		}
-		if d.depth <= 0 && !d.inText {
-			d.at++
-			return d.at, true
-		}
+	t := s.str()
+	kind = eventType(s.data[t.start:t.end])
+	if !hasObject(kind) || !s.next(&m) || string(s.key(m.key)) != "object" || s.peek() != '{' {
+		return "", false
 	}
-	return 0, false
+	r.p.scanObject(s)
+	return kind, !s.next(&m)
 }
