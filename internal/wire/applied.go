@@ -52,27 +52,23 @@ func (o *Object) AppliedFields() (entry metav1.ManagedFieldsEntry, found bool) {
 func isProtoAppliedBy(entry []byte, manager string) bool {
 	const numManager, numOperation, numSubresource = 1, 2, 8
 	isManager, isApply := false, false
-	for i := 0; i < len(entry); {
-		f, ok := nextField(entry, i)
-		if !ok {
-			return false
+	f := fields{b: entry}
+	for f.next() {
+		if f.wireType != wireBytes {
+			continue
 		}
-		if f.wireType == wireBytes {
-			content := entry[f.body:f.end]
-			switch f.num {
-			case numManager:
-				isManager = string(content) == manager
-			case numOperation:
-				isApply = string(content) == operationApply
-			case numSubresource:
-				if len(content) > 0 {
-					return false
-				}
+		switch f.num {
+		case numManager:
+			isManager = string(f.content()) == manager
+		case numOperation:
+			isApply = string(f.content()) == operationApply
+		case numSubresource:
+			if len(f.content()) > 0 {
+				return false
 			}
 		}
-		i = f.end
 	}
-	return isManager && isApply
+	return isManager && isApply && !f.invalid
 }
 
 // appendProtoApplied appends an entry of managedFields as field numApplied.

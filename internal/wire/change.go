@@ -128,38 +128,28 @@ func protoPart(num int32) kube.ChangedParts {
 // that has different bytes at the same position. Fields with other numbers are equal in both. (The reverse need not
 // hold.) It returns false for invalid messages.
 func eachDifference(a, b []byte, report func(num int32)) (ok bool) {
-	for i, j := 0, 0; i < len(a) || j < len(b); {
-		var f, g field
-		if i < len(a) {
-			if f, ok = nextField(a, i); !ok {
-				return false
-			}
-		}
-		if j < len(b) {
-			if g, ok = nextField(b, j); !ok {
-				return false
-			}
-		}
-		if f.num == g.num {
-			i, j = f.end, g.end
+	f, g := fields{b: a}, fields{b: b}
+	inA, inB := f.next(), g.next()
+	for inA || inB {
+		switch {
+		case inA && inB && f.num == g.num:
 			if !bytes.Equal(a[f.start:f.end], b[g.start:g.end]) {
 				report(f.num)
-				if bytes.Equal(a[i:], b[j:]) {
+				if bytes.Equal(a[f.end:], b[g.end:]) {
 					return true // common in metadata after the resourceVersion
 				}
 			}
-			continue
-		}
+			inA, inB = f.next(), g.next()
 		// Encoders write fields in the order of their numbers, so one message lacks a field of the other.
-		if g.num == 0 || f.num != 0 && f.num < g.num {
+		case !inB || inA && f.num < g.num:
 			report(f.num)
-			i = f.end
-		} else {
+			inA = f.next()
+		default:
 			report(g.num)
-			j = g.end
+			inB = g.next()
 		}
 	}
-	return true
+	return !f.invalid && !g.invalid
 }
 
 // diffContent is diffMetadata for the fields outside of the metadata.

@@ -9,53 +9,45 @@ import (
 
 // diffJSON returns the parts with different bytes in two objects. Parts that cannot be compared count as different.
 func diffJSON(a, b []byte) (different kube.ChangedParts) {
-	inOrder := sameMembers(a, b, func(key, av, bv []byte) bool {
+	inOrder := eachJSONDifference(a, b, func(key, av, bv []byte) {
 		switch string(key) {
 		case "apiVersion", "kind":
 		case "metadata":
-			return bytes.Equal(av, bv) || sameMembers(av, bv, func(key, av, bv []byte) bool {
-				if !bytes.Equal(av, bv) {
-					different |= jsonPart(key)
-				}
-				return true
-			})
+			if !eachJSONDifference(av, bv, func(key, _, _ []byte) { different |= jsonPart(key) }) {
+				different |= metadataParts
+			}
 		case "status":
-			if !bytes.Equal(av, bv) {
-				different |= kube.ChangedStatus
-			}
+			different |= kube.ChangedStatus
 		default:
-			if !bytes.Equal(av, bv) {
-				different |= kube.ChangedSpec
-			}
+			different |= kube.ChangedSpec
 		}
-		return true
 	})
 	if inOrder {
 		return different
 	}
-	return diffMembers(a, b) | diffJSONMetadata(a, b)
+	return diffMembers(a, b) | metadataParts
 }
 
 // jsonPart returns the part to which a metadata field belongs.
 func jsonPart(key []byte) kube.ChangedParts {
 	switch string(key) {
-	case metaLabels.name():
+	case nameLabels:
 		return kube.ChangedLabels
-	case metaAnnotations.name():
+	case nameAnnotations:
 		return kube.ChangedAnnotations
-	case metaFinalizers.name():
+	case nameFinalizers:
 		return kube.ChangedFinalizers
-	case metaOwnerReferences.name():
+	case nameOwnerReferences:
 		return kube.ChangedOwnerReferences
 	default:
 		return 0
 	}
 }
 
-// sameMembers iterates over the members of two objects in parallel. It returns false if their keys or the order of keys
-// differ, which is rare for two states of an object, if use returns false, or for invalid objects. If a value is equal
-// in both it is scanned once.
-func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
+// eachJSONDifference iterates over the members of two objects in parallel, and calls report for those with different
+// values. It returns false if the keys or the order of keys differ, which is rare for two states of an object, or for
+// invalid objects. If a value is equal in both it is scanned once.
+func eachJSONDifference(a, b []byte, report func(key, av, bv []byte)) bool {
 	as, bs := scanner{data: a}, scanner{data: b}
 	var am, bm members
 	for {
@@ -71,55 +63,12 @@ func sameMembers(a, b []byte, use func(key, av, bv []byte) bool) bool {
 		// The end of these values is part of them, so equal bytes are equal values.
 		if len(value) > 0 && bytes.IndexByte([]byte(`{["`), value[0]) >= 0 && bytes.HasPrefix(b[start:], value) {
 			bs.i += len(value)
-		} else {
-			bs.skip()
+			continue
 		}
-		if as.err != nil || bs.err != nil || !use(key, value, b[start:bs.i]) {
-			return false
-		}
-	}
-}
-
-// diffJSONMetadata compares the parts of the metadata in any order.
-func diffJSONMetadata(a, b []byte) (different kube.ChangedParts) {
-	as, aok := jsonMetadataParts(a)
-	bs, bok := jsonMetadataParts(b)
-	if !aok || !bok {
-		return metadataParts
-	}
-	parts := [...]kube.ChangedParts{
-		kube.ChangedLabels, kube.ChangedAnnotations, kube.ChangedFinalizers,
-		kube.ChangedOwnerReferences,
-	}
-	for i, part := range parts {
-		if !bytes.Equal(as[i], bs[i]) {
-			different |= part
+		if other := bs.raw(); !bytes.Equal(value, other) {
+			report(key, value, other)
 		}
 	}
-	return different
-}
-
-// jsonMetadataParts returns the values of the metadata fields that a Comparer needs: labels, annotations, finalizers,
-// owner references. It returns false if one occurs more than once.
-func jsonMetadataParts(data []byte) (values [4][]byte, ok bool) {
-	once := true
-	ok = eachJSONMetadata(data, func(key, v []byte) {
-		i := 0
-		switch string(key) {
-		case metaLabels.name():
-		case metaAnnotations.name():
-			i = 1
-		case metaFinalizers.name():
-			i = 2
-		case metaOwnerReferences.name():
-			i = 3
-		default:
-			return
-		}
-		once = once && values[i] == nil
-		values[i] = v
-	})
-	return values, ok && once
 }
 
 // diffMembers compares the members outside of the metadata, if the two objects have different members.

@@ -126,21 +126,12 @@ func (r *EventReader) frame(frame []byte) (Event, error) {
 
 // plainWatchEvent parses a metav1.WatchEvent in the usual encoding.
 func plainWatchEvent(frame []byte) (kind watch.EventType, raw []byte, ok bool) {
-	f, ok := nextField(frame, 0)
-	if !ok || f.num != 1 || f.wireType != wireBytes {
+	text, extension, ok := readEntry(frame)
+	object := fields{b: extension}
+	if !ok || !object.nextPlain(1) || object.end != len(extension) {
 		return "", nil, false
 	}
-	kind = eventType(frame[f.body:f.end])
-	object, ok := nextField(frame, f.end)
-	if !ok || object.num != 2 || object.wireType != wireBytes || object.end != len(frame) {
-		return "", nil, false
-	}
-	extension := frame[object.body:object.end]
-	f, ok = nextField(extension, 0)
-	if !ok || f.num != 1 || f.wireType != wireBytes || f.end != len(extension) {
-		return "", nil, false
-	}
-	return kind, extension[f.body:f.end], true
+	return eventType(text), object.content(), true
 }
 
 // eventType returns constants for the known types, so that no string is allocated.

@@ -3,33 +3,16 @@ package wire
 import (
 	"bytes"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// metaField is a metadata field, by its protobuf number.
-type metaField int32
-
+// The JSON names of metadata fields.
 const (
-	metaLabels          metaField = numLabels
-	metaAnnotations     metaField = numAnnotations
-	metaOwnerReferences metaField = numOwnerReferences
-	metaFinalizers      metaField = numFinalizers
+	nameLabels          = "labels"
+	nameAnnotations     = "annotations"
+	nameOwnerReferences = "ownerReferences"
+	nameFinalizers      = "finalizers"
 )
-
-// name returns the field's JSON name.
-func (f metaField) name() string {
-	switch f {
-	case metaLabels:
-		return "labels"
-	case metaAnnotations:
-		return "annotations"
-	case metaOwnerReferences:
-		return "ownerReferences"
-	default:
-		return "finalizers"
-	}
-}
 
 // jsonMetadataField returns the value of one metadata field, or nil if it is missing. It returns false if the field
 // occurs more than once.
@@ -94,16 +77,6 @@ func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
 		return m, ok
 	}
 	return m, true
-}
-
-func jsonOwners(data []byte) (refs []metav1.OwnerReference, ok bool) {
-	ok = decodeMetadataField(data, metaOwnerReferences.name(), &refs)
-	return refs, ok
-}
-
-func jsonFinalizers(data []byte) (names []string, ok bool) {
-	ok = decodeMetadataField(data, metaFinalizers.name(), &names)
-	return names, ok
 }
 
 // decodeMetadataField decodes one metadata field. It returns false for values that typed and unstructured decoders may

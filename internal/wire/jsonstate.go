@@ -9,10 +9,10 @@ func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
 	plain, labels, owners := true, 0, 0
 	ok := eachJSONMetadata(data, func(key, value []byte) {
 		switch string(key) {
-		case metaLabels.name():
+		case nameLabels:
 			labels++
 			plain = plain && plainLabels(value)
-		case metaOwnerReferences.name():
+		case nameOwnerReferences:
 			owners++
 			plain = plain && plainOwners(value)
 		default:

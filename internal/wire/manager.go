@@ -28,23 +28,19 @@ func (w *lastWriter) proto(entry []byte) {
 	const numManager, numTime = 1, 4
 	var name []byte
 	var seconds, nanos int64
-	for i := 0; i < len(entry); {
-		f, ok := nextField(entry, i)
-		if !ok {
-			return
-		}
-		if f.num > numTime {
-			break // encoders write fields in order: the rest is the largest part
-		}
+	f := fields{b: entry}
+	for f.next() && f.num <= numTime { // encoders write fields in order: the rest is the largest part
 		if f.wireType == wireBytes {
 			switch f.num {
 			case numManager:
-				name = entry[f.body:f.end]
+				name = f.content()
 			case numTime:
-				seconds, nanos = protoTime(entry[f.body:f.end])
+				seconds, nanos = protoTime(f.content())
 			}
 		}
-		i = f.end
+	}
+	if f.invalid {
+		return
 	}
 	if order := cmp.Or(cmp.Compare(seconds, w.seconds), cmp.Compare(nanos, w.nanos)); !w.found || order >= 0 {
 		w.latest(name, order == 0)
@@ -65,18 +61,13 @@ func (w *lastWriter) latest(name []byte, sameTime bool) {
 
 // protoTime parses a metav1.Timestamp.
 func protoTime(b []byte) (seconds, nanos int64) {
-	for i := 0; i < len(b); {
-		f, ok := nextField(b, i)
-		if !ok {
-			break
-		}
+	for f := (fields{b: b}); f.next(); {
 		switch {
 		case f.num == 1 && f.wireType == wireVarint:
 			seconds = int64(f.value)
 		case f.num == 2 && f.wireType == wireVarint:
 			nanos = int64(f.value)
 		}
-		i = f.end
 	}
 	return seconds, nanos
 }

@@ -72,27 +72,28 @@ func (o *Object) Clone() *Object {
 
 // Labels returns the object's labels, or nil.
 func (o *Object) Labels() map[string]string {
-	return o.stringMap(metaLabels, func(m *metav1.ObjectMeta) map[string]string { return m.Labels })
+	return o.stringMap(numLabels, nameLabels, func(m *metav1.ObjectMeta) map[string]string { return m.Labels })
 }
 
 // Annotations returns the object's annotations, or nil.
 func (o *Object) Annotations() map[string]string {
-	return o.stringMap(metaAnnotations, func(m *metav1.ObjectMeta) map[string]string { return m.Annotations })
+	return o.stringMap(numAnnotations, nameAnnotations,
+		func(m *metav1.ObjectMeta) map[string]string { return m.Annotations })
 }
 
 // OwnerReferences returns the object's owner references, or nil.
 func (o *Object) OwnerReferences() []metav1.OwnerReference {
-	switch o.Format {
-	case Protobuf:
-		if refs, ok := protoOwners(o.Bytes); ok {
-			return refs
-		}
-	case JSON, Failed:
-		if refs, ok := jsonOwners(o.Bytes); ok {
-			return refs
-		}
-	}
-	return o.slowMetadata().OwnerReferences
+	return listOf(o, numOwnerReferences, nameOwnerReferences,
+		func(encoded []byte, into *metav1.OwnerReference) bool { return into.Unmarshal(encoded) == nil },
+		func(m *metav1.ObjectMeta) []metav1.OwnerReference { return m.OwnerReferences })
+}
+
+// Finalizers returns the object's finalizers, or nil.
+func (o *Object) Finalizers() []string {
+	return listOf(o, numFinalizers, nameFinalizers, func(encoded []byte, into *string) bool {
+		*into = string(encoded)
+		return true
+	}, func(m *metav1.ObjectMeta) []string { return m.Finalizers })
 }
 
 // LabelsAndOwners calls use with the encoded labels and owner references, in one or more parts, without decoding them:
@@ -102,14 +103,13 @@ func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 	switch o.Format {
 	case Protobuf:
 		meta, ok := protoMetadataBytes(o.Bytes)
-		for i := 0; ok && i < len(meta); {
-			var f field
-			if f, ok = nextField(meta, i); ok && (f.num == numLabels || f.num == numOwnerReferences) {
+		f := fields{b: meta}
+		for ok && f.next() {
+			if f.num == numLabels || f.num == numOwnerReferences {
 				use(meta[f.start:f.end])
 			}
-			i = f.end
 		}
-		return ok
+		return ok && !f.invalid
 	case JSON, Failed:
 		return jsonLabelsAndOwners(o.Bytes, use)
 	default:
@@ -117,30 +117,36 @@ func (o *Object) LabelsAndOwners(use func(encoded []byte)) bool {
 	}
 }
 
-// Finalizers returns the object's finalizers, or nil.
-func (o *Object) Finalizers() []string {
-	switch o.Format {
-	case Protobuf:
-		if names, ok := protoFinalizers(o.Bytes); ok {
-			return names
-		}
-	case JSON, Failed:
-		if names, ok := jsonFinalizers(o.Bytes); ok {
-			return names
-		}
+func (o *Object) stringMap(
+	num int32, name string, slow func(*metav1.ObjectMeta) map[string]string,
+) (m map[string]string) {
+	ok := false
+	if o.Format == Protobuf {
+		m, ok = protoStringMap(o.Bytes, num)
+	} else {
+		m, ok = jsonStringMap(o.Bytes, name)
 	}
-	return o.slowMetadata().Finalizers
+	if !ok {
+		return slow(o.slowMetadata())
+	}
+	return m
 }
 
-func (o *Object) stringMap(field metaField, slow func(*metav1.ObjectMeta) map[string]string) map[string]string {
-	switch o.Format {
-	case Protobuf:
-		if m, ok := protoStringMap(o.Bytes, int32(field)); ok {
-			return m
+// listOf returns a list of the metadata. decode decodes an item from protobuf.
+func listOf[V any](
+	o *Object, num int32, name string, decode func(encoded []byte, into *V) bool, slow func(*metav1.ObjectMeta) []V,
+) (list []V) {
+	if o.Format == Protobuf {
+		if eachMetadata(o.Bytes, num, func(encoded []byte) bool {
+			list = append(list, *new(V))
+			return decode(encoded, &list[len(list)-1])
+		}) {
+			return list
 		}
-	case JSON, Failed:
-		if m, ok := jsonStringMap(o.Bytes, field.name()); ok {
-			return m
+	} else {
+		var decoded []V // list must not be allocated
+		if decodeMetadataField(o.Bytes, name, &decoded) {
+			return decoded
 		}
 	}
 	return slow(o.slowMetadata())

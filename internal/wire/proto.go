@@ -71,36 +71,65 @@ func readVarint(b []byte, i int) (v uint64, n int) {
 	return 0, 0
 }
 
-// nextField reads the field at i. It returns false for invalid data, and for fields that only the generated decoders
-// support (groups).
-func nextField(b []byte, i int) (f field, ok bool) {
-	f.start = i
+// fields iterates over the fields of a protobuf message: those of b are read with next, and then the embedded field is
+// the current one.
+type fields struct {
+	field
+
+	b []byte
+	// invalid is true after invalid data, and after a field that only the generated decoders support (groups).
+	invalid bool
+}
+
+// next reads the next field. It returns false at the end and for invalid data.
+func (f *fields) next() bool {
+	if f.invalid || f.end == len(f.b) {
+		return false
+	}
+	f.invalid = !f.read(f.b, f.end)
+	return !f.invalid
+}
+
+// nextPlain is next for the usual encoding of a message whose fields, up to the number last, are not varints: each at
+// most once, in their order.
+func (f *fields) nextPlain(last int32) bool {
+	before := f.num
+	if !f.next() {
+		return false
+	}
+	f.invalid = f.wireType != wireBytes || f.num <= before || f.num > last
+	return !f.invalid
+}
+
+func (f *fields) content() []byte { return f.b[f.body:f.end] }
+
+// read sets f to the field at i. It returns false for invalid data.
+func (f *field) read(b []byte, i int) bool {
 	tag, n := uint64(0), 1
 	if i < len(b) && b[i] < 0x80 {
 		tag = uint64(b[i])
 	} else if tag, n = readVarint(b, i); n == 0 {
-		return f, false
+		return false
 	}
 	if tag>>3 == 0 || tag>>3 > 1<<29-1 {
-		return f, false
+		return false
 	}
-	f.num, f.wireType, f.body = int32(tag>>3), int(tag&7), i+n
+	*f = field{num: int32(tag >> 3), wireType: int(tag & 7), start: i, body: i + n}
 	switch f.wireType {
 	case wireVarint:
-		if f.value, n = readVarint(b, f.body); n == 0 {
-			return f, false
-		}
+		f.value, n = readVarint(b, f.body)
 		f.end = f.body + n
+		return n > 0
 	case wireBytes:
 		length, n := uint64(0), 1
 		if f.body < len(b) && b[f.body] < 0x80 {
 			length = uint64(b[f.body])
 		} else if length, n = readVarint(b, f.body); n == 0 {
-			return f, false
+			return false
 		}
 		f.body += n
 		if length > uint64(len(b)-f.body) {
-			return f, false
+			return false
 		}
 		f.end = f.body + int(length)
 	case wireFixed64:
@@ -108,9 +137,9 @@ func nextField(b []byte, i int) (f field, ok bool) {
 	case wireFixed32:
 		f.end = f.body + 4
 	default:
-		return f, false
+		return false
 	}
-	return f, f.end <= len(b)
+	return f.end <= len(b)
 }
 
 // openEnvelope returns the kind of the object in an envelope, and its message.
@@ -134,87 +163,47 @@ func openEnvelope(data []byte) (kind string, raw []byte, err error) {
 
 // plainEnvelope parses an envelope in the usual encoding, without a copy.
 func plainEnvelope(body []byte) (kind string, raw []byte, ok bool) {
-	for i, last := 0, int32(0); i < len(body); {
-		f, ok := nextField(body, i)
-		if !ok || f.wireType != wireBytes || f.num <= last || f.num > 4 {
-			return "", nil, false
-		}
+	f := fields{b: body}
+	for f.nextPlain(4) {
 		switch f.num {
 		case 1:
-			if kind, ok = plainKind(body[f.body:f.end]); !ok {
+			if kind, ok = plainKind(f.content()); !ok {
 				return "", nil, false
 			}
 		case 2:
-			raw = body[f.body:f.end]
+			raw = f.content()
 		}
-		i, last = f.end, f.num
 	}
-	return kind, raw, true
+	return kind, raw, !f.invalid
 }
 
 // plainKind parses the kind of a runtime.TypeMeta. It returns a name only for kinds that the caller must distinguish,
 // so that most objects allocate no string.
 func plainKind(b []byte) (kind string, ok bool) {
-	for i, last := 0, int32(0); i < len(b); {
-		f, ok := nextField(b, i)
-		if !ok || f.wireType != wireBytes || f.num <= last || f.num > 2 {
-			return "", false
-		}
+	f := fields{b: b}
+	for f.nextPlain(2) {
 		if f.num == 2 {
-			if string(b[f.body:f.end]) == statusKind {
+			kind = "other"
+			if string(f.content()) == statusKind {
 				kind = statusKind
-			} else {
-				kind = "other"
 			}
 		}
-		i, last = f.end, f.num
 	}
-	return kind, true
+	return kind, !f.invalid
 }
 
 // readProto sets o's metadata from an object's message. It returns the position of the metadata field, and false if the
 // message has an encoding that only the generated decoders read correctly.
 func readProto(msg []byte, o *Object, names *interner) (meta field, ok bool) {
-	for i := 0; i < len(msg); {
-		f, ok := nextField(msg, i)
-		if !ok {
-			return meta, false
-		}
-		if f.num == numMetadata {
-			if f.wireType != wireBytes || meta.num != 0 {
-				return meta, false
-			}
-			meta = f
-		}
-		i = f.end
-	}
-	return meta, readProtoMetadata(msg[meta.body:meta.end], o, names)
+	meta, ok = protoMetadata(msg)
+	return meta, ok && readProtoMetadata(msg[meta.body:meta.end], o, names)
 }
 
 func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 	var writer lastWriter
-	for i := 0; i < len(b); {
-		f, ok := nextField(b, i)
-		if !ok {
-			return false
-		}
-		content := b[f.body:f.end]
-		switch f.num {
-		case numGeneration, numGracePeriod:
-			ok = f.wireType == wireVarint
-		case numName, numGenerateName, numNamespace, numSelfLink, numUID, numResourceVersion, numFinalizers,
-			numManagedFields:
-			ok = f.wireType == wireBytes
-		case numCreationTimestamp, numDeletionTimestamp:
-			ok = f.wireType == wireBytes && plainTimestamp(content)
-		case numLabels, numAnnotations:
-			ok = f.wireType == wireBytes && plainEntry(content)
-		case numOwnerReferences:
-			ok = f.wireType == wireBytes && plainOwner(content)
-		}
-		if !ok {
-			return false
-		}
+	f := fields{b: b}
+	for f.next() {
+		content, ok := f.content(), f.wireType == wireBytes
 		switch f.num {
 		case numName:
 			o.Key.Name = string(content)
@@ -225,16 +214,29 @@ func readProtoMetadata(b []byte, o *Object, names *interner) bool {
 		case numResourceVersion:
 			o.ResourceVersion = string(content)
 		case numGeneration:
-			o.Generation = int64(f.value)
+			o.Generation, ok = int64(f.value), f.wireType == wireVarint
+		case numGracePeriod:
+			ok = f.wireType == wireVarint
+		case numCreationTimestamp:
+			ok = ok && plainTimestamp(content)
 		case numDeletionTimestamp:
-			o.Deleting = true
+			o.Deleting, ok = true, ok && plainTimestamp(content)
+		case numLabels, numAnnotations:
+			ok = ok && plainEntry(content)
+		case numOwnerReferences:
+			ok = ok && plainOwner(content)
 		case numManagedFields:
 			writer.proto(content)
+		case numGenerateName, numSelfLink, numFinalizers:
+		default:
+			ok = true
 		}
-		i = f.end
+		if !ok {
+			return false
+		}
 	}
 	o.Manager, o.TiedManager = names.intern(writer.name), names.intern(writer.tied)
-	return true
+	return !f.invalid
 }
 
 // plainEntry reports whether a map entry has the encoders' format: only key and value. The generated decoders accept
@@ -244,86 +246,70 @@ func plainEntry(entry []byte) bool {
 	return ok
 }
 
+// readEntry parses a message with two fields, such as a map entry, in the usual encoding.
 func readEntry(entry []byte) (key, value []byte, ok bool) {
-	k, ok := nextField(entry, 0)
-	if !ok || k.num != 1 || k.wireType != wireBytes {
+	f := fields{b: entry}
+	if !f.nextPlain(1) {
 		return nil, nil, false
 	}
-	v, ok := nextField(entry, k.end)
-	if !ok || v.num != 2 || v.wireType != wireBytes || v.end != len(entry) {
+	key = f.content()
+	if !f.nextPlain(2) || f.end != len(entry) {
 		return nil, nil, false
 	}
-	return entry[k.body:k.end], entry[v.body:v.end], true
+	return key, f.content(), true
 }
 
 func plainTimestamp(b []byte) bool {
-	for i := 0; i < len(b); {
-		f, ok := nextField(b, i)
-		if !ok || f.num > 2 || f.wireType != wireVarint {
+	f := fields{b: b}
+	for f.next() {
+		if f.num > 2 || f.wireType != wireVarint {
 			return false
 		}
-		i = f.end
 	}
-	return true
+	return !f.invalid
 }
 
 func plainOwner(b []byte) bool {
-	for i := 0; i < len(b); {
-		f, ok := nextField(b, i)
-		if !ok {
+	f := fields{b: b}
+	for f.next() {
+		isText := f.num == 1 || f.num >= 3 && f.num <= 5
+		isBool := f.num == 6 || f.num == 7
+		if isText && f.wireType != wireBytes || isBool && f.wireType != wireVarint {
 			return false
 		}
-		switch f.num {
-		case 1, 3, 4, 5:
-			ok = f.wireType == wireBytes
-		case 6, 7:
-			ok = f.wireType == wireVarint
-		}
-		if !ok {
-			return false
-		}
-		i = f.end
 	}
-	return true
+	return !f.invalid
 }
 
-// protoMetadataBytes returns the message's ObjectMeta. It returns false if there are several.
-func protoMetadataBytes(msg []byte) ([]byte, bool) {
-	var meta []byte
-	found := false
-	for i := 0; i < len(msg); {
-		f, ok := nextField(msg, i)
-		if !ok {
-			return nil, false
-		}
+// protoMetadata returns the field with the message's ObjectMeta. It returns false if there are several.
+func protoMetadata(msg []byte) (meta field, ok bool) {
+	f := fields{b: msg}
+	for f.next() {
 		if f.num == numMetadata {
-			if found || f.wireType != wireBytes {
-				return nil, false
+			if f.wireType != wireBytes || meta.num != 0 {
+				return meta, false
 			}
-			meta, found = msg[f.body:f.end], true
+			meta = f.field
 		}
-		i = f.end
 	}
-	return meta, true
+	return meta, !f.invalid
+}
+
+func protoMetadataBytes(msg []byte) ([]byte, bool) {
+	meta, ok := protoMetadata(msg)
+	return msg[meta.body:meta.end], ok
 }
 
 // eachMetadata calls use with the content of every metadata field with the number num.
 func eachMetadata(msg []byte, num int32, use func([]byte) bool) bool {
 	meta, ok := protoMetadataBytes(msg)
-	if !ok {
-		return false
-	}
-	for i := 0; i < len(meta); {
-		f, ok := nextField(meta, i)
-		if !ok {
-			return false
+	f := fields{b: meta}
+	for ok && f.next() {
+		if f.num == num {
+			ok = f.wireType == wireBytes && use(f.content())
 		}
-		if f.num == num && (f.wireType != wireBytes || !use(meta[f.body:f.end])) {
-			return false
-		}
-		i = f.end
 	}
-	return true
+	return ok && !f.invalid
 }
 
 func protoStringMap(msg []byte, num int32) (m map[string]string, ok bool) {
@@ -339,22 +325,6 @@ func protoStringMap(msg []byte, num int32) (m map[string]string, ok bool) {
 		return true
 	})
 	return m, ok
-}
-
-func protoOwners(msg []byte) (refs []metav1.OwnerReference, ok bool) {
-	ok = eachMetadata(msg, numOwnerReferences, func(b []byte) bool {
-		refs = append(refs, metav1.OwnerReference{})
-		return refs[len(refs)-1].Unmarshal(b) == nil
-	})
-	return refs, ok
-}
-
-func protoFinalizers(msg []byte) (names []string, ok bool) {
-	ok = eachMetadata(msg, numFinalizers, func(b []byte) bool {
-		names = append(names, string(b))
-		return true
-	})
-	return names, ok
 }
 
 // decodeProtoMetadata decodes the metadata with the generated decoders.

@@ -50,23 +50,19 @@ func (n *protoNode) add(num int32) *protoNode {
 // a cut could change other fields.
 func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 	copied := 0
-	for i := 0; i < len(msg); {
-		f, ok := nextField(msg, i)
-		if !ok {
-			return dst, false
-		}
-		i = f.end
+	f := fields{b: msg}
+	for f.next() {
 		child := n.child(f.num)
 		if child == nil {
-			if slices.Contains(n.maps, f.num) && (f.wireType != wireBytes || !plainEntry(msg[f.body:f.end])) {
+			if slices.Contains(n.maps, f.num) && (f.wireType != wireBytes || !plainEntry(f.content())) {
 				return dst, false
 			}
 			continue
 		}
 		if child.remove {
 			dst = append(dst, msg[copied:f.start]...)
-			if child.applier != "" && isProtoAppliedBy(msg[f.body:f.end], child.applier) {
-				dst = appendProtoApplied(dst, msg[f.body:f.end])
+			if child.applier != "" && isProtoAppliedBy(f.content(), child.applier) {
+				dst = appendProtoApplied(dst, f.content())
 			}
 			copied = f.end
 			continue
@@ -74,7 +70,7 @@ func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 		if f.wireType != wireBytes {
 			return dst, false
 		}
-		content := msg[f.body:f.end]
+		content := f.content()
 		target := child
 		if child.keys != nil {
 			key, _, ok := readEntry(content)
@@ -94,12 +90,13 @@ func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 		}
 		_, tagLen := readVarint(msg, f.start)
 		dst = append(dst, msg[copied:f.start+tagLen]...)
+		var ok bool
 		if dst, ok = appendRewritten(dst, content, target); !ok {
 			return dst, false
 		}
 		copied = f.end
 	}
-	return append(dst, msg[copied:]...), true
+	return append(dst, msg[copied:]...), !f.invalid
 }
 
 // appendRewritten appends the rewritten msg with its length.
@@ -181,15 +178,14 @@ func replaceMetadata(msg []byte, meta *metav1.ObjectMeta) ([]byte, error) {
 	}
 	out := binary.AppendUvarint([]byte{numMetadata<<3 | wireBytes}, uint64(len(encoded)))
 	out = append(out, encoded...)
-	for i := 0; i < len(msg); {
-		f, ok := nextField(msg, i)
-		if !ok {
-			return nil, fmt.Errorf("a protobuf field at byte %d that only the kind's own decoder supports", i)
-		}
+	f := fields{b: msg}
+	for f.next() {
 		if f.num != numMetadata {
 			out = append(out, msg[f.start:f.end]...)
 		}
-		i = f.end
+	}
+	if f.invalid {
+		return nil, fmt.Errorf("a protobuf field at byte %d that only the kind's own decoder supports", f.end)
 	}
 	return out, nil
 }
