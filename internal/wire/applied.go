@@ -14,8 +14,6 @@ const (
 	nameApplied = "-applied" // not longer than managedFields: a cut never makes an object longer
 )
 
-const operationApply = string(metav1.ManagedFieldsOperationApply)
-
 // keepAppliedBy keeps the entry of manager if managedFields are cut. It may only be called while c is created.
 func (c *Cut) keepAppliedBy(manager string) {
 	if node := c.json.child([]byte("metadata")).child([]byte(nameManagedFields)); node != nil {
@@ -45,30 +43,6 @@ func (o *Object) AppliedFields() (entry metav1.ManagedFieldsEntry, found bool) {
 		return metav1.ManagedFieldsEntry{}, false
 	}
 	return entry, true
-}
-
-// isProtoAppliedBy reports whether a metav1.ManagedFieldsEntry has the fields that manager has applied to the object
-// itself. It returns false for an invalid entry.
-func isProtoAppliedBy(entry []byte, manager string) bool {
-	const numManager, numOperation, numSubresource = 1, 2, 8
-	isManager, isApply := false, false
-	f := fields{b: entry}
-	for f.next() {
-		if f.wireType != wireBytes {
-			continue
-		}
-		switch f.num {
-		case numManager:
-			isManager = string(f.content()) == manager
-		case numOperation:
-			isApply = string(f.content()) == operationApply
-		case numSubresource:
-			if len(f.content()) > 0 {
-				return false
-			}
-		}
-	}
-	return isManager && isApply && !f.invalid
 }
 
 // appendProtoApplied appends an entry of managedFields as field numApplied.

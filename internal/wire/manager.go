@@ -2,78 +2,128 @@ package wire
 
 import (
 	"bytes"
-	"cmp"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// managedEntry has the parts of a metav1.ManagedFieldsEntry that are read: no string is allocated, and the entry's
+// fields are skipped.
+type managedEntry struct {
+	manager, operation, subresource []byte
+	// at orders the times of entries of the same encoding, which are in seconds. It is zero without a time.
+	at int64
+}
+
+// isAppliedBy reports whether e has the fields that manager has applied to the object itself.
+func (e managedEntry) isAppliedBy(manager string) bool {
+	return manager != "" && string(e.manager) == manager &&
+		string(e.operation) == string(metav1.ManagedFieldsOperationApply) && len(e.subresource) == 0
+}
+
+// readProtoEntry returns false for an invalid entry.
+func readProtoEntry(encoded []byte) (e managedEntry, ok bool) {
+	f := fields{b: encoded}
+	for f.next() {
+		if f.wireType != wireBytes {
+			continue
+		}
+		switch f.num {
+		case 1:
+			e.manager = f.content()
+		case 2:
+			e.operation = f.content()
+		case 4:
+			for at := (fields{b: f.content()}); at.next(); {
+				if at.num == 1 && at.wireType == wireVarint {
+					e.at = int64(at.value)
+				}
+			}
+		case 8:
+			e.subresource = f.content()
+		}
+	}
+	return e, !f.invalid
+}
+
+// readJSONEntry reads the object at s.i.
+func readJSONEntry(s *scanner) (e managedEntry) {
+	for m := (members{}); s.next(&m); {
+		into := &e.manager
+		var at []byte
+		switch string(s.data[m.key.start:m.key.end]) {
+		case "manager":
+		case "time":
+			into = &at
+		case "operation":
+			into = &e.operation
+		case "subresource":
+			into = &e.subresource
+		default:
+			into = nil
+		}
+		if into == nil || s.peek() != '"' {
+			s.skip()
+			continue
+		}
+		*into = s.key(s.str())
+		if into == &at {
+			e.at = timeNumber(at)
+		}
+	}
+	return e
+}
+
+// timeNumber returns the digits of a time in the format of API servers, 2006-01-02T15:04:05Z.
+func timeNumber(b []byte) (digits int64) {
+	if !shapedLikeTime(b) {
+		at, err := time.Parse(time.RFC3339, string(b))
+		if err != nil {
+			return 0
+		}
+		b = at.UTC().AppendFormat(nil, time.RFC3339)
+	}
+	for _, c := range b {
+		if c >= '0' && c <= '9' {
+			digits = 10*digits + int64(c-'0')
+		}
+	}
+	return digits
+}
 
 // lastWriter finds the last writer of an object in metadata.managedFields: the manager of the entry with the latest
 // time, or the last one of several. Times are in seconds, so it is a guess if two managers write within a second: tied
 // is then another manager with this time.
 //
-// It reads every entry of every object, even if managedFields are cut. It must therefore be cheap: it allocates no
-// string, and skips the entries' fields.
+// It reads every entry of every object, even if managedFields are cut. It must therefore be cheap.
 type lastWriter struct {
 	name []byte
 	// the entry before, in the order of the entries, of those with the same time and another name; nil: none
 	tied  []byte
 	found bool
-	// Time of the entry with this name, in protobuf or JSON.
-	seconds, nanos int64
-	text           []byte
+	at    int64 // of the entry with this name
 }
 
-// proto reads one entry, a metav1.ManagedFieldsEntry. It ignores an invalid entry: decoding the object reports the
-// error.
-func (w *lastWriter) proto(entry []byte) {
-	const numManager, numTime = 1, 4
-	var name []byte
-	var seconds, nanos int64
-	f := fields{b: entry}
-	for f.next() && f.num <= numTime { // encoders write fields in order: the rest is the largest part
-		if f.wireType == wireBytes {
-			switch f.num {
-			case numManager:
-				name = f.content()
-			case numTime:
-				seconds, nanos = protoTime(f.content())
-			}
-		}
-	}
-	if f.invalid {
-		return
-	}
-	if order := cmp.Or(cmp.Compare(seconds, w.seconds), cmp.Compare(nanos, w.nanos)); !w.found || order >= 0 {
-		w.latest(name, order == 0)
-		w.seconds, w.nanos = seconds, nanos
-	}
-}
-
-// latest records the manager of an entry whose time is not before that of the entries seen so far.
-func (w *lastWriter) latest(name []byte, sameTime bool) {
+func (w *lastWriter) add(e managedEntry) {
 	switch {
-	case !w.found || !sameTime:
+	case !w.found || e.at > w.at:
 		w.tied = nil
-	case !bytes.Equal(name, w.name):
+	case e.at < w.at:
+		return
+	case !bytes.Equal(e.manager, w.name):
 		w.tied = w.name
 	}
-	w.name, w.found = name, true
+	w.name, w.at, w.found = e.manager, e.at, true
 }
 
-// protoTime parses a metav1.Timestamp.
-func protoTime(b []byte) (seconds, nanos int64) {
-	for f := (fields{b: b}); f.next(); {
-		switch {
-		case f.num == 1 && f.wireType == wireVarint:
-			seconds = int64(f.value)
-		case f.num == 2 && f.wireType == wireVarint:
-			nanos = int64(f.value)
-		}
+// proto reads one entry. It ignores an invalid entry: decoding the object reports the error.
+func (w *lastWriter) proto(encoded []byte) {
+	if e, ok := readProtoEntry(encoded); ok {
+		w.add(e)
 	}
-	return seconds, nanos
 }
 
-// json reads and skips the entries at s.i. It returns the entry with the fields that applier has applied to the object
-// itself, or nil. It returns nil if applier is empty.
+// json reads and skips the entries at s.i. It returns the one that is applied by applier, or nil.
 func (w *lastWriter) json(s *scanner, applier string) (applied []byte) {
 	if s.peek() != '[' {
 		s.skip()
@@ -85,52 +135,11 @@ func (w *lastWriter) json(s *scanner, applier string) (applied []byte) {
 			continue
 		}
 		start := s.i
-		if w.jsonEntry(s, applier) {
+		e := readJSONEntry(s)
+		w.add(e)
+		if e.isAppliedBy(applier) {
 			applied = s.data[start:s.i]
 		}
 	}
 	return applied
-}
-
-// jsonEntry reads one entry, and reports whether it has the fields that applier has applied.
-func (w *lastWriter) jsonEntry(s *scanner, applier string) (isApplied bool) {
-	var name, at, operation, subresource []byte
-	for fields := (members{}); s.next(&fields); {
-		into := &name
-		switch string(s.data[fields.key.start:fields.key.end]) {
-		case "manager":
-		case "time":
-			into = &at
-		case "operation":
-			into = &operation
-		case "subresource":
-			into = &subresource
-		default:
-			into = nil
-		}
-		if into == nil || s.peek() != '"' {
-			s.skip()
-		} else {
-			*into = s.key(s.str())
-		}
-	}
-	at = comparableTime(at)
-	if order := bytes.Compare(at, w.text); !w.found || order >= 0 {
-		w.latest(name, order == 0)
-		w.text = at
-	}
-	return applier != "" && string(name) == applier && string(operation) == operationApply && len(subresource) == 0
-}
-
-// comparableTime returns a time in the format of API servers, 2006-01-02T15:04:05Z, which can be compared as text. A
-// missing time is the earliest.
-func comparableTime(b []byte) []byte {
-	if shapedLikeTime(b) {
-		return b
-	}
-	at, err := time.Parse(time.RFC3339, string(b))
-	if err != nil {
-		return nil
-	}
-	return []byte(at.UTC().Format(time.RFC3339))
 }

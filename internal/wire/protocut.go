@@ -61,8 +61,10 @@ func (n *protoNode) rewrite(dst, msg []byte) ([]byte, bool) {
 		}
 		if child.remove {
 			dst = append(dst, msg[copied:f.start]...)
-			if child.applier != "" && isProtoAppliedBy(f.content(), child.applier) {
-				dst = appendProtoApplied(dst, f.content())
+			if child.applier != "" {
+				if e, ok := readProtoEntry(f.content()); ok && e.isAppliedBy(child.applier) {
+					dst = appendProtoApplied(dst, f.content())
+				}
 			}
 			copied = f.end
 			continue
