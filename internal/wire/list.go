@@ -114,6 +114,18 @@ func (l *listReader) bytes(what string) ([]byte, error) {
 	return content, nil
 }
 
+// message reads a field's content and decodes it.
+func (l *listReader) message(what string, into interface{ Unmarshal([]byte) error }) error {
+	content, err := l.bytes(what)
+	if err != nil {
+		return err
+	}
+	if err := into.Unmarshal(content); err != nil {
+		return fmt.Errorf("decode %s: %w", what, err)
+	}
+	return nil
+}
+
 // readProto reads an envelope from the stream.
 func (l *listReader) readProto() error {
 	if err := l.p.cut.checkProto(); err != nil {
@@ -127,8 +139,7 @@ func (l *listReader) readProto() error {
 	}
 	l.win.consume(len(protoPrefix))
 	var kind runtime.TypeMeta
-	lists := 0
-	for {
+	for lists := 0; ; {
 		if l.win.r == l.win.w {
 			if err := l.win.fill(); errors.Is(err, io.EOF) {
 				if lists == 0 { // even an empty list has metadata
@@ -168,27 +179,17 @@ func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case tag == 1<<3|wireBytes:
-		content, err := l.bytes("the kind")
-		if err != nil {
-			return err
+	switch tag {
+	case 1<<3 | wireBytes:
+		return l.message("the kind", kind)
+	case 2<<3 | wireBytes:
+		if kind.Kind == statusKind {
+			status := &metav1.Status{}
+			if err := l.message("the status", status); err != nil {
+				return err
+			}
+			return statusError(status)
 		}
-		if err := kind.Unmarshal(content); err != nil {
-			return fmt.Errorf("decode the kind: %w", err)
-		}
-		return nil
-	case tag == 2<<3|wireBytes && kind.Kind == statusKind:
-		content, err := l.bytes("a status")
-		if err != nil {
-			return err
-		}
-		status := &metav1.Status{}
-		if err := status.Unmarshal(content); err != nil {
-			return fmt.Errorf("decode the status: %w", err)
-		}
-		return statusError(status)
-	case tag == 2<<3|wireBytes:
 		if *lists++; *lists > 1 {
 			return errors.New("two lists in one envelope")
 		}
@@ -196,7 +197,7 @@ func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
 			return err
 		}
 		return l.readProtoList()
-	case tag == 3<<3|wireBytes || tag == 4<<3|wireBytes:
+	case 3<<3 | wireBytes, 4<<3 | wireBytes:
 		_, err := l.bytes("the envelope's content type")
 		return err
 	default:
@@ -211,10 +212,7 @@ func (l *listReader) readProtoList() error {
 		return fmt.Errorf("the length of the list: %w", err)
 	}
 	begin := l.win.passed
-	if size > 1<<62 {
-		return fmt.Errorf("a list of %d bytes", size)
-	}
-	end := begin + int64(size)
+	end := begin + int64(min(size, 1<<62))
 	for l.win.passed < end {
 		tag, err := l.varint()
 		if err != nil {
@@ -222,31 +220,14 @@ func (l *listReader) readProtoList() error {
 		}
 		switch tag {
 		case 1<<3 | wireBytes:
-			content, err := l.bytes("the list's metadata")
-			if err != nil {
-				return err
-			}
-			if err := l.meta.Unmarshal(content); err != nil {
-				return fmt.Errorf("decode the list's metadata: %w", err)
-			}
+			err = l.message("the list's metadata", &l.meta)
 		case 2<<3 | wireBytes:
-			content, err := l.bytes("an item")
-			if err != nil {
-				return err
-			}
-			if l.win.passed > end {
-				return errors.New("an item is longer than the list")
-			}
-			if err := l.p.parseProto(content); err != nil {
-				return fmt.Errorf("an item: %w", err)
-			}
-			if err := l.item(); err != nil {
-				return err
-			}
+			err = l.protoItem(end)
 		default:
-			if err := l.skipField(tag); err != nil {
-				return err
-			}
+			err = l.skipField(tag)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if l.win.passed != end {
@@ -255,31 +236,47 @@ func (l *listReader) readProtoList() error {
 	return nil
 }
 
+func (l *listReader) protoItem(end int64) error {
+	content, err := l.bytes("an item")
+	if err != nil {
+		return err
+	}
+	if l.win.passed > end {
+		return errors.New("an item is longer than the list")
+	}
+	if err := l.p.parseProto(content); err != nil {
+		return fmt.Errorf("an item: %w", err)
+	}
+	return l.item()
+}
+
 // skipField skips a field of the list that is not needed.
 func (l *listReader) skipField(tag uint64) error {
-	var n int64
+	var size uint64
+	var err error
 	switch tag & 7 {
 	case wireVarint:
-		_, err := l.varint()
-		return err
+		_, err = l.varint()
 	case wireBytes:
-		size, err := l.varint()
-		if err != nil {
-			return err
-		}
-		if size > 1<<62 {
-			return fmt.Errorf("a field of %d bytes", size)
-		}
-		n = int64(size)
+		size, err = l.varint()
 	case wireFixed64:
-		n = 8
+		size = 8
 	case wireFixed32:
-		n = 4
+		size = 4
 	default:
-		return fmt.Errorf("a field of the list with the tag %d, which cannot be skipped", tag)
+		err = fmt.Errorf("a field of the list with the tag %d, which cannot be skipped", tag)
 	}
-	if tag>>3 <= 2 {
+	switch {
+	case err != nil:
+		return err
+	case tag>>3 <= 2:
 		return fmt.Errorf("a field of the list with the tag %d", tag)
+	case size > MaxObjectBytes:
+		return fmt.Errorf("a field of %d bytes is larger than the limit of %d", size, MaxObjectBytes)
 	}
-	return l.win.discard(n)
+	if err := l.win.need(int(size)); err != nil {
+		return err
+	}
+	l.win.consume(int(size))
+	return nil
 }

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -9,55 +9,37 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// jsonHead is a JSON list without its items. It distinguishes a Status from a list.
+// jsonHead is a JSON list without its items, as far as the last comma. It distinguishes a Status from a list.
 type jsonHead struct {
 	doc   []byte
 	items bool
 }
 
-func (h *jsonHead) add(key string, value []byte) error {
-	if len(h.doc)+len(key)+len(value) > MaxObjectBytes {
-		return fmt.Errorf("the list without its items is larger than the limit of %d bytes", MaxObjectBytes)
-	}
-	if len(h.doc) == 0 {
-		h.doc = append(h.doc, '{')
-	} else {
-		h.doc = append(h.doc, ',')
-	}
-	quoted, err := json.Marshal(key)
-	if err != nil {
-		return fmt.Errorf("encode the key %q: %w", key, err)
-	}
-	h.doc = append(h.doc, quoted...)
-	h.doc = append(h.doc, ':')
-	h.doc = append(h.doc, value...)
-	return nil
-}
+// end returns the list's metadata, or an error if the document is not a list.
+func (h *jsonHead) end() (meta metav1.ListMeta, err error) {
+	doc := append(bytes.TrimSuffix(h.doc, []byte{','}), '}')
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
 
-// check returns an error if the document is not a list.
-func (h *jsonHead) check() error {
-	doc := append(h.doc, '}') //nolint:gocritic // the last use
-	if len(h.doc) == 0 {
-		doc = []byte("{}")
+		Metadata metav1.ListMeta `json:"metadata"`
 	}
-	var kind metav1.TypeMeta
-	if err := utiljson.Unmarshal(doc, &kind); err != nil {
-		return fmt.Errorf("decode the list's kind: %w", err)
-	}
-	if kind.Kind == statusKind {
+	err = utiljson.Unmarshal(doc, &list)
+	if list.Kind == statusKind {
 		status := &metav1.Status{}
 		if err := utiljson.Unmarshal(doc, status); err != nil {
-			return fmt.Errorf("decode a status: %w", err)
+			return meta, fmt.Errorf("decode a status: %w", err)
 		}
-		return statusError(status)
+		return meta, statusError(status)
 	}
-	if h.items {
-		return nil // a list's kind may have any name
+	switch {
+	case err != nil:
+		return meta, fmt.Errorf("decode the list's kind and metadata: %w", err)
+	case h.items:
+		return list.Metadata, nil // a list's kind may have any name
+	case list.Kind == "": // accepting it as an empty list would empty the cache
+		return meta, fmt.Errorf("want a list, got an object with neither kind nor items: %s", excerpt(doc))
 	}
-	if kind.Kind == "" { // accepting it as an empty list would empty the cache
-		return fmt.Errorf("want a list, got an object with neither kind nor items: %s", excerpt(doc))
-	}
-	return wantList(kind.Kind)
+	return list.Metadata, wantList(list.Kind)
 }
 
 // readJSON reads a JSON list from the stream.
@@ -65,12 +47,13 @@ func (l *listReader) readJSON() error {
 	if err := l.punctuation('{'); err != nil {
 		return err
 	}
-	var head jsonHead
+	head := jsonHead{doc: []byte{'{'}}
 	for n := 0; ; n++ {
 		if more, err := l.next(n, '}'); err != nil {
 			return err
 		} else if !more {
-			return head.check()
+			l.meta, err = head.end()
+			return err
 		}
 		if err := l.member(&head); err != nil {
 			return err
@@ -90,6 +73,7 @@ func (l *listReader) member(head *jsonHead) error {
 	if err := utiljson.Unmarshal(raw, &key); err != nil {
 		return fmt.Errorf("a key: %w", err)
 	}
+	raw = append(bytes.Clone(raw), ':')
 	if err := l.punctuation(':'); err != nil {
 		return err
 	}
@@ -104,12 +88,11 @@ func (l *listReader) member(head *jsonHead) error {
 	if err != nil {
 		return fmt.Errorf("the list's %s: %w", excerpt([]byte(key)), err)
 	}
-	if key == "metadata" {
-		if err := utiljson.Unmarshal(value, &l.meta); err != nil {
-			return fmt.Errorf("decode the list's metadata: %w", err)
-		}
+	if len(head.doc)+len(raw)+len(value) > MaxObjectBytes {
+		return fmt.Errorf("the list without its items is larger than the limit of %d bytes", MaxObjectBytes)
 	}
-	return head.add(key, value)
+	head.doc = append(append(append(head.doc, raw...), value...), ',')
+	return nil
 }
 
 func (l *listReader) readJSONItems() error {

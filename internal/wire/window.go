@@ -86,21 +86,6 @@ func (b *window) need(n int) error {
 	return nil
 }
 
-// discard skips n bytes.
-func (b *window) discard(n int64) error {
-	for n > 0 {
-		if b.r == b.w {
-			if err := b.fill(); err != nil {
-				return unexpected(err)
-			}
-		}
-		step := min(n, int64(b.w-b.r))
-		b.consume(int(step))
-		n -= step
-	}
-	return nil
-}
-
 // peekByte returns the next byte that is not space, without consuming it.
 func (b *window) peekByte() (byte, error) {
 	for {
