@@ -1,10 +1,13 @@
 package apiobject
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -75,67 +78,61 @@ func ElementType(t reflect.Type) reflect.Type {
 // FindField finds the field with the JSON name, also in embedded structs: fields are the embedded structs and the
 // field, or nil if there is no such field.
 func FindField(t reflect.Type, name string) (fields []reflect.StructField) {
-	for f := range StructFields(t) {
-		if jsonName(f) == name {
-			return []reflect.StructField{f}
-		}
-	}
-	for f := range StructFields(t) {
-		if inner := ElementType(f.Type); isInline(f) && inner.Kind() == reflect.Struct {
-			if fields = FindField(inner, name); fields != nil {
-				return append([]reflect.StructField{f}, fields...)
-			}
+	for other, fields := range Fields(t) {
+		if other == name {
+			return fields
 		}
 	}
 	return nil
 }
 
-// StructFields returns the exported and the embedded fields of a struct.
-func StructFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for f := range t.Fields() {
-			if (f.IsExported() || f.Anonymous) && !yield(f) {
-				return
-			}
+// Fields returns the JSON fields of a struct by name, each after the embedded structs on the way to it. A field comes
+// before those in embedded structs, which it hides.
+func Fields(t reflect.Type) iter.Seq2[string, []reflect.StructField] {
+	return func(yield func(string, []reflect.StructField) bool) { eachField(t, nil, yield) }
+}
+
+// maxEmbedded is the depth of embedded structs: a type can embed a pointer to itself.
+const maxEmbedded = 10
+
+func eachField(t reflect.Type, outer []reflect.StructField, yield func(string, []reflect.StructField) bool) bool {
+	var embedded []reflect.StructField
+	for f := range t.Fields() {
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		isStruct := f.Anonymous && structOf(f.Type).Kind() == reflect.Struct
+		switch {
+		case tag == "-" || !isStruct && !f.IsExported():
+		case isStruct && name == "":
+			embedded = append(embedded, f)
+		case !yield(cmp.Or(name, f.Name), append(slices.Clip(outer), f)):
+			return false
 		}
 	}
-}
-
-// isInline reports whether the JSON fields of an embedded struct belong to the outer object.
-func isInline(f reflect.StructField) bool {
-	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return f.Anonymous && tag == ""
-}
-
-// jsonName returns the JSON name of a field, or "".
-func jsonName(f reflect.StructField) string {
-	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	switch {
-	case tag == "-" || isInline(f):
-		return ""
-	case tag == "":
-		return f.Name
-	default:
-		return tag
+	for _, f := range embedded {
+		if len(outer) < maxEmbedded && !eachField(structOf(f.Type), append(slices.Clip(outer), f), yield) {
+			return false
+		}
 	}
+	return true
+}
+
+// structOf returns the type of an embedded struct, of which t may be a pointer.
+func structOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
 }
 
 // suggestion returns a hint with the most similar field name.
 func suggestion(t reflect.Type, name string) string {
 	best, bestDistance := "", len(name)/2+2
-	var look func(reflect.Type)
-	look = func(t reflect.Type) {
-		for f := range StructFields(t) {
-			if inner := ElementType(f.Type); isInline(f) && inner.Kind() == reflect.Struct {
-				look(inner)
-				continue
-			}
-			if d := distance(strings.ToLower(name), strings.ToLower(jsonName(f))); d < bestDistance {
-				best, bestDistance = jsonName(f), d
-			}
+	for other := range Fields(t) {
+		if d := distance(strings.ToLower(name), strings.ToLower(other)); d < bestDistance {
+			best, bestDistance = other, d
 		}
 	}
-	look(t)
 	if best == "" {
 		return ""
 	}

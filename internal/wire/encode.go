@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -70,7 +69,7 @@ func isMessage(t reflect.Type) bool {
 // embedsPointer reports whether a struct embeds a pointer. Generators do not create such structs, and their methods may
 // be called on a nil pointer.
 func embedsPointer(t reflect.Type) bool {
-	for f := range apiobject.StructFields(t) {
+	for f := range t.Fields() {
 		if f.Anonymous && (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Interface) {
 			return true
 		}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
@@ -29,8 +30,6 @@ const (
 	// mapSize is the memory of a map, which has room for mapSlots entries when it has one.
 	mapSize  = 48
 	mapSlots = 8
-	// maxEmbedded is the depth of embedded structs.
-	maxEmbedded = 10
 )
 
 // Shapes estimates the memory of values before they are decoded: three bytes of JSON can become a struct of a kilobyte.
@@ -169,7 +168,11 @@ func newShape(t reflect.Type) *shape {
 		return free
 	case reflect.Struct:
 		s := &shape{fields: map[string]shapeField{}}
-		s.addFields(t, 0)
+		for name, path := range apiobject.Fields(t) {
+			if _, hidden := s.fields[name]; !hidden {
+				s.fields[name] = shapeField{"." + name, path[len(path)-1].Type}
+			}
+		}
 		return s
 	case reflect.Map:
 		// Large keys and values are stored outside of the slots.
@@ -193,35 +196,4 @@ func isRaw(t reflect.Type) bool {
 		return ok && raw.Type == reflect.TypeFor[[]byte]()
 	}
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
-}
-
-// addFields adds the fields of a struct, and those of its embedded structs that they do not hide.
-func (s *shape) addFields(t reflect.Type, depth int) {
-	var embedded []reflect.Type
-	for f := range t.Fields() {
-		tag := f.Tag.Get("json")
-		name, _, _ := strings.Cut(tag, ",")
-		inner := f.Type
-		if inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		isEmbedded := f.Anonymous && name == "" && inner.Kind() == reflect.Struct
-		switch {
-		case tag == "-":
-		case isEmbedded:
-			embedded = append(embedded, inner)
-		case f.IsExported() || f.Anonymous && inner.Kind() == reflect.Struct:
-			if name == "" {
-				name = f.Name
-			}
-			if _, hidden := s.fields[name]; !hidden {
-				s.fields[name] = shapeField{"." + name, f.Type}
-			}
-		}
-	}
-	for _, inner := range embedded {
-		if depth < maxEmbedded { // a type can embed a pointer to itself
-			s.addFields(inner, depth+1)
-		}
-	}
 }
