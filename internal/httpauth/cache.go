@@ -1,11 +1,12 @@
 package httpauth
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
 	"time"
+
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -17,12 +18,27 @@ const (
 // cache caches results of reviews, at most maxEntries positive and maxEntries negative ones. Negative results, which
 // clients can cause without limit, never evict positive ones. Requests for the same key share one review.
 type cache[K comparable, V any] struct {
-	mu       sync.Mutex
-	positive lru[K, V]            // guarded by mu; also contains expired results
-	negative lru[K, V]            // guarded by mu
-	flights  map[K]*flight[V]     // guarded by mu; reviews in progress
-	budget   *lru[string, window] // shared by the caches of a Filter; guarded by budgetMu
-	budgetMu *sync.Mutex
+	budget *budget // shared by the caches of a Filter
+
+	mu                 sync.Mutex
+	positive, negative *lru.Cache       // of entry[V]; guarded by mu; positive also contains expired results
+	flights            map[K]*flight[V] // guarded by mu; reviews in progress
+}
+
+// entry is a value in a cache.
+type entry[V any] struct {
+	value   V
+	expires time.Time
+}
+
+// lookup returns the value of a key. fresh is true if it has not expired.
+func lookup[V any](in *lru.Cache, key any) (value V, fresh, found bool) {
+	known, found := in.Get(key)
+	if !found {
+		return value, false, false
+	}
+	e := known.(entry[V])
+	return e.value, time.Now().Before(e.expires), true
 }
 
 // flight is a review in progress. The result is valid when done is closed.
@@ -32,20 +48,22 @@ type flight[V any] struct {
 	err    error
 }
 
-func newCache[K comparable, V any](budget *lru[string, window], budgetMu *sync.Mutex) *cache[K, V] {
-	return &cache[K, V]{flights: map[K]*flight[V]{}, budget: budget, budgetMu: budgetMu}
+func newCache[K comparable, V any](b *budget) *cache[K, V] {
+	return &cache[K, V]{
+		budget: b, positive: lru.New(maxEntries), negative: lru.New(maxEntries), flights: map[K]*flight[V]{},
+	}
 }
 
 // get returns the result for a key: the cached one, that of a review in progress, or that of review, which reports
-// whether it is positive. Errors are not cached. client limits reviews without a positive result: see takeBudget.
+// whether it is positive. Errors are not cached. client limits reviews without a positive result: see budget.
 func (c *cache[K, V]) get(
 	ctx context.Context, client string, key K, review func(context.Context) (V, bool, error),
 ) (V, error) {
 	for {
 		c.mu.Lock()
-		result, fresh, known := c.positive.get(key)
+		result, fresh, known := lookup[V](c.positive, key)
 		if !fresh {
-			result, fresh, _ = c.negative.get(key)
+			result, fresh, _ = lookup[V](c.negative, key)
 		}
 		if fresh {
 			c.mu.Unlock()
@@ -53,7 +71,7 @@ func (c *cache[K, V]) get(
 		}
 		f := c.flights[key]
 		switch {
-		case f == nil && !known && !c.takeBudget(client):
+		case f == nil && !known && !c.budget.add(client, 1):
 			c.mu.Unlock()
 			return result, errTooMany
 		case f == nil:
@@ -89,16 +107,16 @@ func (c *cache[K, V]) fly(
 		switch {
 		case f.err != nil:
 		case positive:
-			c.positive.put(key, f.result, positiveTTL)
+			c.positive.Add(key, entry[V]{f.result, time.Now().Add(positiveTTL)})
 		default:
-			c.negative.put(key, f.result, negativeTTL)
+			c.negative.Add(key, entry[V]{f.result, time.Now().Add(negativeTTL)})
 		}
 		delete(c.flights, key)
 		close(f.done)
 	}()
 	f.result, positive, f.err = review(ctx)
 	if positive && !known {
-		c.returnBudget(client)
+		c.budget.add(client, -1)
 	}
 }
 
@@ -109,76 +127,25 @@ const (
 	failureWindow = 10 * time.Second
 )
 
-// window is the number of reviews of a client since it began.
-type window struct{ reviews int }
-
 var errTooMany = errors.New("too many reviews without a positive result")
 
-// takeBudget counts a review of a client.
-func (c *cache[K, V]) takeBudget(client string) bool {
-	c.budgetMu.Lock()
-	defer c.budgetMu.Unlock()
-	w, fresh, _ := c.budget.get(client)
-	switch {
-	case !fresh:
-		c.budget.put(client, window{1}, failureWindow)
-		return true
-	case w.reviews >= maxFailures:
+// budget limits the reviews of clients.
+type budget struct {
+	mu      sync.Mutex
+	reviews *lru.Cache // of entry[int], by client; guarded by mu
+}
+
+// add adds n to the reviews of a client, unless they become too many.
+func (b *budget) add(client string, n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := entry[int]{expires: time.Now().Add(failureWindow)}
+	if known, ok := b.reviews.Get(client); ok && time.Now().Before(known.(entry[int]).expires) {
+		e = known.(entry[int])
+	}
+	if e.value = max(e.value+n, 0); e.value > maxFailures {
 		return false
 	}
-	c.budget.change(client, window{w.reviews + 1})
+	b.reviews.Add(client, e)
 	return true
-}
-
-// returnBudget uncounts a review with a positive result.
-func (c *cache[K, V]) returnBudget(client string) {
-	c.budgetMu.Lock()
-	defer c.budgetMu.Unlock()
-	if w, _, found := c.budget.get(client); found && w.reviews > 0 {
-		c.budget.change(client, window{w.reviews - 1})
-	}
-}
-
-// lru is a map of at most maxEntries values. A further one replaces the least recently used one. Its zero value is
-// empty.
-type lru[K comparable, V any] struct {
-	elements map[K]*list.Element
-	order    list.List // of *entry[K, V], most recently used first
-}
-
-type entry[K comparable, V any] struct {
-	key     K
-	value   V
-	expires time.Time
-}
-
-func (l *lru[K, V]) get(key K) (value V, fresh, found bool) {
-	element, found := l.elements[key]
-	if !found {
-		return value, false, false
-	}
-	l.order.MoveToFront(element)
-	e := element.Value.(*entry[K, V])
-	return e.value, time.Now().Before(e.expires), true
-}
-
-func (l *lru[K, V]) put(key K, value V, ttl time.Duration) {
-	l.remove(key)
-	if l.elements == nil {
-		l.elements = map[K]*list.Element{}
-	}
-	l.elements[key] = l.order.PushFront(&entry[K, V]{key, value, time.Now().Add(ttl)})
-	if l.order.Len() > maxEntries {
-		l.remove(l.order.Back().Value.(*entry[K, V]).key)
-	}
-}
-
-// change replaces the value of a key that has one.
-func (l *lru[K, V]) change(key K, value V) { l.elements[key].Value.(*entry[K, V]).value = value }
-
-func (l *lru[K, V]) remove(key K) {
-	if element, found := l.elements[key]; found {
-		l.order.Remove(element)
-		delete(l.elements, key)
-	}
 }

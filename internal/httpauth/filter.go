@@ -18,6 +18,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -46,12 +47,11 @@ func New(cluster *kube.Cluster, logger *slog.Logger) (*Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var budget lru[string, window]
-	var mu sync.Mutex
+	b := &budget{reviews: lru.New(maxEntries)}
 	return &Filter{
 		rest: client, logger: logger,
-		tokens:   newCache[[sha256.Size]byte, *authenticationv1.UserInfo](&budget, &mu),
-		accesses: newCache[[sha256.Size]byte, bool](&budget, &mu),
+		tokens:   newCache[[sha256.Size]byte, *authenticationv1.UserInfo](b),
+		accesses: newCache[[sha256.Size]byte, bool](b),
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"k8s.io/utils/lru"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -290,8 +291,7 @@ func TestClientDisconnectsDuringReview(t *testing.T) {
 func TestReviewThatPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var budget lru[string, window]
-		c := newCache[string, bool](&budget, &sync.Mutex{})
+		c := newCache[string, bool](&budget{reviews: lru.New(maxEntries)})
 		var requests sync.WaitGroup
 		requests.Go(func() {
 			defer func() {
@@ -418,8 +418,8 @@ func TestDistinctTokensFromManyAddresses(t *testing.T) {
 		f.get(t, "10.0.0.1", "/metrics", "valid-allowed", http.StatusOK)
 		f.expect(t, 0, 0)
 		for name, n := range map[string]int{
-			"rejected tokens": len(f.Filter.tokens.negative.elements), "accepted tokens": len(f.Filter.tokens.positive.elements),
-			"addresses": len(f.Filter.tokens.budget.elements), "reviews in progress": len(f.Filter.tokens.flights),
+			"rejected tokens": f.Filter.tokens.negative.Len(), "accepted tokens": f.Filter.tokens.positive.Len(),
+			"addresses": f.Filter.tokens.budget.reviews.Len(), "reviews in progress": len(f.Filter.tokens.flights),
 		} {
 			if n > maxEntries {
 				t.Errorf("%d %s, want at most %d", n, name, maxEntries)
@@ -447,20 +447,4 @@ func TestConcurrentDistinctTokens(t *testing.T) {
 		}
 		f.expect(t, 100, 100)
 	})
-}
-
-func TestCacheKeepsRecentlyUsedEntries(t *testing.T) {
-	t.Parallel()
-	var l lru[int, string]
-	for i := range maxEntries {
-		l.put(i, "value", time.Hour)
-	}
-	l.get(0)
-	l.put(maxEntries, "value", time.Hour)
-	if _, _, found := l.get(0); !found {
-		t.Error("the entry that was used last was evicted")
-	}
-	if _, _, found := l.get(1); found || len(l.elements) != maxEntries || l.order.Len() != maxEntries {
-		t.Errorf("the least recently used entry is one of %d", len(l.elements))
-	}
 }
