@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -26,44 +27,39 @@ type Pair struct {
 // NewAuthority returns a certificate authority for servers of name that is valid from Skew before now until life after
 // now. Its subject differs from those of the servers, because a certificate with an equal issuer counts as self-signed.
 func NewAuthority(name string, now time.Time, life time.Duration) (Pair, error) {
-	template, key, err := newTemplate("authority of "+name, now, life)
-	if err != nil {
-		return Pair{}, err
-	}
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.MaxPathLenZero = true // it signs servers, and no other authority
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	return sign(template, template, key, key)
+	return issue("authority of "+name, now, life, nil, func(template, _ *x509.Certificate) {
+		template.IsCA = true
+		template.BasicConstraintsValid = true
+		template.MaxPathLenZero = true // it signs servers, and no other authority
+		template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	})
 }
 
 // NewServer returns a certificate of a server with the names, which are host names or IP addresses. It is signed by the
 // authority, and never valid longer than it.
 func (p Pair) NewServer(names []string, now time.Time, life time.Duration) (Pair, error) {
-	authority, signer, err := p.parse()
-	if err != nil {
-		return Pair{}, fmt.Errorf("read the certificate authority: %w", err)
-	}
+	return p.New(x509.ExtKeyUsageServerAuth, names, now, life)
+}
+
+// New is NewServer for a certificate with another usage, which may be valid longer than the authority.
+func (p Pair) New(usage x509.ExtKeyUsage, names []string, now time.Time, life time.Duration) (Pair, error) {
 	if len(names) == 0 {
 		return Pair{}, errors.New("a certificate of a server needs a name")
 	}
-	template, key, err := newTemplate(names[0], now, life)
-	if err != nil {
-		return Pair{}, err
-	}
-	if template.NotAfter.After(authority.NotAfter) {
-		template.NotAfter = authority.NotAfter
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
+	return issue(names[0], now, life, &p, func(template, authority *x509.Certificate) {
+		if usage == x509.ExtKeyUsageServerAuth && template.NotAfter.After(authority.NotAfter) {
+			template.NotAfter = authority.NotAfter
 		}
-	}
-	return sign(template, authority, key, signer)
+		template.KeyUsage = x509.KeyUsageDigitalSignature
+		template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+		for _, name := range names {
+			if ip := net.ParseIP(name); ip != nil {
+				template.IPAddresses = append(template.IPAddresses, ip)
+			} else {
+				template.DNSNames = append(template.DNSNames, name)
+			}
+		}
+	})
 }
 
 // Certificate returns the parsed certificate.
@@ -75,46 +71,36 @@ func (p Pair) Certificate() (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-func (p Pair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	cert, err := p.Certificate()
-	if err != nil {
-		return nil, nil, err
-	}
-	block, _ := pem.Decode(p.Key)
-	if block == nil {
-		return nil, nil, errors.New("the key is not in PEM")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, nil, err
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, nil, fmt.Errorf("the key is a %T: want ECDSA", parsed)
-	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, errors.New("the key does not belong to the certificate")
-	}
-	return cert, key, nil
+// parse returns the certificate and its key.
+func (p Pair) parse() (*x509.Certificate, any, error) {
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
+	return pair.Leaf, pair.PrivateKey, err
 }
 
-func newTemplate(name string, now time.Time, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// issue returns a new certificate and its key. Without an authority it signs itself.
+func issue(
+	name string, now time.Time, life time.Duration, authority *Pair, complete func(template, authority *x509.Certificate),
+) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, err
+		return Pair{}, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, nil, err
+		return Pair{}, err
 	}
 	// A common name has at most 64 characters (RFC 5280, appendix A.1).
-	return &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name[:min(len(name), 64)]},
 		NotBefore: now.Add(-Skew), NotAfter: now.Add(life),
-	}, key, nil
-}
-
-func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
+	}
+	parent, signer := template, any(key)
+	if authority != nil {
+		if parent, signer, err = authority.parse(); err != nil {
+			return Pair{}, fmt.Errorf("read the certificate authority: %w", err)
+		}
+	}
+	complete(template, parent)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return Pair{}, err

@@ -181,13 +181,10 @@ func TestAdvanceRepairsStates(t *testing.T) {
 	}
 	// limited returns an authority that cannot sign certificates of the servers.
 	limited := func(limit func(*x509.Certificate)) Pair {
-		template, key, err := newTemplate("limited", now, testPolicy.AuthorityLife)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
-		limit(template)
-		pair, err := sign(template, template, key, key)
+		pair, err := issue("limited", now, testPolicy.AuthorityLife, nil, func(template, _ *x509.Certificate) {
+			template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+			limit(template)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
