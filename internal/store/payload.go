@@ -275,12 +275,6 @@ func (h *header) uidSize() int {
 }
 
 func (h *header) versionSize() int {
-	if h.flags&flagNumber == 0 {
-		return len(h.version)
-	}
-	n := 1
-	for rest := h.number; rest >= 10; rest /= 10 {
-		n++
-	}
-	return n
+	var buffer [32]byte
+	return len(h.appendVersion(buffer[:0]))
 }

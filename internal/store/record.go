@@ -189,17 +189,8 @@ func parseUUID(s string) (uuid [16]byte, ok bool) {
 
 // parseNumber parses a number in exactly the format that strconv writes.
 func parseNumber(s string) (uint64, bool) {
-	if s == "" || len(s) > 1 && s[0] == '0' || len(s) > 19 {
-		return 0, false
-	}
-	var n uint64
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + uint64(s[i]-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && (s[0] != '0' || s == "0")
 }
 
 func appendString(dst []byte, s string) []byte {
