@@ -40,14 +40,7 @@ func (s state) waits() bool { return s == inDelay || s == inBackoff || s == inHo
 
 // stateFor returns the state of a key that is not ready.
 func stateFor(r reason) state {
-	switch r {
-	case backoff:
-		return inBackoff
-	case held:
-		return inHold
-	case delayed, planned:
-	}
-	return inDelay
+	return [...]state{delayed: inDelay, planned: inDelay, backoff: inBackoff, held: inHold}[r]
 }
 
 // isProcessing reports whether a worker processes the item.
@@ -139,21 +132,16 @@ func (q *Queue[K, C]) Snapshot(limit int) []Entry[K, C] {
 }
 
 func (q *Queue[K, C]) entryOf(entry *item[K, C]) Entry[K, C] {
-	s := Entry[K, C]{Key: entry.key}
+	s := Entry[K, C]{Key: entry.key, State: [states]KeyState{
+		nowhere: Delayed, inDelay: Delayed, inBackoff: Backoff, inHold: Held, inReady: Ready, processing: Processing,
+		processingAgain: ProcessingAgain,
+	}[entry.state]}
 	r, due := &entry.next.taken, entry.next.due
 	switch entry.state {
-	case inDelay, nowhere, states:
-		s.State = Delayed
-	case inBackoff:
-		s.State = Backoff
-	case inHold:
-		s.State = Held
 	case inReady:
-		s.State, due = Ready, r.since
+		due = r.since
 	case processing:
-		s.State, r, due = Processing, &entry.current, entry.current.since
-	case processingAgain:
-		s.State = ProcessingAgain
+		r, due = &entry.current, entry.current.since
 	}
 	s.Due = q.began.Add(due)
 	s.Causes = r.causes.Clone() // the original changes while the key waits
