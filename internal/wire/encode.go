@@ -110,13 +110,9 @@ func (p *parser) fromObject(obj kube.Object, proto bool) error {
 	if obj == nil {
 		return errors.New("the object is nil")
 	}
+	var value any = obj
 	if u, ok := obj.(runtime.Unstructured); ok {
-		content := u.UnstructuredContent()
-		data, err := json.Marshal(content)
-		if err != nil {
-			return err
-		}
-		return p.parseJSON(data)
+		value, proto = u.UnstructuredContent(), false
 	}
 	if proto {
 		if err := p.cut.checkProto(); err != nil {
@@ -128,7 +124,7 @@ func (p *parser) fromObject(obj kube.Object, proto bool) error {
 		}
 		return p.parseProto(data)
 	}
-	data, err := json.Marshal(obj)
+	data, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}

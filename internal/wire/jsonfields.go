@@ -55,28 +55,31 @@ func jsonStringMap(data []byte, name string) (m map[string]string, ok bool) {
 	if !ok || value == nil {
 		return nil, ok
 	}
-	s := scanner{data: value}
-	plain := true
-	s.object(nil, func(key []byte, _ *jsonNode) {
-		if s.peek() != '"' {
-			plain = false
-			s.skip()
-			return
+	plain := eachString(value, func(key, text []byte) {
+		if m == nil {
+			m = map[string]string{}
 		}
-		t := s.str()
-		if plain = plain && t.plain; plain {
-			if m == nil {
-				m = map[string]string{}
-			}
-			m[string(key)] = string(value[t.start:t.end])
-		}
+		m[string(key)] = string(text)
 	})
-	if s.err != nil || !plain {
+	if !plain {
 		m = nil
 		ok = decodeMetadataField(data, name, &m)
-		return m, ok
 	}
-	return m, true
+	return m, ok
+}
+
+// eachString calls use for each member of an object of strings. It returns false unless all are strings that are equal
+// to their encoding, possibly after some members.
+func eachString(data []byte, use func(key, text []byte)) bool {
+	s := scanner{data: data}
+	for m := (members{}); s.next(&m) && s.peek() == '"'; {
+		t := s.str()
+		if s.err != nil || !t.plain {
+			return false
+		}
+		use(s.key(m.key), data[t.start:t.end])
+	}
+	return s.err == nil && s.i == len(data)
 }
 
 // decodeMetadataField decodes one metadata field. It returns false for values that typed and unstructured decoders may

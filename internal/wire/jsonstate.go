@@ -11,7 +11,7 @@ func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
 		switch string(key) {
 		case nameLabels:
 			labels++
-			plain = plain && plainLabels(value)
+			plain = plain && eachString(value, func(_, _ []byte) {})
 		case nameOwnerReferences:
 			owners++
 			plain = plain && plainOwners(value)
@@ -22,20 +22,6 @@ func jsonLabelsAndOwners(data []byte, use func(encoded []byte)) bool {
 		use(value)
 	})
 	return ok && plain && labels <= 1 && owners <= 1
-}
-
-// plainLabels reports whether value is an object of strings.
-func plainLabels(value []byte) bool {
-	if bytes.Contains(value, []byte("null")) { // see decodeMetadataField
-		return false
-	}
-	s := scanner{data: value}
-	plain := true
-	s.object(nil, func([]byte, *jsonNode) {
-		plain = plain && s.peek() == '"'
-		s.skip()
-	})
-	return s.err == nil && plain
 }
 
 // plainOwners reports whether value is a list of owner references with fields of the right types.
