@@ -13,7 +13,16 @@ import (
 // hooks, each only if there are hooks for it. Both have the name. client is how the API server reaches this server; the
 // path of each hook is appended to client.URL or client.Service.Path. The objects can be applied or printed.
 func (s *Server) Configurations(name string, client admissionregistrationv1.WebhookClientConfig) []kube.Object {
-	mutating, validating := emptyConfigurations(name)
+	objects, _ := s.configurations(name, client)
+	return objects
+}
+
+// configurations returns the configurations with hooks, and those without.
+func (s *Server) configurations(
+	name string, client admissionregistrationv1.WebhookClientConfig,
+) (objects, empty []kube.Object) {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, hook := range s.hooks {
 		switch a, ok := hook.protocol.(admission); {
 		case ok && a.mutating:
@@ -22,46 +31,44 @@ func (s *Server) Configurations(name string, client admissionregistrationv1.Webh
 			validating.Webhooks = append(validating.Webhooks, a.options.validatingWebhook(client))
 		}
 	}
-	var objects []kube.Object
-	if len(mutating.Webhooks) > 0 {
-		objects = append(objects, mutating)
+	for _, c := range []struct {
+		obj   kube.Object
+		kind  string
+		hooks int
+	}{
+		{mutating, "MutatingWebhookConfiguration", len(mutating.Webhooks)},
+		{validating, "ValidatingWebhookConfiguration", len(validating.Webhooks)},
+	} {
+		c.obj.GetObjectKind().SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(c.kind))
+		if c.hooks > 0 {
+			objects = append(objects, c.obj)
+		} else {
+			empty = append(empty, c.obj)
+		}
 	}
-	if len(validating.Webhooks) > 0 {
-		objects = append(objects, validating)
-	}
-	return objects
+	return objects, empty
 }
 
-func emptyConfigurations(
-	name string,
-) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
-	version := admissionregistrationv1.SchemeGroupVersion.String()
-	meta := metav1.ObjectMeta{Name: name}
-	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
-			APIVersion: version,
-			Kind:       "MutatingWebhookConfiguration",
-		}, ObjectMeta: meta},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
-			APIVersion: version,
-			Kind:       "ValidatingWebhookConfiguration",
-		}, ObjectMeta: meta}
+// oneOf returns a pointer to yes or no.
+func oneOf[T any](condition bool, yes, no T) *T {
+	if condition {
+		return &yes
+	}
+	return &no
 }
 
 func (o Options) mutatingWebhook(
 	client admissionregistrationv1.WebhookClientConfig,
 ) admissionregistrationv1.MutatingWebhook {
 	v := o.validatingWebhook(client)
-	reinvocation := admissionregistrationv1.NeverReinvocationPolicy
-	if o.Reinvoke {
-		reinvocation = admissionregistrationv1.IfNeededReinvocationPolicy
-	}
 	return admissionregistrationv1.MutatingWebhook{
 		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy,
 		MatchPolicy:       v.MatchPolicy,
 		NamespaceSelector: v.NamespaceSelector, ObjectSelector: v.ObjectSelector, SideEffects: v.SideEffects,
 		TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions,
-		MatchConditions:    v.MatchConditions,
-		ReinvocationPolicy: &reinvocation,
+		MatchConditions: v.MatchConditions,
+		ReinvocationPolicy: oneOf(o.Reinvoke, admissionregistrationv1.IfNeededReinvocationPolicy,
+			admissionregistrationv1.NeverReinvocationPolicy),
 	}
 }
 
@@ -70,23 +77,14 @@ func (o Options) mutatingWebhook(
 func (o Options) validatingWebhook(
 	client admissionregistrationv1.WebhookClientConfig,
 ) admissionregistrationv1.ValidatingWebhook {
-	failure := admissionregistrationv1.Fail
-	if o.Ignore {
-		failure = admissionregistrationv1.Ignore
-	}
-	match := admissionregistrationv1.Equivalent
-	if o.Exact {
-		match = admissionregistrationv1.Exact
-	}
-	effects := admissionregistrationv1.SideEffectClassNone
-	if o.SideEffects {
-		effects = admissionregistrationv1.SideEffectClassNoneOnDryRun
-	}
-	seconds := int32(o.timeout().Seconds())
 	hook := admissionregistrationv1.ValidatingWebhook{
-		Name: o.Name, ClientConfig: *withPath(client, o.Name), FailurePolicy: &failure, MatchPolicy: &match,
-		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, SideEffects: &effects,
-		TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
+		Name: o.Name, ClientConfig: *withPath(client, o.Name),
+		FailurePolicy: oneOf(o.Ignore, admissionregistrationv1.Ignore, admissionregistrationv1.Fail),
+		MatchPolicy:   oneOf(o.Exact, admissionregistrationv1.Exact, admissionregistrationv1.Equivalent),
+		SideEffects: oneOf(o.SideEffects, admissionregistrationv1.SideEffectClassNoneOnDryRun,
+			admissionregistrationv1.SideEffectClassNone),
+		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+		TimeoutSeconds: new(int32(o.timeout().Seconds())), AdmissionReviewVersions: []string{"v1"},
 	}
 	for _, rule := range o.Rules {
 		rule = *rule.DeepCopy()

@@ -12,7 +12,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -30,17 +29,22 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	config := *k.config.ClientConfig.DeepCopy()
 	config.CABundle = bundle
 	// One that cannot be applied must not keep others from the bundle.
-	configurations := k.server.Configurations(k.config.Register, config)
+	configurations, empty := k.server.configurations(k.config.Register, config)
 	var errs []error
-	if k.config.BundleOnly {
-		for _, obj := range configurations {
+	for _, obj := range configurations {
+		if k.config.BundleOnly {
 			errs = append(errs, patchBundle(ctx, k.config.Client, obj, bundle))
-		}
-	} else {
-		former, err := k.formerConfigurations(ctx)
-		errs = append(errs, err)
-		for _, obj := range append(configurations, former...) {
+		} else {
 			errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
+		}
+	}
+	if !k.config.BundleOnly && k.config.Register != "" {
+		// An earlier version of the program may have registered hooks of a kind of which the server has none now: the
+		// API server would call hooks that nobody serves. A replica of the earlier version registers its hooks again as
+		// long as it runs.
+		for _, obj := range empty {
+			err := patchHooks(ctx, k.config.Client, obj, types.MergePatchType, []any{})
+			errs = append(errs, client.IgnoreNotFound(err))
 		}
 	}
 	for _, conversion := range k.server.conversions() {
@@ -81,11 +85,16 @@ func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) 
 	if err != nil || equality.Semantic.DeepEqual(hooksOf(applied.Object), hooksOf(obj)) {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": hooksOf(obj)})
+	return patchHooks(ctx, c, obj, types.MergePatchType, hooksOf(obj))
+}
+
+// patchHooks patches the hooks of a configuration.
+func patchHooks(ctx context.Context, c *client.Client, obj kube.Object, kind types.PatchType, hooks any) error {
+	body, err := json.Marshal(map[string]any{"webhooks": hooks})
 	if err != nil {
 		return err
 	}
-	_, err = client.Patch(ctx, c, applied.Object, client.RawPatch(types.MergePatchType, body))
+	_, err = client.Patch(ctx, c, obj, client.RawPatch(kind, body))
 	return err
 }
 
@@ -106,12 +115,7 @@ func patchBundle(ctx context.Context, c *client.Client, obj kube.Object, bundle 
 			add(hook.Name)
 		}
 	}
-	body, err := json.Marshal(map[string]any{"webhooks": hooks})
-	if err != nil {
-		return err
-	}
-	_, err = client.Patch(ctx, c, obj, client.RawPatch(types.StrategicMergePatchType, body))
-	return err
+	return patchHooks(ctx, c, obj, types.StrategicMergePatchType, hooks)
 }
 
 // hooksOf returns the hooks of a configuration.
@@ -121,44 +125,4 @@ func hooksOf(obj kube.Object) any {
 	}
 	//nolint:forcetypeassert // the other kind
 	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
-}
-
-// formerConfigurations returns empty configurations for those that an earlier version of the program has registered,
-// and for which the server has no hooks now: the API server would call hooks that nobody serves. A replica of the
-// earlier version registers its hooks again as long as it runs.
-func (k *keeper) formerConfigurations(ctx context.Context) ([]kube.Object, error) {
-	if k.config.Register == "" {
-		return nil, nil
-	}
-	mutating, validating := emptyConfigurations(k.config.Register)
-	for _, hook := range k.server.hooks {
-		switch a, ok := hook.protocol.(admission); {
-		case ok && a.mutating:
-			mutating = nil
-		case ok:
-			validating = nil
-		}
-	}
-	var former []kube.Object
-	if mutating != nil {
-		registered, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.config.Client,
-			kube.KeyOf(mutating), client.FromAPI())
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		if err == nil && len(registered.Webhooks) > 0 {
-			former = append(former, mutating)
-		}
-	}
-	if validating != nil {
-		registered, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](ctx, k.config.Client,
-			kube.KeyOf(validating), client.FromAPI())
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		if err == nil && len(registered.Webhooks) > 0 {
-			former = append(former, validating)
-		}
-	}
-	return former, nil
 }
