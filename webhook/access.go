@@ -10,6 +10,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -36,7 +38,12 @@ func Authenticating(
 		authenticationv1.TokenReviewStatus, error,
 	),
 ) Hook {
-	return Hook{name: name, protocol: authentication{name, authenticate}}
+	return Hook{name: name, protocol: access[authenticationv1.TokenReview]{
+		name: name, isNil: authenticate == nil, kind: authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
+		decide: func(ctx context.Context, s *Server, review *authenticationv1.TokenReview) (string, error) {
+			return reviewToken(ctx, s, name, review, authenticate)
+		},
+	}}
 }
 
 // Authorizing returns a hook for SubjectAccessReviews (authorization.k8s.io/v1). authorize decides on a request. The
@@ -51,67 +58,80 @@ func Authorizing(
 		authorizationv1.SubjectAccessReviewStatus, error,
 	),
 ) Hook {
-	return Hook{name: name, protocol: authorization{name, authorize}}
+	return Hook{name: name, protocol: access[authorizationv1.SubjectAccessReview]{
+		name: name, isNil: authorize == nil, kind: authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+		decide: func(ctx context.Context, s *Server, review *authorizationv1.SubjectAccessReview) (string, error) {
+			return reviewAccess(ctx, s, name, review, authorize)
+		},
+	}}
 }
 
-type authentication struct {
-	name         string
-	authenticate func(context.Context, *authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error)
+// access is the protocol of reviews of the type R.
+type access[R any] struct {
+	name  string
+	kind  schema.GroupVersionKind
+	isNil bool // the function
+	// decide replaces a review by its response, and returns the result for metrics.
+	decide func(context.Context, *Server, *R) (result string, err error)
 }
 
-func (a authentication) prepare(*kube.Cluster) (protocol, []error) {
-	return a, checkAccess(a.name, a.authenticate == nil)
-}
-
-func (a authentication) limits() (int64, time.Duration) { return maxAccessBytes, accessTimeout }
-
-func (a authentication) shape() reflect.Type { return reflect.TypeFor[authenticationv1.TokenReview]() }
-
-// checkAccess returns the mistakes of a hook.
-func checkAccess(name string, isNil bool) []error {
-	var errs []error
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("the name is not a domain name: %s", problems[0]))
+// prepare implements protocol.
+func (a access[R]) prepare(*kube.Cluster) (protocol, []error) {
+	var errs mistakes
+	for _, problem := range validation.IsDNS1123Subdomain(a.name) {
+		errs.addIf(true, "the name is not a domain name: %s", problem)
 	}
-	if isNil {
-		errs = append(errs, errors.New("the function is nil"))
-	}
-	return errs
+	errs.addIf(a.isNil, "the function is nil")
+	return a, errs
 }
+
+func (a access[R]) limits() (int64, time.Duration) { return maxAccessBytes, accessTimeout }
+
+func (a access[R]) shape() reflect.Type { return reflect.TypeFor[R]() }
 
 // review implements protocol.
-func (a authentication) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
-	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenReview")
-	review := &authenticationv1.TokenReview{}
-	if err := decodeReview(body, review, kind); err != nil {
+func (a access[R]) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
+	review := new(R)
+	obj := any(review).(runtime.Object) //nolint:forcetypeassert // each R is an object
+	if err := decodeReview(body, obj, a.kind); err != nil {
 		return nil, "", err
 	}
+	result, err := a.decide(ctx, s, review)
+	if err != nil {
+		return nil, "", err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(a.kind)
+	return obj, result, nil
+}
+
+func reviewToken(
+	ctx context.Context, s *Server, name string, review *authenticationv1.TokenReview,
+	authenticate func(context.Context, *authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error),
+) (result string, err error) {
 	if review.Spec.Token == "" {
-		return nil, "", badRequest("the review has no token")
+		return "", badRequest("the review has no token")
 	}
 	requested := slices.Clone(review.Spec.Audiences)
-	status, err := called(ctx, s, a.name, &review.Spec, a.authenticate)
+	status, err := called(ctx, s, name, &review.Spec, authenticate)
 	if err == nil {
 		err = checkAuthenticated(status, requested)
 	}
-	result := resultSuccess
+	result = resultSuccess
 	if !status.Authenticated {
 		result = resultRejected
 	}
 	if err != nil {
 		result = resultOf(ctx, err)
-		if omitted, ok := s.mayLog(a.name); ok {
-			s.logger.ErrorContext(ctx, "token not reviewed", "webhook", a.name, "error", err, "omitted", omitted)
+		if omitted, ok := s.mayLog(name); ok {
+			s.logger.ErrorContext(ctx, "token not reviewed", "webhook", name, "error", err, "omitted", omitted)
 		}
 		status = authenticationv1.TokenReviewStatus{Error: usercode.Text(err)}
 	}
 	if !status.Authenticated {
 		status.User, status.Audiences = authenticationv1.UserInfo{}, nil
 	}
-	// The token must not be in the response.
-	answer := &authenticationv1.TokenReview{Status: status}
-	answer.SetGroupVersionKind(kind)
-	return answer, result, nil
+	*review = authenticationv1.TokenReview{Status: status} // the token must not be in the response
+	return result, nil
 }
 
 // checkAuthenticated returns why a status must not authenticate.
@@ -136,52 +156,33 @@ func checkAuthenticated(status authenticationv1.TokenReviewStatus, requested []s
 	return nil
 }
 
-type authorization struct {
-	name      string
+func reviewAccess(
+	ctx context.Context, s *Server, name string, review *authorizationv1.SubjectAccessReview,
 	authorize func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (
 		authorizationv1.SubjectAccessReviewStatus, error,
-	)
-}
-
-func (a authorization) prepare(*kube.Cluster) (protocol, []error) {
-	return a, checkAccess(a.name, a.authorize == nil)
-}
-
-func (a authorization) limits() (int64, time.Duration) { return maxAccessBytes, accessTimeout }
-
-func (a authorization) shape() reflect.Type {
-	return reflect.TypeFor[authorizationv1.SubjectAccessReview]()
-}
-
-// review implements protocol.
-func (a authorization) review(ctx context.Context, s *Server, body []byte, _ *places) (any, string, error) {
-	kind := authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview")
-	review := &authorizationv1.SubjectAccessReview{}
-	if err := decodeReview(body, review, kind); err != nil {
-		return nil, "", err
-	}
+	),
+) (result string, err error) {
 	if (review.Spec.ResourceAttributes == nil) == (review.Spec.NonResourceAttributes == nil) {
-		return nil, "", badRequest("the review needs either resourceAttributes or nonResourceAttributes")
+		return "", badRequest("the review needs either resourceAttributes or nonResourceAttributes")
 	}
 	user := review.Spec.User // the function may change it
-	status, err := called(ctx, s, a.name, &review.Spec, a.authorize)
+	status, err := called(ctx, s, name, &review.Spec, authorize)
 	if err == nil && status.Allowed && status.Denied {
 		err = errors.New("the request is allowed and denied")
 	}
 	if err != nil {
-		if omitted, ok := s.mayLog(a.name); ok {
-			s.logger.ErrorContext(ctx, "access not reviewed", "webhook", a.name, "user", short(user), "error", err,
+		if omitted, ok := s.mayLog(name); ok {
+			s.logger.ErrorContext(ctx, "access not reviewed", "webhook", name, "user", short(user), "error", err,
 				"omitted", omitted)
 		}
-		return nil, "", err
+		return "", err
 	}
-	result := resultSuccess
+	result = resultSuccess
 	if status.Denied {
 		result = resultRejected
 	}
-	answer := &authorizationv1.SubjectAccessReview{Status: status}
-	answer.SetGroupVersionKind(kind)
-	return answer, result, nil
+	*review = authorizationv1.SubjectAccessReview{Status: status}
+	return result, nil
 }
 
 // called returns the result of f, or an error if f fails, panics or returns after the time-out.

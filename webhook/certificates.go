@@ -89,29 +89,21 @@ type keeper struct {
 }
 
 func newKeeper(config Certificates, server *Server) (*keeper, error) {
-	var errs []error
-	if config.Client == nil {
-		errs = append(errs, errors.New("Client is nil")) //nolint:staticcheck // the name of a field
-	} else if config.Client.Config().FieldOwner == "" {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, errors.New("Client has no FieldOwner: the configurations are applied with it"))
-	} else if config.Client.Config().DryRun {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, errors.New("Client is for dry runs: it cannot keep certificates"))
+	var errs mistakes
+	errs.addIf(config.Client == nil, "Client is nil")
+	if config.Client != nil {
+		errs.addIf(config.Client.Config().FieldOwner == "",
+			"Client has no FieldOwner: the configurations are applied with it")
+		errs.addIf(config.Client.Config().DryRun, "Client is for dry runs: it cannot keep certificates")
 	}
-	if config.Secret.Namespace == "" || config.Secret.Name == "" {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, fmt.Errorf("Secret is %q: it needs a namespace and a name", config.Secret))
-	}
+	errs.addIf(config.Secret.Namespace == "" || config.Secret.Name == "",
+		"Secret is %q: it needs a namespace and a name", config.Secret)
 	isAdmission := func(hook Hook) bool { _, ok := hook.protocol.(admission); return ok }
 	if problems := validation.IsDNS1123Subdomain(config.Register); len(problems) > 0 &&
 		(config.Register != "" || slices.ContainsFunc(server.hooks, isAdmission)) {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, fmt.Errorf("Register is %q: %s", config.Register, problems[0]))
+		errs.addIf(true, "Register is %q: %s", config.Register, problems[0])
 	}
-	if len(config.ClientConfig.CABundle) > 0 {
-		errs = append(errs, errors.New("ClientConfig.CABundle is set: the server sets it"))
-	}
+	errs.addIf(len(config.ClientConfig.CABundle) > 0, "ClientConfig.CABundle is set: the server sets it")
 	names, err := namesOf(config.ClientConfig)
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
@@ -279,7 +271,7 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 		if err != nil {
 			return certificates.State{}, fmt.Errorf("renew the certificates: %w", err)
 		}
-		if !missing && len(reasons) == 0 && sameData(secret.Data, next.Data()) {
+		if !missing && len(reasons) == 0 && maps.EqualFunc(secret.Data, next.Data(), bytes.Equal) {
 			return next, nil
 		}
 		secret.Data = next.Data()
@@ -336,18 +328,6 @@ func (k *keeper) restored(state certificates.State) certificates.State {
 		state.Leaf = certificates.Pair{}
 	}
 	return state
-}
-
-func sameData(a, b map[string][]byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for key, value := range a {
-		if !bytes.Equal(value, b[key]) {
-			return false
-		}
-	}
-	return true
 }
 
 // serve serves the certificate of state, if clients trust it.

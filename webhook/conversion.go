@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -46,7 +47,7 @@ type Version[H kube.Object] struct {
 // do. Both functions must depend on their arguments only. CheckRoundTrips tests that they lose no field.
 func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub H, spoke S) error) Version[H] {
 	return Version[H]{
-		empty:   func() kube.Object { return newObject[S]() },
+		empty:   func() kube.Object { return apiobject.New[S]() },
 		toHub:   func(from, to kube.Object) error { return toHub(from.(S), to.(H)) },
 		fromHub: func(from, to kube.Object) error { return fromHub(from.(H), to.(S)) },
 		isNil:   toHub == nil || fromHub == nil,
@@ -60,13 +61,11 @@ func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub 
 // The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field
 // that the Go type of the version lacks is not converted; the server logs it once.
 func Converting[H kube.Object](crd string, spokes ...Version[H]) Hook {
-	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return newObject[H]() }}}}
-	if len(spokes) == 0 {
-		c.errs = append(c.errs, errors.New("only one version: pass a Spoke for each other version"))
-	}
+	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return apiobject.New[H]() }}}}
+	c.errs.addIf(len(spokes) == 0, "only one version: pass a Spoke for each other version")
 	for i, other := range spokes {
 		if other.empty == nil || other.isNil {
-			c.errs = append(c.errs, fmt.Errorf("version %d lacks a function: use Spoke with two functions", i))
+			c.errs.addIf(true, "version %d lacks a function: use Spoke with two functions", i)
 			continue
 		}
 		c.versions = append(c.versions, version{empty: other.empty, toHub: other.toHub, fromHub: other.fromHub})
@@ -91,16 +90,12 @@ type conversion struct {
 
 // prepare implements protocol.
 func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
-	var errs []error
+	var errs mistakes
 	group := c.group()
-	if problems := validation.IsDNS1123Subdomain(c.name); len(problems) > 0 || group == "" {
-		errs = append(errs,
-			errors.New(`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`))
-	}
+	errs.addIf(len(validation.IsDNS1123Subdomain(c.name)) > 0 || group == "",
+		`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`)
 	if c.typed == nil {
-		if c.convert == nil {
-			errs = append(errs, errors.New("the function is nil"))
-		}
+		errs.addIf(c.convert == nil, "the function is nil")
 		return c, errs
 	}
 	prepared := &typedConversion{name: c.name}
@@ -108,11 +103,11 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 	for i, v := range c.typed.versions {
 		empty := v.empty()
 		if isUnstructured(empty) {
-			errs = append(errs, errors.New("a Go type is unstructured: use ConvertingUnstructured"))
+			errs.addIf(true, "a Go type is unstructured: use ConvertingUnstructured")
 			continue
 		}
 		if metaOf(empty) == nil {
-			errs = append(errs, fmt.Errorf("%T does not embed metav1.ObjectMeta", empty))
+			errs.addIf(true, "%T does not embed metav1.ObjectMeta", empty)
 			continue
 		}
 		kind, err := cluster.KindOf(empty)
@@ -121,20 +116,13 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 			continue
 		}
 		v.name = kind.Version
-		if kind.Group != group {
-			errs = append(errs, fmt.Errorf("%T is of the group %q: the group of the CustomResourceDefinition is %q",
-				empty, kind.Group, group))
-		}
-		if prepared.kind == "" {
-			prepared.kind = kind.Kind
-		} else if kind.Kind != prepared.kind {
-			errs = append(errs, fmt.Errorf("%T is a %s, and the hub is a %s: all versions must have one kind", empty,
-				kind.Kind, prepared.kind))
-		}
-		if i > 0 && prepared.version(v.name) != nil {
-			errs = append(errs, fmt.Errorf("%T is version %s, which another Go type has: pass each version once, and "+
-				"the hub not as a Spoke", empty, v.name))
-		}
+		prepared.kind = cmp.Or(prepared.kind, kind.Kind)
+		errs.addIf(kind.Group != group, "%T is of the group %q: the group of the CustomResourceDefinition is %q", empty,
+			kind.Group, group)
+		errs.addIf(kind.Kind != prepared.kind, "%T is a %s, and the hub is a %s: all versions must have one kind", empty,
+			kind.Kind, prepared.kind)
+		errs.addIf(i > 0 && prepared.version(v.name) != nil, "%T is version %s, which another Go type has: pass each "+
+			"version once, and the hub not as a Spoke", empty, v.name)
 		prepared.versions = append(prepared.versions, v)
 	}
 	c.typed = prepared
@@ -349,25 +337,26 @@ func (c conversion) unstructured(raw []byte, desired schema.GroupVersion) ([]byt
 	if got, want := obj.GetKind(), before.GetKind(); got != want {
 		return nil, fmt.Errorf("kind was changed to %q: it must stay %q", got, want)
 	}
-	if field := changedUnstructuredMeta(before, obj); field != "" {
-		return nil, fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+	old, _ := before.Object["metadata"].(map[string]any)
+	current, _ := obj.Object["metadata"].(map[string]any)
+	if err := checkMeta(old, current); err != nil {
+		return nil, err
 	}
 	obj.SetAPIVersion(desired.String())
 	return json.Marshal(obj.Object)
 }
 
-// changedUnstructuredMeta returns the name of a field that differs, or "".
-func changedUnstructuredMeta(before, after *unstructured.Unstructured) string {
-	old, _ := before.Object["metadata"].(map[string]any)
-	current, _ := after.Object["metadata"].(map[string]any)
-	names := slices.AppendSeq(slices.Collect(maps.Keys(old)), maps.Keys(current))
-	slices.Sort(names)
-	for _, name := range names {
-		if name != "labels" && name != "annotations" && !reflect.DeepEqual(old[name], current[name]) {
-			return name
+// checkMeta returns an error for a field of the metadata that differs and that a conversion must keep.
+func checkMeta(before, after map[string]any) error {
+	fields := map[string]any{}
+	maps.Copy(fields, before)
+	maps.Copy(fields, after)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "labels" && name != "annotations" && !reflect.DeepEqual(before[name], after[name]) {
+			return fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", name)
 		}
 	}
-	return ""
+	return nil
 }
 
 // maxUnknown is the number of unknown fields that are logged.
@@ -386,15 +375,13 @@ func (u *unknownFields) report(logger *slog.Logger, crd, version, path string) {
 	}
 	key := crd + " " + version + " " + path
 	u.mu.Lock()
-	first := !u.logged[key] && len(u.logged) < maxUnknown
-	if first {
-		if u.logged == nil {
-			u.logged = map[string]bool{}
-		}
-		u.logged[key] = true
+	defer u.mu.Unlock()
+	if u.logged[key] || len(u.logged) >= maxUnknown {
+		return
 	}
-	u.mu.Unlock()
-	if first {
-		logger.Warn("field not converted", "webhook", crd, "version", version, "field", path)
+	if u.logged == nil {
+		u.logged = map[string]bool{}
 	}
+	u.logged[key] = true
+	logger.Warn("field not converted", "webhook", crd, "version", version, "field", path)
 }

@@ -247,7 +247,7 @@ func TestFailedConversions(t *testing.T) {
 		"wrong type":         {objects: []string{robotJSON("v1", `{"size":[]}`)}, want: prefix + "json: cannot unmarshal array into Go struct field specV1.spec.size of type string"},
 		"changed name":       {hook: with(func(_ robotV1, to robotV2) error { to.Name = "two"; return nil }), want: prefix + "metadata.name was changed"},
 		"changed owners":     {hook: with(func(_ robotV1, to robotV2) error { to.Finalizers = nil; return nil }), want: prefix + "metadata.finalizers was changed"},
-		"metadata gone":      {hook: with(func(_ robotV1, to robotV2) error { to.ObjectMeta = metav1.ObjectMeta{}; return nil }), want: prefix + "metadata.name was changed"},
+		"metadata gone":      {hook: with(func(_ robotV1, to robotV2) error { to.ObjectMeta = metav1.ObjectMeta{}; return nil }), want: prefix + "metadata.creationTimestamp was changed"},
 		"changed source":     {hook: with(func(from robotV1, _ robotV2) error { from.Name, from.Labels["a"] = "two", "c"; return nil }), want: ""},
 		"nil error":          {hook: with(func(robotV1, robotV2) error { return (*field.Error)(nil) }), want: prefix + "a nil *field.Error was returned"},
 		"unknown version":    {to: "example.com/v9", want: "convert Robot shop/one from example.com/v1 to example.com/v9: the program does not convert example.com/v9: it has v2, v1, v3"},

@@ -1,14 +1,14 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
@@ -21,7 +21,7 @@ type typedConversion struct {
 	name     string
 	kind     string
 	versions []version
-	errs     []error
+	errs     mistakes
 }
 
 type version struct {
@@ -110,9 +110,8 @@ func convertObject(source, target *version, newHub func() kube.Object, obj kube.
 		if err := step.convert(obj, to); err != nil {
 			return nil, err
 		}
-		if field := changedMeta(&before, metaOf(to)); field != "" {
-			return nil,
-				fmt.Errorf("metadata.%s was changed: a conversion may change only labels and annotations", field)
+		if err := checkObjectMeta(before, *metaOf(to)); err != nil {
+			return nil, err
 		}
 		obj = to
 	}
@@ -129,22 +128,15 @@ func metaOf(obj kube.Object) *metav1.ObjectMeta {
 	return meta
 }
 
-// changedMeta returns the name of a field that differs and that a conversion must keep, or "".
-func changedMeta(before, after *metav1.ObjectMeta) string {
-	b, a := *before, *after
-	b.Labels, b.Annotations, a.Labels, a.Annotations = nil, nil, nil, nil
-	if reflect.DeepEqual(b, a) {
-		return ""
+// checkObjectMeta is checkMeta for the metadata of typed objects.
+func checkObjectMeta(before, after metav1.ObjectMeta) error {
+	before.Labels, before.Annotations, after.Labels, after.Annotations = nil, nil, nil, nil
+	if reflect.DeepEqual(before, after) {
+		return nil
 	}
-	old, current := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
-	for i := range old.NumField() {
-		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
-		if name != "labels" && name != "annotations" && !equality.Semantic.DeepEqual(old.Field(i).Interface(),
-			current.Field(i).Interface()) {
-			return name
-		}
-	}
-	return ""
+	old, oldErr := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
+	current, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
+	return cmp.Or(oldErr, err, checkMeta(old, current))
 }
 
 // withLabels returns the metadata of the original with the labels and annotations of the converted object. Other fields

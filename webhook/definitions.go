@@ -68,22 +68,17 @@ func (c conversion) mismatches(definition *apiextensionsv1.CustomResourceDefinit
 	if c.typed == nil {
 		return nil
 	}
-	var errs []error
-	if got := definition.Spec.Names.Kind; got != c.typed.kind {
-		errs = append(errs, fmt.Errorf("its kind is %s, and the conversion is of %s", got, c.typed.kind))
-	}
+	var errs mistakes
+	got := definition.Spec.Names.Kind
+	errs.addIf(got != c.typed.kind, "its kind is %s, and the conversion is of %s", got, c.typed.kind)
 	var defined []string
 	for _, v := range definition.Spec.Versions {
 		defined = append(defined, v.Name)
-		if c.typed.version(v.Name) == nil {
-			errs = append(errs, fmt.Errorf("the conversion lacks version %s: pass a Spoke for it", v.Name))
-		}
+		errs.addIf(c.typed.version(v.Name) == nil, "the conversion lacks version %s: pass a Spoke for it", v.Name)
 	}
 	for _, name := range c.typed.names() {
-		if !slices.Contains(defined, name) {
-			errs = append(errs, fmt.Errorf("version %s of the conversion is not defined: it has %s", name,
-				strings.Join(defined, ", ")))
-		}
+		errs.addIf(!slices.Contains(defined, name), "version %s of the conversion is not defined: it has %s", name,
+			strings.Join(defined, ", "))
 	}
 	return errs
 }

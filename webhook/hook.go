@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -100,6 +101,15 @@ type protocol interface {
 	review(ctx context.Context, s *Server, body []byte, places *places) (response any, result string, err error)
 }
 
+// mistakes are the mistakes in arguments.
+type mistakes []error
+
+func (m *mistakes) addIf(isMistake bool, format string, args ...any) {
+	if isMistake {
+		*m = append(*m, fmt.Errorf(format, args...))
+	}
+}
+
 // encodedReview is a response in JSON.
 type encodedReview []byte
 
@@ -110,7 +120,7 @@ type admission struct {
 	// empty is an object of the Go type, nil if any kind is accepted.
 	empty    runtime.Object
 	kind     schema.GroupVersionKind // of empty
-	errs     []error                 // mistakes in the arguments
+	errs     mistakes
 	decide   reviewFunc
 	reviewed reflect.Type
 }
@@ -133,21 +143,17 @@ func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](
 	options Options, mutating bool, functions []F,
 ) Hook {
 	a := admission{
-		options: options, mutating: mutating, empty: newObject[T](), reviewed: reflect.TypeFor[admissionShape[T]](),
+		options: options, mutating: mutating, empty: apiobject.New[T](), reviewed: reflect.TypeFor[admissionShape[T]](),
 	}
 	if isUnstructured(a.empty) {
 		a.empty = nil
 	}
 	chain := make([]func(context.Context, *Request[T]) error, 0, len(functions))
 	for i, f := range functions {
-		if f == nil {
-			a.errs = append(a.errs, fmt.Errorf("function %d is nil", i))
-		}
+		a.errs.addIf(f == nil, "function %d is nil", i)
 		chain = append(chain, f)
 	}
-	if len(functions) == 0 {
-		a.errs = append(a.errs, errors.New("no function: pass at least one"))
-	}
+	a.errs.addIf(len(functions) == 0, "no function: pass at least one")
 	a.decide = func(ctx context.Context, request *admissionv1.AdmissionRequest) (
 		*admissionv1.AdmissionResponse, error,
 	) {
@@ -162,18 +168,12 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	for _, err := range validation.IsFullyQualifiedName(nil, a.options.Name) {
 		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\""))
 	}
-	if t := a.options.Timeout; t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0) {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, fmt.Errorf("Timeout is %s: it must be whole seconds from 1s to 30s", t))
-	}
-	if a.options.Reinvoke && !a.mutating {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, errors.New("Reinvoke is true for a validating hook: only mutating hooks are called again"))
-	}
-	if len(a.options.Rules) == 0 {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, errors.New("Rules is empty: the API server would never call the hook"))
-	}
+	t := a.options.Timeout
+	errs.addIf(t != 0 && (t < time.Second || t > 30*time.Second || t%time.Second != 0),
+		"Timeout is %s: it must be whole seconds from 1s to 30s", t)
+	errs.addIf(a.options.Reinvoke && !a.mutating,
+		"Reinvoke is true for a validating hook: only mutating hooks are called again")
+	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
 	if a.empty != nil {
 		var err error
 		if a.kind, err = cluster.KindOf(a.empty); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -151,7 +151,7 @@ func decode[T kube.Object](raw []byte) (T, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return none, nil
 	}
-	obj := newObject[T]()
+	obj := apiobject.New[T]()
 	if u, ok := runtime.Object(obj).(runtime.Unstructured); ok {
 		var content map[string]any
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
@@ -164,10 +164,6 @@ func decode[T kube.Object](raw []byte) (T, error) {
 		return none, err
 	}
 	return obj, nil
-}
-
-func newObject[T kube.Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
 func isUnstructured(obj runtime.Object) bool {

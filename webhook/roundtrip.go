@@ -96,23 +96,24 @@ func (r *roundTrip) check(options RoundTrips, n int) {
 	if options.Adjust != nil {
 		options.Adjust(obj)
 	}
-	before, err := contentOf(obj)
+	var before, after any
+	err := throughJSON(obj, &before)
 	if err != nil {
 		r.record("", fmt.Sprintf("encode an object: %v", err))
 		return
 	}
-	var after any
 	panicked := (*usercode.Guard)(nil).Call("the conversion", func() {
 		var other, back kube.Object
 		if other, err = convertObject(r.from, r.by, r.hub.empty, obj); err != nil {
 			return
 		}
 		// The API server encodes the object between the conversions.
-		if other, err = reencoded(other, r.by.empty()); err != nil {
+		stored := r.by.empty()
+		if err = throughJSON(other, stored); err != nil {
 			return
 		}
-		if back, err = convertObject(r.by, r.from, r.hub.empty, other); err == nil {
-			after, err = contentOf(back)
+		if back, err = convertObject(r.by, r.from, r.hub.empty, stored); err == nil {
+			err = throughJSON(back, &after)
 		}
 	}, nil)
 	if panicked != nil {
@@ -176,24 +177,13 @@ func shortJSON(value any) string {
 	return string(content)
 }
 
-// contentOf returns an object as a JSON value.
-func contentOf(obj any) (any, error) {
+// throughJSON encodes an object, and decodes it into another value.
+func throughJSON(obj, into any) error {
 	encoded, err := json.Marshal(obj)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var content any
-	err = kjson.UnmarshalCaseSensitivePreserveInts(encoded, &content)
-	return content, err
-}
-
-// reencoded returns an object that is encoded and decoded again.
-func reencoded(obj, empty kube.Object) (kube.Object, error) {
-	encoded, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	return empty, kjson.UnmarshalCaseSensitivePreserveInts(encoded, empty)
+	return kjson.UnmarshalCaseSensitivePreserveInts(encoded, into)
 }
 
 // filler sets values to random content.

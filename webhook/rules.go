@@ -25,21 +25,17 @@ func (a admission) checkRule(rule admissionregistrationv1.RuleWithOperations) []
 	if a.empty == nil {
 		return nil
 	}
-	var errs []error
+	var errs mistakes
 	ofKind := false
 	for _, name := range rule.Resources {
-		if name == "*" || strings.HasSuffix(name, "/*") {
-			errs = append(errs, fmt.Errorf("has the resource %q: requests for kinds other than %s would fail: name "+
-				"the resources and subresources, or use unstructured.Unstructured", name, a.kind.Kind))
-		}
+		errs.addIf(name == "*" || strings.HasSuffix(name, "/*"), "has the resource %q: requests for kinds other than %s "+
+			"would fail: name the resources and subresources, or use unstructured.Unstructured", name, a.kind.Kind)
 		ofKind = ofKind || !strings.Contains(name, "/")
 	}
 	other := func(names []string, want string) bool { return len(names) != 1 || names[0] != want }
-	if ofKind && (other(rule.APIGroups, a.kind.Group) || other(rule.APIVersions, a.kind.Version)) {
-		errs = append(errs, fmt.Errorf("has the groups %q and the versions %q: the Go type of the hook is for %s: "+
-			"omit both, because the API server converts objects of other versions", rule.APIGroups, rule.APIVersions,
-			a.kind.GroupVersion()))
-	}
+	errs.addIf(ofKind && (other(rule.APIGroups, a.kind.Group) || other(rule.APIVersions, a.kind.Version)),
+		"has the groups %q and the versions %q: the Go type of the hook is for %s: omit both, because the API server "+
+			"converts objects of other versions", rule.APIGroups, rule.APIVersions, a.kind.GroupVersion())
 	return errs
 }
 

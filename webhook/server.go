@@ -120,18 +120,15 @@ func New(config Config) (*Server, error) {
 		s.logger = slog.Default()
 	}
 	s.guard = usercode.NewGuard(s.logger)
-	var errs []error
+	var errs mistakes
 	if config.Cluster == nil {
 		return nil, errors.New("create a webhook server: Cluster is nil")
 	}
-	if len(config.Hooks) == 0 {
-		errs = append(errs, errors.New("Hooks is empty")) //nolint:staticcheck // the name of a field
-	}
+	errs.addIf(len(config.Hooks) == 0, "Hooks is empty")
 	names := map[string]bool{}
 	for i, hook := range config.Hooks {
 		if hook.protocol == nil {
-			//nolint:staticcheck // the name of a field
-			errs = append(errs, fmt.Errorf("Hooks[%d] is empty: use Validating, Mutating or Converting", i))
+			errs.addIf(true, "Hooks[%d] is empty: use Validating, Mutating or Converting", i)
 			continue
 		}
 		prepared, mistakes := hook.protocol.prepare(config.Cluster)
@@ -140,8 +137,7 @@ func New(config Config) (*Server, error) {
 		}
 		names[hook.name] = true
 		for _, err := range mistakes {
-			//nolint:staticcheck // the name of a field
-			errs = append(errs, fmt.Errorf("Hooks[%d] %q: %w", i, hook.name, err))
+			errs.addIf(true, "Hooks[%d] %q: %w", i, hook.name, err)
 		}
 		if len(mistakes) > 0 {
 			continue
@@ -150,10 +146,8 @@ func New(config Config) (*Server, error) {
 		served[hook.name], s.records[hook.name] = s.reviews(s.hooks[len(s.hooks)-1]), &records{}
 	}
 	if config.Middleware != nil {
-		if s.handler = config.Middleware(s.handler); usercode.IsNil(s.handler) {
-			//nolint:staticcheck // the name of a field
-			errs = append(errs, errors.New("Middleware returned nil: it must return a handler"))
-		}
+		s.handler = config.Middleware(s.handler)
+		errs.addIf(usercode.IsNil(s.handler), "Middleware returned nil: it must return a handler")
 	}
 	server, err := s.newServer(config)
 	if err := errors.Join(append(errs, err)...); err != nil {
@@ -175,27 +169,19 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 		}
 		return nil, nil
 	}
-	var errs []error
-	if config.Listen != "" && config.Listener != nil {
-		//nolint:staticcheck // the name of a field
-		errs = append(errs, errors.New("Listen and Listener are both set: use one"))
-	}
+	var errs mistakes
+	hasFiles, hasBoth := config.CertFile != "" || config.KeyFile != "", config.CertFile != "" && config.KeyFile != ""
+	errs.addIf(config.Listen != "" && config.Listener != nil, "Listen and Listener are both set: use one")
 	if config.Certificates != nil {
 		var err error
-		if s.keeper, err = newKeeper(*config.Certificates, s); err != nil {
-			errs = append(errs, fmt.Errorf("Certificates: %w", err))
-		}
-		if config.CertFile != "" || config.KeyFile != "" {
-			errs = append(errs, errors.New("Certificates and CertFile or KeyFile are set: use one"))
-		}
-	} else if config.CertFile == "" || config.KeyFile == "" {
-		errs = append(errs, errors.New("CertFile and KeyFile, or Certificates, are required with Listen: the API "+
-			"server calls webhooks with TLS only"))
+		s.keeper, err = newKeeper(*config.Certificates, s)
+		errs.addIf(err != nil, "Certificates: %w", err)
 	}
-	if config.ClientCAFile != "" && len(s.hooks) > 0 && len(s.conversions()) == len(s.hooks) {
-		errs = append(errs, errors.New("ClientCAFile is set, and all hooks are conversions: the API server has no "+
-			"client certificate for them"))
-	}
+	errs.addIf(config.Certificates != nil && hasFiles, "Certificates and CertFile or KeyFile are set: use one")
+	errs.addIf(config.Certificates == nil && !hasBoth, "CertFile and KeyFile, or Certificates, are required with "+
+		"Listen: the API server calls webhooks with TLS only")
+	errs.addIf(config.ClientCAFile != "" && len(s.hooks) > 0 && len(s.conversions()) == len(s.hooks),
+		"ClientCAFile is set, and all hooks are conversions: the API server has no client certificate for them")
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
