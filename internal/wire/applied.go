@@ -19,10 +19,8 @@ func (c *Cut) keepAppliedBy(manager string) {
 	if node := c.json.child([]byte("metadata")).child([]byte(nameManagedFields)); node != nil {
 		node.applier = manager
 	}
-	if metadata := c.proto.child(numMetadata); metadata != nil {
-		if node := metadata.child(numManagedFields); node != nil {
-			node.applier = manager
-		}
+	if node := c.proto.child(numMetadata).child(numManagedFields); node != nil {
+		node.applier = manager
 	}
 }
 

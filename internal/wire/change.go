@@ -71,10 +71,14 @@ func (c Comparer) different(a, b *Object, parts kube.ChangedParts) (different ku
 		return diffJSON(a.Bytes, b.Bytes) & parts
 	}
 	if parts.Has(metadataParts) {
-		different |= diffMetadata(a, b)
+		am, aok := protoMetadataBytes(a.Bytes)
+		bm, bok := protoMetadataBytes(b.Bytes)
+		if !aok || !bok || !eachDifference(am, bm, func(num int32) { different |= protoPart(num) }) {
+			different |= metadataParts
+		}
 	}
-	if parts.Has(contentParts) {
-		different |= c.diffContent(a, b)
+	if parts.Has(contentParts) && !eachDifference(a.Bytes, b.Bytes, func(num int32) { different |= c.contentPart(num) }) {
+		different |= contentParts
 	}
 	return different & parts
 }
@@ -99,16 +103,7 @@ func compareMetadata(before, after *Object, different kube.ChangedParts) (change
 
 func sameOwner(a, b metav1.OwnerReference) bool { return reflect.DeepEqual(a, b) }
 
-// diffMetadata returns the parts of the metadata with different bytes in protobuf.
-func diffMetadata(a, b *Object) (different kube.ChangedParts) {
-	am, aok := protoMetadataBytes(a.Bytes)
-	bm, bok := protoMetadataBytes(b.Bytes)
-	if !aok || !bok || !eachDifference(am, bm, func(num int32) { different |= protoPart(num) }) {
-		return metadataParts
-	}
-	return different
-}
-
+// protoPart returns the part to which a metadata field belongs.
 func protoPart(num int32) kube.ChangedParts {
 	switch num {
 	case numLabels:
@@ -152,22 +147,15 @@ func eachDifference(a, b []byte, report func(num int32)) (ok bool) {
 	return !f.invalid && !g.invalid
 }
 
-// diffContent is diffMetadata for the fields outside of the metadata.
-func (c Comparer) diffContent(before, after *Object) (changed kube.ChangedParts) {
-	const all = contentParts
-	ok := eachDifference(before.Bytes, after.Bytes, func(num int32) {
-		switch {
-		case num == numMetadata:
-		case !c.typed:
-			changed = all
-		case num == c.status:
-			changed |= kube.ChangedStatus
-		default:
-			changed |= kube.ChangedSpec
-		}
-	})
-	if !ok {
-		return all
+// contentPart returns the part to which a field of the object belongs.
+func (c Comparer) contentPart(num int32) kube.ChangedParts {
+	switch {
+	case num == numMetadata:
+		return 0
+	case !c.typed:
+		return contentParts
+	case num == c.status:
+		return kube.ChangedStatus
 	}
-	return changed
+	return kube.ChangedSpec
 }

@@ -78,15 +78,11 @@ func NewCutExceptApplied(t reflect.Type, manager string, paths ...string) (*Cut,
 
 // identifies reports whether steps lead to a field that identifies an Object.
 func identifies(steps []string) bool {
-	switch steps[0] {
-	case "apiVersion", "kind":
-		return true
-	case "metadata":
-		return len(steps) == 1 || slices.Contains(
-			[]string{"name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp"}, steps[1])
-	default:
-		return false
+	if steps[0] != "metadata" || len(steps) == 1 {
+		return slices.Contains([]string{"apiVersion", "kind", "metadata"}, steps[0])
 	}
+	return slices.Contains(
+		[]string{"name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp"}, steps[1])
 }
 
 func (c *Cut) add(t reflect.Type, path string) error {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 
@@ -18,12 +19,10 @@ import (
 // Decoder decodes Objects of one kind into T. It is safe for concurrent use.
 type Decoder[T kube.Object] struct {
 	kind schema.GroupVersionKind
-	// proto is true if T can be decoded from protobuf.
-	proto bool
 	// twin returns a typed object, through which protobuf is decoded for an unstructured T.
 	twin func() kube.Object
-	// twinProto is proto for the result of twin.
-	twinProto bool
+	// proto is true if T, or the result of twin, can be decoded from protobuf.
+	proto bool
 }
 
 // NewDecoder returns a Decoder for objects of the kind. Unstructured and metadata-only objects get it as apiVersion and
@@ -43,11 +42,10 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 		return Decoder[T]{}, fmt.Errorf("make a decoder for %s: the kind %q is incomplete: it needs kind and version",
 			t, kind)
 	}
-	d := Decoder[T]{kind: kind, proto: isMessage(t), twin: twin}
 	if twin != nil {
-		d.twinProto = isMessage(reflect.TypeOf(twin()))
+		t = reflect.TypeOf(twin())
 	}
-	return d, nil
+	return Decoder[T]{kind: kind, twin: twin, proto: isMessage(t)}, nil
 }
 
 // guarded calls f and returns its panics as errors, because T may have user-written methods.
@@ -72,24 +70,20 @@ func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
 	if o.Format == Failed {
 		return o.failure()
 	}
-	switch t := obj.(type) {
-	case *unstructured.Unstructured:
-		return d.decodeUnstructured(o, t)
-	case *metav1.PartialObjectMetadata:
-		if err := decodeTyped(o, t, true); err != nil {
-			return err
-		}
-		if !d.kind.Empty() {
-			t.SetGroupVersionKind(d.kind)
-		}
-		return nil
-	default:
-		if err := decodeTyped(o, obj, d.proto); err != nil {
-			return err
-		}
-		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		return nil
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return d.decodeUnstructured(o, u)
 	}
+	_, onlyMetadata := obj.(*metav1.PartialObjectMetadata)
+	if err := decodeTyped(o, obj, d.proto || onlyMetadata); err != nil {
+		return err
+	}
+	switch {
+	case !onlyMetadata:
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	case !d.kind.Empty():
+		obj.GetObjectKind().SetGroupVersionKind(d.kind)
+	}
+	return nil
 }
 
 func decodeTyped(o *Object, obj kube.Object, proto bool) error {
@@ -114,7 +108,7 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 				"the API server")
 		}
 		twin := d.twin()
-		if err := decodeTyped(o, twin, d.twinProto); err != nil {
+		if err := decodeTyped(o, twin, d.proto); err != nil {
 			return err
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(twin)
@@ -133,11 +127,9 @@ func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) 
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
 		delete(metadata, nameApplied)
 	}
-	if u.GetKind() == "" && !d.kind.Empty() {
-		u.SetKind(d.kind.Kind)
-	}
-	if u.GetAPIVersion() == "" && !d.kind.Empty() {
-		u.SetAPIVersion(d.kind.GroupVersion().String())
+	if !d.kind.Empty() {
+		u.SetKind(cmp.Or(u.GetKind(), d.kind.Kind))
+		u.SetAPIVersion(cmp.Or(u.GetAPIVersion(), d.kind.GroupVersion().String()))
 	}
 	return nil
 }

@@ -75,10 +75,8 @@ func (r *EventReader) next() (Event, error) {
 }
 
 func (r *EventReader) start() (err error) {
-	if r.win.r == r.win.w {
-		if err := r.win.fill(); err != nil {
-			return err
-		}
+	if err := r.win.wait(); err != nil {
+		return err
 	}
 	// A frame begins with its length, and its first byte is zero below 16 MiB.
 	r.format, err = sniff(r.win.data(), func(c byte) bool { return c <= MaxObjectBytes>>24 })
@@ -88,10 +86,8 @@ func (r *EventReader) start() (err error) {
 // nextFrame reads a length-delimited WatchEvent.
 func (r *EventReader) nextFrame() (Event, error) {
 	const header = 4
-	if r.win.r == r.win.w {
-		if err := r.win.fill(); err != nil {
-			return Event{}, err
-		}
+	if err := r.win.wait(); err != nil {
+		return Event{}, err
 	}
 	if err := r.win.need(header); err != nil {
 		return Event{}, fmt.Errorf("the length of a frame: %w", err)

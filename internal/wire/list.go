@@ -140,15 +140,13 @@ func (l *listReader) readProto() error {
 	l.win.consume(len(protoPrefix))
 	var kind runtime.TypeMeta
 	for lists := 0; ; {
-		if l.win.r == l.win.w {
-			if err := l.win.fill(); errors.Is(err, io.EOF) {
-				if lists == 0 { // even an empty list has metadata
-					return fmt.Errorf("the list in the envelope: %w", io.ErrUnexpectedEOF)
-				}
-				return wantList(kind.Kind)
-			} else if err != nil {
-				return err
-			}
+		switch err := l.win.wait(); {
+		case errors.Is(err, io.EOF) && lists == 0: // even an empty list has metadata
+			return fmt.Errorf("the list in the envelope: %w", io.ErrUnexpectedEOF)
+		case errors.Is(err, io.EOF):
+			return wantList(kind.Kind)
+		case err != nil:
+			return err
 		}
 		if err := l.envelopeField(&kind, &lists); err != nil {
 			return err

@@ -26,16 +26,10 @@ const (
 
 // String returns the format's name.
 func (f Format) String() string {
-	switch f {
-	case Protobuf:
-		return "protobuf"
-	case JSON:
-		return "JSON"
-	case Failed:
-		return "failed"
-	default:
+	if f < Protobuf || f > Failed {
 		return fmt.Sprintf("Format(%d)", uint8(f))
 	}
+	return [...]string{Protobuf: "protobuf", JSON: "JSON", Failed: "failed"}[f]
 }
 
 // Object is the bytes of one object, without the fields that were cut.

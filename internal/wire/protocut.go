@@ -28,6 +28,9 @@ type protoChild struct {
 }
 
 func (n *protoNode) child(num int32) *protoNode {
+	if n == nil {
+		return nil
+	}
 	for i := range n.fields {
 		if n.fields[i].num == num {
 			return n.fields[i].node

@@ -76,6 +76,14 @@ func (b *window) makeRoom() {
 	b.r, b.w = 0, held
 }
 
+// wait waits for a byte.
+func (b *window) wait() error {
+	if b.r < b.w {
+		return nil
+	}
+	return b.fill()
+}
+
 // need waits until n bytes have arrived. If the stream ends before, it returns io.ErrUnexpectedEOF.
 func (b *window) need(n int) error {
 	for b.w-b.r < n {
