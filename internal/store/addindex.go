@@ -79,9 +79,7 @@ func (s *Store) addValues(of map[uint32][]uint64, scratch *scratch) {
 		record := s.record(slot) // not that of the view, which may have been encoded again
 		h := parse(record)
 		scratch.record = appendWithValues(scratch.record[:0], record, &h, values)
-		fresh := string(scratch.record)
-		s.kept += int64(allocated(len(fresh)) - allocated(len(record)))
-		s.setRecord(slot, fresh)
+		s.rewrite(slot, record, string(scratch.record))
 		for _, value := range values {
 			s.terms.values.add(value, slot)
 		}
@@ -109,10 +107,6 @@ func appendWithValues(dst []byte, record string, h *header, more []uint64) []byt
 	size := func(n int) int { return binary.PutUvarint(buffer[:], uint64(n)) }
 	after := len(h.payload) + len(h.splices) + size(len(h.splices))
 	before := len(record) - after - len(h.values) - size(h.valueCount())
-	dst = append(dst, record[:before]...)
-	dst = binary.AppendUvarint(dst, uint64(len(more)))
-	for _, value := range more {
-		dst = binary.LittleEndian.AppendUint64(dst, value)
-	}
+	dst = appendValues(append(dst, record[:before]...), more)
 	return append(dst, record[len(record)-after:]...)
 }

@@ -177,7 +177,11 @@ func (s *Store) reencode(scratch *scratch, slot uint32, record string) {
 	buffer := append(scratch.record[:0], record[:len(record)-len(h.payload)]...)
 	buffer[0] = flags
 	scratch.record = append(buffer, cut...)
-	fresh := string(scratch.record)
+	s.rewrite(slot, record, string(scratch.record))
+}
+
+// rewrite replaces a record by another encoding of the same state.
+func (s *Store) rewrite(slot uint32, record, fresh string) {
 	s.kept += int64(allocated(len(fresh)) - allocated(len(record)))
 	s.setRecord(slot, fresh)
 }

@@ -111,12 +111,17 @@ func appendHeader(dst []byte, o *wire.Object, namespace uint32, f *facts, p *pay
 	}
 	dst = binary.AppendVarint(dst, o.Generation)
 	dst = binary.LittleEndian.AppendUint64(dst, f.state)
-	dst = binary.AppendUvarint(dst, uint64(len(f.values)))
-	for _, value := range f.values {
-		dst = binary.LittleEndian.AppendUint64(dst, value)
-	}
+	dst = appendValues(dst, f.values)
 	dst = binary.AppendUvarint(dst, uint64(len(p.splices)))
 	return append(dst, p.splices...)
+}
+
+func appendValues(dst []byte, values []uint64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(values)))
+	for _, value := range values {
+		dst = binary.LittleEndian.AppendUint64(dst, value)
+	}
+	return dst
 }
 
 func (h *header) format() wire.Format { return wire.Format(h.flags & flagFormat >> shiftFormat) }
