@@ -332,18 +332,16 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 // begin records a request in progress. Connections without one are closed before its connection, until end.
 func (c *connections) begin(ctx context.Context) (end func()) {
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	c.count(conn, 1)
+	return func() { c.count(conn, -1) }
+}
+
+// count changes the number of requests in progress of a connection.
+func (c *connections) count(conn *connection, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn.requests++
 	c.clock++
-	conn.since = c.clock
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		conn.requests--
-		c.clock++
-		conn.since = c.clock
-	}
+	conn.requests, conn.since = conn.requests+n, c.clock
 }
 
 // stateChanged is http.Server.ConnState.
