@@ -163,7 +163,7 @@ func deadline(ctx context.Context, text string, timeout time.Duration) (context.
 	if text != "" {
 		sent, err := time.ParseDuration(text)
 		if err != nil || sent <= 0 {
-			return ctx, nil, badRequest("the parameter timeout is %q: want a positive duration such as 10s",
+			return ctx, func() {}, badRequest("the parameter timeout is %q: want a positive duration such as 10s",
 				usercode.Shorten(text))
 		}
 		timeout = min(sent, time.Minute)

@@ -52,7 +52,7 @@ func (s *Server) reserveReview(
 	}
 	size, err := s.shapes.Measure(body, shape, maxDecodedBytes, nil)
 	if tooLarge := (wire.TooLargeError{}); errors.As(err, &tooLarge) {
-		return nil, statusError{err, http.StatusRequestEntityTooLarge}
+		return func() {}, statusError{err, http.StatusRequestEntityTooLarge}
 	}
 	return s.reserve(ctx, size, places)
 }

@@ -33,11 +33,7 @@ import (
 const conversionTimeout = 30 * time.Second
 
 // Version is a version of a kind that is converted to the hub version with the Go type H, and back. Spoke creates it.
-type Version[H kube.Object] struct {
-	empty          func() kube.Object
-	toHub, fromHub func(from, to kube.Object) error
-	isNil          bool
-}
+type Version[H kube.Object] struct{ version }
 
 // Spoke returns the version with the Go type S. toHub sets the fields of hub from those of spoke, and fromHub the other
 // way round. The object that they set has the metadata of the other one, and no other fields. Of the metadata, they may
@@ -46,12 +42,12 @@ type Version[H kube.Object] struct {
 // An error fails the request of the client; its text should contain the path of the field, as those of package field
 // do. Both functions must depend on their arguments only. CheckRoundTrips tests that they lose no field.
 func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub H, spoke S) error) Version[H] {
-	return Version[H]{
-		empty:   func() kube.Object { return apiobject.New[S]() },
-		toHub:   func(from, to kube.Object) error { return toHub(from.(S), to.(H)) },
-		fromHub: func(from, to kube.Object) error { return fromHub(from.(H), to.(S)) },
-		isNil:   toHub == nil || fromHub == nil,
+	v := version{empty: func() kube.Object { return apiobject.New[S]() }}
+	if toHub != nil && fromHub != nil {
+		v.toHub = func(from, to kube.Object) error { return toHub(from.(S), to.(H)) }
+		v.fromHub = func(from, to kube.Object) error { return fromHub(from.(H), to.(S)) }
 	}
+	return Version[H]{v}
 }
 
 // Converting returns a hook that converts the custom resources of a CustomResourceDefinition with the name crd, for
@@ -61,16 +57,15 @@ func Spoke[S, H kube.Object](toHub func(spoke S, hub H) error, fromHub func(hub 
 // The server changes nothing but the apiVersion, the fields of the converted Go type, labels and annotations. A field
 // that the Go type of the version lacks is not converted; the server logs it once.
 func Converting[H kube.Object](crd string, spokes ...Version[H]) Hook {
-	c := &typedConversion{name: crd, versions: []version{{empty: func() kube.Object { return apiobject.New[H]() }}}}
+	c := conversion{name: crd, versions: []version{{empty: func() kube.Object { return apiobject.New[H]() }}}}
 	c.errs.addIf(len(spokes) == 0, "only one version: pass a Spoke for each other version")
 	for i, other := range spokes {
-		if other.empty == nil || other.isNil {
-			c.errs.addIf(true, "version %d lacks a function: use Spoke with two functions", i)
-			continue
+		c.errs.addIf(other.toHub == nil, "version %d lacks a function: use Spoke with two functions", i)
+		if other.toHub != nil {
+			c.versions = append(c.versions, other.version)
 		}
-		c.versions = append(c.versions, version{empty: other.empty, toHub: other.toHub, fromHub: other.fromHub})
 	}
-	return Hook{name: crd, protocol: conversion{name: crd, typed: c}}
+	return Hook{name: crd, protocol: c}
 }
 
 // ConvertingUnstructured returns a hook that converts the custom resources of a CustomResourceDefinition with the name
@@ -83,9 +78,13 @@ func ConvertingUnstructured(crd string, convert func(obj *unstructured.Unstructu
 
 // conversion is the protocol of conversions.
 type conversion struct {
-	name    string // of the CustomResourceDefinition
-	typed   *typedConversion
-	convert func(*unstructured.Unstructured, string) error // if typed is nil
+	name    string                                         // of the CustomResourceDefinition
+	convert func(*unstructured.Unstructured, string) error // without Go types
+
+	// Of a conversion with Go types. The first version is the hub.
+	kind     string
+	versions []version
+	errs     mistakes
 }
 
 // prepare implements protocol.
@@ -94,13 +93,13 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 	group := c.group()
 	errs.addIf(len(validation.IsDNS1123Subdomain(c.name)) > 0 || group == "",
 		`the name must be that of a CustomResourceDefinition, for example "webapps.example.com"`)
-	if c.typed == nil {
+	if c.versions == nil {
 		errs.addIf(c.convert == nil, "the function is nil")
 		return c, errs
 	}
-	prepared := &typedConversion{name: c.name}
-	errs = append(errs, c.typed.errs...)
-	for i, v := range c.typed.versions {
+	prepared := conversion{name: c.name}
+	errs = append(errs, c.errs...)
+	for i, v := range c.versions {
 		empty := v.empty()
 		if isUnstructured(empty) {
 			errs.addIf(true, "a Go type is unstructured: use ConvertingUnstructured")
@@ -119,14 +118,13 @@ func (c conversion) prepare(cluster *kube.Cluster) (protocol, []error) {
 		prepared.kind = cmp.Or(prepared.kind, kind.Kind)
 		errs.addIf(kind.Group != group, "%T is of the group %q: the group of the CustomResourceDefinition is %q", empty,
 			kind.Group, group)
-		errs.addIf(kind.Kind != prepared.kind, "%T is a %s, and the hub is a %s: all versions must have one kind", empty,
-			kind.Kind, prepared.kind)
+		errs.addIf(kind.Kind != prepared.kind, "%T is a %s, and the hub is a %s: all versions must have one kind",
+			empty, kind.Kind, prepared.kind)
 		errs.addIf(i > 0 && prepared.version(v.name) != nil, "%T is version %s, which another Go type has: pass each "+
 			"version once, and the hub not as a Spoke", empty, v.name)
 		prepared.versions = append(prepared.versions, v)
 	}
-	c.typed = prepared
-	return c, errs
+	return prepared, errs
 }
 
 func (c conversion) limits() (int64, time.Duration) { return maxConversionBytes, conversionTimeout }
@@ -252,8 +250,8 @@ func (c conversion) object(
 	defer release()
 	if err == nil {
 		panicked := s.guard.Call("conversion of "+c.name, func() {
-			if c.typed != nil {
-				converted, err = c.typed.convert(raw, from, fromVersion.Version, toVersion)
+			if c.versions != nil {
+				converted, err = c.convertTyped(raw, from, fromVersion.Version, toVersion)
 			} else {
 				converted, err = c.unstructured(raw, toVersion)
 			}
@@ -284,8 +282,8 @@ func (c conversion) reserve(
 		return none, fmt.Errorf("it has more than %d MiB", maxBodyBytes>>20)
 	}
 	t, unknown := reflect.TypeFor[any](), (func(string))(nil)
-	if c.typed != nil {
-		t = reflect.TypeOf(c.typed.version(version).empty()).Elem()
+	if c.versions != nil {
+		t = reflect.TypeOf(c.version(version).empty()).Elem()
 		unknown = func(path string) { s.unknown.report(s.logger, c.name, version, path) }
 	}
 	size, err := s.shapes.Measure(raw, t, maxDecodedBytes, unknown)
@@ -307,13 +305,13 @@ func (c conversion) parseVersions(from header, desired string) (fromVersion, toV
 		if v.Group != c.group() || v.Version == "" {
 			return fromVersion, toVersion, fmt.Errorf("%s is not a version of the group %s", v, c.group())
 		}
-		if c.typed != nil && c.typed.version(v.Version) == nil {
+		if c.versions != nil && c.version(v.Version) == nil {
 			return fromVersion, toVersion, fmt.Errorf("the program does not convert %s: it has %s", v,
-				strings.Join(c.typed.names(), ", "))
+				strings.Join(c.names(), ", "))
 		}
 	}
-	if c.typed != nil && from.Kind != c.typed.kind {
-		return fromVersion, toVersion, fmt.Errorf("the kind is %q: want %s", from.Kind, c.typed.kind)
+	if c.versions != nil && from.Kind != c.kind {
+		return fromVersion, toVersion, fmt.Errorf("the kind is %q: want %s", from.Kind, c.kind)
 	}
 	return fromVersion, toVersion, nil
 }

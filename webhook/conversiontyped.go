@@ -16,14 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// typedConversion converts by Go types. The first version is the hub. It is not changed after prepare.
-type typedConversion struct {
-	name     string
-	kind     string
-	versions []version
-	errs     mistakes
-}
-
+// version is a version of a kind with its Go type.
 type version struct {
 	name  string
 	empty func() kube.Object
@@ -31,34 +24,34 @@ type version struct {
 	toHub, fromHub func(from, to kube.Object) error
 }
 
-func (t *typedConversion) version(name string) *version {
-	for i := range t.versions {
-		if t.versions[i].name == name {
-			return &t.versions[i]
+func (c conversion) version(name string) *version {
+	for i := range c.versions {
+		if c.versions[i].name == name {
+			return &c.versions[i]
 		}
 	}
 	return nil
 }
 
-func (t *typedConversion) names() []string {
+func (c conversion) names() []string {
 	var names []string
-	for _, v := range t.versions {
+	for _, v := range c.versions {
 		names = append(names, v.name)
 	}
 	return names
 }
 
-// convert returns an object in another version.
-func (t *typedConversion) convert(
+// convertTyped returns an object in another version.
+func (c conversion) convertTyped(
 	raw []byte, head header, from string, desired schema.GroupVersion,
 ) ([]byte, error) {
-	source, target := t.version(from), t.version(desired.Version)
+	source, target := c.version(from), c.version(desired.Version)
 	obj := source.empty()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
 		return nil, err
 	}
 	labels, annotations := maps.Clone(obj.GetLabels()), maps.Clone(obj.GetAnnotations())
-	obj, err := convertObject(source, target, t.versions[0].empty, obj)
+	obj, err := convertObject(source, target, c.versions[0].empty, obj)
 	if err != nil {
 		return nil, err
 	}

@@ -65,18 +65,18 @@ func (s *Server) conversions() []conversion {
 
 // mismatches returns the differences between Go types and a definition.
 func (c conversion) mismatches(definition *apiextensionsv1.CustomResourceDefinition) []error {
-	if c.typed == nil {
+	if c.versions == nil {
 		return nil
 	}
 	var errs mistakes
 	got := definition.Spec.Names.Kind
-	errs.addIf(got != c.typed.kind, "its kind is %s, and the conversion is of %s", got, c.typed.kind)
+	errs.addIf(got != c.kind, "its kind is %s, and the conversion is of %s", got, c.kind)
 	var defined []string
 	for _, v := range definition.Spec.Versions {
 		defined = append(defined, v.Name)
-		errs.addIf(c.typed.version(v.Name) == nil, "the conversion lacks version %s: pass a Spoke for it", v.Name)
+		errs.addIf(c.version(v.Name) == nil, "the conversion lacks version %s: pass a Spoke for it", v.Name)
 	}
-	for _, name := range c.typed.names() {
+	for _, name := range c.names() {
 		errs.addIf(!slices.Contains(defined, name), "version %s of the conversion is not defined: it has %s", name,
 			strings.Join(defined, ", "))
 	}

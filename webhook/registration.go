@@ -33,7 +33,7 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	var errs []error
 	for _, obj := range configurations {
 		if k.config.BundleOnly {
-			errs = append(errs, patchBundle(ctx, k.config.Client, obj, bundle))
+			errs = append(errs, patchBundle(ctx, k.config.Client, obj))
 		} else {
 			errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
 		}
@@ -100,20 +100,15 @@ func patchHooks(ctx context.Context, c *client.Client, obj kube.Object, kind typ
 
 // patchBundle sets the bundle of the hooks of obj in the installed configuration. A hook that is missing there is an
 // error of the API server, because a bundle alone is not a hook.
-func patchBundle(ctx context.Context, c *client.Client, obj kube.Object, bundle []byte) error {
-	var hooks []any
-	add := func(name string) {
-		hooks = append(hooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
+func patchBundle(ctx context.Context, c *client.Client, obj kube.Object) error {
+	var hooks []struct {
+		Name         string `json:"name"`
+		ClientConfig struct {
+			CABundle []byte `json:"caBundle"`
+		} `json:"clientConfig"`
 	}
-	switch configuration := obj.(type) {
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for _, hook := range configuration.Webhooks {
-			add(hook.Name)
-		}
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for _, hook := range configuration.Webhooks {
-			add(hook.Name)
-		}
+	if err := throughJSON(hooksOf(obj), &hooks); err != nil {
+		return err
 	}
 	return patchHooks(ctx, c, obj, types.StrategicMergePatchType, hooks)
 }

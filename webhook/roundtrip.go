@@ -42,11 +42,11 @@ type RoundTrips struct {
 // encodes the values of its Go type, and stays empty otherwise.
 func CheckRoundTrips(hook Hook, options RoundTrips) error {
 	c, ok := hook.protocol.(conversion)
-	if !ok || c.typed == nil {
+	if !ok || c.versions == nil {
 		return errors.New("check round trips: the hook has no conversion with Go types: use Converting")
 	}
-	invalid := slices.Clone(c.typed.errs)
-	for _, v := range c.typed.versions {
+	invalid := slices.Clone(c.errs)
+	for _, v := range c.versions {
 		if empty := v.empty(); metaOf(empty) == nil {
 			invalid = append(invalid, fmt.Errorf("%T does not embed metav1.ObjectMeta", empty))
 		}
@@ -58,10 +58,10 @@ func CheckRoundTrips(hook Hook, options RoundTrips) error {
 	if objects == 0 {
 		objects = 200
 	}
-	hub := &c.typed.versions[0]
+	hub := &c.versions[0]
 	var errs []error
-	for i := range c.typed.versions[1:] {
-		spoke := &c.typed.versions[i+1]
+	for i := range c.versions[1:] {
+		spoke := &c.versions[i+1]
 		for _, way := range [][2]*version{{hub, spoke}, {spoke, hub}} {
 			trip := &roundTrip{from: way[0], by: way[1], hub: hub, lossy: options.Lossy, found: map[string]string{}}
 			for n := range objects {
@@ -171,10 +171,7 @@ func (r *roundTrip) compare(path string, before, after any) {
 
 func shortJSON(value any) string {
 	content, _ := json.Marshal(value) // it was decoded from JSON
-	if len(content) > 80 {
-		return string(content[:77]) + "..."
-	}
-	return string(content)
+	return usercode.ShortenTo(string(content), 80)
 }
 
 // throughJSON encodes an object, and decodes it into another value.

@@ -28,8 +28,8 @@ func (a admission) checkRule(rule admissionregistrationv1.RuleWithOperations) []
 	var errs mistakes
 	ofKind := false
 	for _, name := range rule.Resources {
-		errs.addIf(name == "*" || strings.HasSuffix(name, "/*"), "has the resource %q: requests for kinds other than %s "+
-			"would fail: name the resources and subresources, or use unstructured.Unstructured", name, a.kind.Kind)
+		errs.addIf(name == "*" || strings.HasSuffix(name, "/*"), "has the resource %q: requests for kinds other than "+
+			"%s would fail: name the resources and subresources, or use unstructured.Unstructured", name, a.kind.Kind)
 		ofKind = ofKind || !strings.Contains(name, "/")
 	}
 	other := func(names []string, want string) bool { return len(names) != 1 || names[0] != want }

@@ -316,42 +316,28 @@ func (s *Server) byName(hooks map[string]http.Handler) http.Handler {
 func (s *Server) reviews(hook Hook) http.Handler {
 	limit, timeout := hook.protocol.limits()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		began := time.Now()
+		began, places, release := time.Now(), &places{}, func() {}
 		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), timeout)
-		if err != nil {
-			s.fail(ctx, w, hook.name, began, err)
-			return
-		}
 		defer cancel()
-		if err := s.checkClient(hook, w, req); err != nil {
-			s.fail(ctx, w, hook.name, began, err)
-			return
-		}
-		places := &places{}
 		defer places.release()
-		body, err := s.readBody(ctx, w, req, limit, places)
+		defer func() { release() }()
+		var body, text []byte
+		var result string
+		if err == nil {
+			err = s.checkClient(hook, w, req)
+		}
+		if err == nil {
+			body, err = s.readBody(ctx, w, req, limit, places)
+		}
+		if err == nil {
+			release, err = s.reserveReview(ctx, body, hook.protocol.shape(), places)
+		}
+		if err == nil {
+			text, result, err = s.review(ctx, hook, body, places)
+		}
 		if err != nil {
 			s.fail(ctx, w, hook.name, began, err)
 			return
-		}
-		release, err := s.reserveReview(ctx, body, hook.protocol.shape(), places)
-		if err != nil {
-			s.fail(ctx, w, hook.name, began, err)
-			return
-		}
-		defer release()
-		response, result, err := hook.protocol.review(ctx, s, body, places)
-		if err != nil {
-			s.fail(ctx, w, hook.name, began, err)
-			return
-		}
-		text, isEncoded := response.(encodedReview)
-		if !isEncoded {
-			if text, err = json.Marshal(response); err != nil {
-				err = fmt.Errorf("encode the response: %w", err)
-				s.fail(ctx, w, hook.name, began, statusError{err, http.StatusInternalServerError})
-				return
-			}
 		}
 		s.record(hook.name, result, began)
 		w.Header().Set("Content-Type", "application/json")
@@ -362,6 +348,20 @@ func (s *Server) reviews(hook Hook) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeFor(len(text))))
 		_, _ = w.Write(text)
 	})
+}
+
+// review returns the response to a review, and its result for metrics.
+func (s *Server) review(ctx context.Context, hook Hook, body []byte, places *places) ([]byte, string, error) {
+	response, result, err := hook.protocol.review(ctx, s, body, places)
+	text, isEncoded := response.(encodedReview)
+	if err != nil || isEncoded {
+		return text, result, err
+	}
+	encoded, err := json.Marshal(response)
+	if err != nil {
+		err = statusError{fmt.Errorf("encode the response: %w", err), http.StatusInternalServerError}
+	}
+	return encoded, result, err
 }
 
 // checkClient returns an error unless the client of a review may send it. The connection ends then, so that the client
