@@ -22,8 +22,6 @@ type ready[K comparable, C any] struct {
 	// in which they entered it: a key with a raised priority keeps its age, but is the last in its new band.
 	all    list[K, C]
 	inBand [bands]list[K, C]
-	len    int
-	groups int // number of groups with ready keys
 	// takes is the number of takes. overdueTurn is the band with the next turn among overdue bands.
 	takes       uint
 	overdueTurn int
@@ -42,10 +40,7 @@ func (r *ready[K, C]) push(entry *item[K, C], now time.Duration) bool {
 	entry.at, entry.readySince = entry.next.since, now
 	r.all.push(entry, byAge)
 	g := entry.group
-	if g.ready++; g.ready == 1 {
-		r.groups++
-	}
-	r.len++
+	g.ready++
 	r.enter(entry)
 	return r.limit == 0 || g.processing+g.ready <= r.limit
 }
@@ -65,11 +60,8 @@ func (r *ready[K, C]) take(now time.Duration) *item[K, C] {
 	entry := g.bands[band].pop()
 	r.inBand[band].remove(entry, byBand)
 	r.all.remove(entry, byAge)
-	r.len--
 	g.processing++
-	if g.ready--; g.ready == 0 {
-		r.groups--
-	}
+	g.ready--
 	switch {
 	case g.processing == r.limit: // never without a limit
 		for i := range r.rings {

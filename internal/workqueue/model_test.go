@@ -447,7 +447,6 @@ func (k *modelKey) keyState() workqueue.KeyState {
 
 func (m *model) stats() workqueue.Stats {
 	s := workqueue.Stats{Down: m.draining || m.down}
-	groups := map[string]bool{}
 	for _, k := range m.keys {
 		switch k.keyState() {
 		case workqueue.Processing, workqueue.ProcessingAgain:
@@ -460,13 +459,11 @@ func (m *model) stats() workqueue.Stats {
 			s.Delayed++
 		case workqueue.Ready:
 			s.Ready++
-			groups[k.group] = true
 			if s.OldestReady.IsZero() || k.next.readySince.Before(s.OldestReady) {
 				s.OldestReady = k.next.readySince
 			}
 		}
 	}
-	s.Groups = len(groups)
 	return s
 }
 

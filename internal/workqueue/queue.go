@@ -310,5 +310,5 @@ func (q *Queue[K, C]) end(next phase) {
 
 // drained reports whether the queue is drained and no key is left.
 func (q *Queue[K, C]) drained() bool {
-	return q.phase == draining && q.ready.len == 0 && q.count[inHold] == 0
+	return q.phase == draining && q.count[inReady] == 0 && q.count[inHold] == 0
 }

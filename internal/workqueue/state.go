@@ -67,8 +67,6 @@ type Stats struct {
 	Held int
 	// Processing is the number of keys that workers are processing.
 	Processing int
-	// Groups is the number of groups with ready keys.
-	Groups int
 	// OldestReady is the time when the oldest ready key became ready, or zero.
 	OldestReady time.Time
 	// Down is true after Drain and ShutDown: no key can be added.
@@ -85,7 +83,6 @@ func (q *Queue[K, C]) Stats() Stats {
 		Backoff:    q.count[inBackoff],
 		Held:       q.count[inHold],
 		Processing: q.count[processing] + q.count[processingAgain],
-		Groups:     q.ready.groups,
 		Down:       q.phase != open,
 	}
 	if entry := q.ready.oldest(); entry != nil {
