@@ -79,7 +79,8 @@ func (p Pair) parse() (*x509.Certificate, any, error) {
 
 // issue returns a new certificate and its key. Without an authority it signs itself.
 func issue(
-	name string, now time.Time, life time.Duration, authority *Pair, complete func(template, authority *x509.Certificate),
+	name string, now time.Time, life time.Duration, authority *Pair,
+	complete func(template, authority *x509.Certificate),
 ) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

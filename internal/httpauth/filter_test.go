@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"k8s.io/utils/lru"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
 
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
