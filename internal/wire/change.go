@@ -77,7 +77,8 @@ func (c Comparer) different(a, b *Object, parts kube.ChangedParts) (different ku
 			different |= metadataParts
 		}
 	}
-	if parts.Has(contentParts) && !eachDifference(a.Bytes, b.Bytes, func(num int32) { different |= c.contentPart(num) }) {
+	if parts.Has(contentParts) &&
+		!eachDifference(a.Bytes, b.Bytes, func(num int32) { different |= c.contentPart(num) }) {
 		different |= contentParts
 	}
 	return different & parts

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -178,20 +177,22 @@ func (o *jsonObject) cutMeta(key []byte, child *jsonNode) (kept []byte) {
 
 // meta reads one field of the metadata.
 func (o *jsonObject) meta(key []byte, child *jsonNode) {
+	const namespace, generation, deletion = 2, 16, 32
 	var bit uint8
+	var text *string
 	switch string(key) {
 	case "name":
-		bit = 1
+		bit, text = 1, &o.obj.Key.Name
 	case "namespace":
-		bit = 2
+		bit, text = namespace, &o.obj.Key.Namespace
 	case "uid":
-		bit = 4
+		bit, text = 4, (*string)(&o.obj.UID)
 	case "resourceVersion":
-		bit = 8
+		bit, text = 8, &o.obj.ResourceVersion
 	case "generation":
-		bit = 16
+		bit = generation
 	case "deletionTimestamp":
-		bit = 32
+		bit = deletion
 	case nameManagedFields:
 		if child == nil {
 			o.writer.json(o.s, "")
@@ -203,16 +204,31 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) {
 		o.s.value(child)
 		return
 	}
-	if o.seen&bit != 0 {
-		o.ambiguous = true
-	}
+	o.ambiguous = o.ambiguous || o.seen&bit != 0
 	o.seen |= bit
-	if o.s.peek() == '"' {
-		o.metaString(bit)
+	if o.s.peek() != '"' {
+		o.metaNumber(bit == generation)
 		return
 	}
+	t := o.s.str()
+	content := o.s.data[t.start:t.end]
+	switch {
+	case !t.plain || bit == generation:
+		o.ambiguous = true
+	case bit == deletion:
+		o.obj.Deleting = true
+		o.ambiguous = o.ambiguous || !plainTime(content)
+	case bit == namespace:
+		*text = o.names.intern(content)
+	default:
+		*text = string(content)
+	}
+}
+
+// metaNumber reads a value of the metadata that is not a string.
+func (o *jsonObject) metaNumber(isGeneration bool) {
 	content := string(o.s.raw())
-	if bit == 16 {
+	if isGeneration {
 		n, err := strconv.ParseInt(content, 10, 64)
 		o.obj.Generation = n
 		o.ambiguous = o.ambiguous || err != nil
@@ -220,27 +236,6 @@ func (o *jsonObject) meta(key []byte, child *jsonNode) {
 	}
 	// Null is the same as a missing field for both decoders.
 	o.ambiguous = o.ambiguous || content != "null"
-}
-
-// metaString reads the value of the field of the metadata with a bit, which is a string.
-func (o *jsonObject) metaString(bit uint8) {
-	t := o.s.str()
-	content := o.s.data[t.start:t.end]
-	switch {
-	case !t.plain || bit == 16:
-		o.ambiguous = true
-	case bit == 1:
-		o.obj.Key.Name = string(content)
-	case bit == 2:
-		o.obj.Key.Namespace = o.names.intern(content)
-	case bit == 4:
-		o.obj.UID = types.UID(content)
-	case bit == 8:
-		o.obj.ResourceVersion = string(content)
-	case bit == 32:
-		o.obj.Deleting = true
-		o.ambiguous = o.ambiguous || !plainTime(content)
-	}
 }
 
 // plainTime reports whether a time has the format of API servers, 2006-01-02T15:04:05Z, and is certainly valid.
