@@ -26,22 +26,15 @@ func ReadList(body io.Reader, cut *Cut, each func(*Object) error) (metav1.ListMe
 		p:    parser{cut: cut, names: interner{known: map[string]string{}}},
 		each: each,
 	}
-	err := l.read()
-	var own *eachError
+	l.read()
 	switch {
-	case errors.As(err, &own):
-		return metav1.ListMeta{}, own.err
-	case err != nil:
-		return metav1.ListMeta{}, fmt.Errorf("read a list at byte %d, after %d items: %w", l.win.passed, l.items, err)
+	case l.isCallers:
+		return metav1.ListMeta{}, l.err
+	case l.err != nil:
+		return metav1.ListMeta{}, fmt.Errorf("read a list at byte %d, after %d items: %w", l.win.passed, l.items, l.err)
 	}
 	return l.meta, nil
 }
-
-// eachError marks an error of the caller's function, which is returned unwrapped.
-type eachError struct{ err error }
-
-func (e *eachError) Error() string { return e.err.Error() }
-func (e *eachError) Unwrap() error { return e.err }
 
 type listReader struct {
 	win   window
@@ -49,107 +42,131 @@ type listReader struct {
 	each  func(*Object) error
 	items int
 	meta  metav1.ListMeta
+	// err is the first error: nothing is read after it. isCallers is true if it is of each.
+	err       error
+	isCallers bool
 }
 
-func (l *listReader) read() error {
+// fail sets the error, unless there is one.
+func (l *listReader) fail(format string, args ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (l *listReader) read() {
 	if err := l.win.fill(); err != nil {
-		return unexpected(err)
+		l.err = unexpected(err)
+		return
 	}
 	format, err := sniff(l.win.data(), func(c byte) bool { return c == protoPrefix[0] })
 	switch {
 	case err != nil:
-		return err
+		l.err = err
 	case format == encodingProtobuf:
-		err = l.readProto()
+		l.readProto()
 	default:
-		err = l.readJSON()
+		l.readJSON()
 	}
-	if err != nil {
-		return err
+	if l.err != nil {
+		return
 	}
 	if c, err := l.win.peekByte(); err == nil {
-		return fmt.Errorf("%q follows the list", c)
+		l.fail("%q follows the list", c)
 	} else if !errors.Is(err, io.EOF) {
-		return err
+		l.err = err
 	}
-	return nil
 }
 
-func (l *listReader) item() error {
+func (l *listReader) item() {
 	l.items++
-	if err := l.each(&l.p.obj); err != nil {
-		return &eachError{err}
+	l.err = l.each(&l.p.obj)
+	l.isCallers = l.err != nil
+}
+
+// need waits until n bytes have arrived.
+func (l *listReader) need(n int) bool {
+	if l.err == nil {
+		l.err = l.win.need(n)
 	}
-	return nil
+	return l.err == nil
 }
 
 // varint reads a varint from the stream.
-func (l *listReader) varint() (uint64, error) {
-	for n := 1; n <= binary.MaxVarintLen64; n++ {
-		if err := l.win.need(n); err != nil {
-			return 0, err
-		}
+func (l *listReader) varint() uint64 {
+	for n := 1; n <= binary.MaxVarintLen64 && l.need(n); n++ {
 		if v, size := readVarint(l.win.data()[:n], 0); size > 0 {
 			l.win.consume(size)
-			return v, nil
+			return v
 		}
 	}
-	return 0, errors.New("a varint of more than 64 bits")
+	l.fail("a varint of more than 64 bits")
+	return 0
+}
+
+func (l *listReader) length(of string) uint64 {
+	if l.err != nil {
+		return 0
+	}
+	size := l.varint()
+	if l.err != nil {
+		l.err = fmt.Errorf("the length of %s: %w", of, l.err)
+	}
+	return size
 }
 
 // bytes reads a field's content, which is valid until the next read.
-func (l *listReader) bytes(what string) ([]byte, error) {
-	size, err := l.varint()
-	if err != nil {
-		return nil, fmt.Errorf("the length of %s: %w", what, err)
-	}
+func (l *listReader) bytes(what string) []byte {
+	size := l.length(what)
 	if size > MaxObjectBytes {
-		return nil, fmt.Errorf("%s of %d bytes is larger than the limit of %d", what, size, MaxObjectBytes)
+		l.fail("%s of %d bytes is larger than the limit of %d", what, size, MaxObjectBytes)
+	}
+	if l.err != nil {
+		return nil
 	}
 	if err := l.win.need(int(size)); err != nil {
-		return nil, fmt.Errorf("%s of %d bytes, of which %d have arrived: %w", what, size, len(l.win.data()), err)
+		l.fail("%s of %d bytes, of which %d have arrived: %w", what, size, len(l.win.data()), err)
+		return nil
 	}
 	content := l.win.data()[:size]
 	l.win.consume(int(size))
-	return content, nil
+	return content
 }
 
 // message reads a field's content and decodes it.
-func (l *listReader) message(what string, into interface{ Unmarshal([]byte) error }) error {
-	content, err := l.bytes(what)
-	if err != nil {
-		return err
+func (l *listReader) message(what string, into interface{ Unmarshal([]byte) error }) {
+	content := l.bytes(what)
+	if l.err != nil {
+		return
 	}
 	if err := into.Unmarshal(content); err != nil {
-		return fmt.Errorf("decode %s: %w", what, err)
+		l.fail("decode %s: %w", what, err)
 	}
-	return nil
 }
 
 // readProto reads an envelope from the stream.
-func (l *listReader) readProto() error {
-	if err := l.p.cut.checkProto(); err != nil {
-		return err
-	}
-	if err := l.win.need(len(protoPrefix)); err != nil {
-		return err
+func (l *listReader) readProto() {
+	l.err = l.p.cut.checkProto()
+	if !l.need(len(protoPrefix)) {
+		return
 	}
 	if got := l.win.data()[:len(protoPrefix)]; string(got) != protoPrefix {
-		return fmt.Errorf("want a list that starts with %q, got %s", protoPrefix, excerpt(l.win.data()))
+		l.fail("want a list that starts with %q, got %s", protoPrefix, excerpt(l.win.data()))
+		return
 	}
 	l.win.consume(len(protoPrefix))
 	var kind runtime.TypeMeta
-	for lists := 0; ; {
+	for lists := 0; l.err == nil; {
 		switch err := l.win.wait(); {
 		case errors.Is(err, io.EOF) && lists == 0: // even an empty list has metadata
-			return fmt.Errorf("the list in the envelope: %w", io.ErrUnexpectedEOF)
+			l.fail("the list in the envelope: %w", io.ErrUnexpectedEOF)
 		case errors.Is(err, io.EOF):
-			return wantList(kind.Kind)
+			l.err = wantList(kind.Kind)
+			return
 		case err != nil:
-			return err
-		}
-		if err := l.envelopeField(&kind, &lists); err != nil {
-			return err
+			l.err = err
+		default:
+			l.envelopeField(&kind, &lists)
 		}
 	}
 }
@@ -172,109 +189,89 @@ func statusError(status *metav1.Status) error {
 }
 
 // envelopeField reads one field of the envelope.
-func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) error {
-	tag, err := l.varint()
-	if err != nil {
-		return err
-	}
-	switch tag {
-	case 1<<3 | wireBytes:
-		return l.message("the kind", kind)
-	case 2<<3 | wireBytes:
-		if kind.Kind == statusKind {
-			status := &metav1.Status{}
-			if err := l.message("the status", status); err != nil {
-				return err
-			}
-			return statusError(status)
+func (l *listReader) envelopeField(kind *runtime.TypeMeta, lists *int) {
+	switch tag := l.varint(); {
+	case l.err != nil:
+	case tag == 1<<3|wireBytes:
+		l.message("the kind", kind)
+	case tag == 2<<3|wireBytes && kind.Kind == statusKind:
+		status := &metav1.Status{}
+		if l.message("the status", status); l.err == nil {
+			l.err = statusError(status)
 		}
+	case tag == 2<<3|wireBytes:
 		if *lists++; *lists > 1 {
-			return errors.New("two lists in one envelope")
+			l.fail("two lists in one envelope")
+			return
 		}
-		if err := wantList(kind.Kind); err != nil {
-			return err
+		if l.err = wantList(kind.Kind); l.err == nil {
+			l.readProtoList()
 		}
-		return l.readProtoList()
-	case 3<<3 | wireBytes, 4<<3 | wireBytes:
-		_, err := l.bytes("the envelope's content type")
-		return err
+	case tag == 3<<3|wireBytes || tag == 4<<3|wireBytes:
+		l.bytes("the envelope's content type")
 	default:
-		return fmt.Errorf("an unknown field of the envelope, with the tag %d", tag)
+		l.fail("an unknown field of the envelope, with the tag %d", tag)
 	}
 }
 
 // readProtoList reads the list's message.
-func (l *listReader) readProtoList() error {
-	size, err := l.varint()
-	if err != nil {
-		return fmt.Errorf("the length of the list: %w", err)
-	}
+func (l *listReader) readProtoList() {
+	size := l.length("the list")
 	begin := l.win.passed
 	end := begin + int64(min(size, 1<<62))
-	for l.win.passed < end {
-		tag, err := l.varint()
-		if err != nil {
-			return fmt.Errorf("a list of %d bytes, of which %d have arrived: %w", size, l.win.passed-begin, err)
-		}
-		switch tag {
-		case 1<<3 | wireBytes:
-			err = l.message("the list's metadata", &l.meta)
-		case 2<<3 | wireBytes:
-			err = l.protoItem(end)
+	for l.err == nil && l.win.passed < end {
+		switch tag := l.varint(); {
+		case l.err != nil:
+			l.err = fmt.Errorf("a list of %d bytes, of which %d have arrived: %w", size, l.win.passed-begin, l.err)
+		case tag == 1<<3|wireBytes:
+			l.message("the list's metadata", &l.meta)
+		case tag == 2<<3|wireBytes:
+			l.protoItem(end)
 		default:
-			err = l.skipField(tag)
-		}
-		if err != nil {
-			return err
+			l.skipField(tag)
 		}
 	}
 	if l.win.passed != end {
-		return errors.New("a field is longer than the list")
+		l.fail("a field is longer than the list")
 	}
-	return nil
 }
 
-func (l *listReader) protoItem(end int64) error {
-	content, err := l.bytes("an item")
-	if err != nil {
-		return err
-	}
+func (l *listReader) protoItem(end int64) {
+	content := l.bytes("an item")
 	if l.win.passed > end {
-		return errors.New("an item is longer than the list")
+		l.fail("an item is longer than the list")
+	}
+	if l.err != nil {
+		return
 	}
 	if err := l.p.parseProto(content); err != nil {
-		return fmt.Errorf("an item: %w", err)
+		l.fail("an item: %w", err)
+		return
 	}
-	return l.item()
+	l.item()
 }
 
 // skipField skips a field of the list that is not needed.
-func (l *listReader) skipField(tag uint64) error {
+func (l *listReader) skipField(tag uint64) {
 	var size uint64
-	var err error
 	switch tag & 7 {
 	case wireVarint:
-		_, err = l.varint()
+		l.varint()
 	case wireBytes:
-		size, err = l.varint()
+		size = l.varint()
 	case wireFixed64:
 		size = 8
 	case wireFixed32:
 		size = 4
 	default:
-		err = fmt.Errorf("a field of the list with the tag %d, which cannot be skipped", tag)
+		l.fail("a field of the list with the tag %d, which cannot be skipped", tag)
 	}
 	switch {
-	case err != nil:
-		return err
 	case tag>>3 <= 2:
-		return fmt.Errorf("a field of the list with the tag %d", tag)
+		l.fail("a field of the list with the tag %d", tag)
 	case size > MaxObjectBytes:
-		return fmt.Errorf("a field of %d bytes is larger than the limit of %d", size, MaxObjectBytes)
+		l.fail("a field of %d bytes is larger than the limit of %d", size, MaxObjectBytes)
+	case l.need(int(size)):
+		l.win.consume(int(size))
 	}
-	if err := l.win.need(int(size)); err != nil {
-		return err
-	}
-	l.win.consume(int(size))
-	return nil
 }

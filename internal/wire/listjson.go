@@ -43,147 +43,132 @@ func (h *jsonHead) end() (meta metav1.ListMeta, err error) {
 }
 
 // readJSON reads a JSON list from the stream.
-func (l *listReader) readJSON() error {
-	if err := l.punctuation('{'); err != nil {
-		return err
-	}
+func (l *listReader) readJSON() {
 	head := jsonHead{doc: []byte{'{'}}
-	for n := 0; ; n++ {
-		if more, err := l.next(n, '}'); err != nil {
-			return err
-		} else if !more {
-			l.meta, err = head.end()
-			return err
-		}
-		if err := l.member(&head); err != nil {
-			return err
-		}
+	l.punctuation('{')
+	for n := 0; l.next(n, '}'); n++ {
+		l.member(&head)
+	}
+	if l.err == nil {
+		l.meta, l.err = head.end()
 	}
 }
 
-func (l *listReader) member(head *jsonHead) error {
-	raw, err := l.value()
-	if err != nil {
-		return err
+func (l *listReader) member(head *jsonHead) {
+	raw := l.value()
+	if l.err != nil {
+		return
 	}
 	var key string
 	if raw[0] != '"' {
-		return fmt.Errorf("invalid JSON: want a key, got %s", excerpt(raw))
-	}
-	if err := utiljson.Unmarshal(raw, &key); err != nil {
-		return fmt.Errorf("a key: %w", err)
+		l.fail("invalid JSON: want a key, got %s", excerpt(raw))
+	} else if err := utiljson.Unmarshal(raw, &key); err != nil {
+		l.fail("a key: %w", err)
 	}
 	raw = append(bytes.Clone(raw), ':')
-	if err := l.punctuation(':'); err != nil {
-		return err
+	if l.punctuation(':'); l.err != nil {
+		return
 	}
 	if key == "items" {
 		if head.items {
-			return errors.New(`the list has duplicate "items"`)
+			l.fail(`the list has duplicate "items"`)
 		}
 		head.items = true
-		return l.readJSONItems()
+		l.readJSONItems()
+		return
 	}
-	value, err := l.value()
-	if err != nil {
-		return fmt.Errorf("the list's %s: %w", excerpt([]byte(key)), err)
+	value := l.value()
+	if l.err != nil {
+		l.err = fmt.Errorf("the list's %s: %w", excerpt([]byte(key)), l.err)
 	}
 	if len(head.doc)+len(raw)+len(value) > MaxObjectBytes {
-		return fmt.Errorf("the list without its items is larger than the limit of %d bytes", MaxObjectBytes)
+		l.fail("the list without its items is larger than the limit of %d bytes", MaxObjectBytes)
+		return
 	}
 	head.doc = append(append(append(head.doc, raw...), value...), ',')
-	return nil
 }
 
-func (l *listReader) readJSONItems() error {
-	c, err := l.win.peekByte()
-	if err != nil {
-		return unexpected(err)
-	}
-	if c != '[' {
-		value, err := l.value()
-		if err == nil && string(value) != "null" {
-			err = fmt.Errorf("want an array of items, got %s", excerpt(value))
+func (l *listReader) readJSONItems() {
+	if l.peek() != '[' {
+		if value := l.value(); l.err == nil && string(value) != "null" {
+			l.fail("want an array of items, got %s", excerpt(value))
 		}
-		return err
+		return
 	}
 	l.win.consume(1)
-	for n := 0; ; n++ {
-		if more, err := l.next(n, ']'); err != nil || !more {
-			return err
+	for n := 0; l.next(n, ']'); n++ {
+		if l.scan(l.p.scanObject); l.err != nil {
+			l.err = fmt.Errorf("an item: %w", l.err)
+			return
 		}
-		if err := l.scan(l.p.scanObject); err != nil {
-			return fmt.Errorf("an item: %w", err)
-		}
-		if err := l.item(); err != nil {
-			return err
-		}
+		l.item()
 	}
+}
+
+// peek waits for the next byte that is not space. It returns zero after an error.
+func (l *listReader) peek() byte {
+	if l.err != nil {
+		return 0
+	}
+	c, err := l.win.peekByte()
+	if err != nil {
+		l.err = unexpected(err)
+	}
+	return c
 }
 
 // punctuation waits for c and consumes it.
-func (l *listReader) punctuation(c byte) error {
-	got, err := l.win.peekByte()
-	if err != nil {
-		return unexpected(err)
-	}
-	if got != c {
-		return fmt.Errorf("invalid JSON: want %q, got %s", c, excerpt(l.win.data()))
+func (l *listReader) punctuation(c byte) {
+	if got := l.peek(); got != c {
+		l.fail("invalid JSON: want %q, got %s", c, excerpt(l.win.data()))
+		return
 	}
 	l.win.consume(1)
-	return nil
 }
 
 // next waits for member number n of an object or array with the closing bracket end. It consumes the comma before the
 // member, or the bracket.
-func (l *listReader) next(n int, end byte) (more bool, err error) {
-	got, err := l.win.peekByte()
-	if err != nil {
-		return false, unexpected(err)
-	}
-	if got == end {
+func (l *listReader) next(n int, end byte) (more bool) {
+	switch {
+	case l.peek() == end:
 		l.win.consume(1)
-		return false, nil
+		return false
+	case n > 0:
+		l.punctuation(',')
 	}
-	if n == 0 {
-		return true, nil
-	}
-	return true, l.punctuation(',')
+	return l.err == nil
 }
 
 // value reads one value and returns its bytes, which are valid until the next read.
-func (l *listReader) value() ([]byte, error) {
-	var value []byte
-	err := l.scan(func(s *scanner) { value = s.raw() })
-	return value, err
+func (l *listReader) value() (value []byte) {
+	l.scan(func(s *scanner) { value = s.raw() })
+	return value
 }
 
 // scan calls read with the data that has arrived. While the data is incomplete, it repeats with at least twice as much.
-func (l *listReader) scan(read func(*scanner)) error {
-	if _, err := l.win.peekByte(); err != nil {
-		return unexpected(err)
-	}
-	for {
+func (l *listReader) scan(read func(*scanner)) {
+	for l.peek(); l.err == nil; {
 		s := scanner{data: l.win.data(), depth: 1}
 		read(&s)
 		if s.err == nil {
 			l.win.consume(s.i)
-			return nil
+			return
 		}
 		if !errors.Is(s.err, errTruncated) {
-			return s.err
+			l.err = s.err
+			return
 		}
 		length := len(s.data)
 		if length > MaxObjectBytes {
-			return fmt.Errorf("a value is larger than the limit of %d bytes", MaxObjectBytes)
+			l.fail("a value is larger than the limit of %d bytes", MaxObjectBytes)
 		}
-		for len(l.win.data()) < 2*length {
-			if err := l.win.fill(); err != nil {
-				if len(l.win.data()) > length {
-					break
-				}
-				return fmt.Errorf("a value, of which %d bytes have arrived: %w", length, unexpected(err))
+		for l.err == nil && len(l.win.data()) < 2*length {
+			if err := l.win.fill(); err == nil {
+				continue
+			} else if len(l.win.data()) == length {
+				l.fail("a value, of which %d bytes have arrived: %w", length, unexpected(err))
 			}
+			break
 		}
 	}
 }
