@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -263,10 +264,5 @@ func (f *filter) matches(o *wire.Object) bool {
 }
 
 func isOwned(o *wire.Object, by types.UID) bool {
-	for _, owner := range o.OwnerReferences() {
-		if owner.UID == by {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.OwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == by })
 }

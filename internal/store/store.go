@@ -286,14 +286,9 @@ func (s *Store) Len() int {
 
 // Keys iterates over the keys at the start of the iteration, in no particular order. No lock is held: the loop may put
 // and delete, which does not affect the iteration.
-func (s *Store) Keys() iter.Seq[kube.Key] { return s.KeysIn(0, 1) }
-
-// KeysIn is like Keys for one of several parts of the store, from 0 to parts-1. An object stays in its part as long as
-// it is in the store. Iterating over the parts one after the other, at any times, visits every object exactly once that
-// is in the store all the time.
-func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
+func (s *Store) Keys() iter.Seq[kube.Key] {
 	return func(yield func(kube.Key) bool) {
-		for r := range s.RefsIn(part, parts) {
+		for r := range s.RefsIn(0, 1) {
 			if !yield(r.Key()) {
 				return
 			}
@@ -301,7 +296,9 @@ func (s *Store) KeysIn(part, parts int) iter.Seq[kube.Key] {
 	}
 }
 
-// RefsIn is KeysIn with the states at the start of the iteration.
+// RefsIn iterates over the states in one of several parts of the store, from 0 to parts-1, at the start of the
+// iteration. The loop may put and delete. An object stays in its part as long as it is in the store. Iterating over the
+// parts one after the other, at any times, visits every object exactly once that is in the store all the time.
 func (s *Store) RefsIn(part, parts int) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		v := s.shared()

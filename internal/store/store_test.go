@@ -67,7 +67,14 @@ func TestLoopsMayStopAndWrite(t *testing.T) {
 	}
 	s.BeginList()
 	for name, loop := range map[string]func(func(kube.Key) bool){
-		"Keys": s.Keys(), "KeysIn": s.KeysIn(1, 3), "Unmarked": s.Unmarked(),
+		"Keys": s.Keys(), "Unmarked": s.Unmarked(),
+		"RefsIn": func(yield func(kube.Key) bool) {
+			for r := range s.RefsIn(1, 3) {
+				if !yield(r.Key()) {
+					return
+				}
+			}
+		},
 		"List": func(yield func(kube.Key) bool) {
 			for o, err := range s.List(labelled("app=web")) {
 				if err != nil || !yield(o.Key) {
@@ -122,8 +129,8 @@ func TestKeysIgnoreLaterWrites(t *testing.T) {
 	}
 }
 
-// TestKeysInVisitsEveryObjectOnce puts and deletes other objects between the parts.
-func TestKeysInVisitsEveryObjectOnce(t *testing.T) {
+// TestRefsInVisitsEveryObjectOnce puts and deletes other objects between the parts.
+func TestRefsInVisitsEveryObjectOnce(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	for i := range 1000 {
@@ -132,8 +139,8 @@ func TestKeysInVisitsEveryObjectOnce(t *testing.T) {
 	const parts = 7
 	seen := map[kube.Key]int{}
 	for part := range parts {
-		for key := range s.KeysIn(part, parts) {
-			seen[key]++
+		for r := range s.RefsIn(part, parts) {
+			seen[r.Key()]++
 		}
 		for i := part * 100; i < part*100+100; i++ {
 			s.Delete(simpleKey(fmt.Sprint("goes-", i)))

@@ -312,8 +312,8 @@ func (w *walk) keys() {
 	got := map[kube.Key]int{}
 	parts := 1 + w.random.IntN(5)
 	for part := range parts {
-		for key := range w.store.KeysIn(part, parts) {
-			got[key]++
+		for r := range w.store.RefsIn(part, parts) {
+			got[r.Key()]++
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

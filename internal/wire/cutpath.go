@@ -74,13 +74,8 @@ func mapFields(t reflect.Type) (nums []int32) {
 
 // protoNumber returns the protobuf number of a field, or 0.
 func protoNumber(f reflect.StructField) int32 {
-	parts := strings.Split(f.Tag.Get("protobuf"), ",")
-	if len(parts) < 2 {
-		return 0
-	}
-	num, err := strconv.ParseInt(parts[1], 10, 32)
-	if err != nil {
-		return 0
-	}
+	_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
+	number, _, _ := strings.Cut(rest, ",")
+	num, _ := strconv.ParseInt(number, 10, 32) // zero without a number
 	return int32(num)
 }

@@ -51,13 +51,11 @@ func isMessage(t reflect.Type) bool {
 		return false
 	}
 	// Inherited methods of an embedded object fail this test: its encoding is the whole encoding of the outer one.
-	v := reflect.ValueOf(outer).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+	for f, value := range reflect.ValueOf(outer).Elem().Fields() {
 		if !f.Anonymous || !f.IsExported() {
 			continue
 		}
-		if m, ok := reflect.TypeAssert[message](v.Field(i).Addr()); ok {
+		if m, ok := reflect.TypeAssert[message](value.Addr()); ok {
 			if inner, err := m.Marshal(); err == nil && bytes.Equal(inner, encoded) {
 				return false
 			}

@@ -149,13 +149,11 @@ func listOf[V any](
 // slowMetadata decodes the whole metadata. Parse has checked that it can be decoded. An error means bytes that do not
 // come from this package, which are treated as an object without metadata.
 func (o *Object) slowMetadata() *metav1.ObjectMeta {
-	var meta *metav1.ObjectMeta
-	var err error
+	decode := decodeJSONMetadata
 	if o.Format == Protobuf {
-		meta, err = decodeProtoMetadata(o.Bytes)
-	} else {
-		meta, err = decodeJSONMetadata(o.Bytes)
+		decode = decodeProtoMetadata
 	}
+	meta, err := decode(o.Bytes)
 	if err != nil {
 		return &metav1.ObjectMeta{}
 	}
