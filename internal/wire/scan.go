@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // maxDepth is the maximum nesting depth of JSON, as in encoding/json.
@@ -97,17 +98,15 @@ func (s *scanner) raw() []byte {
 }
 
 func (s *scanner) literal(want string) {
-	for j := range len(want) {
-		if s.i+j >= len(s.data) {
-			s.failWith(errTruncated)
-			return
-		}
-		if s.data[s.i+j] != want[j] {
-			s.fail(want)
-			return
-		}
+	end := min(s.i+len(want), len(s.data))
+	switch {
+	case !strings.HasPrefix(want, string(s.data[s.i:end])):
+		s.fail(want)
+	case end < s.i+len(want):
+		s.failWith(errTruncated)
+	default:
+		s.i = end
 	}
-	s.i += len(want)
 }
 
 // accept skips one of the bytes, if it is at i.
@@ -321,15 +320,11 @@ func (s *scanner) keep(m *members) {
 
 // replace replaces the member that was just skipped by another one, which is kept: keep must not be called for it.
 func (s *scanner) replace(m *members, key string, value []byte) {
-	if m.kept > 0 || m.n == 1 {
-		s.flush(m.sep)
-	}
+	s.remove(m)
 	if m.kept > 0 {
 		s.dst = append(s.dst, ',')
 	}
 	s.dst = append(append(append(append(s.dst, '"'), key...), '"', ':'), value...)
-	s.copied = s.i
-	s.cuts++
 	m.kept++
 }
 
