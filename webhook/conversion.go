@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -159,7 +158,7 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 		})
 	}
 	if err == nil {
-		return answer.end(), resultSuccess, nil
+		return answer.end(metav1.Status{Status: metav1.StatusSuccess}), resultSuccess, nil
 	}
 	// The versions have any length.
 	err = usercode.Error(fmt.Errorf("request.objects[%d]: %w", answer.objects, err))
@@ -168,14 +167,9 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 		s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "kind", short(head.Kind), "namespace",
 			short(head.key().Namespace), "name", short(head.key().Name), "error", err, "omitted", omitted)
 	}
-	failure := &apiextensionsv1.ConversionReview{Response: &apiextensionsv1.ConversionResponse{
-		UID: request.uid, ConvertedObjects: []runtime.RawExtension{},
-		Result: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err),
-		},
-	}}
-	failure.SetGroupVersionKind(conversionReviewKind())
-	return failure, resultOf(ctx, err), nil
+	return newResponse(request.uid).end(metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err),
+	}), resultOf(ctx, err), nil
 }
 
 // checkResponse returns an error if the response becomes larger than a review may be. A large one needs a slot of its
@@ -198,24 +192,32 @@ type header struct {
 
 // readHeader reads the header of an object, and calls use for each other field unless it is nil. Of a field that the
 // object has twice, the last one counts, as in Go's decoder.
-func readHeader(raw []byte, use func(name string, value []byte)) (header, error) {
+func readHeader(raw []byte, use func(name string, value []byte) error) (header, error) {
 	var h header
-	var problem firstError
-	err := wire.Fields(raw, func(name string, value []byte) {
+	err := eachField(raw, func(name string, value []byte) error {
 		switch name {
 		case "apiVersion":
-			problem.add(json.Unmarshal(value, &h.APIVersion))
+			return json.Unmarshal(value, &h.APIVersion)
 		case "kind":
-			problem.add(json.Unmarshal(value, &h.Kind))
+			return json.Unmarshal(value, &h.Kind)
 		case "metadata":
 			h.Metadata = value
-		default:
-			if use != nil {
-				use(name, value)
-			}
+			return nil
 		}
+		if use == nil {
+			return nil
+		}
+		return use(name, value)
 	})
-	return h, cmp.Or(err, problem.err)
+	return h, err
+}
+
+// eachField calls read for each field of an object. It returns an error of the JSON, or else the first one of read: a
+// client can send the same mistake any number of times.
+func eachField(raw []byte, read func(name string, value []byte) error) error {
+	var problem error
+	err := wire.Fields(raw, func(name string, value []byte) { problem = cmp.Or(problem, read(name, value)) })
+	return cmp.Or(err, problem)
 }
 
 // key returns the key of an object, as far as the metadata is valid.

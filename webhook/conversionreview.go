@@ -1,16 +1,14 @@
 package webhook
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
 func conversionReviewKind() schema.GroupVersionKind {
@@ -27,17 +25,17 @@ type conversionRequest struct {
 // readConversion reads a ConversionReview. A decoder would read each object three times.
 func readConversion(body []byte) (conversionRequest, error) {
 	var r conversionRequest
-	var problem firstError
-	head, err := readHeader(body, func(name string, value []byte) {
-		switch {
-		case name != "request":
-		case string(value) == "null":
-			r = conversionRequest{}
-		default:
-			problem.add(r.read(value))
+	head, err := readHeader(body, func(name string, value []byte) error {
+		if name != "request" {
+			return nil
 		}
+		if string(value) == "null" {
+			r = conversionRequest{}
+			return nil
+		}
+		return r.read(value)
 	})
-	if err := cmp.Or(err, problem.err); err != nil {
+	if err != nil {
 		return r, badRequest("decode the review: %w", err)
 	}
 	if err := checkKind(schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), conversionReviewKind()); err != nil {
@@ -50,35 +48,25 @@ func readConversion(body []byte) (conversionRequest, error) {
 }
 
 func (r *conversionRequest) read(raw []byte) error {
-	var problem firstError
-	err := wire.Fields(raw, func(name string, value []byte) {
+	return eachField(raw, func(name string, value []byte) error {
 		switch name {
 		case "uid":
-			problem.add(json.Unmarshal(value, &r.uid))
+			return json.Unmarshal(value, &r.uid)
 		case "desiredAPIVersion":
-			problem.add(json.Unmarshal(value, &r.desired))
+			return json.Unmarshal(value, &r.desired)
 		case "objects":
 			r.objects = nil
 			if value[0] == '[' {
 				r.objects = value
 			} else if string(value) != "null" {
-				problem.add(errors.New("the objects are not a list"))
+				return errors.New("the objects are not a list")
 			}
 		}
+		return nil
 	})
-	return cmp.Or(err, problem.err)
 }
 
-// firstError keeps the first error that is added: a client can send the same mistake any number of times.
-type firstError struct{ err error }
-
-func (f *firstError) add(err error) {
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-// response is a ConversionReview with a successful response, in JSON. Package json would parse and copy each object
+// response is a ConversionReview with a response, in JSON. Package json would parse and copy each object
 // once more.
 type response struct {
 	text    []byte
@@ -99,6 +87,7 @@ func (r *response) add(object []byte) {
 	r.text = append(r.text, object...)
 }
 
-func (r *response) end() encodedReview {
-	return append(r.text, `],"result":{"metadata":{},"status":"Success"}}}`...)
+func (r *response) end(result metav1.Status) encodedReview {
+	encoded, _ := json.Marshal(result) // texts and a number
+	return append(append(append(r.text, `],"result":`...), encoded...), "}}"...)
 }
