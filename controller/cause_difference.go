@@ -13,7 +13,7 @@ import (
 type causeDifference struct {
 	mu      sync.Mutex
 	compare func() kube.ChangedParts // guarded by mu; nil after the call
-	earlier *causeDifference              // guarded by mu; difference of causes that were merged into this one's
+	earlier *causeDifference         // guarded by mu; difference of causes that were merged into this one's
 	depth   int                      // guarded by mu; number of earlier ones
 	parts   kube.ChangedParts        // guarded by mu
 	kept    int                      // immutable; size in bytes of the states that compare keeps

@@ -2,6 +2,7 @@ package contractmatrix
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type configuration struct {
 	noObject   bool          // no primary kind: the Widgets are mapped to keys of another type
 	metadata   bool          // the controller's informer retrieves metadata only
 	combined   bool          // the controller's informer combines the Retrievers of two namespaces
+	forbidden  bool          // with combined: of a third namespace, which nobody may list
 	debounce   time.Duration // Config.Queue.Debounce
 	poll       bool          // the user's value is outside of the cluster: poll.New finds it
 	replaced   bool          // each object was there before under its name, and had failed
@@ -103,6 +105,10 @@ func configurations() []configuration {
 		{name: "poll", about: "the changed object is outside of the cluster: `poll.New`", poll: true},
 		{name: "combined", about: "the controller's informer combines the Retrievers of two namespaces", combined: true},
 		{
+			name: "forbidden", about: "the controller's informer combines the Retrievers of three namespaces, one of which is always forbidden",
+			combined: true, forbidden: true,
+		},
+		{
 			name: "optional", about: "the changed object is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
 			optional: (*cell).allowParts,
 		},
@@ -114,11 +120,25 @@ func configurations() []configuration {
 	}
 }
 
+// forbiddenNamespace is a namespace without objects.
+const forbiddenNamespace = "ns-forbidden"
+
 // forbidParts is a hook that forbids lists and watches of Parts.
 func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, error) {
-	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/parts") {
-		return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: "parts"}, "",
-			errors.New(`User "operator" cannot list resource "parts"`))), nil
+	return forbid(req, do, "/parts")
+}
+
+// forbidNamespace is a hook that forbids lists and watches of Widgets in one namespace.
+func forbidNamespace(req *http.Request, do func() *http.Response) (*http.Response, error) {
+	return forbid(req, do, "/namespaces/"+forbiddenNamespace+"/widgets")
+}
+
+// forbid forbids reads of paths with this end.
+func forbid(req *http.Request, do func() *http.Response, suffix string) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, suffix) {
+		resource := suffix[strings.LastIndex(suffix, "/")+1:]
+		return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
+			fmt.Errorf("User \"operator\" cannot list resource %q at %s", resource, req.URL.Path))), nil
 	}
 	return do(), nil
 }

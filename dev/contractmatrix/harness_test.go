@@ -207,6 +207,7 @@ func newCell(t *testing.T, conf configuration) *cell {
 			}
 		}
 	}
+	x.server.Hook(x.permanent)
 	if conf.errors {
 		x.wickedErrors = wickedErrors()
 	}
@@ -248,6 +249,14 @@ func (x *cell) carrier() string {
 		return "parts"
 	}
 	return "widgets"
+}
+
+// permanent is the hook of the configuration.
+func (x *cell) permanent(req *http.Request, do func() *http.Response) (*http.Response, error) {
+	if x.conf.forbidden {
+		return forbidNamespace(req, do)
+	}
+	return do(), nil
 }
 
 // put creates a Widget with a value, and its further objects in the configuration.
@@ -583,11 +592,28 @@ func (p *process) connectTo(url string) (*kube.Cluster, dynamic.Interface, error
 	return cluster, writer, err
 }
 
+// ready returns the error of Ready without what is true all the time in the configuration: a namespace is forbidden.
+func (p *process) ready() error {
+	err := p.runner.Ready()
+	if err == nil || !p.cell.conf.forbidden {
+		return err
+	}
+	lines := strings.Split(err.Error(), "\n")
+	others := slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, forbiddenNamespace) })
+	if len(others) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(others, "\n"))
+}
+
 // selection returns the selection of the controller's informer.
 func (x *cell) selection() informer.Selection {
 	selection := informer.Selection{Kind: widgetKind}
 	if x.conf.combined {
 		selection.Namespaces = []string{"ns-0", "ns-1"}
+	}
+	if x.conf.forbidden {
+		selection.Namespaces = append(selection.Namespaces, forbiddenNamespace)
 	}
 	return selection
 }

@@ -273,7 +273,7 @@ func stuckHandlerIsReplaced(x *cell) {
 		x.t.Errorf("beside a stuck handler, runs %v", runs)
 	}
 	p := x.leading()
-	if err := p.runner.Ready(); err == nil || !strings.Contains(err.Error(), "/stuck") {
+	if err := p.ready(); err == nil || !strings.Contains(err.Error(), "/stuck") {
 		x.t.Errorf("Ready: %v, want the stuck key", err)
 	}
 	x.sleep(10 * time.Minute)
@@ -282,7 +282,7 @@ func stuckHandlerIsReplaced(x *cell) {
 	}
 	close(release)
 	x.settle()
-	if err := p.runner.Ready(); err != nil {
+	if err := p.ready(); err != nil {
 		x.t.Errorf("when it has returned: %v", err)
 	}
 	if n := p.runner.Stats().Problems[controller.ProblemStuck]; n != 0 {

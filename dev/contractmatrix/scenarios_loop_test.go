@@ -451,17 +451,22 @@ func forbiddenIsNamed(x *cell) {
 	x.take()
 	x.logs.take()
 	resource := x.carrier()
+	if x.conf.forbidden {
+		if err := x.leading().runner.Ready(); err == nil || !strings.Contains(err.Error(), forbiddenNamespace) {
+			x.t.Errorf("Ready while one namespace is forbidden: %v", err)
+		}
+	}
 	x.serverOf(x.carrier()).Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/"+resource) && (!x.conf.combined || strings.Contains(req.URL.Path, x.key("a").Namespace)) {
 			return apitest.Failure(apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, "",
 				errors.New("User \"operator\" cannot list resource "+resource))), nil
 		}
-		return do(), nil
+		return x.permanent(req, do)
 	})
 	x.serverOf(resource).Break(resource, true)
 	time.Sleep(5 * time.Second)
 	p := x.leading()
-	err := p.runner.Ready()
+	err := p.ready()
 	switch {
 	case x.conf.optional != nil:
 		if err != nil {
@@ -476,9 +481,9 @@ func forbiddenIsNamed(x *cell) {
 	if logged := with(x.logs.take(), "level=WARN", "cannot list resource "+resource); len(logged) == 0 {
 		x.t.Error("the log does not name the resource")
 	}
-	x.serverOf(x.carrier()).Hook(nil)
+	x.serverOf(x.carrier()).Hook(x.permanent)
 	time.Sleep(time.Minute)
-	if err := p.runner.Ready(); err != nil {
+	if err := p.ready(); err != nil {
 		x.t.Errorf("Ready when it is allowed again: %v", err)
 	}
 	x.set("a", "2")

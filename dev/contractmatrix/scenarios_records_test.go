@@ -223,7 +223,7 @@ func silentWatchIsNamed(x *cell) {
 	p := x.leading()
 	var ready error
 	for began := time.Now(); ready == nil && time.Since(began) < 15*time.Minute; time.Sleep(time.Second) {
-		ready = p.runner.Ready()
+		ready = p.ready()
 	}
 	if !errors.Is(ready, informer.ErrSilentWatch) {
 		x.t.Errorf("Ready: %v, want it to name the silent watch", ready)
@@ -235,7 +235,7 @@ func silentWatchIsNamed(x *cell) {
 	x.serverOf(x.carrier()).ReleaseWatches(x.carrier())
 	x.setCarrier("a", "3")
 	time.Sleep(5 * time.Minute)
-	if err := p.runner.Ready(); err != nil {
+	if err := p.ready(); err != nil {
 		x.t.Errorf("when the watch brings something again: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,45 @@ func TestCompareOfOtherOrder(t *testing.T) {
 	pb := &Object{Format: Protobuf, Bytes: []byte("\x0a\x10" + parts[1] + parts[0])}
 	if got := (Comparer{}).Compare(pa, pb, kube.ChangedAnything); got != 0 {
 		t.Errorf("changed: %s", got)
+	}
+}
+
+// Each two of these states differ in a part that Compare must return, whichever of them has the last member.
+func TestCompareOfMembersThatOneStateLacks(t *testing.T) {
+	t.Parallel()
+	members := []struct {
+		json string
+		part kube.ChangedParts
+	}{
+		{`"labels":{"a":"1"}`, kube.ChangedLabels},
+		{`"annotations":{"a":"1"}`, kube.ChangedAnnotations},
+		{`"finalizers":["a/b"]`, kube.ChangedFinalizers},
+		{`"spec":{"a":1}`, kube.ChangedSpec},
+		{`"status":{"a":1}`, kube.ChangedStatus},
+	}
+	state := func(chosen int) *Object {
+		var metadata, others []string
+		for i, m := range members {
+			switch {
+			case chosen&(1<<i) == 0:
+			case m.part.Has(metadataParts):
+				metadata = append(metadata, m.json)
+			default:
+				others = append(others, m.json)
+			}
+		}
+		others = append([]string{`{"metadata":{` + strings.Join(metadata, ",") + "}"}, others...)
+		return mustParse(t, []byte(strings.Join(others, ",")+"}"), nil)
+	}
+	for a := range 1 << len(members) {
+		for b := range 1 << len(members) {
+			got := (Comparer{}).Compare(state(a), state(b), kube.ChangedAnything)
+			for i, m := range members {
+				if want := (a^b)&(1<<i) != 0; want != got.Has(m.part) {
+					t.Errorf("%05b and %05b: changed %s", a, b, got)
+				}
+			}
+		}
 	}
 }
 

@@ -51,8 +51,9 @@ func eachJSONDifference(a, b []byte, report func(key, av, bv []byte)) bool {
 	as, bs := scanner{data: a}, scanner{data: b}
 	var am, bm members
 	for {
-		if more := as.next(&am); more != bs.next(&bm) || !more {
-			return !more && as.err == nil && bs.err == nil
+		inA, inB := as.next(&am), bs.next(&bm)
+		if !inA || !inB {
+			return inA == inB && as.err == nil && bs.err == nil
 		}
 		key := as.key(am.key)
 		if !bytes.Equal(key, bs.key(bm.key)) {
