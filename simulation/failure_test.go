@@ -275,7 +275,8 @@ func TestHandlerThatBlocksForever(t *testing.T) {
 		if err == nil {
 			t.Error("the test passed")
 		}
-		expectOutput(t, string(output), "default/motto is processing", "copier has not ended 1m0s after its context", "blockForever", "failure_test.go")
+		expectOutput(t, string(output), "default/motto is processing",
+			"copier ended: ", "still running after the drain time: handlers of default/motto", "blockForever", "failure_test.go")
 		return
 	}
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {

@@ -599,12 +599,21 @@ func (p *process) ready() error {
 		return err
 	}
 	lines := strings.Split(err.Error(), "\n")
-	others := slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, forbiddenNamespace) })
+	others := slices.DeleteFunc(lines, isAboutForbidden)
 	if len(others) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(others, "\n"))
+	return fmt.Errorf("%w: %s", err, strings.Join(others, "\n"))
 }
+
+// problems returns the problems of objects without those that are there all the time in the configuration.
+func (p *process) problems() []controller.Problem {
+	return slices.DeleteFunc(p.runner.Problems(), func(problem controller.Problem) bool {
+		return strings.HasPrefix(problem.Key.Name, "wicked") || p.cell.conf.forbidden && isAboutForbidden(problem.Message)
+	})
+}
+
+func isAboutForbidden(text string) bool { return strings.Contains(text, forbiddenNamespace) }
 
 // selection returns the selection of the controller's informer.
 func (x *cell) selection() informer.Selection {
