@@ -83,7 +83,7 @@ func TestSetsThatDeleteEachOthersChildrenReportIt(t *testing.T) {
 				sets := [2]*owned.Set{f.set("one"), f.set("two")}
 				var errs []error
 				deletions := 0
-				c.Intercept(func(r simulation.Request, send func()) error {
+				c.Intercept(func(r simulation.Request, _ func()) error {
 					if r.Verb == "delete" {
 						deletions++
 					}

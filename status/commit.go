@@ -104,8 +104,8 @@ func CommitLocked[T kube.Object](
 	return version != "", err
 }
 
-// commit writes the changes of a run. It returns the new resourceVersion, "" if nothing was written, and an error also for
-// changes that were left out.
+// commit writes the changes of a run. It returns the new resourceVersion, "" if nothing was written, and an error also
+// for changes that were left out.
 func commit(
 	ctx context.Context, c *client.Client, before, after kube.Object, locked bool, options []client.WriteOption,
 ) (version string, err error) {

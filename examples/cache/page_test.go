@@ -134,8 +134,12 @@ func showRest(t *testing.T, cluster *kube.Cluster, namespace string) error {
 	for key, want := range map[kube.Key]bool{
 		{Namespace: namespace, Name: "mine"}: true, {Namespace: other, Name: "public"}: true, {Namespace: other, Name: "private"}: false,
 	} {
-		if got, err := configs.Has(key); err != nil || got != want {
-			return fmt.Errorf("the informer has %s: %t, %v; want %t", key, got, err, want)
+		got, err := configs.Has(key)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("the informer has %s: %t, want %t", key, got, want)
 		}
 	}
 	return nil

@@ -79,8 +79,8 @@ func (c *Children) reportSources(next client.RoundTrip) client.RoundTrip {
 				}
 			}
 			if len(missing) > 0 {
-				controller.LoggerFrom(ctx).WarnContext(ctx, "children are not watched: each run requests them", "kinds", missing,
-					"hint", "set Config.Sources of the controller to Children.Sources")
+				controller.LoggerFrom(ctx).WarnContext(ctx, "children are not watched: each run requests them",
+					"kinds", missing, "hint", "set Config.Sources of the controller to Children.Sources")
 			}
 		}
 		return next(ctx, r)

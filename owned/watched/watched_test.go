@@ -254,8 +254,10 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 
 // A controller without the sources of its children requests them in each run. That is a warning, once.
 func TestSourcesThatNoControllerHasAreReported(t *testing.T) {
+	t.Parallel()
 	for name, given := range map[string]bool{"given": true, "not given": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := apitest.New(apiserver.ConfigMaps(), apiserver.Secrets())
 				cluster, err := kube.Connect(server.Config("operator"))
