@@ -6,7 +6,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// difference computes which parts of an object changed, on demand: comparing two states is more expensive than
+// causeDifference computes which parts of an object changed, on demand: comparing two states is more expensive than
 // everything else about a cause, and most causes are never displayed.
 //
 // It keeps the two states in memory until it has compared them. It is safe for concurrent use.
