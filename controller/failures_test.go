@@ -157,10 +157,10 @@ func TestContract17_TerminatingNamespaceStopsRetries(t *testing.T) {
 func TestDeletedIsRetriedInTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		calls := 0
+		var calls atomic.Int32
 		c := w.config(func(context.Context, unstructuredObject) error { return nil })
 		c.Deleted = func(context.Context, unstructuredObject, bool) error {
-			if calls++; calls < 3 {
+			if calls.Add(1) < 3 {
 				return errtest.NamespaceTerminating("ns")
 			}
 			return nil
@@ -170,8 +170,8 @@ func TestDeletedIsRetriedInTerminatingNamespace(t *testing.T) {
 		synctest.Wait()
 		w.remove("widgets", "a")
 		time.Sleep(time.Hour)
-		if calls != 3 {
-			t.Errorf("Deleted was called %d times, want 3", calls)
+		if n := calls.Load(); n != 3 {
+			t.Errorf("Deleted was called %d times, want 3", n)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,9 +37,10 @@ func TestContract09_ForbiddenNamespaceDoesNotHoldBackOthers(t *testing.T) {
 func testForbiddenNamespace(t *testing.T, optional bool, when string) {
 	t.Helper()
 	w, other := newWorld(t), kube.Key{Namespace: "other", Name: "b"}
-	refuse := when != "revoked"
+	var refuse atomic.Bool
+	refuse.Store(when != "revoked")
 	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-		if refuse && req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/namespaces/other/widgets") {
+		if refuse.Load() && req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/namespaces/other/widgets") {
 			return answerForbidden(), nil
 		}
 		return do(), nil
@@ -74,7 +76,7 @@ func testForbiddenNamespace(t *testing.T, optional bool, when string) {
 	case "at run time":
 		set(t, inf, in("ns", "other"))
 	case "revoked":
-		refuse = true
+		refuse.Store(true)
 		w.Break("widgets", false)
 	}
 	time.Sleep(time.Minute)
@@ -111,7 +113,7 @@ func testForbiddenNamespace(t *testing.T, optional bool, when string) {
 		t.Errorf("handled %q after two changes\n%s", got, ctrl.Explain(key("a")))
 	}
 
-	refuse = false
+	refuse.Store(false)
 	time.Sleep(30 * time.Second)
 	if got := runs.take(); when != "revoked" && !sameKeys(got, []string{"other/b"}) {
 		t.Errorf("when the permission is granted, handled %q", got)
@@ -140,9 +142,10 @@ func TestOptionalKindsDoNotHoldBackController(t *testing.T) {
 			t.Run(name+" "+refused, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
-					refuse := true
+					var refuse atomic.Bool
+					refuse.Store(true)
 					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-						if refuse && strings.Contains(req.URL.Path, refused) {
+						if refuse.Load() && strings.Contains(req.URL.Path, refused) {
 							return answer(), nil
 						}
 						return do(), nil
@@ -170,7 +173,7 @@ func TestOptionalKindsDoNotHoldBackController(t *testing.T) {
 					if err := ctrl.Ready(); err != nil || len(ctrl.Problems()) != 1 {
 						t.Errorf("Ready: %v, problems: %v", err, ctrl.Problems())
 					}
-					refuse = false
+					refuse.Store(false)
 					time.Sleep(30 * time.Second)
 					if got := runs.take(); len(got) == 0 != (refused == "parts") {
 						t.Errorf("when the kind can be read, handled %q", got)
