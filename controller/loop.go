@@ -307,7 +307,11 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc,
 		return
 	case <-lost:
 	case <-timeout.C:
-		overdue = true
+		select {
+		case <-lost: // both happened: the loss cancels the handlers, with its own cause
+		default:
+			overdue = true
+		}
 	}
 	l.queue.ShutDown()
 	if overdue {
