@@ -147,7 +147,7 @@ type differ struct {
 }
 
 func (d *differ) add(path difference.Path, before, after any) {
-	shown := apiobject.ShownPath(path.String(), d.hides)
+	shown := path.Shown(d.hides)
 	if d.hides(path.Indexed()) {
 		before, after = hide(before), hide(after)
 		if n := len(d.changes); n > 0 && d.changes[n-1].Path == shown {

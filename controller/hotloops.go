@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +66,7 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	kind := w.call.Kind.GroupKind()
 	step := detect.Step{
 		Content: w.content, Kind: kind, Object: w.object, Hides: w.call.Hides, After: w.written,
-		Manager: w.call.Manager, Run: r.run.ID,
+		Manager: w.call.Manager, Run: r.run.ID, Created: w.call.Status == http.StatusCreated,
 	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	if w.before != nil && w.before.Whole {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
 // Step is a field of an object, or an element of a list.
@@ -50,6 +52,26 @@ func (p Path) text(indexed bool) string {
 	return b.String()
 }
 
+// Shown returns the path as it may be shown: without the keys below a hidden field, and without names of elements that
+// are a hidden field of them. hides is HiddenFields.Hides for the kind. See apiobject.ShownPath for paths of which only
+// the text is known, in which a name may look like an index.
+func (p Path) Shown(hides func(path string) bool) string {
+	masked := slices.Clone(p)
+	for i, step := range p {
+		if step.Index < 0 || step.Name == "" {
+			continue
+		}
+		at := p[:i+1]
+		if slices.ContainsFunc(nameFields(), func(field string) bool { return hides(at.Field(field).Indexed()) }) {
+			masked[i].Name = apiobject.HiddenText
+		}
+	}
+	return apiobject.ShownPath(masked.String(), hides)
+}
+
+// nameFields returns the fields that name an element of a list, the first that names all elements before the others.
+func nameFields() []string { return []string{"name", "type", "key"} }
+
 // isPlain reports whether a key needs no brackets.
 func isPlain(key string) bool {
 	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
@@ -72,7 +94,7 @@ func (p Path) Element(list []any, index int) Path {
 // namesOf returns the names of the elements of all lists, one after the other, from the first field that names the
 // elements of each list. It returns nil if there is none. indexes has the index of each name in each list.
 func namesOf(lists ...[]any) (names []string, indexes []map[string]int) {
-	for _, field := range []string{"name", "type", "key"} {
+	for _, field := range nameFields() {
 		if names, indexes = namesIn(field, lists); names != nil {
 			return names, indexes
 		}

@@ -3,6 +3,7 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,9 +12,10 @@ import (
 
 // FieldChange is one field that differs between two states of an object.
 type FieldChange struct {
-	// Path is the path of the field in the notation of package difference: status.conditions[Ready].reason. Indexed is
-	// the path with indexes in place of the names of elements.
-	Path, Indexed string
+	// Path is the path of the field in the notation of package difference: status.conditions[Ready].reason.
+	Path string
+	// At is the same path: the text alone does not tell whether an element has a name or an index.
+	At difference.Path
 	// From and To are its values as JSON. Empty: the field is absent.
 	From, To string
 }
@@ -41,7 +43,7 @@ func changesOf(before, after map[string]any) (changes []FieldChange, known bool)
 	total := 0
 	w := difference.Walker{Report: func(path difference.Path, before, after any) {
 		if total++; total <= maxFields {
-			changes = append(changes, FieldChange{path.String(), path.Indexed(), encode(before), encode(after)})
+			changes = append(changes, FieldChange{path.String(), slices.Clone(path), encode(before), encode(after)})
 		}
 	}}
 	w.Walk(withoutIdentity(before), withoutIdentity(after))

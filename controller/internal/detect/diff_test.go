@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -21,46 +22,46 @@ func TestDiff(t *testing.T) {
 		want          []FieldChange
 	}{
 		"equal":         {before: `{"a":{"b":[1,{"c":2}]}}`, after: `{"a":{"b":[1,{"c":2}]}}`},
-		"scalar":        {before: `{"spec":{"replicas":3,"x":true}}`, after: `{"spec":{"replicas":5,"x":true}}`, want: []FieldChange{{"spec.replicas", "", "3", "5"}}},
-		"another type":  {before: `{"port":"80"}`, after: `{"port":80}`, want: []FieldChange{{"port", "", `"80"`, "80"}}},
+		"scalar":        {before: `{"spec":{"replicas":3,"x":true}}`, after: `{"spec":{"replicas":5,"x":true}}`, want: []FieldChange{{"spec.replicas", nil, "3", "5"}}},
+		"another type":  {before: `{"port":"80"}`, after: `{"port":80}`, want: []FieldChange{{"port", nil, `"80"`, "80"}}},
 		"same number":   {before: `{"ratio":3}`, after: `{"ratio":3.0}`},
 		"null is none":  {before: `{"spec":{"a":null}}`, after: `{"spec":{}}`},
-		"empty is some": {before: `{"spec":{"a":{}}}`, after: `{"spec":{}}`, want: []FieldChange{{"spec.a", "", "{}", ""}}},
+		"empty is some": {before: `{"spec":{"a":{}}}`, after: `{"spec":{}}`, want: []FieldChange{{"spec.a", nil, "{}", ""}}},
 		"added and removed": {
 			before: `{"spec":{"a":{"x":1}}}`, after: `{"spec":{"b":[]}}`,
-			want: []FieldChange{{"spec.a", "", `{"x":1}`, ""}, {"spec.b", "", "", "[]"}},
+			want: []FieldChange{{"spec.a", nil, `{"x":1}`, ""}, {"spec.b", nil, "", "[]"}},
 		},
 		"ignored": {
 			before: `{"kind":"A","metadata":{"uid":"1","resourceVersion":"1","generation":1,"creationTimestamp":null,"managedFields":[{}]}}`,
 			after:  `{"kind":"B","metadata":{"uid":"2","resourceVersion":"2","generation":2,"creationTimestamp":"2026-11-20T08:00:00Z"}}`,
 		},
-		"not ignored elsewhere": {before: `{"spec":{"generation":1}}`, after: `{"spec":{"generation":2}}`, want: []FieldChange{{"spec.generation", "", "1", "2"}}},
+		"not ignored elsewhere": {before: `{"spec":{"generation":1}}`, after: `{"spec":{"generation":2}}`, want: []FieldChange{{"spec.generation", nil, "1", "2"}}},
 		"labels": {
 			before: `{"metadata":{"labels":{"app":"a","example.com/team":"x"}}}`, after: `{"metadata":{"labels":{"app":"b","example.com/team":"y"}}}`,
-			want: []FieldChange{{"metadata.labels.app", "", `"a"`, `"b"`}, {"metadata.labels[example.com/team]", "", `"x"`, `"y"`}},
+			want: []FieldChange{{"metadata.labels.app", nil, `"a"`, `"b"`}, {"metadata.labels[example.com/team]", nil, `"x"`, `"y"`}},
 		},
 		"list by name, in another order": {
 			before: `{"c":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}`, after: `{"c":[{"name":"b","image":"2"},{"name":"a","image":"1"}]}`,
-			want: []FieldChange{{"c[b].image", "", `"1"`, `"2"`}},
+			want: []FieldChange{{"c[b].image", nil, `"1"`, `"2"`}},
 		},
 		"list by type, with one more": {
 			before: `{"conditions":[{"type":"Ready","status":"True"}]}`,
 			after:  `{"conditions":[{"type":"Old","status":"x"},{"type":"Ready","status":"False"}]}`,
 			want: []FieldChange{
-				{"conditions[Ready].status", "", `"True"`, `"False"`},
-				{"conditions[Old]", "", "", `{"status":"x","type":"Old"}`},
+				{"conditions[Ready].status", nil, `"True"`, `"False"`},
+				{"conditions[Old]", nil, "", `{"status":"x","type":"Old"}`},
 			},
 		},
 		"list by place: a name comes twice": {
 			before: `{"c":[{"name":"a","x":1},{"name":"a","x":2}]}`, after: `{"c":[{"name":"a","x":1},{"name":"a","x":3},{"name":"b"}]}`,
-			want: []FieldChange{{"c[1].x", "", "2", "3"}, {"c[2]", "", "", `{"name":"b"}`}},
+			want: []FieldChange{{"c[1].x", nil, "2", "3"}, {"c[2]", nil, "", `{"name":"b"}`}},
 		},
-		"list of values": {before: `{"args":["a","b"]}`, after: `{"args":["b"]}`, want: []FieldChange{{"args", "", `["a","b"]`, `["b"]`}}},
+		"list of values": {before: `{"args":["a","b"]}`, after: `{"args":["b"]}`, want: []FieldChange{{"args", nil, `["a","b"]`, `["b"]`}}},
 		"list in another order": {
 			before: `{"c":[{"name":"a"},{"name":"b"}]}`, after: `{"c":[{"name":"b"},{"name":"a"}]}`,
-			want: []FieldChange{{"c", "", `[{"name":"a"},{"name":"b"}]`, `[{"name":"b"},{"name":"a"}]`}},
+			want: []FieldChange{{"c", nil, `[{"name":"a"},{"name":"b"}]`, `[{"name":"b"},{"name":"a"}]`}},
 		},
-		"list becomes object": {before: `{"x":[{}]}`, after: `{"x":{}}`, want: []FieldChange{{"x", "", "[{}]", "{}"}}},
+		"list becomes object": {before: `{"x":[{}]}`, after: `{"x":{}}`, want: []FieldChange{{"x", nil, "[{}]", "{}"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +76,7 @@ func TestDiff(t *testing.T) {
 			}
 			got, known := changesOf(before, after)
 			for i := range got {
-				got[i].Indexed = ""
+				got[i].At = nil
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || !known {
 				t.Errorf("known: %t (-want +got):\n%s", known, diff)
@@ -149,7 +150,9 @@ func TestContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := changesOf(before, after)
-	want := []FieldChange{{"spec.template.spec.containers[web].image", "spec.template.spec.containers[0].image", `"web:1"`, `"web:2"`}}
+	at := difference.Path(nil).Field("spec").Field("template").Field("spec").Field("containers")
+	at = append(at, difference.Step{Name: "web"}).Field("image")
+	want := []FieldChange{{"spec.template.spec.containers[web].image", at, `"web:1"`, `"web:2"`}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -115,7 +115,7 @@ func (h *HotLoops) judge(l *look, w *Step, d comparison, now time.Time) (Episode
 	}
 	if l.resync && d.known {
 		r := &l.track.rewritten
-		c, again := r.add(h, d.own, now)
+		c, again := r.add(h, w.Run, d.own, now)
 		if sign = sign || again; r.times > restlessLimit {
 			found.Pattern, found.Writes, found.Since = PatternRestless, r.times, r.since
 			lasts, fields = max(lasts, h.slowWindow), map[string]*field{c.Path: {changes: r.times, last: shorten(c)}}
@@ -191,12 +191,12 @@ func (e *Episode) addFields(fields map[string]*field, hides func(path string) bo
 		hides = func(path string) bool { return (&apiobject.HiddenFields{}).Hides(e.Kind, path) }
 	}
 	onlyTimes = true
-	for path, f := range fields {
+	for _, f := range fields {
 		if e.Pattern == PatternUndone && f.undone.count == 0 || f.changes < 2 {
 			continue
 		}
-		shown := FieldValues{apiobject.ShownPath(path, hides), [2]string{f.last.From, f.last.To}}
-		if hides(f.last.Indexed) {
+		shown := FieldValues{f.last.At.Shown(hides), [2]string{f.last.From, f.last.To}}
+		if hides(f.last.At.Indexed()) {
 			shown.Values = [2]string{apiobject.HiddenText, apiobject.HiddenText}
 		}
 		if !slices.Contains(e.Fields, shown) {

@@ -98,6 +98,8 @@ type Step struct {
 
 	// Only Wrote reads the following fields.
 
+	// Created is true if the write has created the object.
+	Created bool
 	// Run identifies the run among the runs of its key: all writes of a run have the same Run.
 	Run uint64
 	// Causes are the causes of the run. CausesDropped is true if there were more.

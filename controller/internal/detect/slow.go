@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ type recreated struct {
 
 // add records a write. It returns whether the write has created the object again.
 func (r *recreated) add(w *Step, now time.Time) bool {
-	again := w.After.UID != r.uid && (r.uid != "" || r.deleted)
+	again := w.Created && w.After.UID != r.uid && (r.uid != "" || r.deleted)
 	if again && r.deleted {
 		r.times.add(pointsRecreated, now)
 	} else if again {
@@ -34,23 +35,31 @@ func (r *recreated) add(w *Step, now time.Time) bool {
 type rewritten struct {
 	path  string
 	to    uint64 // hash of the value that the key wrote last
+	from  uint64 // hash of the value before the run
+	run   uint64 // the last one that was counted; 0 after a run has restored the value
 	times int
 	since time.Time
 	at    time.Time
 }
 
-// add records the changes of a run that only a resync has caused. It returns the field if it was rewritten.
-func (r *rewritten) add(h *HotLoops, changes []FieldChange, now time.Time) (c FieldChange, again bool) {
+// add records the changes of a write in a run that only a resync has caused. It returns the field if it was rewritten.
+func (r *rewritten) add(h *HotLoops, run uint64, changes []FieldChange, now time.Time) (c FieldChange, again bool) {
 	for _, c = range changes {
 		if !isText(c) {
 			continue
+		}
+		if r.run == run && r.path == c.Path {
+			if r.to = hashValue(h.seed, c.To); r.to == r.from {
+				r.run, r.times = 0, r.times-1
+			}
+			return c, false
 		}
 		again = r.path == c.Path && r.to == hashValue(h.seed, c.From) && now.Sub(r.at) <= h.slowWindow
 		if !again {
 			*r = rewritten{since: now}
 		}
-		r.path, r.to, r.at = c.Path, hashValue(h.seed, c.To), now
-		r.times++
+		r.path, r.from, r.to, r.at = c.Path, hashValue(h.seed, c.From), hashValue(h.seed, c.To), now
+		r.run, r.times = run, r.times+1
 		return c, again
 	}
 	return c, false
@@ -62,6 +71,15 @@ func isText(c FieldChange) bool {
 	if !strings.HasPrefix(c.To, `"`) || c.isTime() || c.Path == "status" || strings.HasPrefix(c.Path, "status.") {
 		return false
 	}
-	_, err := strconv.ParseFloat(strings.Trim(c.To, `"`), 64)
-	return err != nil
+	text := strings.Trim(c.To, `"`)
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return false
+	}
+	return !slices.ContainsFunc([]string{
+		time.RFC1123, time.RFC1123Z, time.UnixDate, time.DateTime,
+		"2006-01-02 15:04:05.999999999 -0700 MST", // of Time.String
+	}, func(layout string) bool {
+		_, err := time.Parse(layout, text)
+		return err == nil
+	})
 }

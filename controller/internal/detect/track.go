@@ -105,7 +105,11 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	}
 	tr.version, tr.at = w.After.ResourceVersion, now
 	tr.writes.add(0, now)
-	l.track, l.origin, l.recreated = tr, h.origin(key, w), tr.recreated.add(w, now)
+	l.track, l.origin = tr, h.origin(key, w)
+	if l.external {
+		tr.recreated.times = tally{} // something outside of the cluster is the reason
+	}
+	l.recreated = tr.recreated.add(w, now)
 	if tr.writes.count <= unseenWrites && tr.history == nil {
 		return l, l.resync || l.recreated
 	}

@@ -110,7 +110,7 @@ func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
 	_, after := w.put(kind, object, fields{"spec": i})
 	created := after.Clone()
 	created.UID = types.UID(fmt.Sprint("u", w.version))
-	w.wrote(Step{Kind: kind, Object: object, After: created, Manager: "site-operator"})
+	w.wrote(Step{Kind: kind, Object: object, Created: true, After: created, Manager: "site-operator"})
 }
 
 func (w *world) wrote(s Step) {

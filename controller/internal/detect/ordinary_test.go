@@ -1,0 +1,101 @@
+package detect
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func (w *world) as(uid string, s Step) Step {
+	if s.Before != nil {
+		s.Before = s.Before.Clone()
+		s.Before.UID = types.UID(uid)
+	}
+	if s.After != nil {
+		s.After = s.After.Clone()
+		s.After.UID = types.UID(uid)
+	}
+	return s
+}
+
+// A user creates and deletes an object 40 times; the handler only adds and removes its finalizer.
+func TestObjectsThatUsersRecreateAreNotReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 40 {
+		uid := fmt.Sprint("user", i)
+		w.pass(4 * time.Second)
+		w.put(site, shopWeb, fields{"spec": fields{"i": i}, "fin": nil})
+		before := w.objects[name{site, shopWeb}]
+		w.runs(w.changed(site, shopWeb))
+		_, after := w.put(site, shopWeb, fields{"fin": []any{"f"}})
+		w.wrote(w.as(uid, Step{Kind: site, Object: shopWeb, Before: before, After: after, Manager: "site-operator"}))
+		w.pass(4 * time.Second)
+		w.runs(w.changed(site, shopWeb))
+		w.wrote(Step{Kind: site, Object: shopWeb, Before: after, Manager: "site-operator"}) // the last finalizer
+		w.h.Gone(shopWeb)
+	}
+	w.none()
+}
+
+// External events, 9 s apart, replace a Job.
+func TestRecreationsForExternalEventsAreNotReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 60 {
+		w.pass(9 * time.Second)
+		w.runs(Cause{External: true})
+		w.wrote(Step{Kind: deployment, Object: shopWeb, Manager: "site-operator"})
+		w.creates(deployment, shopWeb, i)
+	}
+	w.none()
+}
+
+// A lock annotation that each resync sets and resets.
+func TestValueRestoredInResyncIsNotReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h = NewHotLoops(4096, 3*time.Minute)
+	for i := range 30 {
+		w.pass(3 * time.Minute)
+		w.runs(Cause{Resync: true})
+		w.writes(site, shopWeb, fields{"lock": "checking"})
+		w.writes(site, shopWeb, fields{"lock": "free"})
+		if len(w.found) > 0 {
+			t.Errorf("after %d resyncs", i+1)
+			break
+		}
+	}
+	w.none()
+}
+
+// A rewrite that takes two writes counts as two resyncs.
+func TestTwoWritesOfResyncCountOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h = NewHotLoops(4096, 3*time.Minute)
+	for i := range 15 {
+		w.pass(3 * time.Minute)
+		w.runs(Cause{Resync: true})
+		w.writes(site, shopWeb, fields{"data": fields{"v": fmt.Sprintf("a%dx", i)}})
+		w.writes(site, shopWeb, fields{"data": fields{"v": fmt.Sprintf("b%dx", i)}})
+	}
+	w.none()
+}
+
+// The time of the last check, in formats of package time.
+func TestTimesInTextAreNotReported(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []string{time.RFC1123, time.DateTime, time.UnixDate, "2006-01-02 15:04:05.999999999 -0700 MST"} {
+		w := newWorld(t)
+		w.h = NewHotLoops(4096, 10*time.Minute)
+		for range 30 {
+			w.pass(10 * time.Minute)
+			w.runs(Cause{Resync: true})
+			w.writes(site, shopWeb, fields{"data": fields{"checked": w.now.Format(layout)}})
+		}
+		w.none()
+	}
+}
