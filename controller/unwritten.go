@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/internal/difference"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -30,10 +31,16 @@ func (u *unwritten) before(obj kube.Object) runtime.Object {
 
 // after compares obj, which a handler has returned without an error, with before.
 func (u *unwritten) after(ctx context.Context, r *running, kind string, before runtime.Object, obj kube.Object) {
-	old, errOld := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	changed, errNew := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if errOld != nil || errNew != nil || before.(kube.Object).GetResourceVersion() != obj.GetResourceVersion() {
+	old := before.(kube.Object)
+	if old.GetResourceVersion() != obj.GetResourceVersion() {
 		return // the handler has received a later state: it has written the object
+	}
+	var from, to map[string]any
+	var err error
+	// The Go type may have its own MarshalJSON.
+	panicked := usercode.Recover("MarshalJSON", func() { from, to, err = difference.States(old, obj) })
+	if panicked != nil || err != nil {
+		return // the client reports it when the object is written
 	}
 	run := r.snapshot()
 	objectWritten, statusWritten := run.WritesDropped > 0, run.WritesDropped > 0
@@ -44,7 +51,7 @@ func (u *unwritten) after(ctx context.Context, r *running, kind string, before r
 	}
 	var fields []string // the first of each path
 	w := difference.Walker{Report: func(path difference.Path, _, _ any) { fields = append(fields, path[0].Name) }}
-	w.Walk(withoutType(old), withoutType(changed))
+	w.Walk(difference.Without(from, nil, "managedFields"), difference.Without(to, nil, "managedFields"))
 	for _, field := range fields {
 		hint := "write it with package client, or change a copy if it is for the memory only"
 		if field == "status" {
@@ -61,9 +68,4 @@ func (u *unwritten) after(ctx context.Context, r *running, kind string, before r
 			"hint", hint)
 		return
 	}
-}
-
-// withoutType returns the fields of an object that a handler changes on purpose.
-func withoutType(content map[string]any) map[string]any {
-	return difference.Without(content, []string{"apiVersion", "kind"}, "managedFields")
 }
