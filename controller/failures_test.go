@@ -558,3 +558,28 @@ func TestContract17_RunBroughtForwardIsDebounced(t *testing.T) {
 		}
 	})
 }
+
+// The first part of a key without an object need not be a namespace.
+func TestKeyWithoutObjectIsRetriedInTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		put(server, "a", "shop/a")
+		teams, _ := teamsOf(t, server)
+		var works atomic.Bool
+		c, runs := teamConfig(func(context.Context, team) error {
+			if !works.Load() {
+				return errtest.NamespaceTerminating("shop")
+			}
+			return nil
+		}, teams)
+		c.ResyncInterval = time.Minute
+		startTeams(t, c)
+		time.Sleep(time.Minute)
+		works.Store(true) // somebody has created the namespace again
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if lines := runs.take(); len(lines) < 2 {
+			t.Errorf("runs %q, want a retry or a resync", lines)
+		}
+	})
+}

@@ -114,8 +114,8 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	if class == retry.Terminal {
 		return s.terminal(ctx, r, err)
 	}
-	if class == retry.NamespaceTerminating && r.ending == nil && s.objects.Has(key) &&
-		usercode.TerminatingNamespace(err) == key.Namespace {
+	if class == retry.NamespaceTerminating && r.ending == nil && !isWithoutObject(s.objects) &&
+		s.objects.Has(key) && usercode.TerminatingNamespace(err) == key.Namespace {
 		s.failures.markTerminal(key, r.generation)
 		if !repeated {
 			r.log().InfoContext(ctx, "namespace is being deleted, no retry until the object changes", "error", err)
