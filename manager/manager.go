@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -116,7 +117,8 @@ func (m *Manager) Add(runnables ...Runnable) error {
 }
 
 // Remove removes a Runnable: it cancels its context, and waits until it has returned, its DrainTime is over, or ctx has
-// ended. Its name can be used again after it has returned. A Runnable that removes itself must pass its own context.
+// ended. Its name can be used again after it has returned, with all its handlers. A Runnable that removes itself must
+// pass its own context.
 //
 // Errors: the manager has no such Runnable; it did not return in time; or the error that it returned.
 func (m *Manager) Remove(ctx context.Context, name string) error {
@@ -154,8 +156,12 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// forgetLocked removes a member that does not run. mu must be held.
+// forgetLocked removes a member that does not run, unless one of its handlers does, so that the lease must be kept. mu
+// must be held.
 func (m *Manager) forgetLocked(r *member) {
+	if r.Group == LeaderOnly && errors.Is(r.err, leadership.ErrStillRunning) {
+		return
+	}
 	m.members = slices.DeleteFunc(m.members, func(other *member) bool { return other == r })
 }
 

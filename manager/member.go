@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -119,7 +120,9 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 	if passed {
 		return true
 	}
-	r.err = nil // it was logged
+	if !errors.Is(r.err, leadership.ErrStillRunning) { // that one keeps the lease
+		r.err = nil // it was logged
+	}
 	if r.removed {
 		m.forgetLocked(r)
 	}
