@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -90,6 +91,27 @@ func (m *Manager) startedOf(r *member) error {
 		return nil
 	}
 	return m.readyOf(r)
+}
+
+// syncCheck is the key of the check whether a member has synced.
+type syncCheck struct{ *member }
+
+// syncedOf is startedOf for a cache. It does not need Ready, which fails while one namespace of several is forbidden:
+// nothing waits for that one.
+func (m *Manager) syncedOf(ctx context.Context, r *member) error {
+	cache, ok := r.Runner.(interface {
+		WaitSynced(ctx context.Context) error
+	})
+	if !ok || m.begunOf(r) != nil {
+		return m.startedOf(r)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyInterval)
+	defer cancel()
+	synced := func() error { return cache.WaitSynced(ctx) }
+	if m.checked(syncCheck{r}, r.Name, synced, checkTimeout) == nil {
+		return nil
+	}
+	return m.startedOf(r)
 }
 
 // checkTimeout is the time after which a check that has not returned counts as failed.

@@ -108,7 +108,8 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
-	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, m.startedOf, Servers, Caches) {
+	synced := func(r *member) error { return m.syncedOf(ctx, r) }
+	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, synced, Servers, Caches) {
 		return
 	}
 	if !m.startGroup(ctx, groups, Always) || !m.wait(ctx, m.startedOf, Always) {
