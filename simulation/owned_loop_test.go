@@ -224,3 +224,49 @@ func TestSetsOfOneNameInOneProcess(t *testing.T) {
 		use(f.setOn(cluster), "")
 	})
 }
+
+func TestSetIsUsedAgainAfterOtherOne(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		f := newFamily(t, c)
+		cluster := f.Connect("one")
+		sets := []*owned.Set{f.setOn(cluster), f.setOn(cluster)}
+		apply := func(n int) error {
+			_, err := sets[n].Apply(t.Context(), f.owner, children("a", "first")...)
+			return err
+		}
+		for n := range 2 {
+			if err := apply(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		for range 60 { // the second one is not used anymore
+			time.Sleep(time.Minute)
+			err = apply(0)
+		}
+		if err != nil {
+			t.Errorf("an hour after the last use of the other Set: %v", err)
+		}
+	})
+}
+
+func TestOneDeletionLongAfterLoopIsNoLoop(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		f := newFamily(t, c)
+		one, two := f.set("one"), f.set("two")
+		for range 20 {
+			_, _ = one.Apply(t.Context(), f.owner, children("a", "first")...)
+			_, _ = two.Apply(t.Context(), f.owner, children("a", "second")...)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Hour)
+		if _, err := f.set("three").Apply(t.Context(), f.owner, children("a", "first", "second")...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.Apply(t.Context(), f.owner, children("a", "first")...); err != nil {
+			t.Errorf("10 h later: %v", err)
+		}
+	})
+}

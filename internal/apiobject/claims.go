@@ -11,7 +11,13 @@ type Claims struct {
 	mu   sync.Mutex
 	held map[any]*claim // guarded by mu
 
-	used Recent[any, [2]any] // the last two users of names
+	used Recent[any, users] // of names
+}
+
+// users are the last two users of a name. at is the time of the last use.
+type users struct {
+	last, before any
+	at           time.Time
 }
 
 type claim struct {
@@ -22,7 +28,7 @@ type claim struct {
 
 // NewClaims returns Claims without a name.
 func NewClaims() *Claims {
-	return &Claims{held: map[any]*claim{}, used: Recent[any, [2]any]{Keep: 10 * time.Minute}}
+	return &Claims{held: map[any]*claim{}, used: Recent[any, users]{Keep: 10 * time.Minute}}
 }
 
 // ClaimsOf returns the Claims of the cluster with this HTTP client. A transport that is not the cluster's has none.
@@ -59,9 +65,12 @@ func (c *Claims) Claim(name, holder any, by string) (release func(), other strin
 // Use records that holder uses name. It returns false if another holder has used it since holder did: a new holder may
 // replace an earlier one, but the two must not use the name in turn.
 func (c *Claims) Use(name, holder any) (ok bool) {
-	c.used.Do(name, func(users *[2]any) {
-		if ok = users[1] != holder; ok && users[0] != holder {
-			users[0], users[1] = holder, users[0]
+	c.used.Do(name, func(u *users) {
+		if ok = u.before != holder || time.Since(u.at) >= c.used.Keep; !ok {
+			return
+		}
+		if u.at = time.Now(); u.last != holder {
+			u.last, u.before = holder, u.last
 		}
 	})
 	return ok

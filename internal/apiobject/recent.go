@@ -21,6 +21,9 @@ func (r *Recent[K, V]) Do(key K, change func(value *V)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.recent == nil || time.Since(r.since) > r.Keep {
+		if time.Since(r.since) > 2*r.Keep {
+			r.recent = nil // none of them was used for Keep
+		}
 		r.earlier, r.recent, r.since = r.recent, map[K]V{}, time.Now()
 	}
 	value, ok := r.recent[key]

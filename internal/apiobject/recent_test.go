@@ -58,3 +58,33 @@ func TestClaimsDetectHoldersInTurn(t *testing.T) {
 		t.Error("another client has no claims")
 	}
 }
+
+func TestIdleRecentDropsEntries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := Recent[string, int]{Keep: 10 * time.Minute}
+		entries.Do("a", func(v *int) { *v = 1 })
+		time.Sleep(10 * time.Hour)
+		if got := entries.Get("a"); got != 0 {
+			t.Errorf("after 10 h, an entry of at most 20 min is %d", got)
+		}
+	})
+}
+
+// A holder may use a name again after the other one has not used it for some time.
+func TestHolderMayUseNameAfterOtherOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		claims := NewClaims()
+		claims.Use("x", "a")
+		claims.Use("x", "b")
+		ok := false
+		for range 120 {
+			time.Sleep(time.Minute)
+			ok = claims.Use("x", "a")
+		}
+		if !ok {
+			t.Error("a is refused two hours after the last use by b")
+		}
+	})
+}
