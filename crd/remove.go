@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -151,7 +152,10 @@ func (e *ensurer) describeRemaining(
 	}
 	objects, err := e.summarizeObjects(ctx, served[0])
 	switch {
-	case err != nil || objects.count == 0:
+	case err != nil:
+		// Who may not list the objects of all namespaces may have controllers of some.
+		return fmt.Sprintf("%s, and its objects cannot be listed: %v", text, err), apierrors.IsForbidden(err)
+	case objects.count == 0:
 		return text, false
 	case objects.withFinalizers == 0:
 		return fmt.Sprintf("objects remain, %s", objects), false

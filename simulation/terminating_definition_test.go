@@ -2,12 +2,14 @@ package simulation_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -200,6 +202,50 @@ func TestWaitEstablishedLetsControllersDrain(t *testing.T) {
 		c.Advance(time.Minute)
 		if err := m.Ready(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The operator may read the objects only in its namespace.
+func TestDefinitionIsDrainedWithRoleInNamespace(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		d := newDrainer(t, c)
+		d.terminate(drainFinalizer)
+		c.Intercept(func(r simulation.Request, _ func()) error {
+			if r.Resource.Resource == "volumes" && r.Key.Namespace == "" && (r.Verb == "list" || r.Verb == "watch") {
+				return apierrors.NewForbidden(r.Resource.GroupResource(), "", errors.New("only in a namespace"))
+			}
+			return nil
+		})
+		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Volume"}
+		volumes, err := controller.New(controller.Config[*unstructured.Unstructured]{
+			Name:      "volumes",
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](d.c.Cluster(), informer.Selection{Kind: kind, Namespaces: []string{"default"}}),
+			Handler: func(ctx context.Context, volume *unstructured.Unstructured) error {
+				if volume.GetDeletionTimestamp() == nil {
+					return nil
+				}
+				without := volume.DeepCopy()
+				without.SetFinalizers(nil)
+				_, err := client.Patch(ctx, d.c, volume, client.MergeFrom(volume, without))
+				return client.IgnoreNotFound(err)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := manager.New(manager.Config{Runnables: []manager.Runnable{
+			{Name: "definitions", Group: manager.Caches, Task: true, Runner: manager.RunFunc(d.install)},
+			{Runner: volumes},
+		}, IgnoreSignals: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Run(m)()
+		c.Advance(time.Hour)
+		if err := m.Ready(); err != nil {
+			t.Errorf("after an hour: %v", err)
 		}
 	})
 }
