@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +166,66 @@ func TestRepeatsAreSentAfterOutageOfNamespace(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if got := server.list(); len(got) != 1 || got[0] != "web A x3" {
 			t.Errorf("the Events are %q", got)
+		}
+	})
+}
+
+// A repeat whose time was before the outage waits for a minute too.
+func TestRepeatInOutageWaitsForAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		var broken, last atomic.Bool
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			if strings.Contains(req.URL.Path, "/namespaces/broken/") && broken.Load() {
+				if last.Load() {
+					broken.Store(false)
+				}
+				return nil, errRefused
+			}
+			return nil, nil
+		}
+		recorder, _ := server.recorder(t, event.Config{})
+		start(t, t.Context(), recorder)
+		recorder.Event(in("broken", "a"), "Normal", "A", "B", "")
+		time.Sleep(6 * time.Minute) // its next update is due since a minute
+		broken.Store(true)
+		began := time.Now()
+		for i := 0; time.Since(began) < 61*time.Second; i++ {
+			recorder.Event(in("broken", fmt.Sprint("b", i)), "Normal", "A", "B", "")
+			time.Sleep(time.Second)
+		}
+		repeated := time.Now()
+		recorder.Event(in("broken", "a"), "Normal", "A", "B", "") // a repeat
+		last.Store(true)                                          // one more request fails
+		for broken.Load() {
+			time.Sleep(time.Second)
+		}
+		waited := time.Since(repeated)
+		time.Sleep(5 * time.Minute)
+		if waited < 50*time.Second && !slices.Contains(server.list(), "a A x2") {
+			t.Errorf("the repeat was given up after %s: %v, %+v", waited, server.list()[:1], recorder.Stats())
+		}
+	})
+}
+
+func TestEventWithoutBudgetDropsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := failing(failures()["refused"], func(time.Duration) bool { return true }) //nolint:bodyclose // it has none
+		recorder, _ := server.recorder(t, event.Config{QueueSize: 3, ObjectBurst: 1})
+		start(t, t.Context(), recorder)
+		recorder.Event(in("shop", "noisy"), "Normal", "A", "B", "") // takes the budget
+		recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
+		synctest.Wait()
+		for i := range 2 {
+			recorder.Event(in("broken", fmt.Sprint("web", i)), "Normal", "A", "B", "")
+		}
+		synctest.Wait()
+		before := recorder.Stats().Dropped
+		recorder.Event(in("shop", "noisy"), "Normal", "Other", "B", "")
+		if n := recorder.Stats().Dropped - before; n != 1 {
+			t.Errorf("%d events were dropped, want only the one without budget", n)
 		}
 	})
 }

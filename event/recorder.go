@@ -149,7 +149,7 @@ func (r *Recorder) record(
 		}
 		return
 	}
-	if !r.hasRoom(namespaceOf(regarding)) || !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) {
+	if !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) || !r.hasRoom(namespaceOf(regarding)) {
 		r.drop(1)
 		return
 	}
@@ -209,7 +209,7 @@ func (r *Recorder) rename(s *series) {
 
 // schedule puts a series into waiting until its due time. r.mu must be held.
 func (r *Recorder) schedule(s *series) {
-	s.state = waiting
+	s.state, s.due = waiting, later(s.due, time.Now())
 	r.waiting = append(r.waiting, s)
 	r.signal()
 }
