@@ -110,7 +110,7 @@ func WaitFor[T kube.Object](
 //
 // Errors: context.DeadlineExceeded after the timeout, with the finalizers that hold the object, or the fact
 // that no client has deleted it. kube.ErrNotServed, immediately, if the cluster does not serve the kind, so
-// that the state of the object is unknown. An obj without a uid. Otherwise as WaitFor.
+// that the state of the object is unknown. An obj without a name or a uid. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
 	s, err := newSettings(options)
 	err = errors.Join(err, c.check())
@@ -118,6 +118,8 @@ func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...Wai
 	case err != nil:
 	case usercode.IsNil(obj):
 		err = errors.New("the object is nil")
+	case obj.GetName() == "":
+		err = errors.New("the object has no name")
 	case obj.GetUID() == "":
 		err = fmt.Errorf("%s has no uid, so it cannot be identified: use an object that was read from the cluster",
 			kube.KeyOf(obj))

@@ -367,9 +367,10 @@ func TestWaitForRejectsInvalidArguments(t *testing.T) {
 			_, err := client.WaitFor[*appsv1.Deployment](ctx, nil, webKey(), readiness.Of)
 			return err
 		}(),
-		"wait for a deletion: the object is nil":   client.WaitDeleted(ctx, s.client, (*corev1.Pod)(nil)),
-		"wait for a deletion: shop/web has no uid": client.WaitDeleted(ctx, s.client, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}),
-		"wait for a deletion: the client is nil":   client.WaitDeleted(ctx, nil, database()),
+		"wait for a deletion: the object is nil":      client.WaitDeleted(ctx, s.client, (*corev1.Pod)(nil)),
+		"wait for a deletion: the object has no name": client.WaitDeleted(ctx, s.client, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", UID: "1"}}),
+		"wait for a deletion: shop/web has no uid":    client.WaitDeleted(ctx, s.client, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}),
+		"wait for a deletion: the client is nil":      client.WaitDeleted(ctx, nil, database()),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is: %v\nwant: %s", err, want)

@@ -32,8 +32,9 @@ type Config[T kube.Object] struct {
 	Retriever Retriever[T]
 	// Optional lets controllers start and be ready while the cluster does not serve the kind, forbids reading it, or
 	// answers 503, as for an aggregated API whose backend is down. Meanwhile the informer is degraded: Health and
-	// Controller.Problems have the reason. It retries at least every 15 s, and announces the objects when it can list
-	// them. Until then the cache is empty, and reads return an error if the answer was 503, because objects may exist.
+	// Controller.Problems have the reason. It retries at least every 15 s, or after the Retry-After of the API server,
+	// and announces the objects when it can list them. Until then the cache is empty, and reads return an error if the
+	// answer was 503, because objects may exist.
 	//
 	// If the API server does not find the kind anymore, reads return an error, and the objects are kept. They are
 	// removed when the discovery has contained no version of the kind for a minute (for a Retriever of the program:

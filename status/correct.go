@@ -90,7 +90,7 @@ func correctedEntry(entry, old condition, untyped bool) (condition, error) {
 	switch {
 	case c.Type == "":
 		return nil, errors.New("it has no type: set one")
-	case !isType(c.Type):
+	case !untyped && !isType(c.Type):
 		return nil, fmt.Errorf("its type %q is not a qualified name", usercode.ShortenTo(c.Type, 128))
 	case fixed.Status != metav1.ConditionTrue && fixed.Status != metav1.ConditionFalse &&
 		fixed.Status != metav1.ConditionUnknown && !untyped:

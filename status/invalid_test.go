@@ -248,6 +248,7 @@ func TestCommitCorrectsTextsOfUnstructuredConditions(t *testing.T) {
 	after := before.DeepCopy()
 	after.Object["status"].(map[string]any)["conditions"] = []any{
 		map[string]any{"type": "Theirs", "status": "Maybe"},
+		map[string]any{"type": "Backup (daily)", "status": "True"},
 		map[string]any{"type": "Ready", "status": "True", "reason": "so it is", "message": strings.Repeat("x", 47_000)},
 	}
 	if _, err := status.Commit(t.Context(), w.client, before, after); err != nil {
@@ -258,6 +259,7 @@ func TestCommitCorrectsTextsOfUnstructuredConditions(t *testing.T) {
 		map[string]any{"type": "Theirs", "status": "Maybe"},
 		map[string]any{"type": "Ready", "status": "True", "reason": "SoItIs", "message": strings.Repeat("x", 32765) +
 			"..."},
+		map[string]any{"type": "Backup (daily)", "status": "True"},
 	}, list); diff != "" {
 		t.Errorf("the conditions (-want +got):\n%.2000s", diff)
 	}

@@ -111,8 +111,8 @@ func reviewToken(
 	if review.Spec.Token == "" {
 		return "", badRequest("the review has no token")
 	}
-	requested := slices.Clone(review.Spec.Audiences)
-	status, err := called(ctx, s, name, &review.Spec, authenticate)
+	requested := review.Spec.Audiences
+	status, err := called(ctx, s, name, review.Spec.DeepCopy(), authenticate)
 	if err == nil {
 		err = checkAuthenticated(status, requested)
 	}
@@ -165,8 +165,8 @@ func reviewAccess(
 	if (review.Spec.ResourceAttributes == nil) == (review.Spec.NonResourceAttributes == nil) {
 		return "", badRequest("the review needs either resourceAttributes or nonResourceAttributes")
 	}
-	user := review.Spec.User // the function may change it
-	status, err := called(ctx, s, name, &review.Spec, authorize)
+	user := review.Spec.User
+	status, err := called(ctx, s, name, review.Spec.DeepCopy(), authorize)
 	if err == nil && status.Allowed && status.Denied {
 		err = errors.New("the request is allowed and denied")
 	}
