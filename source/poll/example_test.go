@@ -54,9 +54,14 @@ func ExampleNew() {
 		Retriever: deployments,
 		Handler: func(ctx context.Context, d *appsv1.Deployment) error {
 			run, _ := controller.RunFrom(ctx)
-			fmt.Printf("%s: %s\n", d.Name, run.Causes)
-			then[0]()
-			then = then[1:]
+			for _, cause := range run.Causes.List() {
+				if cause.Type == controller.CauseTriggered {
+					continue // the first poll has succeeded: it runs each object that has not run since
+				}
+				fmt.Printf("%s: %s\n", d.Name, cause)
+				then[0]()
+				then = then[1:]
+			}
 			return nil
 		},
 		Sources: []controller.Source{machines},
