@@ -166,6 +166,10 @@ func (s *Server) Break(resource string, compact bool) {
 // Compact removes the history: a watch from an earlier version then gets a 410. Open watches stay open.
 func (s *Server) Compact() { s.api.Compact() }
 
+// Renumber makes s another cluster than those that New returns, with other uids and later versions. number is that of
+// the cluster, from 1. It must be called before the first request.
+func (s *Server) Renumber(number uint64) { s.api.Renumber(number) }
+
 // Backup returns a function that restores the present objects and resource version, as etcd does from a backup. The
 // function ends every watch.
 func (s *Server) Backup() (restore func()) {
