@@ -141,7 +141,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 	ctrl, _ := run(e.T, controller.Config[*corev1.ConfigMap]{
 		// Longer than the timeout of eventually: a write that is never shown fails the test, a slow machine does not.
 		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute},
-		Name:      "writer", ResyncInterval: -1, Workers: 4, Sources: sources,
+		Name:      "writer-" + e.namespace, ResyncInterval: -1, Workers: 4, Sources: sources,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			return all.handle(ctx, cases, m)

@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
-// One fault occurs at each request in the life of a WebApp, in memory; without EVENKEEL_LONG=1, each fault occurs at an
-// eighth of the requests. With WebApps that are stored in v2, and on a real cluster, some faults occur at one request each,
+// One fault occurs at each request in the life of a WebApp, in memory; without EVENKEEL_LONG=1, each fault occurs at a
+// twelfth of the requests. With WebApps that are stored in v2, and on a real cluster, some faults occur at one request each,
 // with EVENKEEL_LONG=1 all of them. The final state must always be the same. The name of a subtest contains the place, the
 // fault and the request, and repeats it with -run.
 func TestWebappSurvivesEveryFault(t *testing.T) {
@@ -56,7 +56,7 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 		for _, selection := range selections {
 			// Different faults begin at different points, so that every kind of request has faults.
 			at := selected(memory.points, selection.at)
-			step := testlength.Count(8, 1)
+			step := testlength.Count(12, 1)
 			for k := n % max(1, min(step, len(at))); k < len(at); k += step {
 				memory.life(f, at[k], selection.act, selection.story)
 			}
