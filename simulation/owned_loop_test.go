@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,16 +169,16 @@ func TestLoopOfSetsIsProblemOfController(t *testing.T) {
 			defer c.Run(ctrl)()
 			controllers = append(controllers, ctrl)
 		}
-		writes := 0
+		var writes atomic.Int64
 		c.Intercept(func(r simulation.Request, _ func()) error {
 			if r.IsWrite() {
-				writes++
+				writes.Add(1)
 			}
 			return nil
 		})
 		c.Advance(5 * time.Minute)
-		if writes > 60 {
-			t.Errorf("%d writes in 5 min", writes)
+		if n := writes.Load(); n > 60 {
+			t.Errorf("%d writes in 5 min", n)
 		}
 		c.Advance(time.Hour)
 		for _, ctrl := range controllers {
