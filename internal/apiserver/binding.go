@@ -99,12 +99,13 @@ func (r *request) tryBind(binding *corev1.Binding, dryRun bool) error {
 	return err
 }
 
-// postedKinds returns the kinds of the subresources binding and eviction.
+// postedKinds returns the kinds of the subresources binding, eviction and token.
 func postedKinds() []*Kind {
 	return []*Kind{
 		Builtin[corev1.Binding](corev1.SchemeGroupVersion.WithKind("Binding"), bindingSubresource, corev1.AddToScheme),
 		Builtin[policyv1.Eviction](policyv1.SchemeGroupVersion.WithKind("Eviction"), evictionSubresource,
 			policyv1.AddToScheme),
+		newTokenKind(),
 	}
 }
 
@@ -130,7 +131,7 @@ func (r *request) created() (obj Object, part *request, options writeOptions, er
 	if obj, err = part.decodeBody(body, media, options); err != nil {
 		return nil, nil, options, err
 	}
-	if r.subresource != bindingSubresource { // a binding can demand the uid and the version of its Pod
+	if r.subresource == evictionSubresource { // the others can demand the uid of their object
 		wipeSystemFields(obj)
 	}
 	if err := r.setNamespace(obj); err != nil {

@@ -39,6 +39,29 @@ func TestBuiltinKind(t *testing.T) {
 	}
 }
 
+// An update of an object keeps its status, also if the kind does not count generations.
+func TestUpdateKeepsStatusWithoutGeneration(t *testing.T) {
+	t.Parallel()
+	nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+	nodes.ClusterScoped, nodes.Status = true, true
+	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
+	mustSend(t, s, "POST", "/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"phase":"Pending"}}`)
+	body := `{"metadata":{"name":"n","labels":{"a":"b"}},"spec":{"podCIDR":"10.0.0.0/24"},"status":{"phase":"Running"}}`
+	for _, media := range []string{"", "application/merge-patch+json"} {
+		method := "PUT"
+		if media != "" {
+			method = "PATCH"
+		}
+		text := mustSend(t, s, method, "/api/v1/nodes/n", body, "Content-Type", media)
+		if !strings.Contains(text, `"phase":"Pending"`) || !strings.Contains(text, `"podCIDR":"10.0.0.0/24"`) || strings.Contains(text, `"generation"`) {
+			t.Errorf("%s: %s", method, text)
+		}
+	}
+	if text := mustSend(t, s, "PUT", "/api/v1/nodes/n/status", body); !strings.Contains(text, `"phase":"Running"`) {
+		t.Errorf("update of the status: %s", text)
+	}
+}
+
 func TestUnregisteredType(t *testing.T) {
 	t.Parallel()
 	kind := Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods", func(*runtime.Scheme) error { return nil })

@@ -333,14 +333,13 @@ func withoutMetadata(content map[string]any) map[string]any {
 
 // prepareTyped is prepareContent for a Go type. It finds spec and status by their names in JSON.
 func (k *Kind) prepareTyped(obj, old Object, statusOnly bool) error {
-	if !k.Generation && !statusOnly {
-		return nil
-	}
 	if old == nil {
-		if k.Status {
+		if k.Status && k.Generation {
 			clearField(obj, "Status")
 		}
-		obj.SetGeneration(1)
+		if k.Generation {
+			obj.SetGeneration(1)
+		}
 		return nil
 	}
 	if statusOnly {
@@ -350,7 +349,7 @@ func (k *Kind) prepareTyped(obj, old Object, statusOnly bool) error {
 	if k.Status {
 		copyField(obj, old, "Status")
 	}
-	if !sameContent(obj, old) {
+	if k.Generation && !sameContent(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -207,10 +208,20 @@ func (k *Kind) discoveredSubresources() []apidiscoveryv2.APISubresourceDiscovery
 	add(k.bound(), bindingSubresource, &metav1.GroupVersionKind{Kind: "Binding"}, "create")
 	add(k.bound(), evictionSubresource, &metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"},
 		"create")
+	add(k.serviceAccount(), tokenSubresource, &metav1.GroupVersionKind{
+		Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenRequest",
+	}, "create")
 	add(k.namespace(), "finalize", k.discoveredKind(), "update")
-	add(k.Scale != nil && !k.custom(), scaleSubresource, scale, "get", "patch", "update")
+	for _, name := range k.Subresources {
+		add(true, name, k.discoveredKind(), "get", "patch", "update")
+	}
 	add(k.Status, "status", k.discoveredKind(), "get", "patch", "update")
-	add(k.Scale != nil && k.custom(), scaleSubresource, scale, "get", "patch", "update")
+	add(k.Scale != nil, scaleSubresource, scale, "get", "patch", "update")
+	if !k.custom() {
+		slices.SortFunc(subresources, func(a, b apidiscoveryv2.APISubresourceDiscovery) int {
+			return strings.Compare(a.Subresource, b.Subresource)
+		})
+	}
 	return subresources
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
@@ -43,6 +44,11 @@ type Kind struct {
 
 	// Scale is nil if the kind does not have the subresource scale.
 	Scale *Scale
+	// Subresources are further subresources with which clients read and write a part of the object.
+	Subresources []string
+	// Managed are the fields that a write to a subresource ("": to the object) can make managed. Default: all fields;
+	// of writes to the object and to the status, those that they do not ignore.
+	Managed map[string]fieldpath.Filter
 	// NewObject returns an empty object of the kind's Go type, which AddToScheme registers together with its list type.
 	// Both are nil for custom resources.
 	NewObject   func() Object
@@ -106,13 +112,14 @@ func (k *Kind) subresources() []string {
 		names = append(names, "status")
 	}
 	// the kind of a subresource
-	if slices.Contains([]string{scaleSubresource, bindingSubresource, evictionSubresource}, k.Resource) {
+	if slices.Contains([]string{scaleSubresource, bindingSubresource, evictionSubresource, tokenSubresource},
+		k.Resource) {
 		names = []string{k.Resource}
 	}
 	if k.namespace() {
 		names = append(names, "finalize")
 	}
-	return names
+	return append(names, k.Subresources...)
 }
 
 // Rules are the parts of a kind's behaviour that differ between kinds. Each function may be nil. The functions must not
@@ -134,6 +141,8 @@ type Rules struct {
 	Blank func(Object)
 	// PrepareStatus normalizes an object in an update of the status. Its spec is that of old already.
 	PrepareStatus func(obj, old Object)
+	// PrepareSubresource normalizes an object in an update of one of Kind.Subresources: it keeps the rest of old.
+	PrepareSubresource func(subresource string, obj, old Object)
 	// StatusIgnores are the fields of metadata that PrepareStatus does not let change, such as labels.
 	StatusIgnores []string
 	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether

@@ -50,7 +50,10 @@ func addFieldManagers(
 // resetFields returns the fields that a write to the subresource ("": the object) ignores: nobody becomes their
 // manager. For the status of custom resources, they are ignored in all versions.
 func (k *Kind) resetFields(subresource string, versions []*Kind) map[fieldpath.APIVersion]fieldpath.Filter {
-	if !k.Status {
+	if filter := k.Managed[subresource]; filter != nil {
+		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GroupVersion().String()): filter}
+	}
+	if !k.Status || slices.Contains(k.Subresources, subresource) {
 		return nil
 	}
 	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))

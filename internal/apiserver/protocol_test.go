@@ -33,7 +33,7 @@ func TestProtocol(t *testing.T) {
 		"discovery of an unserved group":           {"GET", "/apis/resource.k8s.io/v1", "", "", "", http.StatusNotFound, ""},
 		"unserved group":                           {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "{}", "", "", http.StatusNotFound, "does not serve selfsubjectaccessreviews of authorization.k8s.io/v1"},
 		"unserved version":                         {"GET", "/apis/autoscaling/v1/horizontalpodautoscalers", "", "", "", http.StatusNotFound, "does not serve horizontalpodautoscalers of autoscaling/v1"},
-		"unserved subresource":                     {"POST", "/api/v1/namespaces/shop/serviceaccounts/default/token", "{}", "", "", http.StatusNotFound, "does not serve serviceaccounts/token"},
+		"unserved subresource":                     {"GET", "/api/v1/namespaces/shop/replicationcontrollers/web/scale", "", "", "", http.StatusNotFound, "does not serve replicationcontrollers/scale"},
 		"unserved subresource of a Pod":            {"GET", "/api/v1/namespaces/shop/pods/web/proxy/a/b", "", "", "", http.StatusNotFound, "does not serve pods/proxy"},
 		"unserved document":                        {"GET", "/openapi/v2", "", "", "", http.StatusNotFound, "does not serve openapi/v2"},
 	} {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,10 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 		methods[http.MethodPost] = r.bind
 	case r.subresource == evictionSubresource && r.kind.bound():
 		methods[http.MethodPost] = r.evict
-	case r.subresource == "" || r.subresource == "status" && r.kind.Status || r.scaled() && r.kind.Scale != nil:
+	case r.subresource == tokenSubresource && r.kind.serviceAccount():
+		methods[http.MethodPost] = r.createToken
+	case r.subresource == "" || r.subresource == "status" && r.kind.Status || r.scaled() && r.kind.Scale != nil ||
+		slices.Contains(r.kind.Subresources, r.subresource):
 		methods[http.MethodGet], methods[http.MethodPut], methods[http.MethodPatch] = r.get, r.update, r.patch
 		if r.subresource == "" {
 			methods[http.MethodDelete] = r.delete

@@ -15,7 +15,7 @@ type serving struct {
 	paths  map[resourcePath]*Kind
 	codecs *codecs
 	scale  *Kind   // of the subresource scale of all kinds
-	posted []*Kind // of the subresources of Pods that are only created
+	posted []*Kind // of the subresources that are only created
 	// managers compute managed fields.
 	managers map[scope]*managedfields.FieldManager
 }

@@ -36,9 +36,8 @@ func (s *serving) refuse(req *http.Request, path Path) error {
 	}, resource.Group) && len(s.kindsOf(resource.Group, resource.Version)) == 0:
 		name = fmt.Sprintf("%s of %s", resource.Resource, resource.GroupVersion())
 	case slices.Contains([]string{
-		"certificatesigningrequests/approval", "nodes/proxy", "pods/attach", "pods/ephemeralcontainers", "pods/exec",
-		"pods/log", "pods/portforward", "pods/proxy", "pods/resize", "replicationcontrollers/scale",
-		"serviceaccounts/token", "services/proxy",
+		"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pods/portforward", "pods/proxy",
+		"replicationcontrollers/scale", "services/proxy",
 	}, resource.Resource+"/"+subresource):
 		name = resource.Resource + "/" + subresource
 	default:

@@ -201,6 +201,8 @@ func (r *request) prepareUpdate(obj, old Object) error {
 		}
 	case "finalize":
 		copyField(obj, old, "Status")
+	default:
+		rules.PrepareSubresource(r.subresource, obj, old)
 	}
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())

@@ -120,6 +120,12 @@ func (n *names) normalize(content any) any {
 			n.details(value)
 		case "spec", "status":
 			n.allocated(value)
+			n.claims(value)
+			if spec, ok := value.(map[string]any); ok && object["kind"] == "CertificateSigningRequest" && key == "spec" {
+				for _, name := range []string{"username", "groups", "uid", "extra"} { // the server in memory has no users
+					delete(spec, name)
+				}
+			}
 			object[key] = n.inside(value)
 		}
 	}
@@ -138,7 +144,7 @@ func (n *names) inside(value any) any {
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if v[key] = n.inside(v[key]); key == "lastTransitionTime" && v[key] != nil {
+			if v[key] = n.inside(v[key]); (key == "lastTransitionTime" || key == "lastUpdateTime") && v[key] != nil {
 				v[key] = "<time>"
 			}
 			if pods, ok := v[key].(map[string]any); ok && key == "disruptedPods" {

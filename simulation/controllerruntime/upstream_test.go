@@ -27,15 +27,12 @@ type explanation struct {
 }
 
 func explanations(suite string) []explanation {
-	const subresources = "^Client / SubResourceClient / with (un)?structured objects / should be able to "
 	return map[string][]explanation{
 		"client": {
 			{
 				"an apply of a Node is not validated, because no schema of it is generated",
 				regexp.MustCompile("^ClientWithFieldValidation / should return errors for invalid fields"), 1,
 			},
-			{"no subresource token of ServiceAccounts", regexp.MustCompile(subresources + "create ServiceAccount tokens$"), 2},
-			{"no subresource approval of CertificateSigningRequests", regexp.MustCompile(subresources + "approve CSRs"), 4},
 		},
 	}[suite]
 }

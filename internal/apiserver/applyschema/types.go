@@ -48,6 +48,10 @@ batch.v1.PodFailurePolicyRule action:s onExitCodes:<batch.v1.PodFailurePolicyOnE
 batch.v1.SuccessPolicy rules:[<batch.v1.SuccessPolicyRule>]
 batch.v1.SuccessPolicyRule succeededCount:n succeededIndexes:s
 batch.v1.UncountedTerminatedPods failed:[s|] succeeded:[s|]
+certificates.v1.CertificateSigningRequest apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<certificates.v1.CertificateSigningRequestSpec> status:<certificates.v1.CertificateSigningRequestStatus>
+certificates.v1.CertificateSigningRequestCondition lastTransitionTime:<meta.v1.Time> lastUpdateTime:<meta.v1.Time> message:s reason:s status:s type:s=""
+certificates.v1.CertificateSigningRequestSpec expirationSeconds:n extra:{[s]} groups:[s] request:s signerName:s uid:s usages:[s] username:s
+certificates.v1.CertificateSigningRequestStatus certificate:s conditions:[<certificates.v1.CertificateSigningRequestCondition>|type]
 coordination.v1.Lease apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<coordination.v1.LeaseSpec>
 coordination.v1.LeaseSpec acquireTime:<meta.v1.MicroTime> holderIdentity:s leaseDurationSeconds:n leaseTransitions:n preferredHolder:s renewTime:<meta.v1.MicroTime> strategy:s
 core.v1.AWSElasticBlockStoreVolumeSource fsType:s partition:n readOnly:b volumeID:s

@@ -13,6 +13,8 @@
 //   - data sources of claims
 //   - in the status of Pods: users and allocated resources of containers, statuses of resource claims
 //   - changes of the node affinity of a Pod with scheduling gates: they are rejected
+//   - changes of ephemeral containers and resources of static Pods
+//   - the specification of a CertificateSigningRequest, and the form of its certificate
 //   - whether a priority class and a runtime class exist, and what only the admission of a real server rejects:
 //     overhead without a runtime class, a priority without a class
 //

@@ -22,6 +22,7 @@ func Pods() *apiserver.Kind {
 	k.ShortNames = []string{"po"}
 	k.Status, k.Generation = true, true
 	k.Categories = []string{"all"}
+	k.Subresources = []string{ephemeralContainers, resize}
 	k.Rules = apiserver.Rules{
 		Default: func(obj apiserver.Object) { defaultPod(obj.(*corev1.Pod)) },
 		Admit: func(obj, old apiserver.Object) {
@@ -39,10 +40,9 @@ func Pods() *apiserver.Kind {
 			}
 			return validateNewPod(pod)
 		},
-		ValidateSubresource: func(_ string, obj, old apiserver.Object) field.ErrorList {
-			return validatePodStatus(obj.(*corev1.Pod), old.(*corev1.Pod))
-		},
-		Fields: podFields,
+		ValidateSubresource: validatePodSubresource,
+		PrepareSubresource:  preparePodSubresource,
+		Fields:              podFields,
 		FieldLabels: []string{
 			"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
 			"status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",

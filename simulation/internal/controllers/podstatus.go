@@ -49,7 +49,7 @@ func (r *podRun) status(
 		running := state.Running != nil
 		container := corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, RestartCount: r.restarts, Ready: ready,
-			Started: &running, State: state,
+			Started: &running, State: state, Resources: c.Resources.DeepCopy(),
 		}
 		if ended == nil {
 			container.LastTerminationState.Terminated = r.last
@@ -58,7 +58,7 @@ func (r *podRun) status(
 	}
 	for _, c := range pod.Spec.InitContainers {
 		container := corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, Ready: true, Started: new(bool),
+			Name: c.Name, Image: c.Image, Ready: true, Started: new(bool), Resources: c.Resources.DeepCopy(),
 			State: corev1.ContainerState{Terminated: terminated(0, r.podStarted, r.podStarted)},
 		}
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && ended == nil {
@@ -67,6 +67,7 @@ func (r *podRun) status(
 		}
 		status.InitContainerStatuses = append(status.InitContainerStatuses, container)
 	}
+	setEphemeral(status, pod, ended)
 	setPodCondition(status, corev1.PodCondition{
 		Type:   corev1.PodReadyToStartContainers,
 		Status: conditionStatus(ended == nil),
@@ -74,6 +75,24 @@ func (r *podRun) status(
 	setPodCondition(status, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
 	setReadiness(status, pod, ready)
 	return status
+}
+
+// setEphemeral adds the ephemeral containers to the status of a Pod. They start at once, and end with the Pod.
+func setEphemeral(status *corev1.PodStatus, pod *corev1.Pod, ended *corev1.ContainerStateTerminated) {
+	before := status.EphemeralContainerStatuses
+	status.EphemeralContainerStatuses = nil
+	for _, c := range pod.Spec.EphemeralContainers {
+		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(time.Now())}}
+		if i := slices.IndexFunc(before, func(s corev1.ContainerStatus) bool { return s.Name == c.Name }); i >= 0 {
+			state = before[i].State
+		}
+		if ended != nil && state.Running != nil {
+			state = corev1.ContainerState{Terminated: ended}
+		}
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, State: state,
+		})
+	}
 }
 
 // setReadiness sets the conditions about readiness in the status of a Pod.

@@ -80,6 +80,9 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 				return nil
 			},
 		})
+		if gvk.Kind == "CertificateSigningRequest" {
+			builtin.AddApproval(kinds[len(kinds)-1])
+		}
 	}
 	slices.SortFunc(kinds, func(a, b *apiserver.Kind) int {
 		return strings.Compare(a.GroupVersionKind.String(), b.GroupVersionKind.String())

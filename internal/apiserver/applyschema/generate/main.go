@@ -34,7 +34,7 @@ func roots() []string {
 		"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "batch.v1.Job",
 		"coordination.v1.Lease", "events.v1.Event", "policy.v1.Eviction", "policy.v1.PodDisruptionBudget",
 		"admissionregistration.v1.MutatingWebhookConfiguration",
-		"admissionregistration.v1.ValidatingWebhookConfiguration",
+		"admissionregistration.v1.ValidatingWebhookConfiguration", "certificates.v1.CertificateSigningRequest",
 		"meta.v1.ObjectMeta", "deduced", "atomic",
 	}
 }
