@@ -81,10 +81,7 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 func TestSetInController(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
-	apps := must(informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
-		Logger:    clustertest.Logger(t),
-	}))(t)
+	apps := e.apps()
 	kinds := must(watched.New(watched.Config{
 		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
 		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, Logger: clustertest.Logger(t)},

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -84,6 +85,15 @@ func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
 		}
 		return ""
 	})
+}
+
+// apps returns an informer of the owners in the namespace.
+func (e env) apps() *informer.Informer[*unstructured.Unstructured] {
+	e.Helper()
+	return must(informer.New(informer.Config[*unstructured.Unstructured]{
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Logger:    clustertest.Logger(e),
+	}))(e)
 }
 
 // app creates an owner.
