@@ -62,20 +62,11 @@ func TestRepeatsDuringLostResponseAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		recorder, _ := server.recorder(t, event.Config{})
-		first := true
-		server.answer = func(req *http.Request) (*http.Response, error) {
-			if !first {
-				return nil, nil //nolint:nilnil // the fake server answers
-			}
-			first = false
-			if _, err := server.handle(req); err != nil {
-				t.Error(err)
-			}
+		server.loseFirstResponse(t, func() {
 			for range 4 { // before the next attempt
 				recorder.Event(pod("web"), "Normal", "A", "B", "")
 			}
-			return nil, errRefused
-		}
+		})
 		start(t, t.Context(), recorder)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Hour)

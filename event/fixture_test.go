@@ -59,6 +59,23 @@ func (s *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.handle(req)
 }
 
+// loseFirstResponse makes the server store the first request, call meanwhile, and drop the connection.
+func (s *apiServer) loseFirstResponse(t *testing.T, meanwhile func()) {
+	t.Helper()
+	first := true
+	s.answer = func(req *http.Request) (*http.Response, error) {
+		if !first {
+			return nil, nil //nolint:nilnil // the fake server answers
+		}
+		first = false
+		if _, err := s.handle(req); err != nil {
+			t.Error(err)
+		}
+		meanwhile()
+		return nil, errRefused
+	}
+}
+
 func (s *apiServer) handle(req *http.Request) (*http.Response, error) {
 	path, ok := strings.CutPrefix(req.URL.Path, "/apis/events.k8s.io/v1/namespaces/")
 	namespace, name, found := strings.Cut(path, "/events")

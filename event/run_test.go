@@ -113,17 +113,7 @@ func TestLostResponseCreatesNoSecondEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		first := true
-		server.answer = func(req *http.Request) (*http.Response, error) {
-			if !first {
-				return nil, nil //nolint:nilnil // the fake server answers
-			}
-			first = false
-			if _, err := server.handle(req); err != nil {
-				t.Error(err)
-			}
-			return nil, errRefused
-		}
+		server.loseFirstResponse(t, func() {})
 		recorder, _ := server.recorder(t, event.Config{})
 		start(t, t.Context(), recorder)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
@@ -72,18 +73,8 @@ func TestOptionalInformerKeepsObjectsUntilKindIsRemoved(t *testing.T) {
 				config := server.Config("tests")
 				front := &answering{RoundTripper: config.Transport}
 				config.Transport = front
-				cluster, err := kube.Connect(config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				objects, err := informer.New(informer.Config[*appsv1.Deployment]{Retriever: informer.Retrieve[*appsv1.Deployment](cluster), Optional: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer objects.Join(t.Context())()
-				if err := objects.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				objects, stop := runOptional(t, config)
+				defer stop()
 				l := &deletions{}
 				defer objects.Subscribe(l.notify)()
 				l.lines = nil
@@ -125,6 +116,24 @@ func TestOptionalInformerKeepsObjectsUntilKindIsRemoved(t *testing.T) {
 	}
 }
 
+// runOptional runs an optional informer of Deployments until stop, and returns it when it is synced.
+func runOptional(t *testing.T, config *rest.Config) (objects *informer.Informer[*appsv1.Deployment], stop func()) {
+	t.Helper()
+	cluster, err := kube.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err = informer.New(informer.Config[*appsv1.Deployment]{Retriever: informer.Retrieve[*appsv1.Deployment](cluster), Optional: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = objects.Join(t.Context())
+	if err := objects.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return objects, stop
+}
+
 // An optional informer whose kind is missing at its start is empty at once if the discovery confirms that.
 func TestOptionalInformerAtStart(t *testing.T) {
 	for name, groups := range map[string]string{"confirmed": noGroups, "not confirmed": ""} {
@@ -139,18 +148,8 @@ func TestOptionalInformerAtStart(t *testing.T) {
 				}))
 				config := apitest.New(apitest.Deployments()).Config("tests")
 				config.Transport = front
-				cluster, err := kube.Connect(config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				objects, err := informer.New(informer.Config[*appsv1.Deployment]{Retriever: informer.Retrieve[*appsv1.Deployment](cluster), Optional: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer objects.Join(t.Context())()
-				if err := objects.WaitSynced(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				objects, stop := runOptional(t, config)
+				defer stop()
 				if diff := cmp.Diff(groups == "", func() bool { _, _, err := objects.Get(key("a")); return err != nil }()); diff != "" {
 					t.Errorf("an error of a read (-want +got):\n%s", diff)
 				}

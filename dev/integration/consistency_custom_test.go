@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -25,32 +26,16 @@ var gadgets = schema.GroupVersionResource{Group: gadgetGroup, Version: "v1", Res
 func (e env) createGadgets(group string) schema.GroupVersionResource {
 	e.Helper()
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gadgets"}
-	object := func(properties map[string]any) map[string]any {
-		return map[string]any{"type": "object", "properties": properties}
-	}
-	text := map[string]any{"type": "string"}
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "gadgets." + group},
-		"spec": map[string]any{
-			"group": group, "scope": "Namespaced",
-			"names": map[string]any{"kind": "Gadget", "listKind": "GadgetList", "plural": "gadgets", "singular": "gadget"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"subresources": map[string]any{
-					"status": map[string]any{},
-					"scale":  map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
-				},
-				"schema": map[string]any{"openAPIV3Schema": object(map[string]any{
-					"spec": object(map[string]any{
-						"value": text, "mode": map[string]any{"type": "string", "default": "plain"},
-						"replicas": map[string]any{"type": "integer"},
-					}),
-					"status": object(map[string]any{"seen": text, "replicas": map[string]any{"type": "integer"}}),
-				})},
-			}},
-		},
-	}}
+	crd := fixture.Kind{
+		GroupVersionKind: resource.GroupVersion().WithKind("Gadget"),
+		Subresources:     "{status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}",
+		Schema: `
+type: object
+properties:
+  spec: {type: object, properties: {value: {type: string}, mode: {type: string, default: plain}, replicas: {type: integer}}}
+  status: {type: object, properties: {seen: {type: string}, replicas: {type: integer}}}
+`,
+	}.Definition()
 	eventually(e.T, func() string {
 		if _, err := e.dynamic.Resource(crds).Create(e.Context(), crd, metav1.CreateOptions{}); err != nil {
 			return err.Error() // that of an earlier run is still being deleted

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -157,26 +157,11 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 // createCRD installs the kind Kind in the group of widgets, and waits until it is served.
 func (e env) createCRD(kind string) (remove func()) {
 	e.Helper()
-	plural := strings.ToLower(kind) + "s"
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + widgets.Group},
-		"spec": map[string]any{
-			"group": widgets.Group, "scope": "Namespaced",
-			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{
-					"type": "object", "properties": map[string]any{
-						"spec": map[string]any{"type": "object", "properties": map[string]any{"value": map[string]any{"type": "string"}}},
-					},
-				}},
-			}},
-		},
-	}}
+	crd := fixture.Kind{GroupVersionKind: widgets.GroupVersion().WithKind(kind), Schema: `
+{type: object, properties: {spec: {type: object, properties: {value: {type: string}}}}}`}.Definition()
 	must(e.dynamic.Resource(crds).Create(e.Context(), crd, metav1.CreateOptions{}))(e.T)
 	resource := widgets
-	resource.Resource = plural
+	resource.Resource = strings.ToLower(kind) + "s"
 	eventually(e.T, func() string {
 		if _, err := e.dynamic.Resource(resource).List(e.Context(), metav1.ListOptions{}); err != nil {
 			return err.Error()
@@ -185,7 +170,7 @@ func (e env) createCRD(kind string) (remove func()) {
 	})
 	return func() {
 		e.Helper()
-		if err := e.dynamic.Resource(crds).Delete(e.Context(), plural+"."+widgets.Group, metav1.DeleteOptions{}); err != nil {
+		if err := e.dynamic.Resource(crds).Delete(e.Context(), crd.GetName(), metav1.DeleteOptions{}); err != nil {
 			e.Error(err)
 		}
 	}

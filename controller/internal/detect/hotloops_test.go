@@ -170,17 +170,23 @@ func TestLoopWithoutCache(t *testing.T) {
 	}
 }
 
+// writesInTurn makes a handler write numbers in turn, each after another client's reaction to the one before.
+func (w *world) writesInTurn(numbers int) {
+	w.tb.Helper()
+	for i := range 200 {
+		w.pass(time.Second)
+		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
+			fields{"status": fields{"observedGeneration": i}}))
+		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": i % numbers}})
+	}
+}
+
 // TestAlternatingValuesAreReported checks a handler that alternates between two values because of another client's
 // reactions. Without own echoes, this is the remaining form of a loop between two clients.
 func TestAlternatingValuesAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i := range 200 {
-		w.pass(time.Second)
-		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
-			fields{"status": fields{"observedGeneration": i}}))
-		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": 3 + i%2}})
-	}
+	w.writesInTurn(2)
 	if e := w.one(); e.Pattern != PatternFlipping || e.Fields[0].Path != "spec.replicas" {
 		t.Errorf("got %+v", e)
 	}
@@ -191,12 +197,7 @@ func TestAlternatingValuesAreReported(t *testing.T) {
 func TestLongCyclesAreNotReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i := range 200 {
-		w.pass(time.Second)
-		w.runs(w.somebody("kube-controller-manager", deployment, shopWeb,
-			fields{"status": fields{"observedGeneration": i}}))
-		w.writes(deployment, shopWeb, fields{"spec": fields{"replicas": i % (2 * maxStates)}})
-	}
+	w.writesInTurn(2 * maxStates)
 	w.none()
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -22,37 +23,25 @@ import (
 func installKind(t *testing.T, w world, name string, status bool) schema.GroupVersionKind {
 	t.Helper()
 	gvk := schema.GroupVersionKind{Group: "apply.evenkeel.dev", Version: "v1", Kind: name}
-	plural := strings.ToLower(name) + "s"
-	version := map[string]any{
-		"name": "v1", "served": true, "storage": true,
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "properties": map[string]any{
-				"spec": map[string]any{"type": "object", "properties": map[string]any{
-					"size":  map[string]any{"type": "integer"},
-					"color": map[string]any{"type": "string", "default": "blue"},
-					"parts": map[string]any{
-						"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"name"},
-						"items": map[string]any{"type": "object", "required": []any{"name"}, "properties": map[string]any{
-							"name": map[string]any{"type": "string"}, "weight": map[string]any{"type": "integer"},
-						}},
-					},
-				}},
-				"status": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-			},
-		}},
-	}
+	kind := fixture.Kind{GroupVersionKind: gvk, Schema: `
+type: object
+properties:
+  spec:
+    type: object
+    properties:
+      size: {type: integer}
+      color: {type: string, default: blue}
+      parts:
+        type: array
+        x-kubernetes-list-type: map
+        x-kubernetes-list-map-keys: [name]
+        items: {type: object, required: [name], properties: {name: {type: string}, weight: {type: integer}}}
+  status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`}
 	if status {
-		version["subresources"] = map[string]any{"status": map[string]any{}}
+		kind.Subresources = "{status: {}}"
 	}
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + gvk.Group},
-		"spec": map[string]any{
-			"group": gvk.Group, "scope": "Namespaced", "versions": []any{version},
-			"names": map[string]any{"kind": name, "listKind": name + "List", "plural": plural, "singular": strings.ToLower(name)},
-		},
-	}}
-	applied(t.Context(), t, w.c, client.Created, crd)
+	applied(t.Context(), t, w.c, client.Created, kind.Definition())
 	clustertest.Eventually(t, func() string {
 		_, err := client.All[*unstructured.Unstructured](t.Context(), w.c, client.OfKind(gvk))
 		if err != nil {

@@ -4,8 +4,6 @@ package apply
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -27,45 +26,19 @@ var anyCluster anycluster.Cluster
 func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{}) }
 
 // calls are the requests made under a context.
-type calls struct {
-	mu   sync.Mutex
-	made []string // guarded by mu; "patch shop/web"
-}
+type calls struct{ fixture.Calls }
 
 // watched returns a context, and the requests made under it, without discovery requests.
 func watched(t *testing.T) (context.Context, *calls) {
 	t.Helper()
-	noted := &calls{}
-	return kube.ObserveCalls(t.Context(), noted), noted
-}
-
-func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
-
-func (c *calls) CallEnded(_ context.Context, call kube.Call) {
-	if call.Verb == "" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	verb := call.Verb
-	if call.Subresource != "" {
-		verb += "/" + call.Subresource
-	}
-	if call.DryRun {
-		verb += " (dry run)"
-	}
-	c.made = append(c.made, verb)
+	requests := &calls{fixture.Calls{Text: fixture.Verb}}
+	return kube.ObserveCalls(t.Context(), requests), requests
 }
 
 // want fails the test unless exactly these requests were made since the last call.
 func (c *calls) want(t *testing.T, verbs ...string) {
 	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Equal(c.made, verbs) {
-		t.Errorf("requests made: %q, want %q", c.made, verbs)
-	}
-	c.made = nil
+	c.Want(t, "requests made", verbs...)
 }
 
 // world is the environment of a test: a cluster, a client and a namespace.

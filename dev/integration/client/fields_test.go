@@ -52,7 +52,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		"spec.nodeName=n1,status.phase=Failed": true,
 	} {
 		found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector)))(t)
-		requests := calls.take()
+		requests := calls.Take()
 		want := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector), client.FromAPI()))(t)
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("%s: objects (-API server +informer):\n%s", selector, diff)
@@ -60,14 +60,14 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		if fromAPI != (len(requests) > 0) {
 			t.Errorf("%s: the calls are %q, want some: %t", selector, requests, fromAPI)
 		}
-		calls.take()
+		calls.Take()
 	}
 	// The API server does not know this field.
 	if found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.containers.image=web:1")))(t); len(found) != 4 {
 		t.Errorf("by image there are %v", found)
 	}
 	_, err := client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.unknown=a"))
-	if requests := calls.take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
+	if requests := calls.Take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
 		t.Errorf("an unknown field: %v, in the calls %q", err, requests)
 	}
 }

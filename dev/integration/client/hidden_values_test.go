@@ -5,43 +5,31 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
 const accounts = `
-metadata: {name: accounts.hidden.example.com}
-spec:
-  group: hidden.example.com
-  scope: Namespaced
-  names: {plural: accounts, singular: account, kind: Account, listKind: AccountList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              password: {type: string, maxLength: 3}
-              options: {type: object, additionalProperties: {type: string, maxLength: 3}}
-              users:
-                type: array
-                x-kubernetes-list-type: map
-                x-kubernetes-list-map-keys: [name]
-                items:
-                  type: object
-                  required: [name]
-                  x-kubernetes-validations: [{rule: "self.name != 'bad'"}]
-                  properties: {name: {type: string}, token: {type: string, enum: [a]}}
+type: object
+properties:
+  spec:
+    type: object
+    properties:
+      password: {type: string, maxLength: 3}
+      options: {type: object, additionalProperties: {type: string, maxLength: 3}}
+      users:
+        type: array
+        x-kubernetes-list-type: map
+        x-kubernetes-list-map-keys: [name]
+        items:
+          type: object
+          required: [name]
+          x-kubernetes-validations: [{rule: "self.name != 'bad'"}]
+          properties: {name: {type: string}, token: {type: string, enum: [a]}}
 `
 
 // Hidden values are not in the API server's errors about requests that it cannot read or that are not valid.
@@ -50,18 +38,15 @@ func TestHiddenValuesInErrors(t *testing.T) {
 	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
 	c := clustertest.Client(t, cluster)
 	namespace := clustertest.Namespace(t, c)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal([]byte(accounts), crd); err != nil {
+	kind := schema.GroupVersionKind{Group: "hidden.example.com", Version: "v1", Kind: "Account"}
+	definition := fixture.Kind{GroupVersionKind: kind, Schema: accounts}.Definition()
+	if _, err := client.Create(t.Context(), c, definition); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Create(t.Context(), c, crd); err != nil {
+	if err := cluster.HideFields(kind.GroupKind(), "spec.password", `spec.options["tls.key"]`, "spec.users.token"); err != nil {
 		t.Fatal(err)
 	}
-	account := schema.GroupKind{Group: "hidden.example.com", Kind: "Account"}
-	if err := cluster.HideFields(account, "spec.password", `spec.options["tls.key"]`, "spec.users.token"); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := cluster.RESTClient(schema.GroupVersion{Group: "hidden.example.com", Version: "v1"})
+	rest, err := cluster.RESTClient(kind.GroupVersion())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package client
 
 import (
 	"context"
-	"sync"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -70,77 +71,28 @@ func pod(namespace, name string) *corev1.Pod {
 	}
 }
 
-// calls records the requests with its context as kube.Calls.
-type calls struct {
-	mu   sync.Mutex
-	made []string // guarded by mu; "verb resource namespace/name subresource", of what names a resource
-}
-
-func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
-
-func (c *calls) CallEnded(_ context.Context, call kube.Call) {
-	if call.Verb == "" {
-		return // which kinds there are
-	}
-	request := call.Verb + " " + call.Resource.Resource + " " + call.Key.String()
-	if call.Subresource != "" {
-		request += "/" + call.Subresource
-	}
-	if call.DryRun {
-		request += " (dry run)"
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.made = append(c.made, request)
-}
-
-// take returns and removes the recorded calls.
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	requests := c.made
-	c.made = nil
-	return requests
-}
-
-func observe(t *testing.T) (context.Context, *calls) {
+// observe returns a context, and the requests made with it: "verb resource namespace/name/subresource".
+func observe(t *testing.T) (context.Context, *fixture.Calls) {
 	t.Helper()
-	c := &calls{}
+	c := &fixture.Calls{Text: func(call kube.Call) string {
+		return strings.Replace(fixture.Verb(call), call.Verb, call.Verb+" "+call.Resource.Resource+" "+call.Key.String(), 1)
+	}}
 	return kube.ObserveCalls(t.Context(), c), c
 }
 
 // define creates a namespaced or cluster-scoped custom kind with subresources, waits until it is served, and removes it
 // at the end of the test.
-func define(t *testing.T, c *client.Client, kind, plural string, namespaced bool, subresources map[string]any) schema.GroupVersionKind {
+func define(t *testing.T, c *client.Client, kind, plural string, namespaced bool, subresources string) schema.GroupVersionKind {
 	t.Helper()
 	gvk := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: kind}
-	scope := "Cluster"
-	if namespaced {
-		scope = "Namespaced"
-	}
-	version := map[string]any{
-		"name": "v1", "served": true, "storage": true,
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object",
-			"properties": map[string]any{
-				"spec": map[string]any{"type": "object", "properties": map[string]any{
-					"size": map[string]any{"type": "integer", "minimum": int64(0)}, "note": map[string]any{"type": "string"},
-				}},
-				"status": map[string]any{"type": "object", "properties": map[string]any{"phase": map[string]any{"type": "string"}}},
-			},
-		}},
-	}
-	if subresources != nil {
-		version["subresources"] = subresources
-	}
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + gvk.Group},
-		"spec": map[string]any{
-			"group": gvk.Group, "scope": scope, "versions": []any{version},
-			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": plural[:len(plural)-1]},
-		},
-	}}
+	crd := fixture.Kind{
+		GroupVersionKind: gvk, Plural: plural, ClusterScoped: !namespaced, Subresources: subresources, Schema: `
+type: object
+properties:
+  spec: {type: object, properties: {size: {type: integer, minimum: 0}, note: {type: string}}}
+  status: {type: object, properties: {phase: {type: string}}}
+`,
+	}.Definition()
 	created := must(client.Create(t.Context(), c, crd))(t)
 	t.Cleanup(func() {
 		if err := client.Delete(context.WithoutCancel(t.Context()), c, created); err != nil {

@@ -29,7 +29,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	list := "list configmaps " + namespace + "/"
-	if requests := calls.take(); len(all) != 5 || !slices.Equal(requests, []string{list, list, list}) {
+	if requests := calls.Take(); len(all) != 5 || !slices.Equal(requests, []string{list, list, list}) {
 		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), requests)
 	}
 	names := must(client.Keys[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)

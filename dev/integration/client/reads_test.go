@@ -56,19 +56,19 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if names := must(client.Keys[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}
-	if requests := calls.take(); requests != nil {
+	if requests := calls.Take(); requests != nil {
 		t.Errorf("an informer knows, and calls were made: %q", requests)
 	}
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a"), client.FromAPI()))(t)
 	must(client.GetLive(ctx, c, obj))(t)
-	if requests := calls.take(); !slices.Equal(requests, []string{get + "a", get + "a"}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{get + "a", get + "a"}) {
 		t.Errorf("past the informer, the calls are %q", requests)
 	}
 
 	// An informer with a selection answers for selected objects only.
 	c = clustertest.Client(t, cluster, web)
 	must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
-	if requests := calls.take(); requests != nil {
+	if requests := calls.Take(); requests != nil {
 		t.Errorf("the informer shows it, and calls were made: %q", requests)
 	}
 	if found := must(client.Exists[*corev1.ConfigMap](ctx, c, key("b")))(t); !found {
@@ -77,7 +77,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if all := must(client.All[*corev1.ConfigMap](ctx, c, in))(t); len(all) != 2 {
 		t.Errorf("the objects are %v", all)
 	}
-	if requests := calls.take(); !slices.Equal(requests, []string{get + "b", list}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{get + "b", list}) {
 		t.Errorf("past what the informer knows, the calls are %q", requests)
 	}
 	// Without informers no read starts a watch.
@@ -85,7 +85,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	for range 3 {
 		must(client.Get[*corev1.ConfigMap](ctx, c, key("a")))(t)
 	}
-	if requests := calls.take(); !slices.Equal(requests, []string{get + "a", get + "a", get + "a"}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{get + "a", get + "a", get + "a"}) {
 		t.Errorf("without informers, the calls are %q", requests)
 	}
 }
@@ -93,7 +93,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Bell", "bells", true, nil)
+	kind := define(t, c, "Bell", "bells", true, "")
 	cm := configMap(namespace, "w", map[string]string{"a": "b"})
 	cm.Labels = map[string]string{"app": "web"}
 	bell := object(kind, namespace, "w", 1)
@@ -146,7 +146,7 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	for event := range w.ResultChan() {
 		t.Errorf("after Stop: %+v", event)
 	}
-	if requests := calls.take(); len(requests) != 1 || !strings.HasPrefix(requests[0], "watch ") {
+	if requests := calls.Take(); len(requests) != 1 || !strings.HasPrefix(requests[0], "watch ") {
 		t.Errorf("the calls are %q", requests)
 	}
 	// From a resource version: later changes only.
@@ -161,7 +161,7 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Typo", "typos", true, nil)
+	kind := define(t, c, "Typo", "typos", true, "")
 	logged := &testlog.Buffer{}
 	c = with(t, c, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
 	obj := object(kind, namespace, "", 1)

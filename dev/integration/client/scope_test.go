@@ -22,7 +22,7 @@ import (
 func TestMissingNamespaceIsNotReportedAsMissingObject(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Boat", "boats", true, nil)
+	kind := define(t, c, "Boat", "boats", true, "")
 	for name, err := range map[string]error{
 		"typed":        first(client.Create(t.Context(), c, configMap("no-such-namespace", "a", nil))),
 		"unstructured": first(client.Create(t.Context(), c, object(kind, "no-such-namespace", "a", 1))),
@@ -56,8 +56,8 @@ func (*barge) NamespaceScoped() bool { return true }
 func TestDeclaredScopeIsComparedWithDefinition(t *testing.T) {
 	t.Parallel()
 	config, setup, namespace := setUp(t)
-	right := define(t, setup, "Barge", "barges", true, nil)
-	wrong := define(t, setup, "Raft", "rafts", false, nil)
+	right := define(t, setup, "Barge", "barges", true, "")
+	wrong := define(t, setup, "Raft", "rafts", false, "")
 	must(client.Create(t.Context(), setup, object(right, namespace, "a", 1)))(t)
 	c := clustertest.Client(t, clustertest.Connect(t, config, func(scheme *runtime.Scheme) error {
 		for _, kind := range []schema.GroupVersionKind{right, wrong} {
@@ -78,7 +78,7 @@ func TestDeclaredScopeIsComparedWithDefinition(t *testing.T) {
 	if err == nil || errors.Is(err, client.ErrGone) || !strings.Contains(err.Error(), "Raft in client.example.com/v1 is cluster-scoped in the cluster") {
 		t.Errorf("another scope: %v", err)
 	}
-	if requests := calls.take(); requests != nil {
+	if requests := calls.Take(); requests != nil {
 		t.Errorf("the calls are %q", requests)
 	}
 }
@@ -103,7 +103,7 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 			t.Errorf("mistake %d is none", i)
 		}
 	}
-	if requests := calls.take(); requests != nil {
+	if requests := calls.Take(); requests != nil {
 		t.Errorf("calls were made: %q", requests)
 	}
 	must(client.Create(t.Context(), c, configMap(namespace, "here", nil)))(t)
@@ -112,7 +112,7 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 			t.Errorf("a client for %s has listed %s", namespace, kube.KeyOf(obj))
 		}
 	}
-	if requests := calls.take(); !slices.Equal(requests, []string{"list configmaps " + namespace + "/"}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{"list configmaps " + namespace + "/"}) {
 		t.Errorf("the calls are %q", requests)
 	}
 }

@@ -23,7 +23,7 @@ import (
 func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Lamp", "lamps", true, map[string]any{"status": map[string]any{}})
+	kind := define(t, c, "Lamp", "lamps", true, "{status: {}}")
 	lamp := must(client.Create(t.Context(), c, object(kind, namespace, "l", 1)))(t)
 	ctx, calls := observe(t)
 	phase := func(u *unstructured.Unstructured) string {
@@ -53,7 +53,7 @@ func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
 	}
 	at := "lamps " + namespace + "/l"
 	want := []string{"update " + at + "/status", "patch " + at + "/status", "patch " + at, "update " + at + "/status", "get " + at + "/status"}
-	if requests := calls.take(); !slices.Equal(requests, want) {
+	if requests := calls.Take(); !slices.Equal(requests, want) {
 		t.Errorf("the calls are %q, want %q", requests, want)
 	}
 	// A built-in kind that has only the subresource status.
@@ -69,7 +69,7 @@ func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
 func TestMissingSubresourceIsNamed(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Brick", "bricks", true, nil)
+	kind := define(t, c, "Brick", "bricks", true, "")
 	brick := must(client.Create(t.Context(), c, object(kind, namespace, "b", 1)))(t)
 	cm := must(client.Create(t.Context(), c, configMap(namespace, "c", nil)))(t)
 	for name, err := range map[string]error{
@@ -86,7 +86,7 @@ func TestMissingSubresourceIsNamed(t *testing.T) {
 	if err := client.Delete(t.Context(), c, brick); err != nil {
 		t.Fatal(err)
 	}
-	lamp := define(t, c, "Torch", "torches", true, map[string]any{"status": map[string]any{}})
+	lamp := define(t, c, "Torch", "torches", true, "{status: {}}")
 	if err := first(client.Update(t.Context(), c, object(lamp, namespace, "none", 1), client.Subresource("status"))); !errors.Is(err, client.ErrGone) {
 		t.Errorf("the status of what is gone: %v", err)
 	}
@@ -95,9 +95,7 @@ func TestMissingSubresourceIsNamed(t *testing.T) {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Fleet", "fleets", true, map[string]any{
-		"scale": map[string]any{"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
-	})
+	kind := define(t, c, "Fleet", "fleets", true, "{scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}")
 	for name, obj := range map[string]kube.Object{
 		"typed":        must(client.Create(t.Context(), c, deployment(namespace, "web")))(t),
 		"unstructured": must(client.Create(t.Context(), c, object(kind, namespace, "f", 1)))(t),
@@ -154,7 +152,7 @@ func TestEviction(t *testing.T) {
 		t.Errorf("it is evicted again: %v", err)
 	}
 	evict := "create pods " + namespace + "/web/eviction"
-	if requests := calls.take(); !slices.Equal(requests, []string{evict, evict}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{evict, evict}) {
 		t.Errorf("the calls are %q", requests)
 	}
 }

@@ -40,8 +40,8 @@ func deployment(namespace, name string) *appsv1.Deployment {
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	lives := define(t, c, "House", "houses", true, nil)
-	floats := define(t, c, "Cloud", "clouds", false, nil)
+	lives := define(t, c, "House", "houses", true, "")
+	floats := define(t, c, "Cloud", "clouds", false, "")
 	t.Run("typed", func(t *testing.T) {
 		t.Parallel()
 		life(t, c, configMap(namespace, "typed", map[string]string{"a": "b"}), func(obj *corev1.ConfigMap) { obj.Data["a"] = "c" })
@@ -139,7 +139,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		t.Fatal("no resource")
 	}
 	var verbs []string
-	for _, call := range calls.take() {
+	for _, call := range calls.Take() {
 		verb, rest, _ := strings.Cut(call, " ")
 		verbs = append(verbs, verb)
 		if rest != resource+" "+key.String() && rest != resource+" "+collection {
@@ -197,7 +197,7 @@ func TestDeleteAllOf(t *testing.T) {
 		t.Errorf("there are %s; %v", left(), err)
 	}
 	collection := "deletecollection configmaps " + namespace + "/"
-	if requests := calls.take(); !slices.Equal(requests, []string{collection + " (dry run)", collection, collection}) {
+	if requests := calls.Take(); !slices.Equal(requests, []string{collection + " (dry run)", collection, collection}) {
 		t.Errorf("the calls are %q", requests)
 	}
 }

@@ -89,9 +89,8 @@ func testRefusals(t *testing.T, answer metav1.Status) {
 func TestEveryVerbReportsMissingObject(t *testing.T) {
 	t.Parallel()
 	c, namespace := newClient(t)
-	kind := define(t, c, "Ferry", "ferries", true, map[string]any{
-		"status": map[string]any{}, "scale": map[string]any{"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
-	})
+	kind := define(t, c, "Ferry", "ferries", true,
+		"{status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}")
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "none", ResourceVersion: "1", UID: "u"}
 	ferry := object(kind, namespace, "none", 1)
 	ferry.SetResourceVersion("1")

@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // intercepted returns the test's client, which calls the function before each request of a verb for definitions.
@@ -193,12 +194,12 @@ func TestGeneratedDefinitionIsUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.ensure(definitions...)
-	calls := &calls{}
-	second, err := crd.Ensure(calls.observe(t.Context()), e.client, definitions)
+	calls := newCalls()
+	second, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), e.client, definitions)
 	if err != nil || second[0].Outcome != client.Unchanged {
 		t.Errorf("it is %+v, %v", second, err)
 	}
-	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.take()); diff != "" {
+	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.Take()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	if problems := crd.Compare(e.live(definitions[0].Name), definitions[0]); len(problems) > 0 {
@@ -299,11 +300,11 @@ func TestEnsureRemovesConversionWithForeignCABundle(t *testing.T) {
 		},
 	}
 	e.ensure(d)
-	calls := &calls{}
-	if _, err := crd.Ensure(calls.observe(t.Context()), e.client, []*apiextensionsv1.CustomResourceDefinition{d}); err != nil {
+	calls := newCalls()
+	if _, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), e.client, []*apiextensionsv1.CustomResourceDefinition{d}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.take()); diff != "" {
+	if diff := cmp.Diff([]string{"get customresourcedefinitions"}, calls.Take()); diff != "" {
 		t.Errorf("a webhook whose port is the default (-want +got):\n%s", diff)
 	}
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -23,9 +24,9 @@ import (
 func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 	e := newEnv(t)
 	website, bill := e.define("Website", e.version("v1", host, stored), e.version("v1beta1", host)), e.define("Bill", e.version("v1", host))
-	calls := &calls{}
+	calls := newCalls()
 	definitions := []*apiextensionsv1.CustomResourceDefinition{website, bill}
-	ensured, err := crd.Ensure(calls.observe(t.Context()), e.client, definitions)
+	ensured, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), e.client, definitions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 	e.create(e.object("Bill", "v1", "a", nil))
 
 	// The same again, with the same client and with the client of a new program.
-	calls.take()
+	calls.Take()
 	for name, test := range map[string]struct {
 		client *client.Client
 		calls  []string
@@ -50,18 +51,18 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 		// request for v1.
 		"another program": {newProgram(t), nil},
 	} {
-		second, err := crd.Ensure(calls.observe(t.Context()), test.client, definitions)
+		second, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), test.client, definitions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests := calls.take()
+		requests := calls.Take()
 		if test.calls != nil {
 			if diff := cmp.Diff(test.calls, requests); diff != "" {
 				t.Errorf("%s: calls (-want +got):\n%s", name, diff)
 			}
 		}
 		for _, call := range requests {
-			if !strings.HasPrefix(call, "get") && call != "" {
+			if !strings.HasPrefix(call, "get") && call != fixture.Discovery {
 				t.Errorf("%s: it has made the call %q", name, call)
 			}
 		}
@@ -355,7 +356,7 @@ func TestEnsureKeepsForeignConversion(t *testing.T) {
 
 func TestEnsureRejectsInvalidArguments(t *testing.T) {
 	e := newEnv(t)
-	calls := &calls{}
+	calls := newCalls()
 	good := e.define("Website", e.version("v1", host))
 	bad := good.DeepCopy()
 	bad.Name = "web"
@@ -377,11 +378,11 @@ func TestEnsureRejectsInvalidArguments(t *testing.T) {
 		"a nil option":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{nil}, "an option is nil"},
 		"a timeout":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{crd.Timeout(-1)}, "Timeout is -1ns"},
 	} {
-		if _, err := crd.Ensure(calls.observe(t.Context()), test.client, test.definitions, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), test.client, test.definitions, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
 	}
-	if requests := calls.take(); len(requests) > 0 {
+	if requests := calls.Take(); len(requests) > 0 {
 		t.Errorf("it has made the calls %q", requests)
 	}
 }

@@ -2,12 +2,9 @@
 package crd
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -146,36 +144,10 @@ func (e env) resources(version string) map[string]metav1.APIResource {
 	return byName
 }
 
-// calls are the requests that are made under a context.
-type calls struct {
-	mu   sync.Mutex
-	seen []string
+// newCalls returns a record of requests, with discovery requests: "get customresourcedefinitions".
+func newCalls() *fixture.Calls {
+	return &fixture.Calls{WithDiscovery: true, Text: func(call kube.Call) string { return call.Verb + " " + call.Resource.Resource }}
 }
-
-func (c *calls) observe(ctx context.Context) context.Context {
-	return kube.ObserveCalls(ctx, c)
-}
-
-// take returns "verb resource" of each request since the last take, and "" for discovery requests.
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := c.seen
-	c.seen = nil
-	slices.Sort(seen)
-	return seen
-}
-
-// CallBegan implements kube.CallObserver.
-func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen = append(c.seen, strings.TrimSpace(fmt.Sprint(call.Verb, " ", call.Resource.Resource)))
-	return ctx
-}
-
-// CallEnded implements kube.CallObserver.
-func (c *calls) CallEnded(context.Context, kube.Call) {}
 
 // certificate is a valid certificate that is not used for connections.
 const certificate = `-----BEGIN CERTIFICATE-----

@@ -100,6 +100,17 @@ func (e env) releases() []*apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
+// released ensures the definitions of the first three releases in turn, and creates websites in the first one.
+func (e env) released(websites int) []*apiextensionsv1.CustomResourceDefinition {
+	e.Helper()
+	releases := e.releases()
+	e.ensure(releases[0])
+	e.createWebsites(websites)
+	e.ensure(releases[1])
+	e.ensure(releases[2])
+	return releases
+}
+
 // createWebsites creates n Websites in v1.
 func (e env) createWebsites(n int) {
 	e.Helper()
@@ -217,12 +228,8 @@ func TestStorageMigrationKilledBetweenAnyTwoWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const objects = 5
 			e := newEnv(t)
-			releases := e.releases()
+			releases := e.released(objects)
 			definition := releases[0].Name
-			e.ensure(releases[0])
-			e.createWebsites(objects)
-			e.ensure(releases[1])
-			e.ensure(releases[2])
 			before := e.websites("v2")
 			processes, last := 0, 0
 			for ended := false; !ended; processes++ {
@@ -305,11 +312,7 @@ func TestStorageMigrationSurvivesAPIServer(t *testing.T) {
 	e := newEnv(t)
 	e.client = clustertest.Client(t, clustertest.Connect(t, own.RESTConfig()))
 	objects := testlength.Count(300, 4000)
-	releases := e.releases()
-	e.ensure(releases[0])
-	e.createWebsites(objects)
-	e.ensure(releases[1])
-	e.ensure(releases[2])
+	releases := e.released(objects)
 
 	kills := testlength.Count(1, 2)
 	var patches, expired atomic.Int32
@@ -362,11 +365,7 @@ func TestStorageMigrationSurvivesAPIServer(t *testing.T) {
 // A policy denies updates of some objects.
 func TestStorageMigrationNamesDeniedObjects(t *testing.T) {
 	e := newEnv(t)
-	releases := e.releases()
-	e.ensure(releases[0])
-	e.createWebsites(5)
-	e.ensure(releases[1])
-	e.ensure(releases[2])
+	releases := e.released(5)
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: e.group},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -428,11 +427,7 @@ func TestStorageMigrationNamesDeniedObjects(t *testing.T) {
 // The documented permissions suffice, and a missing one ends the migration at the first object.
 func TestStorageMigrationPermissions(t *testing.T) {
 	e := newEnv(t)
-	releases := e.releases()
-	e.ensure(releases[0])
-	e.createWebsites(5)
-	e.ensure(releases[1])
-	e.ensure(releases[2])
+	releases := e.released(5)
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
@@ -483,11 +478,7 @@ func TestStorageMigrationPermissions(t *testing.T) {
 // The program of the previous release, which uses v1, works on migrated objects. It restarts, and installs its definition.
 func TestPreviousReleaseWorksOnMigratedObjects(t *testing.T) {
 	e := newEnv(t)
-	releases := e.releases()
-	e.ensure(releases[0])
-	e.createWebsites(3)
-	e.ensure(releases[1])
-	e.ensure(releases[2])
+	releases := e.released(3)
 	if _, err := crd.Migrate(t.Context(), e.client, releases[0].Name); err != nil {
 		t.Fatal(err)
 	}

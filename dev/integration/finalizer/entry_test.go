@@ -29,7 +29,7 @@ type edited struct {
 
 func (e env) edit(what string, want edited) {
 	e.Helper()
-	observer := &calls{}
+	observer := newCalls()
 	edit := finalizer.Add
 	if want.remove {
 		edit = finalizer.Remove
@@ -38,7 +38,7 @@ func (e env) edit(what string, want edited) {
 	if changed != want.changed || !errors.Is(err, want.err) {
 		e.Errorf("%s: changed is %v, the error %v", what, changed, err)
 	}
-	observer.expect(e.T, what, want.calls...)
+	observer.Want(e.T, what, want.calls...)
 	if got := want.obj.GetFinalizers(); !slices.Equal(got, want.finalizers) {
 		e.Errorf("%s: the object has finalizers %q, want %q", what, got, want.finalizers)
 	}
@@ -142,7 +142,7 @@ func TestAddAndRemoveOnMissingObject(t *testing.T) {
 func TestAddValidatesArguments(t *testing.T) {
 	e := newEnv(t)
 	obj := e.create("a")
-	observer := &calls{}
+	observer := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	for _, name := range []string{"", "cleanup", "kubernetes", "shop.example.com/", "Shop/cleanup", "shop.example.com/a/b"} {
 		if _, err := finalizer.Add(ctx, e.Client, obj, name); err == nil {
@@ -158,13 +158,13 @@ func TestAddValidatesArguments(t *testing.T) {
 	if _, err := finalizer.Add(ctx, nil, obj, own); err == nil {
 		t.Error("no client was taken")
 	}
-	observer.expect(t, "mistakes")
+	observer.Want(t, "mistakes")
 	// If the API server rejects the request for another reason, that error is returned without a retry.
 	e.change("a", func(c *corev1.ConfigMap) { c.Immutable = new(true) })
 	if _, err := finalizer.Add(ctx, e.Client, obj, own, client.FieldOwner("not\x00printable")); !apierrors.IsInvalid(err) {
 		t.Errorf("the error is %v", err)
 	}
-	if seen := observer.take(); len(seen) > 2 {
+	if seen := observer.Take(); len(seen) > 2 {
 		t.Errorf("it was tried again: %q", seen)
 	}
 }

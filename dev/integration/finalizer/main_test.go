@@ -2,11 +2,6 @@
 package finalizer_test
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +9,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -89,34 +85,5 @@ func (e env) remove(name string) {
 	}
 }
 
-// calls records requests.
-type calls struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
-func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, "/", call.Subresource), "/"))
-	return ctx
-}
-
-// CallEnded implements kube.CallObserver.
-func (c *calls) CallEnded(context.Context, kube.Call) {}
-
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := c.seen
-	c.seen = nil
-	return seen
-}
-
-func (c *calls) expect(t *testing.T, what string, want ...string) {
-	t.Helper()
-	if got := c.take(); !slices.Equal(got, want) {
-		t.Errorf("%s: calls %q, want %q", what, got, want)
-	}
-}
+// newCalls returns a record of requests, with discovery requests.
+func newCalls() *fixture.Calls { return &fixture.Calls{Text: fixture.Verb, WithDiscovery: true} }

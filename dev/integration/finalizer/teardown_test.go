@@ -154,14 +154,14 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	}
 	e.remove("a")
 	obj = e.live("a")
-	observer := &calls{}
+	observer := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	wait := controller.RequeueAfter(time.Hour, "the bucket is being emptied")
 	err := p.finalizer(e, e.Client, map[string]error{"bucket": wait}).Teardown(ctx, obj)
 	if !controller.IsRequeue(err) || !strings.Contains(err.Error(), `step "bucket"`) {
 		t.Errorf("the answer is %v, want the step's", err)
 	}
-	observer.expect(t, "to the second step", "get", "patch")
+	observer.Want(t, "to the second step", "get", "patch")
 	if got := p.finalizer(e, e.Client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
 		t.Errorf("the report is %+v", got)
 	}
@@ -182,7 +182,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	if want := []string{"dns", "bucket", "bucket"}; !slices.Equal(p.begun, want) {
 		t.Errorf("begun were %q, want %q", p.begun, want)
 	}
-	observer.take()
+	observer.Take()
 	ending, cancel = context.WithCancel(ctx)
 	p.effect = cancel
 	if err := p.finalizer(e, e.Client, nil).Teardown(ending, obj); !errors.Is(err, context.Canceled) || notedOf(e.live("a")) != "dns,bucket" {
@@ -191,7 +191,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	if err := p.finalizer(e, e.Client, nil).Teardown(ctx, obj); err != nil {
 		t.Fatal(err)
 	}
-	observer.expect(t, "to the end", "get", "patch", "get", "patch")
+	observer.Want(t, "to the end", "get", "patch", "get", "patch")
 	if e.exists("a") || len(obj.Finalizers) > 0 {
 		t.Errorf("it is still there: %v, with finalizers %q", e.exists("a"), obj.Finalizers)
 	}
@@ -262,7 +262,7 @@ func TestFinalizerInController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observer := &calls{}
+	observer := newCalls()
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "finalized",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{Namespaces: []string{e.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
@@ -294,7 +294,7 @@ func TestFinalizerInController(t *testing.T) {
 		}
 		return ""
 	})
-	if got := observer.take(); len(got) != objects || slices.Compact(got)[0] != "patch" {
+	if got := observer.Take(); len(got) != objects || slices.Compact(got)[0] != "patch" {
 		t.Errorf("calls to begin: %q", got)
 	}
 	before := 0
@@ -309,7 +309,7 @@ func TestFinalizerInController(t *testing.T) {
 		}
 		return ""
 	})
-	observer.expect(t, "resyncs")
+	observer.Want(t, "resyncs")
 	for i := range objects {
 		e.remove(fmt.Sprint("obj-", i))
 	}

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -20,17 +18,9 @@ import (
 // A process with client-go's elector releases its Lease to an Elector, which releases it to client-go's elector again.
 func TestRollingUpdateFromClientGo(t *testing.T) {
 	t.Parallel()
-	clients, err := kubernetes.NewForConfig(local.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := clients.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients, namespace := newNamespace(t)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: election.LeaseName}}
-	if _, err := clients.CoordinationV1().Leases(ns.Name).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	leads := make(chan string, 10)
@@ -48,7 +38,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 	clientGo := func(identity string) (stop func()) {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
-				LeaseMeta:  metav1.ObjectMeta{Namespace: ns.Name, Name: election.LeaseName},
+				LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: election.LeaseName},
 				Client:     clients.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 			},
@@ -71,7 +61,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 	defer stopOld()
 	next("old")
 	elector, err := leader.New(leader.Config{
-		Cluster: clustertest.Connect(t, local.RESTConfig()), Namespace: ns.Name, Name: election.LeaseName, Identity: "new",
+		Cluster: clustertest.Connect(t, local.RESTConfig()), Namespace: namespace, Name: election.LeaseName, Identity: "new",
 		RetryPeriod: election.RetryPeriod, Logger: clustertest.Logger(t),
 	})
 	if err != nil {

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
@@ -38,16 +36,8 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 // Another client edits the Lease in every way that the API server accepts. One process leads in each case, never two.
 func TestEditedLeaseHasOneLeader(t *testing.T) {
 	t.Parallel()
-	clients, err := kubernetes.NewForConfig(local.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := clients.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases := clients.CoordinationV1().Leases(ns.Name)
+	clients, namespace := newNamespace(t)
+	leases := clients.CoordinationV1().Leases(namespace)
 	largest := int32(math.MaxInt32)
 	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: election.LeaseName}, Spec: coordinationv1.LeaseSpec{LeaseTransitions: &largest},
@@ -64,15 +54,16 @@ func TestEditedLeaseHasOneLeader(t *testing.T) {
 	for i := range electors {
 		config := local.RESTConfig()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{next, &broken[i]} })
-		electors[i], err = leader.New(leader.Config{
-			Cluster: clustertest.Connect(t, config), Namespace: ns.Name, Name: election.LeaseName, Logger: slog.New(slog.DiscardHandler),
+		elector, err := leader.New(leader.Config{
+			Cluster: clustertest.Connect(t, config), Namespace: namespace, Name: election.LeaseName, Logger: slog.New(slog.DiscardHandler),
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2900 * time.Millisecond, RetryPeriod: 100 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		electors[i] = elector
 		running.Go(func() { // waited for above
-			_ = electors[i].Run(ctx, func(ctx context.Context) error {
+			_ = elector.Run(ctx, func(ctx context.Context) error {
 				leading := func(e *leader.Elector) bool { return e != nil && e.Status().State == leader.StateLeading }
 				if leading(electors[0]) && leading(electors[1]) {
 					t.Error("two electors lead")

@@ -111,15 +111,7 @@ func TestResponseToFencedWrite(t *testing.T) {
 // the other one. Each of the servers rejects the writes of the former leader, after a lag that the test logs.
 func TestFenceWithTwoAPIServers(t *testing.T) {
 	t.Parallel()
-	cluster, err := localcluster.Start(t.Context(), localcluster.Config{SecondServer: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t, localcluster.Config{SecondServer: true})
 	f := newFenced(t, cluster)
 	f.fence()
 	pods := []*fencedPod{f.pod("anna"), f.pod("bert")}
@@ -129,9 +121,7 @@ func TestFenceWithTwoAPIServers(t *testing.T) {
 		for j, server := range []string{cluster.RESTConfig().Host, cluster.SecondRESTConfig().Host} {
 			config := rest.CopyConfig(p.config)
 			config.Host = server
-			if clients[i][j], err = kubernetes.NewForConfig(config); err != nil {
-				t.Fatal(err)
-			}
+			clients[i][j] = clustertest.Must[kubernetes.Interface](kubernetes.NewForConfig(config))(t)
 			_, _ = p.patch(t.Context(), clients[i][j], `{}`) // opens the connection
 		}
 	}
@@ -205,15 +195,7 @@ func BenchmarkFencedWrite(b *testing.B) {
 // then.
 func TestFenceAfterItsPolicyWasDeleted(t *testing.T) {
 	t.Parallel()
-	cluster, err := localcluster.Start(t.Context(), localcluster.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t, localcluster.Config{})
 	f := newFenced(t, cluster)
 	f.fence()
 	anna := f.pod("anna")

@@ -417,7 +417,7 @@ func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app) // the kinds that the cluster serves are cached
-	seen := &calls{}
+	seen := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	nameless := e.configMap("")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "p"}}
@@ -433,7 +433,7 @@ func TestInvalidChildrenRejectedWithoutRequest(t *testing.T) {
 	if _, err := set.Apply(ctx, unread); err == nil || !strings.Contains(err.Error(), "uid") {
 		t.Errorf("an owner without a uid: %v", err)
 	}
-	if requests := seen.take(); len(requests) != 0 {
+	if requests := seen.Take(); len(requests) != 0 {
 		t.Errorf("requests were made: %q", requests)
 	}
 }

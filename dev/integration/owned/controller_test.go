@@ -30,11 +30,11 @@ func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind}
 		c.Namespaces = []string{metav1.NamespaceAll}
 	})
-	seen := &calls{}
+	seen := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	clustertest.Eventually(t, func() string {
 		must(set.Apply(ctx, app, owned.Of(e.configMap("a", "colour", "blue"))...))(t)
-		if requests := seen.take(); len(requests) != 0 {
+		if requests := seen.Take(); len(requests) != 0 {
 			return "there are still requests: " + requests[0]
 		}
 		return ""
@@ -55,14 +55,14 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 	children := append(
 		owned.Of(e.configMap("a", "colour", "blue"), e.loadBalancer("web"), e.configMap("foreign")),
 		owned.Child{Object: e.configMap("once"), CreateOnly: true})
-	seen := &calls{}
+	seen := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	clustertest.Eventually(t, func() string { // until the informers show all writes
 		_, err := set.Apply(ctx, app, children...)
 		if err == nil {
 			t.Fatal("nothing is said of the foreign object")
 		}
-		if requests := seen.take(); len(requests) != 0 {
+		if requests := seen.Take(); len(requests) != 0 {
 			return "there are still requests: " + requests[0]
 		}
 		return ""
@@ -71,7 +71,7 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 	e.want(report.Results, "ConfigMap a: unchanged", "Service web: unchanged", "ConfigMap foreign: foreign", "ConfigMap once: unchanged")
 	plan, _ := set.Plan(ctx, app, children...)
 	e.want(plan.Results, outcomes(report.Results)...)
-	if requests := seen.take(); len(requests) != 0 {
+	if requests := seen.Take(); len(requests) != 0 {
 		t.Errorf("at rest: %q", requests)
 	}
 }
@@ -81,10 +81,7 @@ func TestIdleSetMakesNoRequest(t *testing.T) {
 func TestSetInController(t *testing.T) {
 	e := newEnv(t)
 	other := clustertest.Namespace(t, e.c)
-	apps := must(informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
-		Logger:    clustertest.Logger(t),
-	}))(t)
+	apps := e.apps()
 	kinds := must(watched.New(watched.Config{
 		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
 		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, Logger: clustertest.Logger(t)},

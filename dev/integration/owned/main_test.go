@@ -2,11 +2,9 @@
 package owned
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +15,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -71,20 +71,7 @@ func newEnv(t *testing.T) env {
 
 // definition returns a CustomResourceDefinition of a kind that accepts all fields.
 func definition(kind schema.GroupVersionKind, plural, scope string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + kind.Group},
-		"spec": map[string]any{
-			"group": kind.Group, "scope": scope,
-			"names": map[string]any{"kind": kind.Kind, "plural": plural, "singular": strings.ToLower(kind.Kind)},
-			"versions": []any{map[string]any{
-				"name": kind.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{
-					"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-				}},
-			}},
-		},
-	}}
+	return fixture.Kind{GroupVersionKind: kind, Plural: plural, ClusterScoped: scope == "Cluster"}.Definition()
 }
 
 func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
@@ -98,6 +85,15 @@ func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
 		}
 		return ""
 	})
+}
+
+// apps returns an informer of the owners in the namespace.
+func (e env) apps() *informer.Informer[*unstructured.Unstructured] {
+	e.Helper()
+	return must(informer.New(informer.Config[*unstructured.Unstructured]{
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Logger:    clustertest.Logger(e),
+	}))(e)
 }
 
 // app creates an owner.
@@ -195,50 +191,11 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// calls records the requests of a context.
-type calls struct {
-	mu  sync.Mutex
-	all []kube.Call
-}
-
-func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
-
-func (c *calls) CallEnded(_ context.Context, call kube.Call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, call)
-}
-
-// discoveries returns the number of discovery requests since the last call.
-func (c *calls) discoveries() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for _, call := range c.all {
-		if call.Verb == "" {
-			n++
-		}
-	}
-	c.all = nil
-	return n
-}
-
-// take returns the requests since the last call, without discovery requests.
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []string
-	for _, call := range c.all {
-		if call.Verb != "" {
-			text := call.Verb + " " + call.Resource.Resource + " " + call.Key.Name
-			if call.DryRun {
-				text += " (dry run)"
-			}
-			all = append(all, text)
-		}
-	}
-	c.all = nil
-	return all
+// newCalls returns a record of requests: "patch configmaps web (dry run)".
+func newCalls() *fixture.Calls {
+	return &fixture.Calls{Text: func(call kube.Call) string {
+		return strings.Replace(fixture.Verb(call), call.Verb, call.Verb+" "+call.Resource.Resource+" "+call.Key.Name, 1)
+	}}
 }
 
 // changes reports whether a plan would change anything.

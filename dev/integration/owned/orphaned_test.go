@@ -220,7 +220,7 @@ func TestUnchangedApplyNeedsNoPrecondition(t *testing.T) {
 	first := must(client.Apply(t.Context(), cached, busy))(t).Object
 	e.merge(e.configMap("busy"), `{"metadata":{"annotations":{"heartbeat":"1"}}}`)
 	now := e.get(e.key("busy"))
-	seen := &calls{}
+	seen := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	for _, test := range []struct {
 		what     string
@@ -235,7 +235,7 @@ func TestUnchangedApplyNeedsNoPrecondition(t *testing.T) {
 		cache.objects[e.key("busy")] = test.shown
 		busy.ResourceVersion = test.required
 		applied, err := client.Apply(ctx, cached, busy, client.IfUnchanged())
-		if requests := seen.take(); err != nil || applied.Outcome != client.Unchanged || len(requests) != test.requests {
+		if requests := seen.Take(); err != nil || applied.Outcome != client.Unchanged || len(requests) != test.requests {
 			t.Errorf("%s: %s, %v, requests %q", test.what, applied.Outcome, err, requests)
 		}
 	}

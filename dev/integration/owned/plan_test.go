@@ -33,9 +33,9 @@ func TestPlanMatchesApply(t *testing.T) {
 	recreated.Data["colour"] = "red"
 	children := append(owned.Of(e.configMap("same"), e.configMap("changed", "colour", "red"), secret("second-secret"),
 		e.configMap("new", "colour", "green"), e.configMap("foreign")), owned.Child{Object: recreated, Recreate: true})
-	seen := &calls{}
+	seen := newCalls()
 	plan, planErr := set.Plan(kube.ObserveCalls(t.Context(), seen), app, children...)
-	for _, call := range seen.take() {
+	for _, call := range seen.Take() {
 		if verb, _, _ := strings.Cut(call, " "); verb != "get" && verb != "list" && !strings.HasSuffix(call, "(dry run)") {
 			t.Errorf("the plan has made the request %q", call)
 		}

@@ -53,7 +53,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 	set, app := e.set(), e.app("web")
 	e.stuck(set, app, "held", "example.com/volume")
 	child := e.configMap("held", "colour", "blue")
-	seen := &calls{}
+	seen := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	report := must(set.Apply(ctx, app, owned.Of(child)...))(t)
 	e.want(report.Results, "ConfigMap held: terminating")
@@ -73,7 +73,7 @@ func TestStuckChildrenAreReported(t *testing.T) {
 	if report.AllDeleted() || !strings.Contains(report.Remaining(), "example.com/volume") {
 		t.Errorf("all deleted %t, remaining %q", report.AllDeleted(), report.Remaining())
 	}
-	for _, call := range seen.take() {
+	for _, call := range seen.Take() {
 		if !strings.HasPrefix(call, "list ") {
 			t.Errorf("request %q", call)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -30,10 +29,7 @@ func TestChildrenRecoverFromUserChanges(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		other := clustertest.Namespace(t, e.c)
-		apps := must(informer.New(informer.Config[*unstructured.Unstructured]{
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
-			Logger:    clustertest.Logger(t),
-		}))(t)
+		apps := e.apps()
 		kinds := must(watched.New(watched.Config{
 			Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
 			Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, AdoptOrphans: true, Logger: clustertest.Logger(t)},

@@ -150,9 +150,9 @@ func TestPlanDelete(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, e.threeWaves()...)
-	seen := &calls{}
+	seen := newCalls()
 	plan := must(set.PlanDelete(kube.ObserveCalls(t.Context(), seen), app))(t)
-	for _, call := range seen.take() {
+	for _, call := range seen.Take() {
 		if !strings.HasPrefix(call, "list ") && !strings.HasSuffix(call, "(dry run)") {
 			t.Errorf("the plan has made the request %q", call)
 		}

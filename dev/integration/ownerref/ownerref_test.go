@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -140,17 +140,17 @@ func TestAdoptAndRelease(t *testing.T) {
 	e := newEnv(t)
 	owner, other, child := e.create("owner"), e.create("other"), e.create("child")
 	given := child.DeepCopy()
-	seen := &calls{}
+	seen := &fixture.Calls{Text: fixture.Verb}
 	ctx := kube.ObserveCalls(t.Context(), seen)
 	adopted := clustertest.Must(ownerref.Adopt(ctx, e.Client, owner, child))(t)
 	if !metav1.IsControlledBy(adopted, owner) || ownerref.Has(owner, child) || child.ResourceVersion != given.ResourceVersion {
 		t.Errorf("adopted %+v, given %+v", adopted.OwnerReferences, child.OwnerReferences)
 	}
-	if requests := seen.take(); !slices.Equal(requests, []string{"get", "patch"}) {
+	if requests := seen.Take(); !slices.Equal(requests, []string{"get", "patch"}) {
 		t.Errorf("requests %q", requests)
 	}
 	clustertest.Must(ownerref.Adopt(ctx, e.Client, owner, adopted))(t)
-	if requests := seen.take(); len(requests) != 0 {
+	if requests := seen.Take(); len(requests) != 0 {
 		t.Errorf("it is so already: %q", requests)
 	}
 	if _, err := ownerref.Adopt(ctx, e.Client, other, adopted); !isAlreadyOwned(err) {
@@ -181,9 +181,9 @@ func TestAdoptAndRelease(t *testing.T) {
 	if len(released.OwnerReferences) != 0 {
 		t.Errorf("released %+v", released.OwnerReferences)
 	}
-	seen.take()
+	seen.Take()
 	clustertest.Must(ownerref.Release(ctx, e.Client, other, released))(t)
-	if requests := seen.take(); len(requests) != 0 {
+	if requests := seen.Take(); len(requests) != 0 {
 		t.Errorf("it is so already: %q", requests)
 	}
 }
@@ -240,30 +240,6 @@ func TestAdoptRejectsObjectsBeingDeleted(t *testing.T) {
 	if _, err := ownerref.Adopt(t.Context(), e.Client, second, free); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("a child that was replaced: %v", err)
 	}
-}
-
-// calls records the verbs of the requests of a context, except discovery.
-type calls struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (c *calls) CallBegan(ctx context.Context, _ kube.Call) context.Context { return ctx }
-
-func (c *calls) CallEnded(_ context.Context, call kube.Call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if call.Verb != "" {
-		c.all = append(c.all, call.Verb)
-	}
-}
-
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := c.all
-	c.all = nil
-	return all
 }
 
 // The API server accepts a reference that was set without a client, and it is the one that SetController sets.

@@ -49,14 +49,14 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		},
 	} {
 		before := e.begin(name)
-		observer := &calls{}
+		observer := newCalls()
 		ctx := kube.ObserveCalls(t.Context(), observer)
 		after := before.copy()
 		test.change(after)
 		if changed, err := status.Commit(ctx, e.Client, before, after); !changed || err != nil {
 			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
 		}
-		if got := observer.take(); !slices.Equal(got, test.calls) {
+		if got := observer.Take(); !slices.Equal(got, test.calls) {
 			t.Errorf("%s: calls %q, want %q", name, got, test.calls)
 		}
 		live, err := client.Get[*unstructured.Unstructured](t.Context(), e.Client, kube.KeyOf(before), client.OfKind(gv().WithKind("Shop")))
@@ -80,7 +80,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		if changed, err := status.Commit(ctx, e.Client, stale, after); !changed || err != nil || !status.IsTrue(e.live(name).Status.Conditions, "Newest") {
 			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
 		}
-		if got, want := observer.take(), []string{"patch shops/status", "get shops", "patch shops/status"}; !slices.Equal(got, want) {
+		if got, want := observer.Take(), []string{"patch shops/status", "get shops", "patch shops/status"}; !slices.Equal(got, want) {
 			t.Errorf("%s: calls %q, want %q", name, got, want)
 		}
 	}
@@ -149,9 +149,9 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 	}
 	after = after.copy()
 	status.SetReady(&after.Status.Conditions, 0, "Open", "") // this removes Reconciling, and sets no generation
-	observer := &calls{}
+	observer := newCalls()
 	changed, err := status.Commit(kube.ObserveCalls(t.Context(), observer), e.Client, before, after)
-	if got, want := observer.take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {
+	if got, want := observer.Take(), []string{"get shops", "patch shops/status"}; !changed || err != nil || !slices.Equal(got, want) {
 		t.Errorf("changed is %v, the error %v, the calls are %q", changed, err, got)
 	}
 	live := e.live("books")

@@ -19,7 +19,7 @@ import (
 func TestCommitOnServer(t *testing.T) {
 	e := newEnv(t)
 	created := e.create("books")
-	observer := &calls{}
+	observer := newCalls()
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	run := func(before, after *Shop, wantChanged bool, want ...string) {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestCommitOnServer(t *testing.T) {
 		if changed != wantChanged || err != nil {
 			t.Errorf("changed is %v, the error %v", changed, err)
 		}
-		if got := observer.take(); !slices.Equal(got, want) {
+		if got := observer.Take(); !slices.Equal(got, want) {
 			t.Errorf("calls: %q, want %q", got, want)
 		}
 	}

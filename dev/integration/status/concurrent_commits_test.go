@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -91,10 +92,10 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 	for i := range shops {
 		e.create(fmt.Sprint("shop-", i))
 	}
-	var observers []*calls
+	var observers []*fixture.Calls
 	var runs atomic.Int32
 	for _, name := range []string{"Painted", "Heated"} {
-		observer := &calls{}
+		observer := newCalls()
 		observers = append(observers, observer)
 		clustertest.Run(t, controller.Config[*Shop]{
 			Name:      "status-" + name,
@@ -144,7 +145,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 	}
 	clustertest.Eventually(t, done(1)) // also the condition of the handler that panics
 	for _, observer := range observers {
-		observer.take()
+		observer.Take()
 	}
 	before, resourceVersion := runs.Load(), e.live("shop-0").ResourceVersion
 	clustertest.Eventually(t, func() string { // the handler that panics is retried
@@ -154,7 +155,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 		return ""
 	})
 	for _, observer := range observers {
-		if seen := observer.take(); len(seen) > 0 {
+		if seen := observer.Take(); len(seen) > 0 {
 			slices.Sort(seen)
 			t.Errorf("at rest there are calls: %q", seen)
 		}

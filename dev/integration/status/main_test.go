@@ -2,10 +2,7 @@
 package status_test
 
 import (
-	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -80,26 +78,11 @@ func newEnv(t *testing.T) env {
 // install installs a custom kind unless it exists.
 func (e env) install(kind string, status bool, scope string) {
 	e.Helper()
-	plural := strings.ToLower(kind) + "s"
-	version := map[string]any{
-		"name": "v1", "served": true, "storage": true,
-		"schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-		}},
-	}
+	custom := fixture.Kind{GroupVersionKind: gv().WithKind(kind), ClusterScoped: scope == "Cluster"}
 	if status {
-		version["subresources"] = map[string]any{"status": map[string]any{}}
+		custom.Subresources = "{status: {}}"
 	}
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + gv().Group},
-		"spec": map[string]any{
-			"group": gv().Group, "scope": scope,
-			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
-			"versions": []any{version},
-		},
-	}}
-	_, _ = client.Create(e.Context(), e.Client, crd) // it may exist already; the check is below
+	_, _ = client.Create(e.Context(), e.Client, custom.Definition()) // it may exist already; the check is below
 	clustertest.Eventually(e, func() string {
 		probe := e.object(kind, "probe")
 		if scope == "Cluster" {
@@ -140,27 +123,9 @@ func (e env) live(name string) *Shop {
 	return shop
 }
 
-// calls records requests.
-type calls struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-// CallBegan implements kube.CallObserver. A call is recorded before it has any visible effect.
-func (c *calls) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen = append(c.seen, strings.TrimSuffix(fmt.Sprint(call.Verb, " ", call.Resource.Resource, "/", call.Subresource), "/"))
-	return ctx
-}
-
-// CallEnded implements kube.CallObserver.
-func (c *calls) CallEnded(context.Context, kube.Call) {}
-
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := c.seen
-	c.seen = nil
-	return seen
+// newCalls returns a record of requests, with discovery requests: "patch shops/status".
+func newCalls() *fixture.Calls {
+	return &fixture.Calls{WithDiscovery: true, Text: func(call kube.Call) string {
+		return strings.Replace(fixture.Verb(call), call.Verb, call.Verb+" "+call.Resource.Resource, 1)
+	}}
 }

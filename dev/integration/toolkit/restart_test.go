@@ -14,6 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -25,39 +26,26 @@ var routeKind = schema.GroupVersionKind{Group: "restart.example.com", Version: "
 
 // routes is a kind with every type of list.
 const routes = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: routes.restart.example.com}
-spec:
-  group: restart.example.com
-  scope: Namespaced
-  names: {kind: Route, plural: routes, singular: route, listKind: RouteList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              size: {type: integer, default: 1}
-              order: {type: array, items: {type: string}}
-              hosts: {type: array, x-kubernetes-list-type: set, items: {type: string}}
-              labels: {type: object, additionalProperties: {type: object, properties: {weight: {type: integer}}}}
-              backends:
-                type: array
-                x-kubernetes-list-type: map
-                x-kubernetes-list-map-keys: [port, protocol]
-                items:
-                  type: object
-                  required: [port]
-                  properties:
-                    port: {type: integer}
-                    protocol: {type: string, default: TCP}
-                    weight: {type: integer, default: 7}
+type: object
+properties:
+  spec:
+    type: object
+    properties:
+      size: {type: integer, default: 1}
+      order: {type: array, items: {type: string}}
+      hosts: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+      labels: {type: object, additionalProperties: {type: object, properties: {weight: {type: integer}}}}
+      backends:
+        type: array
+        x-kubernetes-list-type: map
+        x-kubernetes-list-map-keys: [port, protocol]
+        items:
+          type: object
+          required: [port]
+          properties:
+            port: {type: integer}
+            protocol: {type: string, default: TCP}
+            weight: {type: integer, default: 7}
 `
 
 // restarts restarts a program, and compares the outcomes and requests of each process.
@@ -74,7 +62,8 @@ func newRestarts(t *testing.T) (restarts, *simulation.Cluster) {
 	config, simulated := anyCluster.Start(t, simulation.Config{WithoutControllers: true})
 	r := restarts{T: t, cluster: clustertest.Connect(t, config)}
 	r.plain = clustertest.Client(t, r.cluster)
-	definitions, err := crd.Parse([]byte(routes))
+	definition := fixture.Kind{GroupVersionKind: routeKind, Schema: routes}.Definition()
+	definitions, err := crd.Parse(clustertest.Must(definition.MarshalJSON())(t))
 	if err == nil {
 		_, err = crd.Ensure(t.Context(), r.plain, definitions)
 	}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -21,35 +21,22 @@ import (
 
 // shelves is a kind with lists and maps that are either merged or atomic.
 const shelves = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: PLURAL.schema.example.com}
-spec:
-  group: schema.example.com
-  scope: Namespaced
-  names: {kind: KIND, plural: PLURAL, singular: SINGULAR, listKind: KINDList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
+type: object
+properties:
+  spec:
+    type: object
+    properties:
+      items:
+        type: array
+        LIST
+        items:
+          type: object
+          required: [name]
+          properties: {name: {type: string}, port: {type: integer, default: 0}, weight: {type: integer}}
+      sizes:
         type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              items:
-                type: array
-                LIST
-                items:
-                  type: object
-                  required: [name]
-                  properties: {name: {type: string}, port: {type: integer, default: 0}, weight: {type: integer}}
-              sizes:
-                type: object
-                MAP
-                additionalProperties: {type: integer}
+        MAP
+        additionalProperties: {type: integer}
 `
 
 // The schema of a child's kind changes, with the program running or stopped. Later changes by another client are
@@ -127,15 +114,11 @@ func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namesp
 	t.Helper()
 	list, mapType := "x-kubernetes-list-type: atomic", "x-kubernetes-map-type: atomic"
 	if len(keys) > 0 {
-		list = "x-kubernetes-list-type: map\n                x-kubernetes-list-map-keys: [" + strings.Join(keys, ", ") + "]"
+		list = "x-kubernetes-list-type: map\n        x-kubernetes-list-map-keys: [" + strings.Join(keys, ", ") + "]"
 		mapType = "x-kubernetes-map-type: granular"
 	}
-	singular := strings.ToLower(kind.Kind)
-	text := strings.NewReplacer("KIND", kind.Kind, "PLURAL", singular+"s", "SINGULAR", singular, "LIST", list, "MAP", mapType).Replace(shelves)
-	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &definition.Object); err != nil {
-		t.Fatal(err)
-	}
+	text := strings.NewReplacer("LIST", list, "MAP", mapType).Replace(shelves)
+	definition := fixture.Kind{GroupVersionKind: kind, Schema: text}.Definition()
 	if _, err := client.Apply(t.Context(), c, definition); err != nil {
 		t.Fatal(err)
 	}

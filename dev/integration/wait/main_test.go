@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation"
@@ -30,17 +32,6 @@ func newEnv(t *testing.T) env {
 
 // definition returns a CustomResourceDefinition in a group of the test.
 func (e env) definition(plural, kind string) *unstructured.Unstructured {
-	group := e.Namespace + ".example.com"
-	d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": group, "scope": "Namespaced",
-		"names": map[string]any{"plural": plural, "kind": kind},
-		"versions": []any{map[string]any{
-			"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		}},
-	}}}
-	d.SetAPIVersion("apiextensions.k8s.io/v1")
-	d.SetKind("CustomResourceDefinition")
-	d.SetName(plural + "." + group)
-	return d
+	gvk := schema.GroupVersionKind{Group: e.Namespace + ".example.com", Version: "v1", Kind: kind}
+	return fixture.Kind{GroupVersionKind: gvk, Plural: plural, Subresources: "{status: {}}"}.Definition()
 }

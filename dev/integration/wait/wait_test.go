@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -89,40 +89,13 @@ func TestRolledOut(t *testing.T) {
 				return err
 			},
 		} {
-			calls := &counter{}
+			calls := &fixture.Calls{Text: fixture.Verb}
 			if err := wait(kube.ObserveCalls(t.Context(), calls)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := calls.verbs(); got != "list" {
-				t.Errorf("%s: requests: %q, want one list", name, got)
-			}
+			calls.Want(t, name, "list")
 		}
 	})
-}
-
-// counter records requests for objects.
-type counter struct {
-	mu    sync.Mutex
-	calls []string // guarded by mu
-}
-
-// CallBegan implements kube.CallObserver.
-func (c *counter) CallBegan(ctx context.Context, call kube.Call) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if call.Verb != "" {
-		c.calls = append(c.calls, call.Verb)
-	}
-	return ctx
-}
-
-// CallEnded implements kube.CallObserver.
-func (c *counter) CallEnded(context.Context, kube.Call) {}
-
-func (c *counter) verbs() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.calls, " ")
 }
 
 func TestStatefulSetAndPod(t *testing.T) {

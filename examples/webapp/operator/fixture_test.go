@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // these tests create much garbage
 	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, install)
 }
 
@@ -215,6 +217,14 @@ func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp]
 	})
 	w.Cleanup(stop)
 	return ctrl, stop
+}
+
+// operateUntilReady runs an operator until the end of the test, creates a WebApp, and returns it when it is ready.
+func (w *world) operateUntilReady(name string) *v1.WebApp {
+	w.Helper()
+	w.operate()
+	w.create(w.app(name))
+	return w.untilReady(name)
 }
 
 // app returns a WebApp for the namespace.

@@ -21,9 +21,7 @@ import (
 func TestWebappLifecycle(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		app := w.untilReady("shop")
+		app := w.operateUntilReady("shop")
 		if app.Status.ReadyReplicas != 1 || app.Status.Host != "shop.example.com" {
 			w.Errorf("the status is %+v", app.Status)
 		}
@@ -87,9 +85,7 @@ func (w *world) check(name, image string, config map[string]string) {
 func TestWebappCorrectsDrift(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 
 		// Another client changes fields of the operator, and adds an annotation of its own.
 		before := w.deployment("shop")
@@ -155,9 +151,7 @@ func TestWebappKeepsForeignObjects(t *testing.T) {
 func TestWebappDeletionIsBlockedAndReleased(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 		down := errors.New("the provider is down")
 		w.records.fail(down)
 		w.delete("shop")

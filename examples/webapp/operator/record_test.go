@@ -23,9 +23,7 @@ import (
 func TestWebappRecordFollowsHost(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 		for _, host := range []string{"store.example.com", "", "shop.example.com"} {
 			w.change("shop", func(app *v1.WebApp) { app.Spec.Host = host })
 			if app := w.untilReady("shop"); app.Status.Host != host {
@@ -62,9 +60,7 @@ func TestWebappDeletedWithoutOperator(t *testing.T) {
 func TestWebappRecordMovesAfterOutageOfProvider(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 		w.records.fail(fmt.Errorf("the provider is down"))
 		w.change("shop", func(app *v1.WebApp) { app.Spec.Host = "store.example.com" })
 		w.untilNotReady("shop", "the provider is down")
@@ -82,9 +78,7 @@ func TestWebappRecordMovesAfterOutageOfProvider(t *testing.T) {
 func TestWebappKeepsRecordNameOfOtherReplica(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 		w.records.onDelete(func(string) {
 			before, err := w.get("shop")
 			if err != nil {

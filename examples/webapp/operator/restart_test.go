@@ -24,9 +24,7 @@ func TestWebappSurvivesAPIServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorldIn(t, cluster.RESTConfig())
-	w.operate()
-	w.create(w.app("shop"))
-	w.untilReady("shop")
+	w.operateUntilReady("shop")
 	w.change("shop", func(app *v1.WebApp) { app.Spec.Image, app.Spec.Host = "shop:2", "store.example.com" })
 	if err := cluster.Restart(t.Context()); err != nil {
 		t.Fatal(err)

@@ -22,9 +22,7 @@ import (
 // operator would count new watches.
 func TestWebappWithUnknownField(t *testing.T) {
 	everywhere(t, func(w *world) {
-		w.operate()
-		w.create(w.app("shop"))
-		w.untilReady("shop")
+		w.operateUntilReady("shop")
 
 		definitions, err := crd.Parse(v1.CRD)
 		if err != nil {

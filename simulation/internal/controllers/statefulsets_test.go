@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/simulation/internal/controllers"
 )
 
@@ -331,7 +332,7 @@ func TestStatefulSet(t *testing.T) {
 // A user changes the set and deletes Pods at random times, and requests fail. In the end the Pods are those of the spec.
 func TestRandomHistoriesOfStatefulSets(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(24) {
+	for seed := range uint64(testlength.Count(8, 24)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(_ *testing.T, w *world) { randomHistory(w, rand.New(rand.NewPCG(seed, 1))) })

@@ -2,9 +2,7 @@ package crds_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -25,18 +23,8 @@ func BenchmarkWrites(b *testing.B) {
 	}
 	send := func(tb testing.TB, s *apiserver.Server, method, path, media, body string) {
 		tb.Helper()
-		req, err := http.NewRequestWithContext(tb.Context(), method, "http://apiserver.invalid"+path, strings.NewReader(body))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		req.Header.Set("Content-Type", media)
-		res, err := s.Transport().RoundTrip(req)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer res.Body.Close()
-		text, _ := io.ReadAll(res.Body)
-		if res.StatusCode >= http.StatusBadRequest {
+		status, _, text := exchange(tb, s, method, path, media, body)
+		if status >= http.StatusBadRequest {
 			tb.Fatalf("%s %s: %s", method, path, text)
 		}
 	}
