@@ -58,9 +58,6 @@ type worker struct {
 	replaced   atomic.Bool // its handler was stuck, and another worker has replaced it
 }
 
-// setRun sets the worker's current run; nil means that the run has ended.
-func (w *worker) setRun(r *running) { w.current.Store(r) }
-
 // newPool returns a pool of size workers that call run for each key that they take, within limits.
 func newPool(
 	q *queue, controller string, size int, limits *limits, drains bool,
@@ -137,9 +134,7 @@ func (p *pool) work(ctx context.Context, w *worker) {
 			p.queue.Done(item.Key) // the drain time is over, or leadership is lost: the next start handles the key
 			continue
 		}
-		if p.run(ctx, w, item) {
-			allowed = false
-		}
+		allowed = !p.run(ctx, w, item) // a key that was held back has not used the permission
 	}
 	returned = true
 }
