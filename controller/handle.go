@@ -46,7 +46,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
-		l.feeder.runEnded()
+		l.feeder.throttle.runEnded()
 	}()
 	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
 	// text of unlimited size.
