@@ -47,8 +47,6 @@ type Queue[K comparable, C any] struct {
 	// items contains every key that is delayed, ready or processing, and groups their groups.
 	items  map[K]*item[K, C]
 	groups map[string]*group[K, C]
-	// singleGroup is the group of all keys if the config has no groups. It is never removed.
-	singleGroup group[K, C]
 	// waiting contains the delayed keys, ordered by their time.
 	waiting byTime[K, C]
 	// free contains unused items, and spare an unused group: most queues are short most of the time, and an Add then
@@ -87,6 +85,9 @@ func New[K comparable, C any](config Config[K, C]) *Queue[K, C] {
 		items:   map[K]*item[K, C]{},
 		groups:  map[string]*group[K, C]{},
 		ready:   newReady[K, C](config.GroupLimit),
+	}
+	if q.groupOf == nil {
+		q.groupOf = func(K) string { return "" }
 	}
 	q.available = sync.NewCond(&q.mu)
 	return q
