@@ -117,7 +117,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 		entry := queueEntry(found)
 		e.Queued = &entry
 	}
-	e.WaitingForRoom, _ = l.feeder.causesOf(key)
+	e.WaitingForRoom, _ = l.feeder.backlog.causesOf(key)
 	f := l.failures.of(key)
 	e.Failures, e.FailingSince, e.LastError, e.Terminal = f.consecutive, f.since, f.err, f.terminal
 	e.Unseen = l.ownWrites.tracker.Unseen(key)

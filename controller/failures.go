@@ -117,6 +117,9 @@ type failing struct {
 	generation int64
 }
 
+// exists reports whether f is the record of a key, and not the zero value.
+func (f *failing) exists() bool { return !f.since.IsZero() }
+
 // of returns a copy of key's record, or the zero value if its last run has not failed.
 func (f *failures) of(key kube.Key) failing {
 	if !f.any() {
@@ -281,64 +284,34 @@ func (f *failures) givenUp() (keys []kube.Key) {
 // resyncs reports whether a resync may run a listed object. It must not if the key waits for a retry, which has its own
 // schedule, or if only a change can fix it. It may if the key was given up after its last retry.
 func (f *failures) resyncs(c informer.Change) bool {
-	if !f.any() {
-		return true
-	}
-	f.mu.Lock()
-	known := f.keys[c.Key]
-	may := known == nil || known.stalled && known.consecutive == 0 && !known.terminal
-	var uid types.UID
-	if !may {
-		uid = known.uid
-	}
-	f.mu.Unlock()
-	if may {
+	known := f.of(c.Key)
+	if known.consecutive == 0 && !known.terminal {
 		return true
 	}
 	obj, err := c.States().New()
-	return err == nil && obj != nil && obj.UID != uid // the failed object was an earlier one of the same name
+	return err == nil && obj != nil && obj.UID != known.uid // the failed object was an earlier one of the same name
 }
 
 // objectEnded reports whether c is the end of the object with which key failed.
 func (f *failures) objectEnded(c informer.Change) bool {
-	if !f.any() {
-		return false
-	}
-	f.mu.Lock()
-	known := f.keys[c.Key]
-	var uid types.UID
-	if known != nil {
-		uid = known.uid
-	}
-	f.mu.Unlock()
-	if known == nil {
+	known := f.of(c.Key)
+	if !known.exists() {
 		return false
 	}
 	old, err := c.States().Old()
-	return err == nil && old != nil && old.UID == uid
+	return err == nil && old != nil && old.UID == known.uid
 }
 
 // ignores reports whether a change does not run a key that was given up until its object changes: the generation, which
 // the API server increments when the desired state changes, is the same. Kinds without generations have generation 0:
 // then every change runs the key.
 func (f *failures) ignores(c informer.Change) bool {
-	if !f.any() {
-		return false
-	}
-	f.mu.Lock()
-	known := f.keys[c.Key]
-	ignores := known != nil && known.terminal && known.generation != 0
-	var uid types.UID
-	var generation int64
-	if ignores {
-		uid, generation = known.uid, known.generation
-	}
-	f.mu.Unlock()
-	if !ignores || c.Type == informer.Deleted {
+	known := f.of(c.Key)
+	if !known.terminal || known.generation == 0 || c.Type == informer.Deleted {
 		return false
 	}
 	obj, err := c.States().New()
-	return err == nil && obj != nil && obj.UID == uid && obj.Generation == generation
+	return err == nil && obj != nil && obj.UID == known.uid && obj.Generation == known.generation
 }
 
 // figures returns the number of failing keys, and the start of the longest failure.

@@ -95,9 +95,6 @@ func (f *feeder) runStarted(key kube.Key) (waited Causes, found bool) {
 	return f.backlog.remove(key)
 }
 
-// runEnded wakes the goroutine if there is room, after a worker has finished a key.
-func (f *feeder) runEnded() { f.throttle.runEnded() }
-
 // signal sends a token to a channel of capacity 1, unless the channel has one.
 func signal(channel chan struct{}) {
 	select {
@@ -238,9 +235,3 @@ func (f *feeder) feedKey(ctx context.Context, key kube.Key, o *queueOptions) boo
 	f.throttle.keyAdded()
 	return true
 }
-
-// waiting returns the number of keys in the backlog.
-func (f *feeder) waiting() int { return f.backlog.size() }
-
-// causesOf returns the causes of a key in the backlog.
-func (f *feeder) causesOf(key kube.Key) (causes Causes, found bool) { return f.backlog.causesOf(key) }

@@ -76,7 +76,7 @@ func (s *schedule) succeeded(ctx context.Context, r *running, outcome Outcome) {
 	if s.successes.Record(key, time.Now(), scheduled) && !s.objects.Has(key) {
 		s.successes.Forget(key) // the object is gone, and its deletion may have been reported before
 	}
-	if before := s.failures.forget(key); before.consecutive > 0 || before.stalled || before.terminal {
+	if before := s.failures.forget(key); before.exists() {
 		r.log().InfoContext(ctx, "handler recovered", "outcome", string(outcome), "failedFor",
 			time.Since(before.since).Round(time.Millisecond))
 	}
@@ -272,11 +272,8 @@ func (s *schedule) keepLastState(c informer.Change) {
 // failedBefore returns the failures of the object that a run will be about. Failures of an earlier object of the same
 // name are removed.
 func (s *schedule) failedBefore(r *running, key kube.Key) failing {
-	if !s.failures.any() {
-		return failing{}
-	}
 	failed := s.failures.of(key)
-	if failed.consecutive == 0 && !failed.stalled && !failed.terminal {
+	if !failed.exists() {
 		return failed
 	}
 	if end := s.ends.first(key); end != nil {

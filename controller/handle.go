@@ -27,7 +27,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		item.Causes.AddAll(waited.list, (*Cause).merge)
 	}
 	r := l.begin(item)
-	w.setRun(r)
+	w.current.Store(r)
 	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
@@ -41,12 +41,12 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		timedOut := errors.Is(runCtx.Err(), context.DeadlineExceeded)
 		cancel()
 		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
-		w.setRun(nil)
+		w.current.Store(nil)
 		l.observers.ended(runCtx, r)
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
-		l.feeder.runEnded()
+		l.feeder.throttle.runEnded()
 	}()
 	// Replaced here, so that the code below calls no methods of an error that panic or do not return, and keeps no
 	// text of unlimited size.
@@ -80,11 +80,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 
 // call calls the handler or the reconciler, and converts a panic into an error.
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
-	if l.config.PanicsEndProcess {
-		defer r.repanic()
-	} else {
-		defer recoverPanic(&err)
-	}
+	defer r.recoverPanic(&err, l.config.PanicsEndProcess)
 	key := r.run.Key
 	ended, err := l.callDeleted(ctx, r)
 	if err != nil {

@@ -72,7 +72,7 @@ func (c *Controller[T]) Stats() Stats {
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
 		s.Ready, s.Delayed, s.Backoff, s.Held, s.Processing = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
-		s.WaitingForRoom = c.loop.feeder.waiting()
+		s.WaitingForRoom = c.loop.feeder.backlog.size()
 		s.UnfinishedRuns, s.LongestRun = c.loop.pool.unfinished(time.Now())
 		if !q.OldestReady.IsZero() {
 			s.OldestWait = time.Since(q.OldestReady)

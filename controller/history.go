@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -54,12 +55,11 @@ type history struct {
 	ignore
 
 	mu    sync.Mutex
-	ids   uint64                   // guarded by mu; ID of the last run
-	runs  ring[*record]            // guarded by mu
-	keys  map[kube.Key]*keyHistory // guarded by mu
-	first *keyHistory              // guarded by mu; key that ran last; its next ran before it
-	last  *keyHistory              // guarded by mu
-	skips ring[Skip]               // guarded by mu
+	ids   uint64                     // guarded by mu; ID of the last run
+	runs  ring[*record]              // guarded by mu
+	keys  map[kube.Key]*list.Element // guarded by mu; the elements of order
+	order list.List                  // guarded by mu; of *keyHistory; the key that ran last is first
+	skips ring[Skip]                 // guarded by mu
 
 	differences []keptDifference // guarded by mu; of ended runs and skips, oldest first
 	kept        int              // guarded by mu; the sum of their sizes
@@ -73,14 +73,14 @@ type keptDifference struct {
 
 // keyHistory is the history of one key.
 type keyHistory struct {
-	key        kube.Key
-	runs       ring[*record]
-	prev, next *keyHistory
+	key  kube.Key
+	runs ring[*record]
 }
 
 func newHistory() *history {
 	return &history{
-		runs: ring[*record]{limit: recentRuns}, skips: ring[Skip]{limit: recentSkips}, keys: map[kube.Key]*keyHistory{},
+		runs: ring[*record]{limit: recentRuns}, skips: ring[Skip]{limit: recentSkips},
+		keys: map[kube.Key]*list.Element{},
 	}
 }
 
@@ -94,47 +94,24 @@ func (h *history) add(r *record) {
 	h.ids++
 	r.run.ID = h.ids // no lock is needed: the run is not shared yet
 	h.runs.add(r)
-	entry := h.keys[r.run.Key]
+	element := h.keys[r.run.Key]
 	switch {
-	case entry != nil:
-		h.unlink(entry)
+	case element != nil:
 	case len(h.keys) < recentKeys:
-		entry = &keyHistory{key: r.run.Key, runs: ring[*record]{limit: keyRuns}}
-		h.keys[entry.key] = entry
+		element = h.order.PushBack(&keyHistory{runs: ring[*record]{limit: keyRuns}})
 	default: // evict the key that has not run for longest, and reuse its memory
-		entry = h.last
-		h.unlink(entry)
-		delete(h.keys, entry.key)
-		entry.key = r.run.Key
-		entry.runs.clear()
-		h.keys[entry.key] = entry
+		element = h.order.Back()
+		delete(h.keys, historyOf(element).key)
+		historyOf(element).runs.clear()
 	}
-	h.putFirst(entry)
-	entry.runs.add(r)
+	h.order.MoveToFront(element)
+	h.keys[r.run.Key] = element
+	historyOf(element).key = r.run.Key
+	historyOf(element).runs.add(r)
 }
 
-func (h *history) unlink(entry *keyHistory) {
-	if entry.prev != nil {
-		entry.prev.next = entry.next
-	} else {
-		h.first = entry.next
-	}
-	if entry.next != nil {
-		entry.next.prev = entry.prev
-	} else {
-		h.last = entry.prev
-	}
-}
-
-func (h *history) putFirst(entry *keyHistory) {
-	entry.prev, entry.next = nil, h.first
-	if h.first != nil {
-		h.first.prev = entry
-	} else {
-		h.last = entry
-	}
-	h.first = entry
-}
+// historyOf returns the value of an element of history.order.
+func historyOf(element *list.Element) *keyHistory { return element.Value.(*keyHistory) }
 
 func (h *history) skipped(key kube.Key, why SkipReason, cause *Cause) {
 	h.mu.Lock()
@@ -178,7 +155,7 @@ func (h *history) of(key kube.Key) (runs []RunRecord, skips []Skip) {
 	h.mu.Lock()
 	var kept []*record
 	if known := h.keys[key]; known != nil {
-		kept = known.runs.latestFirst()
+		kept = historyOf(known).runs.latestFirst()
 	}
 	skips = slices.DeleteFunc(h.skips.latestFirst(), func(s Skip) bool { return s.Key != key })
 	h.mu.Unlock()

@@ -189,9 +189,6 @@ func (h *hotLoops) inRequeueLoop(ctx context.Context, r *running, now time.Time)
 func (h *hotLoops) hold(_ context.Context, key kube.Key) workqueue.Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.pauses) == 0 {
-		return workqueue.Hold{}
-	}
 	until, paused := h.pauses[key]
 	if !paused {
 		return workqueue.Hold{}

@@ -43,7 +43,7 @@ func (i *intake) begin() { i.begun.Store(true) }
 
 // changed handles a change of the controller's own objects. It subscribes to the informer.
 func (i *intake) changed(c informer.Change) {
-	if c.Key.Namespace == "" && !i.clusterScoped.Load() {
+	if c.Key.Namespace == "" {
 		i.clusterScoped.Store(true)
 	}
 	// The first pass finds these objects in the store.
@@ -52,26 +52,16 @@ func (i *intake) changed(c informer.Change) {
 	}
 	matters := matters(i.predicate, c)
 	i.schedule.objectEnded(c, matters)
-	switch {
-	case !matters:
+	if !matters { // there are many such changes: nothing is read from the object
 		i.enqueuer.skip(SkipPredicate, c.Key,
 			Cause{Type: typeOf(c), Source: SourceSelf, Kind: i.objects.Kind().GroupKind(), Object: c.Key})
 		return
-	case i.failures.ignores(c):
-		i.enqueuer.skip(SkipTerminal, c.Key, causeOf(SourceSelf, c))
+	}
+	cause := causeOf(SourceSelf, c)
+	if i.failures.ignores(c) {
+		i.enqueuer.skip(SkipTerminal, c.Key, cause)
 		return
 	}
-	i.enqueue(c)
-}
-
-// matters reports whether a change of the controller's own objects must run the handler: whether predicate, which may
-// be nil, selects it.
-func matters(predicate informer.Predicate, c informer.Change) bool {
-	return predicate == nil || predicate(c)
-}
-
-// enqueue enqueues the key of a change of the controller's own objects.
-func (i *intake) enqueue(c informer.Change) {
 	priority := PriorityNormal
 	switch {
 	case c.Type == informer.Listed:
@@ -79,9 +69,14 @@ func (i *intake) enqueue(c informer.Change) {
 	case i.config.Priority != nil:
 		priority = i.config.Priority(c)
 	}
-	cause := causeOf(SourceSelf, c)
 	i.hotLoops.changed(c.Key, c, cause.Manager)
 	i.offer(c.Key, &cause, Trigger{Priority: priority, FromList: c.FromList()})
+}
+
+// matters reports whether a change of the controller's own objects must run the handler: whether predicate, which may
+// be nil, selects it.
+func matters(predicate informer.Predicate, c informer.Change) bool {
+	return predicate == nil || predicate(c)
 }
 
 // triggered returns the function that a source calls to enqueue keys.
@@ -149,13 +144,12 @@ func typeOf(c informer.Change) CauseType {
 // that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it
 // waits in the queue instead.
 func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
-	priority, found := why.Priority, why.FromList
-	isEcho := func() bool { return !found && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
+	isEcho := func() bool { return !why.FromList && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
 	if isEcho() {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}
-	if found && priority < PriorityHigh {
+	if why.FromList && why.Priority < PriorityHigh {
 		if !i.begun.Load() && i.predicate == nil && i.keys == nil && i.objects.Has(key) {
 			return // the first pass, or the object's deletion, will handle it
 		}
@@ -163,7 +157,7 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 			i.feeder.found(key, *cause)
 			return
 		}
-		priority = PriorityLow
+		why.Priority = PriorityLow
 	}
 	if why.After <= 0 { // a pass does not wait for a key that is delayed
 		i.feeder.willRun(key, NewCauses(*cause))
@@ -173,7 +167,7 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 		endBackoffIf = i.failures.endBackoffIf(key, endBackoffIf, i.schedule.mayHelp)
 	}
 	i.enqueuer.add(key, &queueOptions{
-		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(priority),
+		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(why.Priority),
 		Debounce: i.config.Debounce, EndBackoffIf: endBackoffIf,
 	})
 	if isEcho() { // the write was recorded after the first check, and perhaps before add

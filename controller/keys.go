@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -146,7 +146,7 @@ func decodeKey(text string, v reflect.Value) error {
 		if n++; n > len(parts) {
 			continue
 		}
-		part, err := unescaped(parts[n-1])
+		part, err := url.PathUnescape(parts[n-1])
 		if err == nil {
 			err = setText(field, part)
 		}
@@ -290,8 +290,8 @@ func setText(v reflect.Value, text string) error {
 	return nil
 }
 
-// escaped returns text with the bytes of some characters as %XX. A slash stays only if whole is true: if the text is
-// not followed by further parts.
+// escaped returns text with the bytes of some characters as %XX, as url.PathUnescape reads them. A slash stays only if
+// whole is true: if the text is not followed by further parts.
 func escaped(text string, whole bool) string {
 	plain := func(r rune, size int) bool {
 		return r != '%' && r != '"' && (whole || r != '/') && unicode.IsPrint(r) && (r != utf8.RuneError || size > 1)
@@ -309,27 +309,4 @@ func escaped(text string, whole bool) string {
 		i += size
 	}
 	return s.String()
-}
-
-var errEscape = errors.New("a percent sign must precede two hexadecimal digits")
-
-// unescaped is the reverse of escaped.
-func unescaped(text string) (string, error) {
-	var s strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '%' {
-			s.WriteByte(text[i])
-			continue
-		}
-		if i+2 >= len(text) {
-			return "", errEscape
-		}
-		b, err := hex.DecodeString(text[i+1 : i+3])
-		if err != nil {
-			return "", errEscape
-		}
-		s.WriteByte(b[0])
-		i += 2
-	}
-	return s.String(), nil
 }

@@ -194,7 +194,7 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 		ctrl.history.mu.Lock()
 		ctrl.history.runs.clear()
 		clear(ctrl.history.keys)
-		ctrl.history.first, ctrl.history.last = nil, nil
+		ctrl.history.order.Init()
 		ctrl.history.skips.clear()
 		ctrl.history.mu.Unlock()
 		without := heap()
@@ -325,7 +325,7 @@ func TestHistoryKeepsBoundedStates(t *testing.T) {
 		synctest.Wait()
 		h, kept, last := ctrl.history, 0, 0
 		for _, entry := range h.keys {
-			for _, run := range entry.runs.values {
+			for _, run := range historyOf(entry).runs.values {
 				for _, cause := range run.run.Causes.list.List() {
 					kept += cause.difference.size()
 				}

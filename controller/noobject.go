@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -274,10 +273,7 @@ func (l *loop[T]) collectKeys(ctx context.Context) {
 
 // list calls found with each key that a source lists. An error means that keys may be missing.
 func (s *sources) list(ctx context.Context, found func(kube.Key)) error {
-	s.mu.Lock()
-	active := slices.Clone(s.active)
-	s.mu.Unlock()
-	for _, r := range active {
+	for _, r := range s.started() {
 		if r.Keys == nil {
 			continue
 		}

@@ -58,9 +58,6 @@ type worker struct {
 	replaced   atomic.Bool // its handler was stuck, and another worker has replaced it
 }
 
-// setRun sets the worker's current run; nil means that the run has ended.
-func (w *worker) setRun(r *running) { w.current.Store(r) }
-
 // newPool returns a pool of size workers that call run for each key that they take, within limits.
 func newPool(
 	q *queue, controller string, size int, limits *limits, drains bool,
@@ -137,9 +134,7 @@ func (p *pool) work(ctx context.Context, w *worker) {
 			p.queue.Done(item.Key) // the drain time is over, or leadership is lost: the next start handles the key
 			continue
 		}
-		if p.run(ctx, w, item) {
-			allowed = false
-		}
+		allowed = !p.run(ctx, w, item) // a key that was held back has not used the permission
 	}
 	returned = true
 }
@@ -180,30 +175,40 @@ func (p *pool) isIdle() bool {
 	return false
 }
 
-// longRun is a run that takes long, and its worker.
-type longRun struct {
+// currentRun is a run that has not ended, as far as is known, and its worker.
+type currentRun struct {
 	*running
 	worker *worker
 }
 
 // lasts reports whether the run has not ended.
-func (r longRun) lasts() bool { return r.worker.current.Load() == r.running }
+func (r currentRun) lasts() bool { return r.worker.current.Load() == r.running }
 
 // stack returns the stack of the run's goroutine.
-func (r longRun) stack() string { return detect.StackOf(r.worker.goroutine) }
+func (r currentRun) stack() string { return detect.StackOf(r.worker.goroutine) }
 
-// longRuns returns the runs that started at or before latest: those that no earlier call has returned as stuck, and
-// those that one has, but whose workers were not replaced.
-func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []longRun) {
+// runs returns the current runs.
+func (p *pool) runs() (all []currentRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.workers {
-		switch r := w.current.Load(); {
-		case r == nil || r.run.Started.After(latest):
+		if r := w.current.Load(); r != nil {
+			all = append(all, currentRun{r, w})
+		}
+	}
+	return all
+}
+
+// longRuns returns the runs that started at or before latest: those that no earlier call has returned as stuck, and
+// those that one has, but whose workers were not replaced.
+func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []currentRun) {
+	for _, r := range p.runs() {
+		switch {
+		case r.run.Started.After(latest):
 		case r.stuck.CompareAndSwap(false, true):
-			stuck = append(stuck, longRun{r, w})
-		case !w.replaced.Load():
-			notReplaced = append(notReplaced, longRun{r, w})
+			stuck = append(stuck, r)
+		case !r.worker.replaced.Load():
+			notReplaced = append(notReplaced, r)
 		}
 	}
 	return stuck, notReplaced
@@ -211,12 +216,9 @@ func (p *pool) longRuns(latest time.Time) (stuck, notReplaced []longRun) {
 
 // slowRuns returns the runs that started at or before latest, are not stuck, and were not returned before.
 func (p *pool) slowRuns(latest time.Time) (slow []*running) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for w := range p.workers {
-		r := w.current.Load()
-		if r != nil && !r.run.Started.After(latest) && !r.stuck.Load() && r.slow.CompareAndSwap(false, true) {
-			slow = append(slow, r)
+	for _, r := range p.runs() {
+		if !r.run.Started.After(latest) && !r.stuck.Load() && r.slow.CompareAndSwap(false, true) {
+			slow = append(slow, r.running)
 		}
 	}
 	return slow
@@ -224,13 +226,9 @@ func (p *pool) slowRuns(latest time.Time) (slow []*running) {
 
 // unfinished returns the sum and the maximum of the durations of the current runs.
 func (p *pool) unfinished(now time.Time) (sum, longest time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for w := range p.workers {
-		if r := w.current.Load(); r != nil {
-			duration := now.Sub(r.run.Started)
-			sum, longest = sum+duration, max(longest, duration)
-		}
+	for _, r := range p.runs() {
+		duration := now.Sub(r.run.Started)
+		sum, longest = sum+duration, max(longest, duration)
 	}
 	return sum, longest
 }
@@ -240,12 +238,8 @@ func (p *pool) handled() (keys []string) {
 	if p == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for w := range p.workers {
-		if r := w.current.Load(); r != nil {
-			keys = append(keys, r.run.Key.String())
-		}
+	for _, r := range p.runs() {
+		keys = append(keys, r.run.Key.String())
 	}
 	slices.Sort(keys)
 	return keys

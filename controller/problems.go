@@ -128,9 +128,6 @@ func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.open) == 0 {
-		return
-	}
 	if len(types) == 0 {
 		types = ProblemTypes()
 	}

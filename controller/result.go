@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -84,13 +83,6 @@ func (e *PanicError) Error() string { return "handler panicked: " + usercode.Val
 
 // Unwrap returns the panic's value if it is an error, unless that error wraps itself.
 func (e *PanicError) Unwrap() error { return usercode.ValueError(e.Value) }
-
-// recoverPanic converts a panic into a *PanicError in err. It must be deferred directly: defer recoverPanic(&err).
-func recoverPanic(err *error) {
-	if value := recover(); value != nil {
-		*err = &PanicError{Value: value, Stack: debug.Stack()}
-	}
-}
 
 // Outcome is how a run ended. The set is small and fixed, so it may be used as a metric label.
 type Outcome string

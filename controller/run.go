@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -204,12 +205,18 @@ func (r *running) log() *slog.Logger {
 	return logger
 }
 
-// repanic must be deferred. It marks a run whose panic ends the process, so that nothing follows the run: the process
-// prints the stack of the panic, because its frames are still there.
-func (r *running) repanic() {
-	if value := recover(); value != nil {
+// recoverPanic converts a panic into a *PanicError in err. If it must end the process, recoverPanic marks the run, so
+// that nothing follows it, and panics again: the process prints the stack of the first panic, because its frames are
+// still there. It must be deferred directly.
+func (r *running) recoverPanic(err *error, endsProcess bool) {
+	value := recover()
+	switch {
+	case value == nil:
+	case endsProcess:
 		r.panicking = true
 		panic(value)
+	default:
+		*err = &PanicError{Value: value, Stack: debug.Stack()}
 	}
 }
 

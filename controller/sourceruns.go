@@ -122,7 +122,7 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 				s.runs.Done()
 				return
 			}
-			run := s.started(ctx, r, s.enqueue(r.namedSource))
+			run := s.launch(ctx, r, s.enqueue(r.namedSource))
 			go func() { // waited for by wait, and by remove
 				defer s.runs.Done()
 				defer close(r.ended)
@@ -225,35 +225,36 @@ func (s *sources) reads() []informer.Any {
 
 // notReady returns the errors of the sources that have a Ready function.
 func (s *sources) notReady() (errs []error) {
-	s.mu.Lock()
-	active := slices.Clone(s.active)
-	s.mu.Unlock()
-	for _, r := range active {
-		if r.Ready == nil {
-			continue
-		}
-		if err := s.guard.Try("Ready of "+r.label, r.Ready); err != nil {
+	for _, r := range s.started() {
+		if err := s.ready(r); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errs
 }
 
+// started returns the sources that were started and not removed.
+func (s *sources) started() []*sourceRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.active)
+}
+
+// ready calls the Ready function of a source, if it has one.
+func (s *sources) ready(r *sourceRun) error {
+	if r.Ready == nil {
+		return nil
+	}
+	return s.guard.Try("Ready of "+r.label, r.Ready)
+}
+
 // starting returns an error for each source whose Start has not returned.
 func (s *sources) starting() error {
-	s.mu.Lock()
-	active := slices.Clone(s.active)
-	s.mu.Unlock()
 	var errs []error
-	for _, r := range active {
-		if !r.starts.Load() {
-			continue
+	for _, r := range s.started() {
+		if r.starts.Load() {
+			errs = append(errs, cmp.Or(s.ready(r), fmt.Errorf("%s has not started", r.label)))
 		}
-		var notReady error
-		if r.Ready != nil {
-			notReady = s.guard.Try("Ready of "+r.label, r.Ready)
-		}
-		errs = append(errs, cmp.Or(notReady, fmt.Errorf("%s has not started", r.label)))
 	}
 	return errors.Join(errs...)
 }
@@ -261,10 +262,10 @@ func (s *sources) starting() error {
 // waitSynced waits until the informers of the controller's own sources have synced, or ctx ends. It does not wait for a
 // source that is removed during the wait, because its informers may not run then, nor for one that was added late.
 func (s *sources) waitSynced(ctx context.Context) error {
-	s.mu.Lock()
-	active := slices.DeleteFunc(slices.Clone(s.active), func(r *sourceRun) bool { return r.late })
-	s.mu.Unlock()
-	for _, r := range active {
+	for _, r := range s.started() {
+		if r.late {
+			continue
+		}
 		if err := r.waitSynced(ctx); err != nil {
 			return err
 		}
@@ -340,8 +341,8 @@ func (s *sources) leave() {
 	}
 }
 
-// started starts a source, and returns the function that runs it.
-func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
+// launch starts a source, and returns the function that runs it.
+func (s *sources) launch(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
 	if r.Start == nil {
 		return func() error { return r.Run(ctx, enqueue) }
 	}

@@ -112,7 +112,7 @@ func stuckMessage(running time.Duration) string {
 
 // replaceLate replaces workers that were reported as stuck when there were too many replacements, now that others
 // have returned.
-func (d *watchdog) replaceLate(ctx, workCtx context.Context, notReplaced []longRun) {
+func (d *watchdog) replaceLate(ctx, workCtx context.Context, notReplaced []currentRun) {
 	for _, r := range notReplaced {
 		if !r.lasts() {
 			continue // it has just ended

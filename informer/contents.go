@@ -49,22 +49,20 @@ func (c *contents) arrived(o *wire.Object, typeForNew ChangeType, from origin) {
 	c.store(o, typeForNew, from, func(kept store.Ref) bool {
 		isOlder := kept.Exists() && apiobject.OlderVersion(o.ResourceVersion, kept.ResourceVersion())
 		isSame := kept.Same(o) && (!listed || !c.core.states.hasOtherContent(kept, o))
-		switch {
-		case isSame, isOlder && (!listed || !c.list.consistent):
+		if isSame || isOlder && (!listed || !c.list.consistent) {
 			objects.Mark(o.Key)
 			if listed && isOlder {
 				c.list.lacks(kept.ResourceVersion())
 			}
 			return false
-		default:
-			return !listed || !c.list.postpones(o, kept.Exists(), isOlder, newest)
 		}
+		return !listed || !c.list.postpones(o, kept.Exists(), isOlder, newest)
 	})
 	c.awaits.shown(objects, o.Key)
 }
 
-// store stores and announces o, if accept returns true. core.events must be held.
-func (c *contents) store(o *wire.Object, typeForNew ChangeType, from origin, accept func(kept store.Ref) bool) {
+// store stores and announces o, if accept returns true: as t, or as Updated if it was cached. core.events must be held.
+func (c *contents) store(o *wire.Object, t ChangeType, from origin, accept func(kept store.Ref) bool) {
 	old, current, err := c.objects().PutIf(o, accept)
 	if !current.Exists() {
 		return
@@ -73,11 +71,10 @@ func (c *contents) store(o *wire.Object, typeForNew ChangeType, from origin, acc
 		c.unindexed(o.Key, err)
 	}
 	c.core.states.arrived(old, current, o, from)
-	as := typeForNew
 	if old.Exists() {
-		as = Updated
+		t = Updated
 	}
-	c.core.announce(c, as, o.Key)
+	c.core.announce(c, t, o.Key)
 }
 
 // unindexed logs that an index fails to find an object. It logs at most one warning an hour, because an index may fail

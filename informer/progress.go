@@ -57,19 +57,16 @@ func (p *progress) now() reached {
 
 // advance records the arrival of resourceVersion. It returns the newest version up to which everything has arrived.
 func (p *progress) advance(resourceVersion string, from origin) (newest string) {
-	now := time.Now()
-	if from.inOrder() {
-		p.currentAt(now)
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reached.lastArrival = now
-	switch {
-	case !from.inOrder():
-	case apiobject.OlderVersion(resourceVersion, p.reached.newest):
-		p.reached.perObject = true // otherwise events arrive in the order of versions
-	default:
-		p.reached.newest = resourceVersion
+	p.reached.lastArrival = time.Now()
+	if from.inOrder() {
+		p.currentAt(p.reached.lastArrival)
+		if apiobject.OlderVersion(resourceVersion, p.reached.newest) {
+			p.reached.perObject = true // otherwise events arrive in the order of versions
+		} else {
+			p.reached.newest = resourceVersion
+		}
 	}
 	return p.reached.newest
 }

@@ -4,7 +4,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -26,6 +25,3 @@ type Query struct {
 	// an object. A Value without an Index is an error, and so is an Index that does not exist.
 	Index, Value string
 }
-
-// inStore converts q to the store's type, which has the same fields.
-func (q Query) inStore() store.Query { return store.Query(q) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,13 +76,11 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 			fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
 				base.kind.Kind, base.kind.GroupVersion()))
 	}
-	seen := map[string]bool{}
 	var parts []Retriever[T]
-	for _, namespace := range selection.Namespaces {
-		if seen[namespace] {
+	for i, namespace := range selection.Namespaces {
+		if slices.Contains(selection.Namespaces[:i], namespace) {
 			continue
 		}
-		seen[namespace] = true
 		part := base
 		part.namespace = namespace
 		if namespace == "" {

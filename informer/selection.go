@@ -137,16 +137,7 @@ func (s selection) covers(namespace string, selector labels.Selector) bool {
 
 // implies reports whether narrow contains all requirements of wide.
 func implies(narrow, wide labels.Selector) bool {
-	demanded := requirements(narrow)
-	for _, requirement := range requirements(wide) {
-		if !slices.ContainsFunc(demanded, requirement.Equal) {
-			return false
-		}
-	}
-	return true
-}
-
-func requirements(selector labels.Selector) labels.Requirements {
-	all, _ := selector.Requirements()
-	return all
+	demanded, _ := narrow.Requirements()
+	all, _ := wide.Requirements()
+	return !slices.ContainsFunc(all, func(r labels.Requirement) bool { return !slices.ContainsFunc(demanded, r.Equal) })
 }

@@ -77,7 +77,7 @@ func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 			return
 		}
 		for _, p := range s.parts {
-			for o, err := range p.List(query.inStore()) {
+			for o, err := range p.List(store.Query(query)) {
 				var obj T
 				if err == nil {
 					obj, err = s.informer.decode(o)
@@ -97,7 +97,7 @@ func (s Snapshot[T]) Count(query Query) (int, error) {
 	}
 	n := 0
 	for _, p := range s.parts {
-		count, err := p.Count(query.inStore())
+		count, err := p.Count(store.Query(query))
 		if err != nil {
 			return 0, fmt.Errorf("informer %q: count: %w", s.informer.Name(), err)
 		}

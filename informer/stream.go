@@ -132,10 +132,7 @@ func (s *stream) pump(ctx context.Context) {
 			err = errNoName
 		}
 		// A watch whose context has ended may return any error.
-		if ctx.Err() != nil || isClosed(s.stop) {
-			return
-		}
-		if s.isOver(err, silent.Load() && s.listing, guard.hasEnded()) {
+		if ctx.Err() != nil || isClosed(s.stop) || s.isOver(err, silent.Load() && s.listing, guard.hasEnded()) {
 			return
 		}
 		listing, arrived := s.listing, time.Now()
@@ -202,21 +199,17 @@ func (s *stream) take(event wire.Event) bool {
 			s.unbroken = apiobject.VersionNotAfter(s.reached, s.part.progress.now().newest)
 			return s.send(bookmark(s.reached, true))
 		}
-		if s.listing {
-			return true
+		if !s.listing {
+			s.part.progress.sawBookmark()
+			s.part.status.notSilent()
+			return s.sendProgress()
 		}
-		s.part.progress.sawBookmark()
-		s.part.status.notSilent()
-		return s.sendProgress()
 	}
 	if s.listing {
 		return true // progress within a list is meaningless before its end
 	}
 	s.part.status.delivered()
-	if s.ordered && time.Since(s.sentWhen) > progressInterval {
-		return s.sendProgress()
-	}
-	return true
+	return time.Since(s.sentWhen) <= progressInterval || s.sendProgress()
 }
 
 // failed reports an error event, which is the last event of its watch.

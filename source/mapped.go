@@ -196,25 +196,16 @@ func enqueueAll(before, after []kube.Key, enqueue controller.Enqueue, why contro
 	for _, key := range after {
 		enqueue(key, why)
 	}
-	for _, key := range missingFrom(after, before) {
-		enqueue(key, why)
+	if slices.Equal(before, after) { // as in most changes
+		return
 	}
-}
-
-// missingFrom returns the keys of before that are not in after. Most changes have the same keys before and after.
-func missingFrom(after, before []kube.Key) []kube.Key {
-	if slices.Equal(before, after) {
-		return nil
-	}
-	present := make(map[kube.Key]bool, len(after))
+	enqueued := make(map[kube.Key]bool, len(after))
 	for _, key := range after {
-		present[key] = true
+		enqueued[key] = true
 	}
-	var missing []kube.Key
 	for _, key := range before {
-		if !present[key] {
-			missing = append(missing, key)
+		if !enqueued[key] {
+			enqueue(key, why)
 		}
 	}
-	return missing
 }

@@ -45,10 +45,3 @@ func (r *Recent[K, V]) Get(key K) (value V) {
 	}
 	return value
 }
-
-// Len returns the number of entries, with those that are about to be dropped.
-func (r *Recent[K, V]) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.recent) + len(r.earlier)
-}

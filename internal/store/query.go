@@ -147,21 +147,30 @@ func (s *Store) candidates(f *filter) candidates {
 // its Bytes are valid until the next iteration; its strings may be kept. No lock is held during the iteration. After an
 // error the iteration ends.
 func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
-	return func(yield func(*wire.Object, error) bool) {
-		f, err := s.compile(q, s.indexes.Load())
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if f.isEmpty {
-			return
-		}
-		s.ensureLabelIndexes(f.indexed)
-		s.mu.RLock()
-		found := s.candidates(&f)
-		s.mu.RUnlock()
+	return func(yield func(*wire.Object, error) bool) { s.list(q, s.indexes.Load(), s.current, yield) }
+}
+
+// list yields the objects that q selects, of those that candidates returns.
+func (s *Store) list(
+	q Query, indexes *indexSet, candidates func(*filter) candidates, yield func(*wire.Object, error) bool,
+) {
+	f, err := s.compile(q, indexes)
+	if err != nil {
+		yield(nil, err)
+		return
+	}
+	if !f.isEmpty {
+		found := candidates(&f)
 		found.list(&f, s.pool, yield)
 	}
+}
+
+// current returns the current candidates for f.
+func (s *Store) current(f *filter) candidates {
+	s.ensureLabelIndexes(f.indexed)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.candidates(f)
 }
 
 // Count returns the number of objects that q selects. It reads objects only for label conditions that no index covers.
@@ -173,12 +182,11 @@ func (s *Store) Count(q Query) (int, error) {
 	s.ensureLabelIndexes(f.indexed)
 	s.mu.RLock()
 	n, known := s.countByIndex(&f)
+	s.mu.RUnlock()
 	if known {
-		s.mu.RUnlock()
 		return n, nil
 	}
-	found := s.candidates(&f)
-	s.mu.RUnlock()
+	found := s.current(&f)
 	return found.count(&f, s.pool)
 }
 

@@ -119,12 +119,10 @@ func (r *Ref) read(o *wire.Object, scratch *scratch) error {
 		return err
 	}
 	// All strings are parts of one string, to allocate once.
-	names := append(scratch.names[:0], h.name...)
-	names = h.appendUID(names)
-	version := len(names)
-	names = h.appendVersion(names)
-	scratch.names = names
-	all := string(names)
+	scratch.names = h.appendUID(append(scratch.names[:0], h.name...))
+	version := len(scratch.names)
+	scratch.names = h.appendVersion(scratch.names)
+	all := string(scratch.names)
 	*o = wire.Object{
 		Format:          h.format(),
 		Bytes:           b,

@@ -46,17 +46,7 @@ func (v *Snapshot) Get(key kube.Key) (Ref, bool) {
 
 // List is like Store.List, for the state at the time of the snapshot.
 func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
-	return func(yield func(*wire.Object, error) bool) {
-		f, err := v.store.compile(q, v.indexes)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if !f.isEmpty {
-			found := v.candidates(&f)
-			found.list(&f, v.store.pool, yield)
-		}
-	}
+	return func(yield func(*wire.Object, error) bool) { v.store.list(q, v.indexes, v.candidates, yield) }
 }
 
 // Count is like Store.Count, for the state at the time of the snapshot.

@@ -199,8 +199,8 @@ func (s *Store) enter(
 		*at = s.placeOf(hash, o.Key)
 	}
 	number := s.number(o.Key.Namespace)
-	slot, replaced := at.slot, at.kept.Exists()
-	if replaced {
+	slot := at.slot
+	if at.kept.Exists() {
 		s.reindex(slot, &at.kept, o, f)
 		s.account(&at.kept, -1)
 	} else {
@@ -208,19 +208,17 @@ func (s *Store) enter(
 		s.readFacts(o, f)
 		s.terms.addValues(slot, f)
 		s.terms.addOwn(slot, f, &s.hashes)
-	}
-	scratch.record = appendHeader(scratch.record[:0], o, number, f, &p)
-	scratch.record = append(scratch.record, p.bytes...)
-	record := string(scratch.record)
-	s.setRecord(slot, record)
-	current = s.open(record, s.pool)
-	if !replaced {
 		shard := s.index.shard(hash)
 		shard.own(s.indexEpoch.Load())
 		shard.insert(hash, slot, s.hashOf)
 		s.namespaces[number].objects.add(slot)
 		s.live++
 	}
+	scratch.record = appendHeader(scratch.record[:0], o, number, f, &p)
+	scratch.record = append(scratch.record, p.bytes...)
+	record := string(scratch.record)
+	s.setRecord(slot, record)
+	current = s.open(record, s.pool)
 	s.changed(slot)
 	s.account(&current, 1)
 	s.marks.put(slot)

@@ -87,18 +87,16 @@ func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
 }
 
 func decodeTyped(o *Object, obj kube.Object, proto bool) error {
-	switch o.Format {
-	case Protobuf:
-		m, ok := obj.(message)
-		if !ok || !proto {
-			return fmt.Errorf("%T has no protobuf encoding: ask the API server for JSON", obj)
-		}
-		return m.Unmarshal(o.Bytes)
-	case JSON:
+	m, ok := obj.(message)
+	switch {
+	case o.Format == JSON:
 		return utiljson.Unmarshal(o.Bytes, obj)
-	default:
+	case o.Format != Protobuf:
 		return fmt.Errorf("unknown format %d", o.Format)
+	case !ok || !proto:
+		return fmt.Errorf("%T has no protobuf encoding: ask the API server for JSON", obj)
 	}
+	return m.Unmarshal(o.Bytes)
 }
 
 func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) error {

@@ -35,17 +35,15 @@ type item[K comparable, C any] struct {
 
 // enter creates an item for a new key.
 func (q *Queue[K, C]) enter(key K) *item[K, C] {
-	g := &q.singleGroup
-	if q.groupOf != nil {
-		name := q.groupOf(key)
-		if g = q.groups[name]; g == nil {
-			g, q.spare = q.spare, nil
-			if g == nil {
-				g = new(group[K, C])
-			}
-			g.name = name
-			q.groups[name] = g
+	name := q.groupOf(key)
+	g := q.groups[name]
+	if g == nil {
+		g, q.spare = q.spare, nil
+		if g == nil {
+			g = new(group[K, C])
 		}
+		g.name = name
+		q.groups[name] = g
 	}
 	g.items++
 	var entry *item[K, C]
@@ -68,7 +66,7 @@ const freeItems = 256
 func (q *Queue[K, C]) forget(entry *item[K, C]) {
 	q.count[entry.state]--
 	delete(q.items, entry.key)
-	if g := entry.group; g.items > 1 || g == &q.singleGroup {
+	if g := entry.group; g.items > 1 {
 		g.items--
 	} else {
 		delete(q.groups, g.name)
@@ -93,7 +91,6 @@ func (q *Queue[K, C]) shrink() {
 	maps.Copy(groups, q.groups)
 	q.items, q.groups, q.maxKeys = items, groups, len(items)
 	q.waiting, q.free = slices.Clone(q.waiting), nil
-	q.singleGroup.shrink()
 	for _, g := range groups {
 		g.shrink()
 	}

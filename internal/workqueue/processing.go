@@ -21,7 +21,7 @@ func (q *Queue[K, C]) Hold(key K, h Hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry == nil || !entry.isProcessing() {
+	if !entry.isProcessing() {
 		return
 	}
 	if q.phase == open || q.phase == draining && !h.EndsWithDrain {
@@ -48,15 +48,13 @@ func (q *Queue[K, C]) Release(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry != nil && entry.isProcessing() {
+	switch {
+	case entry.isProcessing():
 		entry.released = true
+	case entry != nil && entry.state == inHold:
+		entry.next.due = q.now()
+		q.file(entry, entry.next.due)
 	}
-	if entry == nil || entry.state != inHold {
-		return
-	}
-	now := q.now()
-	entry.next.due = now
-	q.file(entry, now)
 }
 
 // Exempt stops counting a key that is processing for the limit of its group, until it is returned. It is for a worker
@@ -65,7 +63,7 @@ func (q *Queue[K, C]) Exempt(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry := q.items[key]
-	if entry == nil || !entry.isProcessing() || entry.exempt {
+	if !entry.isProcessing() || entry.exempt {
 		return
 	}
 	entry.exempt = true

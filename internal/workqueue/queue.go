@@ -47,8 +47,6 @@ type Queue[K comparable, C any] struct {
 	// items contains every key that is delayed, ready or processing, and groups their groups.
 	items  map[K]*item[K, C]
 	groups map[string]*group[K, C]
-	// singleGroup is the group of all keys if the config has no groups. It is never removed.
-	singleGroup group[K, C]
 	// waiting contains the delayed keys, ordered by their time.
 	waiting byTime[K, C]
 	// free contains unused items, and spare an unused group: most queues are short most of the time, and an Add then
@@ -88,6 +86,9 @@ func New[K comparable, C any](config Config[K, C]) *Queue[K, C] {
 		groups:  map[string]*group[K, C]{},
 		ready:   newReady[K, C](config.GroupLimit),
 	}
+	if q.groupOf == nil {
+		q.groupOf = func(K) string { return "" }
+	}
 	q.available = sync.NewCond(&q.mu)
 	return q
 }
@@ -126,13 +127,11 @@ func (q *Queue[K, C]) Add(key K, o Options[C]) bool {
 		return true
 	}
 	before := entry.next.schedule
-	if !entry.next.merge(&o, now) {
-		return false
-	}
+	changed := entry.next.merge(&o, now)
 	if entry.next.due != before.due || stateFor(entry.next.reason) != stateFor(before.reason) {
 		q.file(entry, now)
 	}
-	return true
+	return changed
 }
 
 // addTo adds the causes of an Add to others.
@@ -147,10 +146,7 @@ func (o *Options[C]) addTo(causes *Causes[C]) {
 func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for {
-		if q.phase == down || q.drained() {
-			return Item[K, C]{}, false
-		}
+	for q.phase != down && !q.drained() {
 		now := q.now()
 		if entry := q.ready.take(now); entry != nil {
 			entry.current, entry.released = entry.next.taken, false
@@ -169,6 +165,7 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 		}
 		q.available.Wait()
 	}
+	return Item[K, C]{}, false
 }
 
 // Done marks key as processed. If the key was added in the meantime, it is delayed or ready again. Done does nothing
@@ -176,11 +173,9 @@ func (q *Queue[K, C]) Get() (item Item[K, C], ok bool) {
 func (q *Queue[K, C]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	entry := q.items[key]
-	if entry == nil || !entry.isProcessing() {
-		return
+	if entry := q.items[key]; entry.isProcessing() {
+		q.giveBack(entry)
 	}
-	q.giveBack(entry)
 }
 
 // giveBack ends the processing of an item, and files or removes it.
@@ -191,15 +186,13 @@ func (q *Queue[K, C]) giveBack(entry *item[K, C]) {
 	entry.exempt = false
 	isRequeued := entry.state == processingAgain
 	q.move(entry, nowhere)
-	if isRequeued {
-		now := q.now()
-		if q.phase == open || q.phase == draining && (entry.next.due <= now || entry.next.reason == held) {
-			entry.current = taken[C]{}
-			q.file(entry, now)
-			return
-		}
+	if isRequeued && (q.phase == open ||
+		q.phase == draining && (entry.next.due <= q.now() || entry.next.reason == held)) {
+		entry.current = taken[C]{}
+		q.file(entry, q.now())
+	} else {
+		q.forget(entry)
 	}
-	q.forget(entry)
 }
 
 // file puts an item into the state of its next run. The item must not be ready.

@@ -43,9 +43,9 @@ func stateFor(r reason) state {
 	return [...]state{delayed: inDelay, planned: inDelay, backoff: inBackoff, held: inHold}[r]
 }
 
-// isProcessing reports whether a worker processes the item.
+// isProcessing reports whether a worker processes the item. entry may be nil.
 func (entry *item[K, C]) isProcessing() bool {
-	return entry.state == processing || entry.state == processingAgain
+	return entry != nil && (entry.state == processing || entry.state == processingAgain)
 }
 
 // move changes the state of an item.

@@ -59,7 +59,7 @@ func (s *Source) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
-		Source: s.config.Name, Polls: s.polls, Failures: s.failures,
+		Source: s.config.Name, Failures: s.failures.Load(), Polls: s.polls.Load(),
 		Running: len(s.runs) > 0, Synced: len(s.runs) > 0,
 	}
 	var errs []error
@@ -100,16 +100,6 @@ func (s *Source) end(r *sourceRun) {
 	s.runs = slices.DeleteFunc(s.runs, func(other *sourceRun) bool { return other == r })
 }
 
-// count counts a poll.
-func (s *Source) count(failed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.polls++
-	if failed {
-		s.failures++
-	}
-}
-
 // health returns the state. A poll that takes more than twice Timeout is an error: its Poller ignores the context, and
 // would otherwise never be reported.
 func (r *sourceRun) health() runState {
@@ -131,7 +121,8 @@ func (r *sourceRun) health() runState {
 
 // failed stores why a poll failed, and logs it once per reason.
 func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
-	r.source.count(true)
+	r.source.polls.Add(1)
+	r.source.failures.Add(1)
 	reason := usercode.SteadyText(err)
 	r.mu.Lock()
 	if r.state.err == nil {
@@ -157,7 +148,7 @@ func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
 
 // succeeded stores that a poll succeeded, and logs the recovery after failures.
 func (r *sourceRun) succeeded(ctx context.Context) {
-	r.source.count(false)
+	r.source.polls.Add(1)
 	r.mu.Lock()
 	failure, since := r.state.err, r.state.since
 	r.state = runState{synced: true, items: len(r.known), success: time.Now()}

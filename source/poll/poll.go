@@ -219,11 +219,11 @@ type Source struct {
 	config  Config
 	problem error
 
-	mu       sync.Mutex
-	runs     []*sourceRun // guarded by mu; runs in progress
-	polls    int64        // guarded by mu
-	failures int64        // guarded by mu
-	kept     keptItems    // guarded by mu
+	polls, failures atomic.Int64 // since New
+
+	mu   sync.Mutex
+	runs []*sourceRun // guarded by mu; runs in progress
+	kept keptItems    // guarded by mu
 }
 
 // keptItems are the items of a poll, for handlers.

@@ -1,10 +1,7 @@
 package ownwrites
 
 import (
-	"encoding/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -53,20 +50,9 @@ func lastVersion(call kube.Call, before *State, r response) string {
 
 // deletePrecondition returns the resource version that a delete request requires, or "" if it requires none.
 func deletePrecondition(call kube.Call) string {
-	if call.Verb != "delete" {
-		return ""
-	}
 	var options metav1.DeleteOptions
-	if rest, isProtobuf := cutProtobufPrefix(call.Request); isProtobuf {
-		var envelope runtime.Unknown
-		if envelope.Unmarshal(rest) != nil || envelope.Kind != "DeleteOptions" ||
-			options.Unmarshal(envelope.Raw) != nil {
-			return ""
-		}
-	} else if json.Unmarshal(call.Request, &options) != nil {
-		return ""
-	}
-	if options.Preconditions == nil || options.Preconditions.ResourceVersion == nil {
+	if call.Verb != "delete" || !decodeBody(call.Request, "DeleteOptions", &options) ||
+		options.Preconditions == nil || options.Preconditions.ResourceVersion == nil {
 		return ""
 	}
 	return *options.Preconditions.ResourceVersion

@@ -3,6 +3,7 @@ package ownwrites
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -137,28 +138,12 @@ func byName(value any, field string) (elements map[string]any, order []string, o
 	return elements, order, true
 }
 
-// sameFields reports whether two objects have the same fields with the same values.
-func sameFields(a, b map[string]any) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		if other, found := b[name]; !found || !same(value, other) {
-			return false
-		}
-	}
-	return true
-}
-
-func union(a, b map[string]any) map[string]struct{} {
-	names := make(map[string]struct{}, len(a))
-	for name := range a {
-		names[name] = struct{}{}
-	}
-	for name := range b {
-		names[name] = struct{}{}
-	}
-	return names
+// union returns a map with the fields of a and b.
+func union(a, b map[string]any) map[string]any {
+	fields := make(map[string]any, len(a))
+	maps.Copy(fields, a)
+	maps.Copy(fields, b)
+	return fields
 }
 
 // same reports whether two values have the same JSON.
@@ -169,7 +154,7 @@ func same(a, b any) bool {
 		return ok && a == other
 	case map[string]any:
 		if other, ok := b.(map[string]any); ok && a != nil && other != nil {
-			return sameFields(a, other)
+			return maps.EqualFunc(a, other, same)
 		}
 	case []any:
 		if other, ok := b.([]any); ok && a != nil && other != nil {

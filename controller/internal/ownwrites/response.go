@@ -31,18 +31,20 @@ func readResponse(body []byte, cut *wire.Cut) response {
 		return response{object: obj, kind: kindOf(body), uid: obj.UID}
 	}
 	var status metav1.Status
-	if rest, isProtobuf := cutProtobufPrefix(body); isProtobuf {
-		var envelope runtime.Unknown
-		if envelope.Unmarshal(rest) != nil || envelope.Kind != "Status" || status.Unmarshal(envelope.Raw) != nil {
-			return response{}
-		}
-	} else if json.Unmarshal(body, &status) != nil {
-		return response{}
-	}
-	if status.Details == nil {
+	if !decodeBody(body, "Status", &status) || status.Details == nil {
 		return response{}
 	}
 	return response{uid: status.Details.UID}
+}
+
+// decodeBody decodes a body that should be of a kind, which JSON need not name. It reports whether that is possible.
+func decodeBody(body []byte, kind string, into interface{ Unmarshal([]byte) error }) bool {
+	rest, isProtobuf := cutProtobufPrefix(body)
+	if !isProtobuf {
+		return json.Unmarshal(body, into) == nil
+	}
+	var envelope runtime.Unknown
+	return envelope.Unmarshal(rest) == nil && envelope.Kind == kind && into.Unmarshal(envelope.Raw) == nil
 }
 
 // responseCut returns the fields to cut from the objects in responses: managedFields, which are often half of an object

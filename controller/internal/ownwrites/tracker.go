@@ -158,15 +158,13 @@ func (t *Tracker) end(r *Run) {
 	writes := slices.Clone(u.writes)
 	t.mu.Unlock()
 	for _, w := range writes {
+		var cancels []func()
 		for _, informer := range w.by {
-			cancel := informer.Await(w.Write, func() { t.shown(r.Key, u, w) })
-			t.mu.Lock()
-			w.cancel = append(w.cancel, cancel)
-			t.mu.Unlock()
+			cancels = append(cancels, informer.Await(w.Write, func() { t.shown(r.Key, u, w) }))
 		}
-		// Only the run needed the object, which holds the body of a response.
 		t.mu.Lock()
-		w.Object = nil
+		w.cancel = cancels
+		w.Object = nil // only the run needed it, and it holds the body of a response
 		t.mu.Unlock()
 	}
 }
@@ -208,15 +206,12 @@ func (t *Tracker) Hold(key kube.Key) (atMost time.Duration, overdue []string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.keys[key]
-	if u == nil {
-		return 0, nil
+	if u := t.keys[key]; u != nil {
+		if atMost = time.Until(u.deadline); atMost <= 0 {
+			atMost, overdue = t.overdue(key, u)
+		}
+		u.held = atMost > 0
 	}
-	atMost = time.Until(u.deadline)
-	if atMost <= 0 {
-		atMost, overdue = t.overdue(key, u)
-	}
-	u.held = atMost > 0
 	return atMost, overdue
 }
 
