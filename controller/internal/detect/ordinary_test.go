@@ -40,6 +40,22 @@ func TestObjectsThatUsersRecreateAreNotReported(t *testing.T) {
 	w.none()
 }
 
+// A user creates and deletes a parent 40 times; the handler creates its child, and deletes it for the finalizer.
+func TestChildrenOfRecreatedParentsAreNotReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 40 {
+		w.owner = Owner{UID: types.UID(fmt.Sprint("user", i)), Generation: 1}
+		w.pass(4 * time.Second)
+		w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"i": i}}))
+		w.creates(deployment, shopWeb, i)
+		w.wrote(Step{Kind: deployment, Object: shopWeb, Manager: "site-operator"})
+		w.h.ObjectGone(shopWeb, deployment, shopWeb)
+		w.h.Gone(shopWeb)
+	}
+	w.none()
+}
+
 // External events, 9 s apart, replace a Job.
 func TestRecreationsForExternalEventsAreNotReported(t *testing.T) {
 	t.Parallel()
