@@ -168,7 +168,11 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	}
 	c.phase, c.loop, c.last, c.begun = PhaseSyncing, l, l.pool, true
 	c.mu.Unlock()
-	err := l.run(ctx, func(p Phase) { c.set(p, l) })
+	err := l.run(ctx, func(p Phase) {
+		if c.set(p, l); p == PhaseRunning {
+			observers.Started(ctx, c)
+		}
+	})
 	if l.pool.handled() == nil { // the pool keeps the term in memory
 		c.mu.Lock()
 		c.last = nil

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -93,7 +94,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		// Before the call: the object that the reconciler reads may be newer than this, but never older.
 		r.identify(l.own, key)
 		r.mu.Lock()
-		r.timersOf = r.uid
+		r.owner = detect.Owner{UID: r.uid, Generation: r.generation}
 		r.mu.Unlock()
 		return l.config.Reconciler(ctx, key)
 	}
@@ -111,7 +112,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	r.uid, r.generation = obj.GetUID(), obj.GetGeneration()
 	r.mu.Lock()
 	r.run.Decode, r.run.UID, r.run.Generation = time.Since(r.run.Started), obj.GetUID(), obj.GetGeneration()
-	r.timersOf = obj.GetUID()
+	r.owner = detect.Owner{UID: r.uid, Generation: r.generation}
 	r.mu.Unlock()
 	before := l.unwritten.before(obj)
 	err = l.config.Handler(ctx, obj)

@@ -69,6 +69,9 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 		Manager: w.call.Manager, Run: r.run.ID, Created: w.call.Status == http.StatusCreated,
 	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
+	r.mu.Lock()
+	step.Owner = r.owner
+	r.mu.Unlock()
 	if w.before != nil && w.before.Whole {
 		step.Before = w.before.Object
 	}

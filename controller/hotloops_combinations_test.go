@@ -10,8 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // HotLoops.MaxPause has its effect also on keys without an object.
@@ -36,6 +40,49 @@ func TestHotLoopOfNoObject(t *testing.T) {
 				}
 				if problems := ctrl.Problems(); len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop {
 					t.Errorf("problems %v", problems)
+				}
+			})
+		})
+	}
+}
+
+// A handler that replaces a child for each edit of the owner, or for each new owner, makes progress. One that replaces it
+// without a reason is in a loop.
+func TestReplacedChildrenAreHotLoopOnlyWithoutNewDesiredState(t *testing.T) {
+	for name, test := range map[string]struct {
+		next       func(w *world, i int)
+		reconciler bool
+		want       int
+	}{
+		"edits":               {next: func(w *world, i int) { w.put("widgets", "a", i) }},
+		"edits, a Reconciler": {next: func(w *world, i int) { w.put("widgets", "a", i) }, reconciler: true},
+		"owner recreated":     {next: func(w *world, i int) { w.remove("widgets", "a"); w.put("widgets", "a", i) }},
+		"status of the owner": {next: func(w *world, i int) {
+			w.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool { obj["status"] = map[string]any{"i": int64(i)}; return true })
+		}, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				replace := func(ctx context.Context) error {
+					if err := w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+						return err
+					}
+					return w.create(ctx, "parts", "Part", "p")
+				}
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error { return replace(ctx) })
+				if test.reconciler {
+					c.Handler, c.Reconciler = nil, func(ctx context.Context, _ kube.Key) error { return replace(ctx) }
+				}
+				w.put("widgets", "a", -1)
+				ctrl := w.run(c)
+				for i := range 60 {
+					time.Sleep(2 * time.Second)
+					test.next(w, i)
+				}
+				synctest.Wait()
+				if problems := ctrl.Problems(); len(problems) != test.want {
+					t.Errorf("problems %v, want %d", problems, test.want)
 				}
 			})
 		})

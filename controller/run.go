@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -167,9 +168,9 @@ type running struct {
 	// Reconciler was called. Only for the worker. An empty uid: there was no object.
 	uid        types.UID
 	generation int64
-	// timersOf is the uid of the object that timers of the handler belong to, guarded by mu: uid, or empty in
-	// Config.Deleted.
-	timersOf types.UID
+	// owner is the object that timers and writes of the handler belong to, guarded by mu: uid and generation, or empty
+	// in Config.Deleted.
+	owner detect.Owner
 }
 
 // identify sets the uid and generation of r to those of the object that own, the informer, shows under key.

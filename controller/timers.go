@@ -26,7 +26,7 @@ func SetTimer(ctx context.Context, name string, d time.Duration) error {
 		return fmt.Errorf("set timer %q: %w", name, errNoRun)
 	}
 	r.mu.Lock()
-	uid := r.timersOf
+	uid := r.owner.UID
 	r.mu.Unlock()
 	r.timers.set(r.run.Key, uid, name, d)
 	return nil

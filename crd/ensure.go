@@ -126,19 +126,12 @@ func Ensure(
 	for i, definition := range definitions {
 		ensurers[i] = &ensurer{settings: s, desired: definition}
 	}
-	plan := func(ctx context.Context) error {
-		return forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) })
+	if observers.StartFrom(ctx) == nil { // in a manager, the timeout bounds each attempt: see waitGone
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
 	}
-	inManager := observers.StartFrom(ctx) != nil
-	if inManager {
-		err = plan(ctx) // without the timeout: see waitGone
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if !inManager {
-		err = plan(ctx)
-	}
-	if err != nil {
+	if err := forEach(ensurers, func(e *ensurer) error { return e.plan(ctx) }); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
 	err = forEach(ensurers, func(e *ensurer) error { return e.execute(ctx) })
@@ -252,18 +245,16 @@ func (e *ensurer) find(ctx context.Context) (*apiextensionsv1.CustomResourceDefi
 }
 
 // execute writes the target and waits until the API server serves it. It plans again if another client has
-// changed the definition.
+// changed or deleted the definition.
 func (e *ensurer) execute(ctx context.Context) error {
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
-		err := e.write(ctx)
-		if err == nil {
-			break
-		}
+		err := e.attempt(ctx)
 		conflict := errors.Is(err, client.ErrChanged) || errors.Is(err, client.ErrReplaced) ||
 			errors.Is(err, client.ErrGone) ||
 			errors.Is(err, client.ErrExists)
-		if !conflict || attempt == attempts {
+		deleted := ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && e.isDeleted(ctx)
+		if !conflict && !deleted || attempt == attempts {
 			return err
 		}
 		// Another client has written: the comparison is outdated.
@@ -271,10 +262,24 @@ func (e *ensurer) execute(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.client.Config().DryRun {
-		return nil
+}
+
+// attempt is execute for one plan, within the timeout.
+func (e *ensurer) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	if err := e.write(ctx); err != nil || e.client.Config().DryRun {
+		return err
 	}
 	return e.waitServed(ctx)
+}
+
+// isDeleted reports whether the definition was deleted, or is being deleted.
+func (e *ensurer) isDeleted(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	live, err := read(ctx, e.client, e.desired.Name)
+	return errors.Is(err, client.ErrGone) || err == nil && live.DeletionTimestamp != nil
 }
 
 // write applies the definition unless that would change nothing.

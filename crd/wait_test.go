@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -288,6 +290,61 @@ func TestWaitNamesObjectsThatBlockDeletion(t *testing.T) {
 			}
 		}
 	})
+}
+
+// In a task of package manager, Ensure waits for a deletion without the timeout, also for one that begins during the
+// call, and creates the definition again.
+func TestEnsureInTaskWaitsForDeletionDuringCall(t *testing.T) {
+	t.Parallel()
+	const resource = "customresourcedefinitions"
+	for name, begins := range map[string]func(req *http.Request) bool{
+		"before the write":          func(req *http.Request) bool { return req.Method == http.MethodPatch },
+		"before the kind is served": func(req *http.Request) bool { return req.URL.Path == "/apis/shop.example.com/v1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, c, _ := newTransport(t)
+				install(t, c, nil)
+				server.Edit(resource, kube.Key{Name: website}, "other", func(obj map[string]any) bool {
+					obj["metadata"].(map[string]any)["finalizers"] = []any{"example.com/hold"}
+					return true
+				})
+				var deleted atomic.Bool
+				server.answer = func(req *http.Request) *http.Response {
+					if begins(req) && deleted.CompareAndSwap(false, true) {
+						server.Edit(resource, kube.Key{Name: website}, "other", func(map[string]any) bool { return false })
+					}
+					if deleted.Load() && req.URL.Path == "/apis/shop.example.com/v1" && time.Since(server.began) < 5*time.Minute {
+						return apitest.Failure(apierrors.NewNotFound(schema.GroupResource{}, ""))
+					}
+					return nil
+				}
+				changed := definition(t, func(d *apiextensionsv1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} }, crd.Version{Name: "v1"})
+				var running sync.WaitGroup
+				running.Go(func() { // waited for below
+					time.Sleep(5 * time.Minute)
+					server.Edit(resource, kube.Key{Name: website}, "other", func(obj map[string]any) bool {
+						delete(obj["metadata"].(map[string]any), "finalizers")
+						return true
+					})
+					time.Sleep(30 * time.Second) // the definition exists again
+					server.Edit(resource, kube.Key{Name: website}, "apiserver", func(obj map[string]any) bool {
+						obj["status"] = map[string]any{
+							"acceptedNames": obj["spec"].(map[string]any)["names"],
+							"conditions":    []any{map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"}},
+						}
+						return true
+					})
+				})
+				_, err := crd.Ensure(observers.WithStart(t.Context(), func(string) {}), c, []*apiextensionsv1.CustomResourceDefinition{changed})
+				if elapsed := time.Since(server.began); err != nil || elapsed < 5*time.Minute {
+					t.Errorf("after %s the error is %v", elapsed, err)
+				}
+				running.Wait()
+			})
+		})
+	}
 }
 
 // logLines implements slog.Handler.

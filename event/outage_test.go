@@ -53,6 +53,42 @@ func failing(fail func(*http.Request) (*http.Response, error), broken func(elaps
 	return server
 }
 
+// Namespaces that hang only at the shutdown take no time of the others.
+func TestHangingNamespaceDoesNotHoldFlushOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, delay := range map[string]time.Duration{"answers": 0, "slow answers": 150 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				server.answer = func(req *http.Request) (*http.Response, error) {
+					if strings.Contains(req.URL.Path, "/namespaces/hangs") {
+						<-req.Context().Done()
+						return nil, req.Context().Err()
+					}
+					time.Sleep(delay)
+					return nil, nil //nolint:nilnil // the fake server answers
+				}
+				recorder, _ := server.recorder(t, event.Config{})
+				stop := start(t, t.Context(), recorder)
+				for i := range 3 {
+					for _, namespace := range []string{"hangs-1", "hangs-2", "default"} {
+						recorder.Event(in(namespace, fmt.Sprint("web", i)), "Normal", "A", "B", "")
+					}
+				}
+				synctest.Wait() // one request hangs before the shutdown
+				stop()
+				if elapsed := time.Since(server.start); elapsed != 2*time.Second {
+					t.Errorf("the flush took %s", elapsed)
+				}
+				if stats := recorder.Stats(); stats.Sent != 3 || stats.Dropped+stats.Failed != 6 {
+					t.Errorf("stats %+v, want 3 sent", stats)
+				}
+			})
+		})
+	}
+}
+
 // The events of a namespace that fails wait and fail by themselves, and are sent when it works again.
 func TestFailingNamespaceDelaysOnlyItself(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,7 @@ type Recorder struct {
 	mu         sync.Mutex
 	running    bool                 // guarded by mu
 	retrying   bool                 // guarded by mu; an event of a failing namespace is being sent
+	requests   int                  // guarded by mu; events that are being sent
 	objects    objects              // guarded by mu
 	queue      []*series            // guarded by mu; new events in order of arrival
 	waiting    []*series            // guarded by mu; repeats, sent when due
@@ -252,6 +253,7 @@ func (r *Recorder) next(flush bool) (found *series, failing bool, wait time.Dura
 			*list = slices.Delete(*list, first, first+1)
 			found.state, failing = sending, r.outages[found.event.Namespace] != nil
 			r.retrying = r.retrying || failing
+			r.requests++
 			return found, failing, 0
 		}
 	}
@@ -288,11 +290,11 @@ func (r *Recorder) forget(s *series) (unsent uint64) {
 	return s.unsent()
 }
 
-// isEmpty reports whether no series waits to be sent.
+// isEmpty reports whether no series waits to be sent, or is being sent.
 func (r *Recorder) isEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.queue)+len(r.waiting) == 0
+	return len(r.queue)+len(r.waiting)+r.requests == 0
 }
 
 // dropAll drops and removes every series in queue and waiting, and returns the number of events. If Run is called

@@ -23,6 +23,8 @@ const (
 	// retryTimeout is how long one event is retried after temporary errors. It is longer than the restart of an API
 	// server. The other events of its namespace wait.
 	retryTimeout = time.Minute
+	// flushShare is the part of FlushTimeout that the others wait for a request.
+	flushShare = 20
 	// logInterval is the minimum time between two log lines with the same cause.
 	logInterval = time.Minute
 	// maxForbidden is the number of missing permissions to remember. Beyond it, some are logged again.
@@ -36,7 +38,8 @@ const (
 // their drain time may be longer than FlushTimeout, and events that are recorded after Run are not sent.
 //
 // Run sends one request at a time, and one more of a namespace whose last request has failed temporarily, so that many
-// events never become many concurrent requests, and such a namespace does not delay the others. If ctx carries a
+// events never become many concurrent requests, and such a namespace does not delay the others. After the end of ctx,
+// it waits at most a twentieth of FlushTimeout for a request before it goes on with other namespaces. If ctx carries a
 // leadership (package leader), Run sends nothing after the leadership is lost.
 //
 // Errors: r is nil; r is running already.
@@ -89,42 +92,67 @@ type permission struct {
 }
 
 func (s sender) run(ctx context.Context) {
-	var retries sync.WaitGroup
-	for drained := false; ctx.Err() == nil && !drained; {
+	var requests sync.WaitGroup
+	for ctx.Err() == nil {
 		s.logDropped()
 		stopping := s.stopping()
 		series, failing, wait := s.next(stopping)
-		switch {
-		case failing:
-			retries.Go(func() { // waited for below
-				s.deliver(ctx, series)
-				s.mu.Lock()
-				s.retrying = false
-				s.mu.Unlock()
-				s.signal()
-			})
+		if series != nil {
+			s.begin(ctx, series, failing, &requests)
 			continue
-		case series != nil:
-			s.deliver(ctx, series)
-			continue
-		case stopping:
-			retries.Wait() // others of failing namespaces follow
-			drained = s.isEmpty()
-			continue
+		}
+		stop := s.stop
+		if stopping {
+			if s.isEmpty() {
+				break
+			}
+			stop = ctx.Done() // others of failing namespaces follow
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-s.wake:
 		case <-timer.C:
-		case <-s.stop:
+		case <-stop:
 		}
 		timer.Stop()
 	}
-	retries.Wait()
+	requests.Wait()
 	s.logDropped()
 	if count := s.dropAll(); count > 0 {
 		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
 			"cause", context.Cause(ctx))
+	}
+}
+
+// begin delivers a series. It does not wait for one of a failing namespace. At the end, a namespace that does not answer
+// soon counts as failing, so that the others follow.
+func (s sender) begin(ctx context.Context, series *series, failing bool, requests *sync.WaitGroup) {
+	done := make(chan struct{})
+	requests.Go(func() { // waited for by run
+		defer close(done)
+		s.deliver(ctx, series)
+		s.mu.Lock()
+		s.requests--
+		s.retrying = s.retrying && !failing
+		s.mu.Unlock()
+		s.signal()
+	})
+	if failing {
+		return
+	}
+	select {
+	case <-done:
+		return
+	case <-s.stop:
+	}
+	timer := time.NewTimer(s.config.FlushTimeout / flushShare)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.mu.Lock()
+		s.outages[series.event.Namespace] = &outage{since: time.Now()}
+		s.mu.Unlock()
 	}
 }
 

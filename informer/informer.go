@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -266,6 +267,9 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 // starts with an empty cache.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	leave := i.Join(ctx)
+	if i.core.waitSynced(ctx) == nil {
+		observers.Started(ctx, i)
+	}
 	<-ctx.Done()
 	leave()
 	return nil

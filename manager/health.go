@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,37 +80,17 @@ func (m *Manager) doneOf(r *member) error {
 	return m.startedOf(r)
 }
 
-// startedOf returns nil if the start need not wait for a member: it is ready, or a task that needs the members that
-// wait for it.
+// startedOf returns nil if the start need not wait for a member: it is ready, a task that needs the members that wait
+// for it, or an informer or a controller that has synced although it is not ready, because one namespace of several is
+// forbidden.
 func (m *Manager) startedOf(r *member) error {
 	m.mu.Lock()
-	held := r.held != ""
+	started := r.started || r.held != ""
 	m.mu.Unlock()
-	if held {
+	if started {
 		return nil
 	}
 	return m.readyOf(r)
-}
-
-// syncCheck is the key of the check whether a member has synced.
-type syncCheck struct{ *member }
-
-// syncedOf is startedOf for a cache. It does not need Ready, which fails while one namespace of several is forbidden:
-// nothing waits for that one.
-func (m *Manager) syncedOf(ctx context.Context, r *member) error {
-	cache, ok := r.Runner.(interface {
-		WaitSynced(ctx context.Context) error
-	})
-	if !ok || m.begunOf(r) != nil {
-		return m.startedOf(r)
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyInterval)
-	defer cancel()
-	synced := func() error { return cache.WaitSynced(ctx) }
-	if m.checked(syncCheck{r}, r.Name, synced, checkTimeout) == nil {
-		return nil
-	}
-	return m.startedOf(r)
 }
 
 // checkTimeout is the time after which a check that has not returned counts as failed.

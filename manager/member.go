@@ -30,6 +30,7 @@ type member struct {
 	err     error                   // of its last run
 	restart time.Time               // when it starts again; zero unless it waits for that
 	held    string                  // why a task that has not ended needs the members that wait for it
+	started bool                    // its Run has reported that nothing needs to wait for it
 	removed bool
 }
 
@@ -92,7 +93,7 @@ func (m *Manager) lostLeadership(r *member, err error) bool {
 func (m *Manager) finished(r *member, err error, restart, stopped bool, delay time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.err = err
+	r.err, r.started = err, false
 	if restart {
 		r.restart = time.Now().Add(delay)
 		return
@@ -129,10 +130,15 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 	return false
 }
 
-// withStart returns the context of a member: a task can let the others start before it ends.
+// withStart returns the context of a member: a task can let the others start before it ends, and an informer or a
+// controller before it is ready. Those that run within another Runner do not count.
 func (m *Manager) withStart(ctx context.Context, r *member) context.Context {
 	if !r.Task {
-		return ctx
+		return observers.WithStarted(ctx, func(runner any) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			r.started = r.started || runner == any(r.Runner)
+		})
 	}
 	return observers.WithStart(ctx, func(reason string) {
 		m.mu.Lock()

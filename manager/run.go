@@ -108,8 +108,7 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
-	synced := func(r *member) error { return m.syncedOf(ctx, r) }
-	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, synced, Servers, Caches) {
+	if !m.startGroup(ctx, groups, Caches) || !m.wait(ctx, m.startedOf, Servers, Caches) {
 		return
 	}
 	if !m.startGroup(ctx, groups, Always) || !m.wait(ctx, m.startedOf, Always) {

@@ -219,11 +219,12 @@ func withStatusTimeout(ctx context.Context, timeout time.Duration) (context.Cont
 }
 
 // FailureConditions returns a StatusOptions.OnError that sets the conditions of a failed object: Stalled if retries
-// are useless before a person changes something (controller.Terminal, and errors that retry.Persistent reports, such
-// as an *owned.ForeignError and objects that the API server rejects), otherwise Reconciling; see package status. The
-// reason is the class of the error ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a
-// persistent error of a class that is retried often. The message is the text of the error, without the mark of
-// controller.Terminal. conditions returns the conditions of an object:
+// are useless before a person changes something (controller.Terminal, errors that retry.Persistent reports, such as an
+// *owned.ForeignError and objects that the API server rejects, and retry.NamespaceTerminating of the object's own
+// namespace, which is not retried), otherwise Reconciling; see package status. The reason is the class of the error
+// ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a persistent error of a class that is retried
+// often. The message is the text of the error, without the mark of controller.Terminal. conditions returns the
+// conditions of an object:
 //
 //	func conditionsOf(service *corev1.Service) *[]metav1.Condition { return &service.Status.Conditions }
 //
@@ -246,9 +247,11 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		case controller.OutcomePanic:
 			reason = retry.Panic
 		default:
-			if retry.Persistent(err) {
+			// The controller does not retry in its object's own namespace.
+			ending := reason == retry.NamespaceTerminating && usercode.TerminatingNamespace(err) == obj.GetNamespace()
+			if ending || retry.Persistent(err) {
 				summarize = status.SetStalled
-				if reason != retry.Invalid {
+				if !ending && reason != retry.Invalid {
 					reason = reasonFailed // the class only determines the retries
 				}
 			}

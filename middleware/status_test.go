@@ -22,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
@@ -172,6 +173,7 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errBroken)
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", nil)
+	ending, other := errtest.NamespaceTerminating("shop"), errtest.NamespaceTerminating("other")
 	for name, test := range map[string]struct {
 		result error
 		want   string
@@ -182,7 +184,13 @@ func TestStatusSetsFailureOfHandler(t *testing.T) {
 		"conflict":     {conflict, "Ready=False Conflict: " + conflict.Error() + "; Reconciling=True Conflict: " + conflict.Error()},
 		"terminal":     {controller.Terminal(errBroken), "Ready=False Terminal: broken; Stalled=True Terminal: broken"},
 		"not accepted": {invalid, "Ready=False Invalid: " + invalid.Error() + "; Stalled=True Invalid: " + invalid.Error()},
-		"taken":        {nameTakenError{}, "Ready=False Failed: the name is taken; Stalled=True Failed: the name is taken"},
+		"namespace is being deleted": {
+			ending, "Ready=False NamespaceTerminating: " + ending.Error() + "; Stalled=True NamespaceTerminating: " + ending.Error(),
+		},
+		"another namespace is being deleted": {
+			other, "Ready=False NamespaceTerminating: " + other.Error() + "; Reconciling=True NamespaceTerminating: " + other.Error(),
+		},
+		"taken": {nameTakenError{}, "Ready=False Failed: the name is taken; Stalled=True Failed: the name is taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,6 @@
 // Package observers keeps observers in contexts: it finds the context outside of the observers of requests
 // (kube.ObserveCalls), and passes the observer of a test environment to the runs of controllers, and lets a
-// task report to the manager that others must start before it can end.
+// task, an informer or a controller report to the manager that others may start.
 package observers
 
 import "context"

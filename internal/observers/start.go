@@ -14,3 +14,18 @@ func StartFrom(ctx context.Context) func(reason string) {
 	letStart, _ := ctx.Value(startKey{}).(func(reason string))
 	return letStart
 }
+
+type startedKey struct{}
+
+// WithStarted returns a context for the Run of an informer or a controller, which calls started with itself when
+// others need not wait for it any longer.
+func WithStarted(ctx context.Context, started func(runner any)) context.Context {
+	return context.WithValue(ctx, startedKey{}, started)
+}
+
+// Started calls the function of WithStarted, if any.
+func Started(ctx context.Context, runner any) {
+	if started, ok := ctx.Value(startedKey{}).(func(runner any)); ok {
+		started(runner)
+	}
+}

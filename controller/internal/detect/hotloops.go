@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -100,11 +101,19 @@ type Step struct {
 
 	// Created is true if the write has created the object.
 	Created bool
+	// Owner is the object that the run is about. Zero: not known.
+	Owner Owner
 	// Run identifies the run among the runs of its key: all writes of a run have the same Run.
 	Run uint64
 	// Causes are the causes of the run. CausesDropped is true if there were more.
 	Causes        []Cause
 	CausesDropped bool
+}
+
+// Owner identifies an object and its desired state. Generation is 0 for kinds without generations.
+type Owner struct {
+	UID        types.UID
+	Generation int64
 }
 
 // Cause is a cause of a run.

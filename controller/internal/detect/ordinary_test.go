@@ -40,6 +40,58 @@ func TestObjectsThatUsersRecreateAreNotReported(t *testing.T) {
 	w.none()
 }
 
+// A user creates and deletes a parent 40 times; the handler creates its child, and deletes it for the finalizer.
+func TestChildrenOfRecreatedParentsAreNotReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 40 {
+		w.owner = Owner{UID: types.UID(fmt.Sprint("user", i)), Generation: 1}
+		w.pass(4 * time.Second)
+		w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"i": i}}))
+		w.creates(deployment, shopWeb, i)
+		w.wrote(Step{Kind: deployment, Object: shopWeb, Manager: "site-operator"})
+		w.h.ObjectGone(shopWeb, deployment, shopWeb)
+		w.h.Gone(shopWeb)
+	}
+	w.none()
+}
+
+// A user edits the owner 60 times; the handler replaces its Job each time, in one run or when the old one is gone.
+func TestReplacementsForNewGenerationsAreNotReported(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		w := newWorld(t)
+		for i := range 60 {
+			w.owner = Owner{UID: "site", Generation: int64(i + 1)}
+			w.pass(4 * time.Second)
+			w.runs(w.somebody("kubectl", site, shopWeb, fields{"spec": fields{"i": i}}))
+			w.wrote(Step{Kind: deployment, Object: shopWeb, Manager: "site-operator"})
+			if waits {
+				w.h.ObjectGone(shopWeb, deployment, shopWeb)
+				w.runs(Cause{})
+			}
+			w.creates(deployment, shopWeb, i)
+		}
+		w.none()
+	}
+}
+
+// Few edits by a user do not hide a handler that replaces a child again and again.
+func TestReplacementsBetweenGenerationsAreReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 200 {
+		w.owner = Owner{UID: "site", Generation: int64(1 + i/50)}
+		w.pass(time.Second)
+		w.runs(Cause{})
+		w.wrote(Step{Kind: deployment, Object: shopWeb, Manager: "site-operator"})
+		w.creates(deployment, shopWeb, i)
+	}
+	if e := w.one(); e.Pattern != PatternRecreated {
+		t.Errorf("got %+v", e)
+	}
+}
+
 // External events, 9 s apart, replace a Job.
 func TestRecreationsForExternalEventsAreNotReported(t *testing.T) {
 	t.Parallel()

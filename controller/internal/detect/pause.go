@@ -69,7 +69,7 @@ func (h *HotLoops) lasting(key kube.Key, now time.Time) *episode {
 // history.
 func (h *HotLoops) Gone(key kube.Key) {
 	if !h.some.Load() && !h.Suspect(key) {
-		return // tracks of keys that are not suspects are small, and expire
+		return // tracks of keys that are not suspects are small, expire, and do not count for another Step.Owner
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

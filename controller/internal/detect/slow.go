@@ -14,14 +14,19 @@ const restlessLimit = 20
 
 // recreated counts how often the key has created the object again.
 type recreated struct {
-	uid     types.UID // of the object that the key wrote last
-	deleted bool      // the key has deleted the object
-	times   tally
+	uid        types.UID // of the object that the key wrote last
+	deleted    bool      // the key has deleted the object
+	generation int64     // of the owner, at the last creation
+	times      tally
 }
 
-// add records a write. It returns whether the write has created the object again.
+// add records a write. It returns whether the write has created the object again, without a new desired state of the
+// owner.
 func (r *recreated) add(w *Step, now time.Time) bool {
 	again := w.Created && w.After.UID != r.uid && (r.uid != "" || r.deleted)
+	if w.Created && w.Owner.Generation != r.generation {
+		r.generation, r.times, again = w.Owner.Generation, tally{}, false
+	}
 	if again && r.deleted {
 		r.times.add(pointsRecreated, now)
 	} else if again {

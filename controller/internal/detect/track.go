@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -29,6 +30,7 @@ func (h *HotLoops) id(key kube.Key, kind schema.GroupKind, object kube.Key) trac
 // track is the state of one key's writes of one object.
 type track struct {
 	key     kube.Key
+	owner   types.UID // of the key's object; empty: not known
 	version string    // the resourceVersion of the last write
 	at      time.Time // time of the last write
 	run     uint64    // run of the last write
@@ -93,10 +95,14 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
-	if now.Sub(tr.at) > Window {
+	switch owner := w.Owner.UID; {
+	case owner != "" && owner != tr.owner: // the writes for an earlier object of the same name do not count
+		h.unfollow(tr)
+		*tr = track{key: key, owner: owner}
+	case now.Sub(tr.at) > Window:
 		h.unfollow(tr)
 		// The writes before the window do not count.
-		*tr = track{key: key, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid}}
+		*tr = track{key: key, owner: tr.owner, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid}}
 	}
 	previous := tr.version
 	isNewRun := tr.run != w.Run || previous == ""

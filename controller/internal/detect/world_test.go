@@ -26,6 +26,7 @@ type world struct {
 	lagging bool // the cache gets no updates
 	found   []Episode
 	run     uint64
+	owner   Owner // of the runs
 	content func(o *wire.Object) (map[string]any, error)
 	causes  []Cause
 }
@@ -114,7 +115,7 @@ func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
 }
 
 func (w *world) wrote(s Step) {
-	s.Content = w.content
+	s.Content, s.Owner = w.content, w.owner
 	s.Run, s.Causes, s.CausesDropped = w.run, w.causes[:min(len(w.causes), maxCauses)], len(w.causes) > maxCauses
 	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
 		w.found = append(w.found, found)
