@@ -266,21 +266,27 @@ func (t *Transport) sendCancelled(req *http.Request, l *Term) (resp *http.Respon
 	if err != nil {
 		return nil, err
 	}
-	body := cancellingBody{resp.Body, cancel}
-	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
-		// net/http does not close it when ctx ends.
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		conn := resp.Body // net/http does not close it when ctx ends
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
-		resp.Body = upgradedBody{body, conn}
-	} else {
-		resp.Body = body
 	}
+	resp.Body = CancelOnClose(resp.Body, cancel)
 	return resp, nil
+}
+
+// CancelOnClose returns a response body that cancels its request when it is closed. It is a connection if body is one.
+func CancelOnClose(body io.ReadCloser, cancel func()) io.ReadCloser {
+	cancelling := cancellingBody{body, cancel}
+	if conn, ok := body.(io.Writer); ok {
+		return upgradedBody{cancelling, conn}
+	}
+	return cancelling
 }
 
 // cancellingBody is a response body that cancels its request when it is closed.
 type cancellingBody struct {
 	io.ReadCloser
-	cancel context.CancelFunc
+	cancel func()
 }
 
 // Close implements io.Closer.
