@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -56,23 +55,8 @@ func (t *callTransport) sendInTime(req *http.Request, call Call, term *leadershi
 	if sent.Status = resp.StatusCode; sent.Verb == "watch" || sent.connects() {
 		timer.Stop()
 	} else {
-		resp.Body = limitedBody{resp.Body, explain}
+		resp.Body = leadership.Body{ReadCloser: resp.Body, Explain: explain}
 	}
 	resp.Body = leadership.CancelOnClose(resp.Body, end)
 	return resp, nil
-}
-
-// limitedBody is the body of a response that must end in time.
-type limitedBody struct {
-	io.ReadCloser
-	explain func(err error) error
-}
-
-// Read implements io.Reader.
-func (b limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.explain(err)
-	}
-	return n, err
 }
