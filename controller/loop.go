@@ -181,7 +181,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 		defer end.leave(inf, inf.Join(background))
 	}
 	if l.informer != nil {
-		defer end.leave(l.informer, l.informer.Subscribe(l.intake.changed))
+		defer end.leave(l.informer, l.own.Untyped().Subscribe(l.intake.changed))
 	}
 	defer end.wait(l.sources.leave, "informers of sources")
 	defer l.ownWrites.tracker.Stop()

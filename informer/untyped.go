@@ -55,6 +55,10 @@ func (u untyped[T]) Name() string                  { return u.informer.Name() }
 func (u untyped[T]) Kind() schema.GroupVersionKind { return u.informer.Kind() }
 func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.staleness() }
 
+func (u untyped[T]) Subscribe(notify any) (unsubscribe func()) {
+	return u.informer.core.subscribe(notify.(func(Change)))
+}
+
 func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
 }

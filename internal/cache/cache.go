@@ -34,6 +34,9 @@ type Informer interface {
 
 	// Staleness returns Health().Staleness. It takes only one lock.
 	Staleness() time.Duration
+	// Subscribe is Informer.Subscribe without its guard, which costs 1 us for each change, for a func(informer.Change)
+	// of this module that guards the functions of the program that it calls.
+	Subscribe(notify any) (unsubscribe func())
 }
 
 // Reader reads cached objects. While the informer does not run, it finds no objects and returns no error: Covers is
