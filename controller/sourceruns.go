@@ -326,7 +326,8 @@ func (s *sources) remaining() string {
 	return strings.Join(names, ", ")
 }
 
-// leave leaves the informers of the sources. The sources must have ended.
+// leave leaves the informers of the sources. The sources must have ended, but begin may still join informers if the
+// time of the term's end is over.
 func (s *sources) leave() {
 	s.mu.Lock()
 	active := s.active
@@ -342,6 +343,7 @@ func (s *sources) leave() {
 
 // started starts a source, and returns the function that runs it.
 func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
+		<-r.joined
 	if r.Start == nil {
 		return func() error { return r.Run(ctx, enqueue) }
 	}
