@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // sources are the sources of one term of a controller. Sources may be added and removed during the term.
@@ -239,6 +240,13 @@ func (s *sources) notReady() (errs []error) {
 	return errs
 }
 
+// unread reports whether a source may have keys that it does not list, because it cannot read its objects.
+func (s *sources) unread() bool {
+	return len(s.notReady()) > 0 || slices.ContainsFunc(s.reads(), func(read informer.Any) bool {
+		return !read.Untyped().Absent(kube.Key{})
+	})
+}
+
 // starting returns an error for each source whose Start has not returned.
 func (s *sources) starting() error {
 	s.mu.Lock()
@@ -335,6 +343,7 @@ func (s *sources) leave() {
 	s.mu.Unlock()
 	for _, r := range active {
 		r.stop()
+		<-r.joined
 		for _, leave := range r.leave {
 			leave()
 		}
@@ -343,7 +352,6 @@ func (s *sources) leave() {
 
 // started starts a source, and returns the function that runs it.
 func (s *sources) started(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
-		<-r.joined
 	if r.Start == nil {
 		return func() error { return r.Run(ctx, enqueue) }
 	}

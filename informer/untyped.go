@@ -177,6 +177,15 @@ func (u untyped[T]) Has(key kube.Key) bool {
 	return u.informer.core.keptBy(u.informer.core.allParts(), key)
 }
 
+func (u untyped[T]) Absent(key kube.Key) bool {
+	found, err := u.informer.Has(key)
+	// Reads of an optional kind that is forbidden return no error.
+	return !found && err == nil && !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool {
+		now := p.status.condition()
+		return !now.complete && !isNotServed(now.err) && !p.selects.excludes(key)
+	})
+}
+
 func (u untyped[T]) Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error) {
 	for _, p := range u.informer.core.allParts() {
 		if p.exists != nil {
