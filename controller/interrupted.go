@@ -140,10 +140,14 @@ func (i *interrupted) ended(_ context.Context, r *running) {
 	i.waitNoLonger(key)
 }
 
-// checked lets the next interrupted key run when the handler of one is stuck.
+// checked lets the next interrupted key run when the handler of one is stuck. It forgets keys whose absence could not
+// be read at the end of the first pass, because the informer was refused.
 func (i *interrupted) checked(_ time.Time, stuck []kube.Key) {
 	for _, key := range stuck {
 		i.waitNoLonger(key)
+	}
+	if !isWithoutObject(i.objects) {
+		i.forgetMissing()
 	}
 }
 
@@ -171,8 +175,8 @@ func (i *interrupted) objectEnded(key kube.Key, forgotten bool) {
 	i.forget(key)
 }
 
-// forgetMissing removes the keys that no source lists, a while after the first pass of a controller without a primary
-// kind.
+// forgetMissing removes the keys without an object that wait for nothing. Without a primary kind, it is called a while
+// after the first pass, and removes the keys that no source lists.
 func (i *interrupted) forgetMissing() {
 	if !i.left.Load() {
 		return
@@ -180,7 +184,8 @@ func (i *interrupted) forgetMissing() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key := range i.counts {
-		if _, held := i.held[key]; !held && i.first == nil && (i.turn == nil || *i.turn != key) && !i.objects.Has(key) {
+		_, held := i.held[key]
+		if !held && i.first == nil && (i.turn == nil || *i.turn != key) && i.objects.Absent(key) {
 			i.forget(key)
 		}
 	}
@@ -222,7 +227,7 @@ func (i *interrupted) next() {
 	if i.first != nil {
 		i.first = nil
 		for key := range i.counts {
-			if _, held := i.held[key]; !held && !isWithoutObject(i.objects) && !i.objects.Has(key) {
+			if _, held := i.held[key]; !held && !isWithoutObject(i.objects) && i.objects.Absent(key) {
 				i.forget(key) // deleted while no process ran
 			}
 		}

@@ -15,6 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -400,6 +403,56 @@ func TestInterruptedKeysWithoutObjects(t *testing.T) {
 			t.Error("no run")
 		}
 	})
+}
+
+// An object that could not be read may exist: its key remains interrupted until the kind is read, or has been removed.
+func TestInterruptedKeysOfUnreadKindAreKept(t *testing.T) {
+	resource := corev1.Resource("configmaps")
+	for name, test := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"forbidden":  {apierrors.NewForbidden(resource, "", errors.New("jane may not")), true},
+		"no backend": {apierrors.NewServiceUnavailable("the aggregated API is down"), true},
+		"removed":    {kube.ErrNotServed, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				counts := map[string]int{"a": 2, "gone": 1}
+				dir := interruptedDir(t, counts)
+				server := newServer("a")
+				set := func(err error) { server.Fail("list", err); server.Fail("watch", err) }
+				set(test.err)
+				var runs journal
+				c := config(server, func(_ context.Context, obj configMap) error {
+					runs.add("%s", obj.Name)
+					return nil
+				})
+				c.StateDir, c.Optional = dir, true
+				ctrl := newController(t, c)
+				start(t, ctrl)
+				time.Sleep(time.Hour)
+				if err := ctrl.Ready(); err != nil {
+					t.Error(err)
+				}
+				want, problems := counts, []string{"a", "gone"}
+				if !test.kept {
+					want, problems = map[string]int{}, nil
+				}
+				wantInterrupted(t, copyOf(t, dir), want)
+				if got := problemsOf(ctrl, controller.ProblemInterrupted); !slices.Equal(got, problems) {
+					t.Errorf("interrupted while the kind cannot be read: %v, want %v", got, problems)
+				}
+				set(nil)
+				time.Sleep(time.Hour)
+				wantLines(t, "runs when the kind can be read", runs.take(), "a")
+				wantInterrupted(t, copyOf(t, dir), map[string]int{})
+				if got := problemsOf(ctrl, controller.ProblemInterrupted); len(got) > 0 {
+					t.Errorf("interrupted in the end: %v", got)
+				}
+			})
+		})
+	}
 }
 
 func TestStateDirErrors(t *testing.T) {

@@ -39,6 +39,9 @@ type objects interface {
 	Untyped() cache.Informer
 	Len() int
 	Has(key kube.Key) bool
+	// Absent reports whether there is no object under key. It is false if the object may exist: an error of a read is
+	// not an absence.
+	Absent(key kube.Key) bool
 	Walk(share, shares int) iter.Seq[informer.Change]
 }
 
@@ -47,6 +50,9 @@ type ownInformer[T kube.Object] struct{ *informer.Informer[T] }
 
 // Has implements objects.
 func (o ownInformer[T]) Has(key kube.Key) bool { return o.Untyped().Has(key) }
+
+// Absent implements objects.
+func (o ownInformer[T]) Absent(key kube.Key) bool { return o.Untyped().Absent(key) }
 
 // loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go
 // reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
@@ -181,7 +187,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 		defer end.leave(inf, inf.Join(background))
 	}
 	if l.informer != nil {
-		defer end.leave(l.informer, l.informer.Subscribe(l.intake.changed))
+		defer end.leave(l.informer, l.own.Untyped().Subscribe(l.intake.changed))
 	}
 	defer end.wait(l.sources.leave, "informers of sources")
 	defer l.ownWrites.tracker.Stop()

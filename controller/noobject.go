@@ -173,6 +173,9 @@ func (k *listedKeys) Has(key kube.Key) bool {
 	return found
 }
 
+// Absent implements objects. Callers must consider sources that cannot be read: see sources.unread.
+func (k *listedKeys) Absent(key kube.Key) bool { return !k.Has(key) }
+
 // Len returns the number of keys.
 func (k *listedKeys) Len() (n int) {
 	k.mu.Lock()
@@ -265,7 +268,7 @@ func (l *loop[T]) collectKeys(ctx context.Context) {
 				l.failures.forget(key) // no resync will end them
 			}
 		}
-		if l.interrupted != nil {
+		if l.interrupted != nil && !l.sources.unread() {
 			l.interrupted.forgetMissing()
 		}
 	}

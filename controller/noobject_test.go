@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
@@ -535,6 +536,78 @@ func TestInterruptedKeysOfNoObjectRunLast(t *testing.T) {
 			t.Errorf("problems of keys that no source lists: %v", problems)
 		}
 	})
+}
+
+// A source that cannot read its objects may have any key.
+func TestInterruptedKeysOfUnreadSourceAreKept(t *testing.T) {
+	for _, unread := range []string{"informer", "Ready"} {
+		t.Run(unread, func(t *testing.T) {
+			dir := t.TempDir()
+			f, err := interruptions.Open(dir, "teams", slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, beginErr := f.Begin(controller.EncodeKey(team{"eu", "gone"}))
+			if err := errors.Join(f.SetShutdown(false), beginErr, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer("a")
+				forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("jane may not"))
+				var notReady atomic.Bool
+				set := func(err error) {
+					notReady.Store(err != nil)
+					if unread == "informer" {
+						server.Fail("list", err)
+						server.Fail("watch", err)
+					}
+				}
+				set(forbidden)
+				objects, err := informer.New(informer.Config[configMap]{
+					Retriever: server, Optional: true, Logger: slog.New(slog.DiscardHandler),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, _ := teamConfig(nil, source.Mapped(objects, func(configMap) []kube.Key { return nil }),
+					readySource{func() error {
+						if unread == "Ready" && notReady.Load() {
+							return forbidden
+						}
+						return nil
+					}})
+				c.StateDir, c.ResyncInterval = dir, time.Hour
+				ctrl := startTeams(t, c)
+				interrupted := func() (n int) {
+					for _, problem := range ctrl.Problems() {
+						if problem.Type == controller.ProblemInterrupted {
+							n++
+						}
+					}
+					return n
+				}
+				time.Sleep(150 * time.Minute)
+				if n := interrupted(); n != 1 {
+					t.Errorf("%d interrupted keys while the source cannot be read, want 1", n)
+				}
+				set(nil)
+				time.Sleep(150 * time.Minute)
+				if n := interrupted(); n != 0 {
+					t.Errorf("%d interrupted keys that no source lists", n)
+				}
+			})
+		})
+	}
+}
+
+// readySource is a source without keys.
+type readySource struct{ ready func() error }
+
+func (s readySource) Prepare(controller.Target) (controller.PreparedSource, error) {
+	return controller.PreparedSource{
+		Name: "ready", Ready: s.ready,
+		Run: func(ctx context.Context, _ controller.Enqueue) error { <-ctx.Done(); return nil },
+	}, nil
 }
 
 // TestDebugOfNoObjectAcceptsAnyKey checks the text of keys with several slashes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // sources are the sources of one term of a controller. Sources may be added and removed during the term.
@@ -248,6 +249,13 @@ func (s *sources) ready(r *sourceRun) error {
 	return s.guard.Try("Ready of "+r.label, r.Ready)
 }
 
+// unread reports whether a source may have keys that it does not list, because it cannot read its objects.
+func (s *sources) unread() bool {
+	return len(s.notReady()) > 0 || slices.ContainsFunc(s.reads(), func(read informer.Any) bool {
+		return !read.Untyped().Absent(kube.Key{})
+	})
+}
+
 // starting returns an error for each source whose Start has not returned.
 func (s *sources) starting() error {
 	var errs []error
@@ -327,7 +335,8 @@ func (s *sources) remaining() string {
 	return strings.Join(names, ", ")
 }
 
-// leave leaves the informers of the sources. The sources must have ended.
+// leave leaves the informers of the sources. The sources must have ended, but begin may still join informers if the
+// time of the term's end is over.
 func (s *sources) leave() {
 	s.mu.Lock()
 	active := s.active
@@ -335,6 +344,7 @@ func (s *sources) leave() {
 	s.mu.Unlock()
 	for _, r := range active {
 		r.stop()
+		<-r.joined
 		for _, leave := range r.leave {
 			leave()
 		}

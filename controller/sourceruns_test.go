@@ -165,6 +165,50 @@ func TestTermEndsAfterSourcesLeaveInformers(t *testing.T) {
 	})
 }
 
+// joiningInformer is an informer whose last session ends slowly, so that Join waits. Its other methods panic.
+type joiningInformer struct {
+	usedInformer
+	ended chan struct{} // Join returns when it is closed
+}
+
+func (i *joiningInformer) Join(ctx context.Context) (leave func()) {
+	<-i.ended
+	return i.usedInformer.Join(ctx)
+}
+
+// TestInformerJoinedAfterEndOfTermIsLeft checks a term whose time is over while begin still joins informers.
+func TestInformerJoinedAfterEndOfTermIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
+		proceed := make(chan struct{})
+		close(proceed)
+		first, slow, last := &usedInformer{proceed: proceed}, &joiningInformer{usedInformer{proceed: proceed}, make(chan struct{})},
+			&usedInformer{proceed: proceed}
+		for _, read := range []informer.Any{first, slow, last} {
+			s.add(&namedSource{PreparedSource: PreparedSource{
+				Name: "source", Reads: []informer.Any{read},
+				Run: func(context.Context, Enqueue) error { t.Error("the source runs after the end"); return nil },
+			}}, false)
+		}
+		begun, left := make(chan struct{}), make(chan struct{})
+		go func() { defer close(begun); s.begin(ctx, t.Context(), cancel) }() // waited for below
+		synctest.Wait()
+		cancel()
+		go func() { defer close(left); s.leave() }() // waited for below
+		synctest.Wait()
+		close(slow.ended)
+		<-begun
+		<-left
+		if first.users+slow.users+last.users != 0 {
+			t.Errorf("users of the informers after the end: %d, %d and %d", first.users, slow.users, last.users)
+		}
+		if err := s.wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestSourceAddedBetweenTerms checks a source whose Start, called by AddSource, returns when the next term has
 // begun: remove must remove it from that term.
 func TestSourceAddedBetweenTerms(t *testing.T) {

@@ -82,13 +82,14 @@ func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) 
 	t.keys[key][name] = timer
 }
 
-// gone reports whether the object uid is not in the cache under key. An empty uid means any object.
+// gone reports whether the object uid does not exist under key. An empty uid means any object.
 func (t *timers) gone(key kube.Key, uid types.UID) bool {
-	if uid == "" {
-		return !isWithoutObject(t.objects) && !t.objects.Has(key)
+	if uid != "" {
+		if kept, found := t.objects.Untyped().Encoded(key); found {
+			return kept.UID != uid
+		}
 	}
-	kept, found := t.objects.Untyped().Encoded(key)
-	return !found || kept.UID != uid
+	return !isWithoutObject(t.objects) && t.objects.Absent(key)
 }
 
 // fired enqueues the key of a timer.

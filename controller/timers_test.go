@@ -2,14 +2,19 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/source"
 )
 
 // TestTimerIsNotSetForReplacedObject checks that a timer that a run sets after its object was deleted and created again
@@ -46,4 +51,34 @@ func TestTimerIsNotSetForReplacedObject(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An object that cannot be read may exist.
+func TestTimerOfUnreadObjectFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer("a")
+		forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("jane may not"))
+		server.Fail("list", forbidden)
+		server.Fail("watch", forbidden)
+		keys := make(chan kube.Key)
+		var runs journal
+		c := config(server, nil)
+		c.Optional, c.Sources = true, []controller.Source{source.Channel("channel", keys)}
+		c.Reconciler = func(ctx context.Context, key kube.Key) error {
+			runs.add("%s: %s", key, causesOf(ctx))
+			return controller.SetTimer(ctx, "again", time.Hour)
+		}
+		start(t, newController(t, c))
+		keys <- key("a")
+		time.Sleep(90 * time.Minute)
+		wantLines(t, "runs while the kind is forbidden", runs.take(), "ns/a: channel: triggered", "ns/a: timer (again)")
+		server.Fail("list", nil)
+		server.Fail("watch", nil)
+		time.Sleep(time.Minute)
+		server.Delete(key("a"))
+		time.Sleep(time.Minute)
+		runs.take()
+		time.Sleep(2 * time.Hour)
+		wantLines(t, "runs after the deletion", runs.take())
+	})
 }

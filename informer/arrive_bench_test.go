@@ -18,7 +18,7 @@ func BenchmarkArrived(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer inf.Subscribe(func(Change) {})()
+	defer inf.Untyped().Subscribe(func(Change) {})()
 	p := inf.core.parts[0]
 	var pods []*wire.Object
 	for i := range 2000 {

@@ -1,16 +1,22 @@
 package informer_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -93,6 +99,86 @@ func TestSubscribersReadStatesOfChange(t *testing.T) {
 			t.Errorf("after the call, the states are %v and %v (%v, %v)", before, after, err, err2)
 		}
 	})
+}
+
+func TestFailingSubscriberDoesNotStopInformer(t *testing.T) {
+	for name, fails := range map[string]func(){"panicked": func() { panic("no index") }, "called runtime.Goexit": runtime.Goexit} {
+		for when, late := range map[string]bool{"before the start": false, "later": true} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := newServer(true)
+					server.Put(object("a", "1"))
+					logs, calls, seen := &logBuffer{}, 0, &recorder{}
+					inf, err := informer.New(informer.Config[configMap]{Name: "test", Retriever: server, Logger: logs.logger()})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if late {
+						defer joinSynced(t, inf)()
+					}
+					unsubscribe := inf.Subscribe(func(informer.Change) { calls++; fails() })
+					defer inf.Subscribe(seen.notify)()
+					if !late {
+						defer joinSynced(t, inf)()
+					}
+					server.Put(object("b", "1"))
+					synctest.Wait()
+					server.Put(object("b", "2"))
+					synctest.Wait()
+					unsubscribe()
+					server.Delete(key("b"))
+					synctest.Wait()
+					if diff := cmp.Diff([]string{"listed a", "added b", "updated b", "deleted b"}, seen.take()); diff != "" || calls != 3 {
+						t.Errorf("%d calls, want 3; the other subscriber (-want +got):\n%s", calls, diff)
+					}
+					if err := inf.Ready(); err != nil {
+						t.Error(err)
+					}
+					text := logs.String()
+					if !strings.Contains(text, "function "+name) || strings.Count(text, "level=ERROR") != 1 || strings.Count(text, "stack=") != 1 {
+						t.Errorf("the log does not have one stack:\n%s", text)
+					}
+				})
+			})
+		}
+	}
+}
+
+// failingStop is a Retriever with watches whose Stop fails.
+type failingStop struct {
+	*kindserver.Server[configMap]
+	fails func()
+}
+
+func (r failingStop) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := r.Server.Watch(ctx, opts)
+	return stoppable{w, r.fails}, err
+}
+
+type stoppable struct {
+	watch.Interface
+	fails func()
+}
+
+func (s stoppable) Stop() { s.Interface.Stop(); s.fails() }
+
+func TestFailingStopOfWatchDoesNotStopInformer(t *testing.T) {
+	for name, fails := range map[string]func(){"panicked": func() { panic("closed twice") }, "called runtime.Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(true)
+				server.Put(object("a", "1"))
+				f := start(t, server, failingStop{server, fails})
+				f.expect("listed a")
+				f.offline(func() { server.Put(object("a", "2")) })
+				f.expect("updated a")
+				f.stop()
+				if text := f.logs.String(); !strings.Contains(text, "function "+name) {
+					t.Errorf("the log does not have the failure:\n%s", text)
+				}
+			})
+		})
+	}
 }
 
 func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {

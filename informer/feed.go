@@ -146,7 +146,7 @@ func (e *objectEvents[T]) next() (wire.Event, error) {
 
 func (e *objectEvents[T]) stop() {
 	e.once.Do(func() { close(e.stopped) })
-	e.inner.Stop()
+	_ = e.feed.guard.Call("Stop of the Retriever's watch", e.inner.Stop, nil)
 }
 
 // join waits until the watch has closed its channel. watch.Interface requires that a watch closes its channel when it

@@ -394,8 +394,11 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.wait
 // deleted while the informer did not run are not announced. Each session starts with a Listed for each present object.
 //
 // Calls are sequential, and no object changes during a call. notify must return quickly. It may read the informer, but
-// must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic in notify ends the process.
-// Subscribe is for code that adds keys to queues. Package subscription delivers objects on channels.
+// must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic or runtime.Goexit in notify
+// is logged, with the stack once, and later changes are delivered. Subscribe is for code that adds keys to queues.
+// Package subscription delivers objects on channels.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
-	return i.core.subscribe(notify)
+	return i.core.subscribe(func(c Change) {
+		_ = i.core.guard.Call("a function that was passed to Subscribe", func() { notify(c) }, nil)
+	})
 }

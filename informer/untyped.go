@@ -55,6 +55,10 @@ func (u untyped[T]) Name() string                  { return u.informer.Name() }
 func (u untyped[T]) Kind() schema.GroupVersionKind { return u.informer.Kind() }
 func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.staleness() }
 
+func (u untyped[T]) Subscribe(notify any) (unsubscribe func()) {
+	return u.informer.core.subscribe(notify.(func(Change)))
+}
+
 func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
 }
@@ -171,6 +175,15 @@ func (u untyped[T]) readable(key kube.Key) []*part {
 
 func (u untyped[T]) Has(key kube.Key) bool {
 	return u.informer.core.keptBy(u.informer.core.allParts(), key)
+}
+
+func (u untyped[T]) Absent(key kube.Key) bool {
+	found, err := u.informer.Has(key)
+	// Reads of an optional kind that is forbidden return no error.
+	return !found && err == nil && !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool {
+		now := p.status.condition()
+		return !now.complete && !isNotServed(now.err) && !p.selects.excludes(key)
+	})
 }
 
 func (u untyped[T]) Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error) {

@@ -187,7 +187,7 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, leadership.NotSent(req, err) // not a call: observers are not notified
 	}
 	if !isObserved && term == nil {
-		return t.send(req, Call{}, nil)
+		return t.sendInTime(req, Call{}, nil)
 	}
 	call := callOf(req, t.cluster.basePath)
 	if isObserved && (call.Verb == "update" || call.Verb == "patch") && !call.connects() {
@@ -204,10 +204,10 @@ func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if !isObserved {
-		return t.send(req, call, term)
+		return t.sendInTime(req, call, term)
 	}
 	under := observer.CallBegan(ctx, call)
-	resp, err := t.send(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, term)
+	resp, err := t.sendInTime(req.WithContext(context.WithValue(under, underCallKey{}, true)), call, term)
 	if call.Err = err; err == nil {
 		call.Status, call.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
 		if call.IsWrite() && call.Succeeded() && !call.connects() {

@@ -49,6 +49,7 @@ type Cluster struct {
 	hidden  *apiobject.HiddenFields
 	strays  *strays
 	limiter flowcontrol.RateLimiter         // of the requests; nil without a limit
+	timeout time.Duration                   // of the requests, after the limits; 0 without one
 	guard   *usercode.Guard                 // calls the functions of the user's config
 	term    atomic.Pointer[leadership.Term] // of the last request
 
@@ -78,6 +79,9 @@ type Resource struct {
 // made from RESTConfig, which contains no limit. These requests do not wait for it, because what they serve must work
 // in a busy process: those of package leader for its lease; discovery; Events; reviews of tokens and of access.
 //
+// Timeout counts from the time when this limit and SetWriteLimit permit a request, for all these clients too.
+// RESTConfig contains no Timeout. Open watches and open connections to Pods are not ended.
+//
 // Errors: a nil config, a config that is not valid for a client, a function in addTypes that is nil or returns an
 // error; all errors at once.
 func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Cluster, error) {
@@ -103,6 +107,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	c := &Cluster{
 		config:    config,
 		limiter:   takeLimiter(config),
+		timeout:   config.Timeout,
 		guard:     guard,
 		scheme:    scheme,
 		scopes:    declaredScopes(scheme),
@@ -114,6 +119,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		elsewhere: map[schema.GroupVersionKind]string{},
 		clients:   map[schema.GroupVersion]rest.Interface{},
 	}
+	config.Timeout = 0 // an http.Client would count the wait for the limits
 	config.Dial = guardedDial(config.Dial, guard)
 	// The transport is set in the config, so that clients made from RESTConfig use it too.
 	wrap := config.WrapTransport

@@ -196,7 +196,7 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 // runReceiver runs r until ctx ends.
 func (s *Subscription[T]) runReceiver(ctx context.Context, r receiver) {
 	defer r.end()
-	unsubscribe := s.informer.Subscribe(func(c informer.Change) {
+	unsubscribe := s.informer.Untyped().Subscribe(func(c informer.Change) {
 		if ctx.Err() == nil { // a large initial list must not delay the end
 			r.notify(c)
 		}

@@ -34,6 +34,9 @@ type Informer interface {
 
 	// Staleness returns Health().Staleness. It takes only one lock.
 	Staleness() time.Duration
+	// Subscribe is Informer.Subscribe without its guard, which costs 1 us for each change, for a func(informer.Change)
+	// of this module that guards the functions of the program that it calls.
+	Subscribe(notify any) (unsubscribe func())
 }
 
 // Reader reads cached objects. While the informer does not run, it finds no objects and returns no error: Covers is
@@ -74,6 +77,10 @@ type Reader interface {
 	Exists(ctx context.Context, key kube.Key, uid types.UID) (bool, error)
 	// Has reports whether the informer shows an object under key, also if it does not run.
 	Has(key kube.Key) bool
+	// Absent reports whether the informer has read that there is no object under key. Unlike !Has it is false if the
+	// object may exist: while the informer does not run, before its list has ended, while the API server refuses it.
+	// For an empty key it reports whether the informer has read everything, and has no object with that key.
+	Absent(key kube.Key) bool
 	// Encoded returns the bytes of the object under key, which belong to the caller.
 	Encoded(key kube.Key) (o *wire.Object, found bool)
 	// Decode decodes an object of this informer, such as the object of a change. The caller owns the result.

@@ -210,38 +210,33 @@ func (t *Transport) Send(req *http.Request, l *Term, connects func(status int) b
 	} else {
 		resp, err = t.sendCancelled(req, l)
 	}
-	if err != nil {
-		if lost := l.Err(); lost != nil {
-			return nil, abandoned(req, lost, err)
+	explain := func(err error) error {
+		if lost := l.Err(); lost != nil { // the write was in flight
+			//nolint:errorlint // not %w: the error of a connection would be retried
+			err = fmt.Errorf("%s %s: abandoned: %w: %v", req.Method, req.URL.Path, lost, err)
 		}
-		return nil, err
+		return err
+	}
+	if err != nil {
+		return nil, explain(err)
 	}
 	if !connects(resp.StatusCode) {
-		resp.Body = leasedBody{resp.Body, req, l}
+		resp.Body = Body{resp.Body, explain} // the end of the leadership closes the connection
 	}
 	return resp, nil
 }
 
-// abandoned returns the error of a write that was in flight when leadership was lost.
-func abandoned(req *http.Request, lost, err error) error {
-	// Not %w: the error of a connection would be retried.
-	return fmt.Errorf("%s %s: abandoned: %w: %v", req.Method, req.URL.Path, lost, err) //nolint:errorlint // see above
-}
-
-// leasedBody is the response body of a write with a leadership. Its end closes the connection.
-type leasedBody struct {
+// Body is a response body with other read errors.
+type Body struct {
 	io.ReadCloser
-	req        *http.Request
-	leadership *Term
+	Explain func(err error) error
 }
 
 // Read implements io.Reader.
-func (b leasedBody) Read(p []byte) (int, error) {
+func (b Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		if lost := b.leadership.Err(); lost != nil {
-			err = abandoned(b.req, lost, err)
-		}
+		err = b.Explain(err)
 	}
 	return n, err
 }
@@ -266,21 +261,27 @@ func (t *Transport) sendCancelled(req *http.Request, l *Term) (resp *http.Respon
 	if err != nil {
 		return nil, err
 	}
-	body := cancellingBody{resp.Body, cancel}
-	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
-		// net/http does not close it when ctx ends.
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		conn := resp.Body // net/http does not close it when ctx ends
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
-		resp.Body = upgradedBody{body, conn}
-	} else {
-		resp.Body = body
 	}
+	resp.Body = CancelOnClose(resp.Body, cancel)
 	return resp, nil
+}
+
+// CancelOnClose returns a response body that cancels its request when it is closed. It is a connection if body is one.
+func CancelOnClose(body io.ReadCloser, cancel func()) io.ReadCloser {
+	cancelling := cancellingBody{body, cancel}
+	if conn, ok := body.(io.Writer); ok {
+		return upgradedBody{cancelling, conn}
+	}
+	return cancelling
 }
 
 // cancellingBody is a response body that cancels its request when it is closed.
 type cancellingBody struct {
 	io.ReadCloser
-	cancel context.CancelFunc
+	cancel func()
 }
 
 // Close implements io.Closer.

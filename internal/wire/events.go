@@ -194,26 +194,28 @@ func decodeStatus(data []byte) (*metav1.Status, error) {
 	return status, nil
 }
 
-// nextDocument reads one JSON document. Servers end each document with a newline, so the data before the first newline
-// is tried first, and then all data whenever it ends with a bracket.
+// nextDocument reads one JSON document, as soon as it is complete. Servers end each document with a newline, so the
+// data before the first newline is tried first. The end of other documents is searched.
 func (r *EventReader) nextDocument() (Event, error) {
 	if _, err := r.win.peekByte(); err != nil {
 		return Event{}, err
 	}
 	var readErr error
+	var end documentEnd
 	for searched, tried := 0, false; ; {
-		data := r.win.data()
-		part, isEnd := data, readErr != nil || bytes.HasSuffix(bytes.TrimRight(data, " \r\n\t"), []byte("}"))
+		data, size := r.win.data(), 0
 		if n := bytes.IndexByte(data[searched:], '\n'); n >= 0 && !tried {
-			part, isEnd, tried = data[:searched+n+1], true, true
+			size, tried = searched+n+1, true
+		} else if size = end.in(data); size == 0 && readErr != nil {
+			size = len(data)
 		}
-		if isEnd {
-			e, size, err := r.document(part)
+		if size > 0 {
+			e, used, err := r.document(data[:size])
 			if !errors.Is(err, errTruncated) {
-				r.win.consume(size)
+				r.win.consume(used)
 				return e, err
 			}
-			if len(part) < len(data) {
+			if size < len(data) {
 				continue
 			}
 		}
@@ -227,6 +229,34 @@ func (r *EventReader) nextDocument() (Event, error) {
 		searched = len(data)
 		readErr = r.win.fill()
 	}
+}
+
+// documentEnd finds the end of a JSON document that arrives in pieces.
+type documentEnd struct {
+	at, depth int
+	inString  bool
+}
+
+// in returns the length of the document at the start of data, or 0 while its last bracket has not arrived. Later calls
+// continue where the last one ended.
+func (d *documentEnd) in(data []byte) int {
+	for ; d.at < len(data); d.at++ {
+		switch c := data[d.at]; {
+		case c == '"':
+			d.inString = !d.inString
+		case c == '\\' && d.inString:
+			d.at++ // the next byte, which may not have arrived yet
+		case d.inString:
+		case c == '{', c == '[':
+			d.depth++
+		case c == '}', c == ']':
+			if d.depth--; d.depth <= 0 {
+				d.at++
+				return d.at
+			}
+		}
+	}
+	return 0
 }
 
 // document reads the document at the start of data, and returns its length.

@@ -127,6 +127,43 @@ func TestJSONEventVariants(t *testing.T) {
 	}
 }
 
+// endlessWatch is the rest of a stream that would wait for the next data.
+type endlessWatch struct{ waited bool }
+
+func (e *endlessWatch) Read([]byte) (int, error) {
+	e.waited = true
+	return 0, errors.New("the connection broke")
+}
+
+// TestDocumentIsDeliveredWhenComplete checks that a document does not wait for what follows it, however it arrives.
+func TestDocumentIsDeliveredWhenComplete(t *testing.T) {
+	t.Parallel()
+	documents := map[string]string{
+		"compact":             `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
+		"over many lines":     "{\n \"type\": \"ADDED\",\n \"object\": {\n\"metadata\":{\"name\":\"a\"}}\n}",
+		"quotes and brackets": `{"type":"ADDED","x":["{",{}],"object":{"metadata":{"name":"a"},"x":"\"}\\"}}`,
+	}
+	for name, document := range documents {
+		for _, next := range []string{"", " ", "\n", "{", "\n{\n", `{"type":"ADDED","object":{"metadata":{"name":"}`, document + "{"} {
+			t.Run(name+" before "+next, func(t *testing.T) {
+				t.Parallel()
+				for cut := range document {
+					end := &endlessWatch{}
+					r := NewEventReader(io.MultiReader(strings.NewReader(document[:cut]), strings.NewReader(document[cut:]+next), end), nil)
+					for range 1 + strings.Count(next, document) {
+						if e, err := r.Next(); err != nil || e.Type != watch.Added || e.Object.Key.Name != "a" || end.waited {
+							t.Fatalf("in two pieces, the first of %d bytes: %+v, %v; waited for more: %t", cut, e, err, end.waited)
+						}
+					}
+					if _, err := r.Next(); err == nil || !end.waited {
+						t.Errorf("after the last document: %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestEventReaderErrors(t *testing.T) {
 	t.Parallel()
 	pod := asProto(t, realPod(), podKind)
