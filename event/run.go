@@ -124,8 +124,8 @@ func (s sender) run(ctx context.Context) {
 	}
 }
 
-// begin delivers a series. It does not wait for one of a failing namespace. At the end, a namespace that does not answer
-// soon counts as failing, so that the others follow.
+// begin delivers a series. It does not wait for one of a failing namespace. At the end, a namespace that does not
+// answer soon counts as failing, so that the others follow.
 func (s sender) begin(ctx context.Context, series *series, failing bool, requests *sync.WaitGroup) {
 	done := make(chan struct{})
 	requests.Go(func() { // waited for by run

@@ -266,12 +266,11 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 // the watch, and returns after all goroutines of the informer have ended. Reads then return ErrNotRunning. The next Run
 // starts with an empty cache.
 func (i *Informer[T]) Run(ctx context.Context) error {
-	leave := i.Join(ctx)
+	defer i.Join(ctx)()
 	if i.core.waitSynced(ctx) == nil {
 		observers.Started(ctx, i)
 	}
 	<-ctx.Done()
-	leave()
 	return nil
 }
 
