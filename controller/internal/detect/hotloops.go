@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -98,6 +99,9 @@ type Step struct {
 
 	// Only Wrote reads the following fields.
 
+	// Sent is the body of a patch, in JSON. If Before is not known, it tells the write's fields from those that another
+	// client may have changed since the last write.
+	Sent []byte
 	// Created is true if the write has created the object.
 	Created bool
 	// Run identifies the run among the runs of its key: all writes of a run have the same Run.
@@ -143,8 +147,12 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 	switch {
 	case look.history != nil:
 		d = look.compareWrite(w)
-	case look.resync:
+	case look.resync && w.Before != nil:
 		d.own, d.known = compare(w, w.Before, w.After)
+	case look.resync:
+		d.own, d.known = compare(w, look.resynced, w.After)
+		d.own = slices.DeleteFunc(d.own, func(c FieldChange) bool { return !bytes.Contains(w.Sent, []byte(c.To)) })
+		d.after = w.After.Clone()
 	}
 	return h.judge(&look, w, d, now)
 }
