@@ -116,9 +116,6 @@ func Ensure(
 	options ...EnsureOption,
 ) ([]Ensured, error) {
 	s, err := newSettings(c, options)
-	if err == nil && c.Config().FieldOwner == "" {
-		err = errors.New("the client has no FieldOwner, which server-side apply requires")
-	}
 	if err := errors.Join(err, checkDefinitions(definitions)); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
