@@ -126,7 +126,6 @@ type ApplyResult[T any] struct {
 //
 // # Errors
 //
-//   - No field owner: set Config.FieldOwner.
 //   - *ConflictError, with the outcome Conflict.
 //   - ErrGone or ErrReplaced, if obj has the uid of a deleted object.
 //   - ErrChanged with IfUnchanged; ErrExists with IfAbsent.

@@ -66,9 +66,6 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 		target: t, request: t.request(VerbApply), term: leadership.Lost(ctx), contents: newContents(c.shapes),
 	}
 	switch {
-	case a.request.FieldOwner == "":
-		err = errors.New("no field owner: set Config.FieldOwner, or option FieldOwner, to a name that stays the same " +
-			"over versions of the program")
 	case t.subresource == "scale":
 		err = errors.New("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
 	case t.unchanged && obj.GetResourceVersion() == "":

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -23,8 +24,9 @@ type Config struct {
 	// Cluster receives the requests. Required.
 	Cluster *kube.Cluster
 	// FieldOwner is the field manager of all writes: a name of at most 128 bytes. It must stay the same over
-	// versions of the program, because it owns the applied fields. Apply requires it. Default: empty; the API
-	// server then uses the name of the program.
+	// versions of the program, because it owns the applied fields. Set it if the file name of the program may change,
+	// or if another program of that name (such as "manager") applies to the same objects. Default: the name of the
+	// program, as the API server takes it from the UserAgent of the Cluster.
 	FieldOwner string
 	// FieldValidation determines what the API server does with unknown and duplicate fields:
 	// metav1.FieldValidationIgnore drops them silently, Warn drops them with a warning, Strict rejects the
@@ -73,6 +75,9 @@ func New(config Config) (*Client, error) { return newClient(config, nil) }
 func newClient(config Config, with *Client) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.FieldOwner == "" && config.Cluster != nil {
+		config.FieldOwner = apiobject.FieldManager(config.Cluster.RESTConfig().UserAgent)
+	}
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -121,6 +126,9 @@ func (c Config) validate() error {
 	var errs []error
 	if c.Cluster == nil {
 		errs = append(errs, errors.New("Cluster is required: kube.Connect makes one"))
+	} else if c.FieldOwner == "" {
+		errs = append(errs, fmt.Errorf("FieldOwner is required: the Cluster's UserAgent %q names no program",
+			c.Cluster.RESTConfig().UserAgent))
 	}
 	errs = append(errs, checkFieldOwner(c.FieldOwner), checkFieldValidation(c.FieldValidation))
 	if c.Namespace != "" {
@@ -157,13 +165,10 @@ func serverOf(cluster *kube.Cluster) string {
 	return server.String()
 }
 
-// maxFieldOwner is the API server's limit: FieldManagerMaxLength of
-// k8s.io/apimachinery/pkg/apis/meta/v1/validation.
-const maxFieldOwner = 128
-
 func checkFieldOwner(name string) error {
-	if len(name) > maxFieldOwner {
-		return fmt.Errorf("FieldOwner has %d bytes: the API server takes up to %d", len(name), maxFieldOwner)
+	if len(name) > apiobject.MaxManagerLength {
+		return fmt.Errorf("FieldOwner has %d bytes: the API server takes up to %d", len(name),
+			apiobject.MaxManagerLength)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -190,7 +191,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", string(body))))
+	// The default field manager, the name of the test binary, is left out.
+	manager := "fieldManager=" + apiobject.FieldManager(rest.DefaultKubernetesUserAgent())
+	uri := strings.NewReplacer("?"+manager, "", "&"+manager, "").Replace(r.URL.RequestURI())
+	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", uri, " ", string(body))))
 	s.mu.Unlock()
 	if s.handle != nil && s.handle(w, r, body) {
 		return

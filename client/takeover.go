@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -45,9 +44,6 @@ func TakeOver[T kube.Object](
 	}
 	defer func() { err = t.failed(err) }()
 	owner := t.request(VerbPatch).FieldOwner
-	if owner == "" {
-		return false, errors.New("no field owner: set Config.FieldOwner, or option FieldOwner")
-	}
 	seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),

@@ -75,6 +75,9 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	if w.before != nil && w.before.Whole {
 		step.Before = w.before.Object
 	}
+	if w.call.Verb == "patch" {
+		step.Sent = w.call.Request
+	}
 	found, began := h.detector.Wrote(r.run.Key, &step, time.Now())
 	if !began {
 		return

@@ -86,7 +86,8 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 //
 // If a definition is being deleted, Ensure waits for the deletion and creates the definition again. Controllers of
 // this program may have to remove finalizers before: a task of package manager lets them start after 2 s, and waits
-// without the timeout. Without a manager, run the controllers while Ensure waits.
+// without the timeout. A program without a manager starts the Run of its controllers in goroutines first, and then
+// calls Ensure, with a Timeout that is longer than the cleanup; a controller waits for a definition that is missing.
 //
 // Guarantees: Ensure never writes a change that it did not compare with the live state. If another client
 // writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
@@ -95,9 +96,8 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 //
 // Ensure does not read from the client's informers, because they may be stale.
 //
-// The caller must keep the client's FieldOwner the same across versions of the program, and must call
-// Ensure before it starts controllers of these kinds. Short names and categories that another field owner
-// has set are not removed.
+// The caller must keep the client's FieldOwner the same across versions of the program. Short names and
+// categories that another field owner has set are not removed.
 //
 // Each API server starts to use a changed schema shortly after the write, and does not report when. Until
 // then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
@@ -116,9 +116,6 @@ func Ensure(
 	options ...EnsureOption,
 ) ([]Ensured, error) {
 	s, err := newSettings(c, options)
-	if err == nil && c.Config().FieldOwner == "" {
-		err = errors.New("the client has no FieldOwner, which server-side apply requires")
-	}
 	if err := errors.Join(err, checkDefinitions(definitions)); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}

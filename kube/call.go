@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -284,7 +285,7 @@ func callOf(req *http.Request, basePath string) Call {
 		if len(userAgent) == 0 {
 			userAgent = []string{"Go-http-client"} // of net/http
 		}
-		call.Manager = fieldManager(query.Get("fieldManager"), userAgent[0])
+		call.Manager = cmp.Or(query.Get("fieldManager"), apiobject.FieldManager(userAgent[0]))
 	}
 	return call
 }

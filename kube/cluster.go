@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,8 @@ type Resource struct {
 // Connect returns a Cluster for the API server in config. It makes no request.
 //
 // The built-in kinds of Kubernetes (the types of k8s.io/api: Pods, Deployments, ...) are known. Functions in addTypes,
-// usually the AddToScheme of an API package, register further types. Connect copies config.
+// usually the AddToScheme of an API package, register further types. Connect copies config. The default of its
+// UserAgent is client-go's: the program's name, its version and its platform.
 //
 // There is no client-side rate limit unless QPS is above zero or RateLimiter is set, because API servers protect
 // themselves with priority and fairness since Kubernetes 1.29 (KEP-1040), and client-go's default of 5 requests per
@@ -103,6 +105,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		}
 	}
 	config = rest.CopyConfig(config)
+	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	guard := usercode.NewGuard(slog.Default())
 	c := &Cluster{
 		config:    config,

@@ -42,9 +42,6 @@ func newLeaseClient(cluster *kube.Cluster, namespace, name string) (*leaseClient
 		c.rest, err = rest.RESTClientForConfigAndClient(config, cluster.HTTPClient())
 		return c, err
 	}
-	if config.UserAgent == "" {
-		config.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
 	if config.Dial == nil {
 		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}

@@ -54,8 +54,8 @@ const (
 
 // Config configures a Set. New does not keep or change the caller's copy.
 type Config struct {
-	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields, and must be set.
-	// Reads use its Informers where they cover the objects. Required.
+	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields. Reads use its
+	// Informers where they cover the objects. Required.
 	Client *client.Client
 	// Name identifies the set in the cluster: a label value, "webapp". No other controller may use it: if two Sets of a
 	// process with one name and Cluster manage the children of an owner in turn, calls return an error. If it changes,
@@ -159,9 +159,6 @@ func (c Config) validate() error {
 	var mistakes usercode.Mistakes
 	if c.Client == nil {
 		mistakes.Addf("Client is required: client.New makes one")
-	} else if c.Client.Config().FieldOwner == "" {
-		mistakes.Addf("Client.FieldOwner is required, as the field manager of the children: set it in the " +
-			"client's Config")
 	}
 	if c.Name == "" {
 		mistakes.Addf("Name is required, to find children again")

@@ -37,13 +37,13 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	_, err := New(Config{
-		Client: newClient(t, ""), Name: "not a label",
+		Client: newClient(t, "webapp"), Name: "not a label",
 		Kinds:      []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
 		OnConflict: "maybe", Prune: "sometimes", Propagation: "sideways",
 		ForceRemoveFinalizers: []string{""}, ForceRemoveAfter: -1,
 	})
 	for _, part := range []string{
-		"FieldOwner", "Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
+		"Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not tell %q: %v", part, err)

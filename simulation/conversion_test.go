@@ -1,9 +1,12 @@
 package simulation_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -142,6 +147,44 @@ func TestRequestsInVersions(t *testing.T) {
 			http.StatusOK, `"spec":{"color":"v1","size":2},"status":{"phase":"x"}`)
 		want(t, c, http.MethodDelete, robotsV1+"/a", "", http.StatusOK, "")
 		want(t, c, http.MethodGet, robotsV2+"/a", "", http.StatusNotFound, "")
+	})
+}
+
+// One object cannot be converted, so no list of the kind works. The webhook's message names the object; the health and
+// the log of a controller contain it.
+func TestControllerNamesObjectThatCannotBeConverted(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{YAML: robots("v2") + robotA}, func(t *testing.T, c *simulation.Cluster) {
+		const message = "convert Robot default/a from example.com/v2: spec.length is broken"
+		c.HandleWebhooks(converter(func(r *apiextensionsv1.ConversionResponse) {
+			r.Result = metav1.Status{Status: metav1.StatusFailure, Message: message}
+		}))
+		var logged bytes.Buffer
+		handled := 0
+		ctrl, err := controller.New(controller.Config[*unstructured.Unstructured]{
+			Name: "robots", Logger: slog.New(slog.NewTextHandler(&logged, nil)), Workers: 1,
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](c.Connect("robots"), informer.Selection{
+				Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Robot"},
+			}),
+			Handler: func(context.Context, *unstructured.Unstructured) error { handled++; return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := c.Run(ctrl)
+		c.Advance(time.Minute)
+		if err := ctrl.Ready(); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("the controller is ready, or the reason lacks the object: %v", err)
+		}
+		c.HandleWebhooks(converter(nil))
+		c.Advance(2 * time.Minute)
+		if err := ctrl.Ready(); err != nil || handled == 0 {
+			t.Errorf("after the repair the object was handled %d times; ready: %v", handled, err)
+		}
+		stop()
+		if !strings.Contains(logged.String(), message) {
+			t.Errorf("the log lacks the object:\n%s", logged.String())
+		}
 	})
 }
 

@@ -190,6 +190,50 @@ func TestLoopOfSetsIsProblemOfController(t *testing.T) {
 	})
 }
 
+// A child gets another password in each run. No informer shows it, and nothing but resyncs runs the handler.
+func TestRandomChildWithoutInformerIsReported(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		newFamily(t, c)
+		cluster := c.Connect("one")
+		writer, err := client.New(client.Config{Cluster: cluster, FieldOwner: "family"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := owned.New(owned.Config{
+			Client: writer, Name: "family",
+			Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Secret")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
+			Name: "owners", Retriever: informer.Retrieve[*corev1.ConfigMap](cluster), Workers: 1,
+			Handler: func(ctx context.Context, owner *corev1.ConfigMap) error {
+				if owner.Name != "owner" {
+					return nil
+				}
+				runs++
+				_, err := set.Apply(ctx, owner, owned.Of(&corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "login"},
+					StringData: map[string]string{"password": fmt.Sprint("generated-", runs)},
+				})...)
+				return err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Run(ctrl)()
+		c.Advance(2 * time.Hour)
+		if problems := fmt.Sprint(ctrl.Problems()); !strings.Contains(problems, "Secret default/login") ||
+			!strings.Contains(problems, "create content that is random only once") || strings.Contains(problems, "Z2VuZXJh") {
+			t.Errorf("the problems are %s", problems)
+		}
+	})
+}
+
 // Two sets of one name in one process would delete each other's children, so the first one reports it. A new set may
 // replace an earlier one.
 func TestSetsOfOneNameInOneProcess(t *testing.T) {

@@ -58,7 +58,7 @@ func (d *drainer) install(ctx context.Context) error {
 	return err
 }
 
-func (d *drainer) manager(task manager.Runnable, informers ...manager.Runnable) *manager.Manager {
+func (d *drainer) controller() *controller.Controller[*unstructured.Unstructured] {
 	d.Helper()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Volume"}
 	volumes, err := controller.New(controller.Config[*unstructured.Unstructured]{
@@ -84,13 +84,18 @@ func (d *drainer) manager(task manager.Runnable, informers ...manager.Runnable) 
 	if err != nil {
 		d.Fatal(err)
 	}
+	return volumes
+}
+
+func (d *drainer) manager(task manager.Runnable, informers ...manager.Runnable) *manager.Manager {
+	d.Helper()
 	task.Name, task.Group, task.Task = "definitions", manager.Caches, true
 	m, err := manager.New(manager.Config{
 		LeaderElection: &leader.Config{
 			Cluster: d.c.Cluster(), Namespace: "default", Name: "drainer",
 			Identity: "first",
 		},
-		Runnables: append(informers, task, manager.Runnable{Runner: volumes}), IgnoreSignals: true,
+		Runnables: append(informers, task, manager.Runnable{Runner: d.controller()}), IgnoreSignals: true,
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -163,6 +168,32 @@ func TestOperatorDrainsTerminatingDefinition(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A program without a manager runs its controllers while it installs the definition, which is being deleted or does not
+// exist yet.
+func TestProgramWithoutManagerDrainsTerminatingDefinition(t *testing.T) {
+	t.Parallel()
+	for name, terminate := range map[string]bool{"terminating": true, "missing": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+				d := newDrainer(t, c)
+				if terminate {
+					d.terminate(drainFinalizer)
+				}
+				defer c.Run(d.controller())()
+				if err := d.install(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.Apply(`{apiVersion: example.com/v1, kind: Volume, metadata: {name: new}}`)
+				c.Advance(time.Minute)
+				if d.runs("new") == 0 || terminate != (d.runs("old") > 0) {
+					t.Errorf("old was handled %d times, new %d times", d.runs("old"), d.runs("new"))
+				}
+			})
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ import (
 // The program may get, create and update this Secret, get, create and patch the configurations, and patch the
 // CustomResourceDefinitions of its conversions.
 type Certificates struct {
-	// Client needs a FieldOwner.
+	// Client makes the requests. Its FieldOwner becomes the field manager of the configurations.
 	Client *client.Client
 	// Secret has the certificates and their keys. Whoever can read it can pose as this server. A Secret with other data
 	// is not changed.
@@ -92,8 +92,6 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 	var errs mistakes
 	errs.addIf(config.Client == nil, "Client is nil")
 	if config.Client != nil {
-		errs.addIf(config.Client.Config().FieldOwner == "",
-			"Client has no FieldOwner: the configurations are applied with it")
 		errs.addIf(config.Client.Config().DryRun, "Client is for dry runs: it cannot keep certificates")
 	}
 	errs.addIf(config.Secret.Namespace == "" || config.Secret.Name == "",

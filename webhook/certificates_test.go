@@ -688,17 +688,12 @@ func TestNewReportsMistakesOfCertificates(t *testing.T) {
 	w := newWorld(t)
 	ok := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
 	text := func(s string) *string { return &s }
-	withoutOwner, err := w.client.With(func(c *client.Config) { c.FieldOwner = "" })
-	if err != nil {
-		t.Fatal(err)
-	}
 	dryRun, err := w.client.With(func(c *client.Config) { c.DryRun = true })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Config){
 		"Client is nil":                func(c *Config) { c.Certificates.Client = nil },
-		"Client has no FieldOwner":     func(c *Config) { c.Certificates.Client = withoutOwner },
 		"Client is for dry runs":       func(c *Config) { c.Certificates.Client = dryRun },
 		`Register is ""`:               func(c *Config) { c.Certificates.Register = "" },
 		`Secret is "x"`:                func(c *Config) { c.Certificates.Secret = kube.Key{Name: "x"} },

@@ -35,7 +35,7 @@ import (
 // Config describes the children. New does not keep or change the caller's copy.
 type Config struct {
 	// Client configures the client, which reads from the children's informers and then from its Informers: list here
-	// informers of other objects that handlers read. Cluster and FieldOwner are required.
+	// informers of other objects that handlers read. Cluster is required.
 	Client client.Config
 	// Set configures the set. New sets Client, which must be nil, and adds Kinds: list here only kinds of earlier
 	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner, Logger to
@@ -121,12 +121,12 @@ func New(config Config) (*Children, error) {
 }
 
 func build(config Config) (*Children, error) {
-	informers, err := config.open()
-	if err != nil && config.Client.Cluster != nil {
-		_, errClient := client.New(config.Client)
-		err = errors.Join(err, errClient)
+	c, errClient := client.New(config.Client)
+	if errClient == nil {
+		config.Client = c.Config() // with its default FieldOwner, which the informers need
 	}
-	if err != nil {
+	informers, err := config.open()
+	if err := errors.Join(err, errClient); err != nil {
 		return nil, err
 	}
 	children := &Children{}
@@ -154,12 +154,6 @@ func build(config Config) (*Children, error) {
 // open validates the config, except what client.New and owned.New validate, and creates the informers.
 func (c Config) open() ([]informer.Any, error) {
 	var mistakes usercode.Mistakes
-	if c.Client.Cluster == nil {
-		mistakes.Addf("Client.Cluster is required: make one with kube.Connect")
-	}
-	if c.Client.FieldOwner == "" {
-		mistakes.Addf("Client.FieldOwner is required, as the field manager of the children")
-	}
 	nameProblems := validation.IsValidLabelValue(c.Set.Name)
 	switch {
 	case c.Set.Name == "":

@@ -179,13 +179,13 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	}{
 		"empty config": {
 			func(c *watched.Config) { *c = watched.Config{} },
-			[]string{"new watched set", "Client.Cluster is required", "Client.FieldOwner is required", "Set.Name is required", "one of Kinds is required"},
+			[]string{"new watched set", "Cluster is required", "Set.Name is required", "one of Kinds is required"},
 		},
 		"several at once": {
 			func(c *watched.Config) {
-				c.Client.FieldOwner, c.Client.FieldValidation, c.Set.Name, c.Kinds = "", "Lax", "x y", nil
+				c.Client.FieldValidation, c.Set.Name, c.Kinds = "Lax", "x y", nil
 			},
-			[]string{"Client.FieldOwner is required", "Lax", `is "x y", which is not a label value`, "one of Kinds is required"},
+			[]string{"Lax", `is "x y", which is not a label value`, "one of Kinds is required"},
 		},
 		"kinds": {
 			func(c *watched.Config) {
@@ -208,7 +208,8 @@ func TestNewReportsAllMistakes(t *testing.T) {
 			func(c *watched.Config) { c.Namespaces, c.Set.Namespaces = []string{"a"}, []string{"a", "b"} },
 			[]string{`Set.Namespaces has "b", which is not among Namespaces`},
 		},
-		"rejected by package owned":  {func(c *watched.Config) { c.Client.FieldOwner = "" }, []string{"FieldOwner"}},
+		"no name of the set":         {func(c *watched.Config) { c.Client.FieldOwner, c.Set.Name = "", "" }, []string{"Set.Name is required"}},
+		"rejected by package owned":  {func(c *watched.Config) { c.Set.Prune = "sometimes" }, []string{"Prune is"}},
 		"rejected by package client": {func(c *watched.Config) { c.Client.FieldValidation = "Lax" }, []string{"Lax"}},
 		"kind of an earlier version is current too": {
 			func(c *watched.Config) {
@@ -249,6 +250,22 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 	config.Client.FieldOwner = "webapp operator"
 	if _, err := watched.New(config); err == nil || !strings.Contains(err.Error(), "Client.FieldOwner") {
 		t.Errorf("a field owner that is not a label value: %v", err)
+	}
+}
+
+// Without a FieldOwner the client has the name of the program, and the informers keep the fields that it has applied.
+func TestFieldOwnerDefaultsToProgram(t *testing.T) {
+	t.Parallel()
+	var kept string
+	config := valid(connect(t))
+	config.Client.FieldOwner = ""
+	config.Kinds = []watched.Kind{watched.Of(func(c *informer.Config[*corev1.ConfigMap]) { kept = c.KeepAppliedBy })}
+	children, err := watched.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := children.Client.Config().FieldOwner; owner == "" || kept != owner {
+		t.Errorf("the field owner is %q, the informer keeps the fields of %q", owner, kept)
 	}
 }
 

@@ -51,7 +51,8 @@ const (
 	// 600 times, for the same generation of its own object.
 	PatternRecreated Pattern = "recreated"
 	// PatternRestless: in 20 resyncs in a row, although nothing else had happened, the key replaced a text that it had
-	// written itself, outside of the status. A generated password is an example.
+	// written itself, outside of the status. A generated password is an example. Of an object that no informer shows,
+	// only patches count.
 	PatternRestless Pattern = "restless"
 )
 
@@ -113,6 +114,12 @@ func (h *HotLoops) judge(l *look, w *Step, d comparison, now time.Time) (Episode
 	if l.history != nil {
 		s, fields = h.record(l, w, d, now), l.history.fields
 	}
+	if l.history == nil && d.after != nil {
+		h.keep(&l.track.resynced, d.after)
+		if d.known && !slices.ContainsFunc(d.own, isText) { // it repaired drift
+			l.track.rewritten = rewritten{}
+		}
+	}
 	if l.resync && d.known {
 		r := &l.track.rewritten
 		c, again := r.add(h, w.Run, d.own, now)
@@ -139,7 +146,7 @@ func (h *HotLoops) record(l *look, w *Step, d comparison, now time.Time) (s sign
 		d.known = false // two concurrent writes: their order is unknown
 	} else {
 		k.version = w.After.ResourceVersion
-		h.keep(k, d.after)
+		h.keep(&k.last, d.after)
 	}
 	k.own = addManager(k.own, w.Manager)
 	s = h.note(k, d, l, w.Run, now)

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -99,6 +100,9 @@ type Step struct {
 
 	// Only Wrote reads the following fields.
 
+	// Sent is the body of a patch, in JSON. If Before is not known, it tells the write's fields from those that another
+	// client may have changed since the last write.
+	Sent []byte
 	// Created is true if the write has created the object.
 	Created bool
 	// Owner is the object that the run is about. Zero: not known.
@@ -152,8 +156,12 @@ func (h *HotLoops) Wrote(key kube.Key, w *Step, now time.Time) (found Episode, b
 	switch {
 	case look.history != nil:
 		d = look.compareWrite(w)
-	case look.resync:
+	case look.resync && w.Before != nil:
 		d.own, d.known = compare(w, w.Before, w.After)
+	case look.resync:
+		d.own, d.known = compare(w, look.resynced, w.After)
+		d.own = slices.DeleteFunc(d.own, func(c FieldChange) bool { return !bytes.Contains(w.Sent, []byte(c.To)) })
+		d.after = w.After.Clone()
 	}
 	return h.judge(&look, w, d, now)
 }

@@ -288,6 +288,11 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 			w.runs(Cause{Resync: true})
 			w.writes(site, shopWeb, fields{"data": fields{"password": fmt.Sprintf("x%dy", i*i)}})
 		}, PatternRestless},
+		"random content of an object that no informer shows": {3 * time.Minute, func(w *world, i int) {
+			w.lagging = true
+			w.runs(Cause{Resync: true})
+			w.writes(site, shopWeb, fields{"data": fields{"password": fmt.Sprintf("x%dy", i*i)}})
+		}, PatternRestless},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -585,6 +590,24 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
 				w.runs(Cause{Resync: true})
 				w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
+			}
+		},
+		"drift of a kind without any informer, repaired at each resync": func(w *world) {
+			w.lagging = true
+			for i := range 100 {
+				w.pass(3 * time.Minute)
+				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
+			}
+		},
+		"text of another client in an object that no informer shows": func(w *world) {
+			w.lagging = true
+			for i := range 100 {
+				w.pass(3 * time.Minute)
+				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
+				w.runs(Cause{Resync: true})
+				w.writes(site, shopWeb, fields{"seen": w.now.Format(time.RFC3339)})
 			}
 		},
 		"external data that changes at some resyncs": func(w *world) {

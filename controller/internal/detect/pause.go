@@ -77,8 +77,7 @@ func (h *HotLoops) Gone(key kube.Key) {
 	h.some.Store(len(h.episodes) > 0)
 	for id, tr := range h.tracks {
 		if tr.key == key {
-			h.unfollow(tr)
-			delete(h.tracks, id)
+			h.remove(id, tr)
 		}
 	}
 }
@@ -102,8 +101,7 @@ func (h *HotLoops) ObjectGone(key kube.Key, kind schema.GroupKind, object kube.K
 func (h *HotLoops) dropOld(now time.Time) {
 	for id, tr := range h.tracks {
 		if h.expired(tr, now) {
-			h.unfollow(tr)
-			delete(h.tracks, id)
+			h.remove(id, tr)
 		} else if now.Sub(tr.at) > Window {
 			h.unfollow(tr)
 		}

@@ -43,6 +43,8 @@ type track struct {
 	rest      time.Time // writes are not compared before
 	recreated recreated
 	rewritten rewritten
+	// resynced is the state after the last write, if only a resync caused it and the state before is not known.
+	resynced *wire.Object
 	// history is the history of a suspect. Nil: the key is not a suspect for this object.
 	history *history
 }
@@ -71,6 +73,8 @@ type look struct {
 	history *history     // nil: writes of the object are not compared now
 	base    *wire.Object // the state before the write; nil: not known
 	last    *wire.Object // the state after the key's last write; nil: not kept
+	// resynced is that of the track.
+	resynced *wire.Object
 	// recreated is true if the write has created the object again.
 	recreated bool
 }
@@ -102,7 +106,10 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	case now.Sub(tr.at) > Window:
 		h.unfollow(tr)
 		// The writes before the window do not count.
-		*tr = track{key: key, owner: tr.owner, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid}}
+		*tr = track{
+			key: key, owner: tr.owner, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid},
+			resynced: tr.resynced,
+		}
 	}
 	previous := tr.version
 	isNewRun := tr.run != w.Run || previous == ""
@@ -112,6 +119,9 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	tr.version, tr.at = w.After.ResourceVersion, now
 	tr.writes.add(0, now)
 	l.track, l.origin = tr, h.origin(key, w)
+	if l.resynced = tr.resynced; !l.resync {
+		h.keep(&tr.resynced, nil)
+	}
 	if l.external {
 		tr.recreated.times = tally{} // something outside of the cluster is the reason
 	}
@@ -141,8 +151,7 @@ func (h *HotLoops) newTrack(id trackID, key kube.Key) *track {
 			return nil
 		}
 		for other, tr := range h.tracks { // any
-			h.unfollow(tr)
-			delete(h.tracks, other)
+			h.remove(other, tr)
 			break
 		}
 	}
@@ -153,7 +162,15 @@ func (h *HotLoops) newTrack(id trackID, key kube.Key) *track {
 
 // expired reports whether the object of a track was not written for so long that its writes count no more.
 func (h *HotLoops) expired(tr *track, now time.Time) bool {
-	return now.Sub(tr.at) > Window && now.Sub(tr.rewritten.at) > h.slowWindow
+	return now.Sub(tr.at) > Window && now.Sub(tr.rewritten.at) > h.slowWindow &&
+		(tr.resynced == nil || now.Sub(tr.at) > h.slowWindow)
+}
+
+// remove removes a track.
+func (h *HotLoops) remove(id trackID, tr *track) {
+	h.unfollow(tr)
+	h.keep(&tr.resynced, nil)
+	delete(h.tracks, id)
 }
 
 // follow makes the key of a track a suspect: its writes of the object are compared from now on.
@@ -173,7 +190,7 @@ func (h *HotLoops) unfollow(tr *track) {
 	if tr.history == nil {
 		return
 	}
-	h.keep(tr.history, nil)
+	h.keep(&tr.history.last, nil)
 	tr.history = nil
 	if s := h.suspects[tr.key]; s.histories > 1 {
 		s.histories--
@@ -184,14 +201,14 @@ func (h *HotLoops) unfollow(tr *track) {
 }
 
 // keep keeps last as the state that the next write is compared with, if the limit maxKept allows it.
-func (h *HotLoops) keep(known *history, last *wire.Object) {
-	if known.last != nil {
-		h.kept -= len(known.last.Bytes)
+func (h *HotLoops) keep(kept **wire.Object, last *wire.Object) {
+	if *kept != nil {
+		h.kept -= len((*kept).Bytes)
 	}
 	if last != nil && h.kept+len(last.Bytes) > maxKept {
 		last = nil
 	}
-	if known.last = last; last != nil {
+	if *kept = last; last != nil {
 		h.kept += len(last.Bytes)
 	}
 }

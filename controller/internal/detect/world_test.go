@@ -102,7 +102,7 @@ func (w *world) writes(kind schema.GroupKind, object kube.Key, f fields) {
 	w.tb.Helper()
 	cached := w.cached[name{kind, object}]
 	_, after := w.put(kind, object, f)
-	w.wrote(Step{Kind: kind, Object: object, Before: cached, After: after, Manager: "site-operator"})
+	w.wrote(Step{Kind: kind, Object: object, Before: cached, After: after, Manager: "site-operator", Sent: []byte(encode(f))})
 }
 
 // creates simulates the creation of an object that does not exist.

@@ -196,24 +196,23 @@ func TestApplyRefusedWithoutRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, requests := watched(t)
-	nobody := w.as(t, "")
+	other := w.as(t, "x")
 	for name, test := range map[string]struct {
 		obj     kube.Object
 		options []client.ApplyOption
 		want    string
 	}{
-		"no field owner":       {w.configMap("settings", nil), nil, "no field owner: set Config.FieldOwner, or option FieldOwner"},
 		"no kind":              {&unstructured.Unstructured{Object: map[string]any{}}, nil, "set its apiVersion and kind"},
-		"no name":              {w.configMap("", nil), []client.ApplyOption{client.FieldOwner("x")}, "has no name"},
-		"no version to insist": {w.configMap("settings", nil), []client.ApplyOption{client.FieldOwner("x"), client.IfUnchanged()}, "has no resourceVersion"},
-		"a scale":              {w.deployment("web", "x"), []client.ApplyOption{client.FieldOwner("x"), client.Subresource("scale")}, "ScaleLive"},
+		"no name":              {w.configMap("", nil), nil, "has no name"},
+		"no version to insist": {w.configMap("settings", nil), []client.ApplyOption{client.IfUnchanged()}, "has no resourceVersion"},
+		"a scale":              {w.deployment("web", "x"), []client.ApplyOption{client.Subresource("scale")}, "ScaleLive"},
 	} {
-		_, err := client.Apply(ctx, nobody, test.obj, test.options...)
+		_, err := client.Apply(ctx, other, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q in it", name, err, test.want)
 		}
 	}
-	if _, err := client.ApplyConfiguration(ctx, nobody, nil); err == nil {
+	if _, err := client.ApplyConfiguration(ctx, other, nil); err == nil {
 		t.Error("a nil configuration was applied")
 	}
 	requests.want(t)

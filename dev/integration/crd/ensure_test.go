@@ -360,23 +360,18 @@ func TestEnsureRejectsInvalidArguments(t *testing.T) {
 	good := e.define("Website", e.version("v1", host))
 	bad := good.DeepCopy()
 	bad.Name = "web"
-	anonymous, err := client.New(client.Config{Cluster: e.client.Cluster()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct {
 		client      *client.Client
 		definitions []*apiextensionsv1.CustomResourceDefinition
 		options     []crd.EnsureOption
 		want        string
 	}{
-		"no client":      {nil, []*apiextensionsv1.CustomResourceDefinition{good}, nil, "client is nil"},
-		"no field owner": {anonymous, []*apiextensionsv1.CustomResourceDefinition{good}, nil, "FieldOwner"},
-		"a bad name":     {e.client, []*apiextensionsv1.CustomResourceDefinition{good, bad}, nil, "CustomResourceDefinition web: metadata.name"},
-		"twice":          {e.client, []*apiextensionsv1.CustomResourceDefinition{good, good}, nil, "twice"},
-		"nil":            {e.client, []*apiextensionsv1.CustomResourceDefinition{nil}, nil, "definition 1: the definition is nil"},
-		"a nil option":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{nil}, "an option is nil"},
-		"a timeout":      {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{crd.Timeout(-1)}, "Timeout is -1ns"},
+		"no client":    {nil, []*apiextensionsv1.CustomResourceDefinition{good}, nil, "client is nil"},
+		"a bad name":   {e.client, []*apiextensionsv1.CustomResourceDefinition{good, bad}, nil, "CustomResourceDefinition web: metadata.name"},
+		"twice":        {e.client, []*apiextensionsv1.CustomResourceDefinition{good, good}, nil, "twice"},
+		"nil":          {e.client, []*apiextensionsv1.CustomResourceDefinition{nil}, nil, "definition 1: the definition is nil"},
+		"a nil option": {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{nil}, "an option is nil"},
+		"a timeout":    {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{crd.Timeout(-1)}, "Timeout is -1ns"},
 	} {
 		if _, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), test.client, test.definitions, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)

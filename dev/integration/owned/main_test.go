@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{Controllers
 var (
 	configMapKind   = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	secretKind      = corev1.SchemeGroupVersion.WithKind("Secret")
+	podTemplateKind = corev1.SchemeGroupVersion.WithKind("PodTemplate")
 	serviceKind     = corev1.SchemeGroupVersion.WithKind("Service")
 	namespaceKind   = corev1.SchemeGroupVersion.WithKind("Namespace")
 	jobKind         = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}

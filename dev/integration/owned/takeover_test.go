@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,19 +17,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
-func (e env) deployment(containers ...string) *appsv1.Deployment {
-	selector := map[string]string{"app": "web"}
-	deployment := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: selector},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector}},
-		},
-	}
+// podTemplate returns an object of a kind that no controller writes: requests can be counted, and no write comes between
+// the read and the patch of a take-over.
+func (e env) podTemplate(containers ...string) *corev1.PodTemplate {
+	template := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "web"}}
 	for _, name := range containers {
-		deployment.Spec.Template.Spec.Containers = append(deployment.Spec.Template.Spec.Containers, corev1.Container{Name: name, Image: name + ":1"})
+		template.Template.Spec.Containers = append(template.Template.Spec.Containers, corev1.Container{Name: name, Image: name + ":1"})
 	}
-	return deployment
+	return template
 }
 
 // byUpdate writes an object as an operator without server-side apply does.
@@ -45,7 +39,7 @@ func byUpdate[T kube.Object](e env, app kube.Object, obj T, manager string) T {
 func (e env) containers() []string {
 	e.Helper()
 	var names []string
-	for _, container := range must(client.Get[*appsv1.Deployment](e.Context(), e.c, e.key("web")))(e).Spec.Template.Spec.Containers {
+	for _, container := range must(client.Get[*corev1.PodTemplate](e.Context(), e.c, e.key("web")))(e).Template.Spec.Containers {
 		names = append(names, container.Name)
 	}
 	return names
@@ -56,10 +50,10 @@ func (e env) containers() []string {
 func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	old := e.deployment("web", "sidecar")
-	old.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	old := e.podTemplate("web", "sidecar")
+	old.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	byUpdate(e, app, old, "old-operator")
-	_, _, err := client.SetLabels(t.Context(), e.c, must(client.Get[*appsv1.Deployment](t.Context(), e.c, e.key("web")))(t),
+	_, _, err := client.SetLabels(t.Context(), e.c, must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t),
 		map[string]string{"team": "shop"}, client.FieldOwner("kubectl"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,9 +62,9 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	byUpdate(e, app, e.configMap("web-of-a-user", "colour", "blue"), "kubectl")
 
 	kinds := func(config *owned.Config) {
-		config.Kinds = []schema.GroupVersionKind{configMapKind, appsv1.SchemeGroupVersion.WithKind("Deployment")}
+		config.Kinds = []schema.GroupVersionKind{configMapKind, podTemplateKind}
 	}
-	desired := owned.Of(e.deployment("web"))
+	desired := owned.Of(e.podTemplate("web"))
 	e.apply(e.set(kinds), app, desired...)
 	if got := e.containers(); !slices.Equal(got, []string{"web", "sidecar"}) {
 		t.Fatalf("without the name of the manager, the containers are %q", got)
@@ -83,28 +77,28 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		config.Kinds = append(config.Kinds, schema.GroupVersionKind{Group: "not.served.example.com", Version: "v1", Kind: "Absent"})
 	})
 	plan := must(set.Plan(t.Context(), app, desired...))(t)
-	for _, want := range []string{"spec.template.spec.containers[sidecar]", "spec.template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
+	for _, want := range []string{"template.spec.containers[sidecar]", "template.spec.nodeSelector", "- ConfigMap " + e.namespace + "/web-old"} {
 		if !strings.Contains(plan.String(), want) {
 			t.Errorf("the plan lacks %q:\n%s", want, plan)
 		}
 	}
-	if strings.Contains(plan.String(), "revisionHistoryLimit") || strings.Contains(plan.String(), "team") {
+	if strings.Contains(plan.String(), "terminationGracePeriodSeconds") || strings.Contains(plan.String(), "team") {
 		t.Errorf("the plan has fields that stay:\n%s", plan)
 	}
 	if got := e.containers(); len(got) != 2 {
 		t.Fatalf("a plan has changed the containers to %q", got)
 	}
 	report := e.apply(set, app, desired...)
-	e.want(report.Results, "Deployment web: updated", "ConfigMap web-old: pruned")
-	live := must(client.Get[*appsv1.Deployment](t.Context(), e.c, e.key("web")))(t)
-	if got := e.containers(); !slices.Equal(got, []string{"web"}) || live.Spec.Template.Spec.NodeSelector != nil || live.Labels["team"] != "shop" {
-		t.Errorf("after the take-over: containers %q, node selector %v, labels %v", got, live.Spec.Template.Spec.NodeSelector, live.Labels)
+	e.want(report.Results, "PodTemplate web: updated", "ConfigMap web-old: pruned")
+	live := must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t)
+	if got := e.containers(); !slices.Equal(got, []string{"web"}) || live.Template.Spec.NodeSelector != nil || live.Labels["team"] != "shop" {
+		t.Errorf("after the take-over: containers %q, node selector %v, labels %v", got, live.Template.Spec.NodeSelector, live.Labels)
 	}
 	if e.get(e.key("web-old")) != nil || e.get(e.key("web-of-a-user")) == nil {
 		t.Error("of the former children, the wrong one is gone")
 	}
 	recording.Reset()
-	e.want(e.apply(set, app, desired...).Results, "Deployment web: unchanged")
+	e.want(e.apply(set, app, desired...).Results, "PodTemplate web: unchanged")
 	for _, r := range recording.Requests() {
 		if r.Verb == client.VerbPatch {
 			t.Errorf("it is taken over twice: %v", r)
@@ -112,7 +106,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	}
 	// Former children are looked for until none is left.
 	recording.Reset()
-	e.want(e.apply(set, app, desired...).Results, "Deployment web: unchanged")
+	e.want(e.apply(set, app, desired...).Results, "PodTemplate web: unchanged")
 	after := len(recording.Requests())
 	recording.Reset()
 	e.apply(e.set(kinds, func(config *owned.Config) { config.Client = c }), app, desired...)
@@ -125,13 +119,13 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	byUpdate(e, app, e.deployment("web", "sidecar"), e.c.Config().FieldOwner)
+	byUpdate(e, app, e.podTemplate("web", "sidecar"), e.c.Config().FieldOwner)
 	var log bytes.Buffer
 	set := e.set(func(config *owned.Config) {
-		config.Kinds = []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")}
+		config.Kinds = []schema.GroupVersionKind{podTemplateKind}
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	report := e.apply(set, app, owned.Of(e.deployment("web"))...)
+	report := e.apply(set, app, owned.Of(e.podTemplate("web"))...)
 	note := report.Results[0].Note
 	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[sidecar]") || strings.Contains(note, "imagePullPolicy") {
 		t.Errorf("the note is %q", note)
@@ -140,10 +134,10 @@ func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 		t.Errorf("the log is %q", log.String())
 	}
 	clean := e.set(func(config *owned.Config) {
-		config.Kinds = []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")}
+		config.Kinds = []schema.GroupVersionKind{podTemplateKind}
 		config.FormerManagers = []string{e.c.Config().FieldOwner}
 	})
-	if report := e.apply(clean, app, owned.Of(e.deployment("web"))...); report.Results[0].Note != "" {
+	if report := e.apply(clean, app, owned.Of(e.podTemplate("web"))...); report.Results[0].Note != "" {
 		t.Errorf("after the take-over the note is %q", report.Results[0].Note)
 	}
 	if got := e.containers(); !slices.Equal(got, []string{"web"}) {
