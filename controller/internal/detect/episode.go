@@ -48,7 +48,7 @@ const (
 	// other clients wrote nothing new in between.
 	PatternIdle Pattern = "idle"
 	// PatternRecreated: within the window, the key has deleted and created the object 30 times, or created it again
-	// 600 times, for the same generation of its own object.
+	// 600 times, for the same generation of its own object, or for generations less than a second apart.
 	PatternRecreated Pattern = "recreated"
 	// PatternRestless: in 20 resyncs in a row, although nothing else had happened, the key replaced a text that it had
 	// written itself, outside of the status. A generated password is an example. Of an object that no informer shows,

@@ -17,15 +17,23 @@ type recreated struct {
 	uid        types.UID // of the object that the key wrote last
 	deleted    bool      // the key has deleted the object
 	generation int64     // of the owner, at the last creation
+	created    time.Time // of the last creation
 	times      tally
 }
+
+// generationInterval is the least time between two generations of an owner that are work: faster ones come from a
+// program in a loop.
+const generationInterval = time.Second
 
 // add records a write. It returns whether the write has created the object again, without a new desired state of the
 // owner.
 func (r *recreated) add(w *Step, now time.Time) bool {
 	again := w.Created && w.After.UID != r.uid && (r.uid != "" || r.deleted)
-	if w.Created && w.Owner.Generation != r.generation {
-		r.generation, r.times, again = w.Owner.Generation, tally{}, false
+	if w.Created {
+		if w.Owner.Generation != r.generation && now.Sub(r.created) >= generationInterval {
+			r.times, again = tally{}, false
+		}
+		r.generation, r.created = w.Owner.Generation, now
 	}
 	if again && r.deleted {
 		r.times.add(pointsRecreated, now)
