@@ -232,12 +232,10 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 //
 // Errors: an informer of metadata has only metadata, and one Go type cannot be read as another Go type.
 func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
-	fail := func(reason string) (*Informer[U], error) {
-		var from T
-		var to U
-		return nil, fmt.Errorf("view informer %q of %T as %T: %s", i.Name(), from, to, reason)
-	}
 	from, to := reflect.TypeFor[T](), reflect.TypeFor[U]()
+	fail := func(reason string) (*Informer[U], error) {
+		return nil, fmt.Errorf("view informer %q of %s as %s: %s", i.Name(), from, to, reason)
+	}
 	metadataOnly, dynamic := reflect.TypeFor[*metav1.PartialObjectMetadata](),
 		reflect.TypeFor[*unstructured.Unstructured]()
 	if from == metadataOnly && to != metadataOnly {
@@ -262,12 +260,11 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 
 // Run lists and watches until ctx ends, and then returns nil.
 //
-// Several goroutines may run one Informer at the same time. The first Run starts the watch. The last Run to end stops
-// the watch, and returns after all goroutines of the informer have ended. Reads then return ErrNotRunning. The next Run
-// starts with an empty cache.
+// Several goroutines may run one Informer at the same time. The first Run starts the watch. The last one ends it, and
+// waits for its goroutines. Reads then return ErrNotRunning; the next Run starts with an empty cache.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	defer i.Join(ctx)()
-	if i.core.waitSynced(ctx) == nil {
+	if i.WaitSynced(ctx) == nil {
 		observers.Started(ctx, i)
 	}
 	<-ctx.Done()
@@ -394,8 +391,7 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.wait
 //
 // Calls are sequential, and no object changes during a call. notify must return quickly. It may read the informer, but
 // must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic or runtime.Goexit in notify
-// is logged, with the stack once, and later changes are delivered. Subscribe is for code that adds keys to queues.
-// Package subscription delivers objects on channels.
+// is logged. Package subscription delivers objects on channels.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
 	return i.core.subscribe(func(c Change) {
 		_ = i.core.guard.Call("a function that was passed to Subscribe", func() { notify(c) }, nil)

@@ -151,3 +151,27 @@ func TestTimesInTextAreNotReported(t *testing.T) {
 		w.none()
 	}
 }
+
+// The state that is kept for an object without an informer is counted as long as it is kept, also if an owner of the
+// same name follows.
+func TestKeptStateOfEarlierOwnerIsNotCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h = NewHotLoops(4096, 3*time.Minute)
+	for i := range 5 {
+		w.owner = Owner{UID: types.UID(fmt.Sprint("owner", i)), Generation: 1}
+		w.pass(3 * time.Minute)
+		w.runs(Cause{Resync: true})
+		w.lagging = true
+		w.writes(deployment, shopWeb, fields{"spec": fields{"password": fmt.Sprint("p", i)}})
+	}
+	kept := 0
+	for _, tr := range w.h.tracks {
+		if tr.resynced != nil {
+			kept += len(tr.resynced.Bytes)
+		}
+	}
+	if kept == 0 || kept != w.h.kept {
+		t.Errorf("%d bytes are kept, %d are counted", kept, w.h.kept)
+	}
+}

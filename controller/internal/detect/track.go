@@ -99,18 +99,7 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 	} else if tr.version == w.After.ResourceVersion {
 		return l, false
 	}
-	switch owner := w.Owner.UID; {
-	case owner != "" && owner != tr.owner: // the writes for an earlier object of the same name do not count
-		h.unfollow(tr)
-		*tr = track{key: key, owner: owner}
-	case now.Sub(tr.at) > Window:
-		h.unfollow(tr)
-		// The writes before the window do not count.
-		*tr = track{
-			key: key, owner: tr.owner, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid},
-			resynced: tr.resynced,
-		}
-	}
+	h.renew(tr, w.Owner.UID, now)
 	previous := tr.version
 	isNewRun := tr.run != w.Run || previous == ""
 	if isNewRun {
@@ -142,6 +131,24 @@ func (h *HotLoops) count(key kube.Key, w *Step, now time.Time) (look, bool) {
 		l.base = base(w, l.last, previous)
 	}
 	return l, true
+}
+
+// renew removes the writes that do not count: those before the window, and those for an earlier object of the name.
+func (h *HotLoops) renew(tr *track, owner types.UID, now time.Time) {
+	isOther := owner != "" && owner != tr.owner
+	if !isOther && now.Sub(tr.at) <= Window {
+		return
+	}
+	h.unfollow(tr)
+	if isOther {
+		h.keep(&tr.resynced, nil)
+		*tr = track{key: tr.key, owner: owner}
+		return
+	}
+	*tr = track{
+		key: tr.key, owner: tr.owner, rewritten: tr.rewritten, recreated: recreated{uid: tr.recreated.uid},
+		resynced: tr.resynced,
+	}
 }
 
 // newTrack creates a track. If there is no room, it returns nil, or removes another one.
