@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -88,6 +89,8 @@ func (s *Server) reserve(ctx context.Context, size int64, slots *places) (releas
 
 // records limits the records of a hook's failures.
 type records struct {
+	received atomic.Bool // a review of the hook has arrived
+
 	mu      sync.Mutex
 	since   time.Time // guarded by mu; the begin of the interval
 	written int       // guarded by mu; in the interval

@@ -482,3 +482,22 @@ func TestNewRejectsClientCAFile(t *testing.T) {
 		}
 	}
 }
+
+// A hook that receives no review may have a wrong address: the server names it once.
+func TestHooksWithoutReviewAreNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := serveClients(t, newAuthority(t, 100*time.Hour).Cert)
+		post(t, c.server, "/"+tokensName, []byte("{}"))
+		time.Sleep(9 * time.Minute)
+		if log := c.logs.String(); strings.Contains(log, "no review has arrived") {
+			t.Errorf("logged too early: %s", log)
+		}
+		time.Sleep(time.Hour)
+		log := c.logs.String()
+		want := fmt.Sprintf(`msg="no review has arrived" hooks="[%s %s]"`, robotHook().name, mapsOptions().Name)
+		if strings.Count(log, "no review has arrived") != 1 || !strings.Contains(log, want) {
+			t.Errorf("the log is %s", log)
+		}
+	})
+}

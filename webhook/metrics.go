@@ -49,3 +49,28 @@ func (s *Server) record(name, result string, began time.Time) {
 		s.metrics.WebhookReviewed(name, result, time.Since(began))
 	}
 }
+
+// silenceInterval is the time after which a server names the hooks without a review. The objects of some are rarely
+// written, so it is no warning.
+const silenceInterval = 10 * time.Minute
+
+// reportSilence logs once which hooks have received no review since the start of the server.
+func (s *Server) reportSilence(ctx context.Context) {
+	timer := time.NewTimer(silenceInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+	}
+	var silent []string
+	for _, hook := range s.hooks {
+		if !s.records[hook.name].received.Load() {
+			silent = append(silent, hook.name)
+		}
+	}
+	if len(silent) > 0 {
+		s.logger.InfoContext(ctx, "no review has arrived", "hooks", silent, "since", silenceInterval, "hint",
+			"if their objects were written, check that a webhook configuration names the address of this server")
+	}
+}

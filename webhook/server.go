@@ -79,8 +79,8 @@ type Config struct {
 	// Default: none.
 	Metrics Recorder
 	// Logger receives failures at error level, at most 10 a minute for each hook, reviews that reach no hook's function
-	// at warn level, at most 10 a minute, and rejected requests at debug level. Default: slog.Default() at the time of
-	// New.
+	// at warn level, at most 10 a minute, hooks that have received no review 10 minutes after the start at info level,
+	// and rejected requests at debug level. Default: slog.Default() at the time of New.
 	Logger *slog.Logger
 }
 
@@ -266,14 +266,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if !usercode.IsNil(s.metrics) {
 		defer s.metrics.ObserveCertificate(s.Name(), s.expiry)()
 	}
-	if s.keeper == nil {
-		return s.http.Run(ctx)
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	defer keeping.Wait()
+	var others sync.WaitGroup
+	defer others.Wait()
 	defer cancel()
-	keeping.Go(func() { s.keeper.run(ctx) }) // waited for above
+	others.Go(func() { s.reportSilence(ctx) }) // waited for above
+	if s.keeper != nil {
+		others.Go(func() { s.keeper.run(ctx) }) // waited for above
+	}
 	return s.http.Run(ctx)
 }
 
@@ -316,6 +316,7 @@ func (s *Server) byName(hooks map[string]http.Handler) http.Handler {
 func (s *Server) reviews(hook Hook) http.Handler {
 	limit, timeout := hook.protocol.limits()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		s.records[hook.name].received.Store(true)
 		began, places, release := time.Now(), &places{}, func() {}
 		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), timeout)
 		defer cancel()
