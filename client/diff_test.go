@@ -225,3 +225,38 @@ func TestKeysBelowHiddenFieldsAreNotShown(t *testing.T) {
 		}
 	}
 }
+
+// Names of elements that look like the end of an index do not let keys of a hidden map, or hidden names, be shown.
+func TestHiddenKeysBelowUnusualNamesAreNotShown(t *testing.T) {
+	t.Parallel()
+	cluster, err := kube.Connect(&rest.Config{Host: "http://nowhere.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cluster.HideFields(schema.GroupKind{Group: "example.com", Kind: "Team"}, "spec.groups.tokens", "spec.groups.users.name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"web", "0", "a]", "a[", "a].x", "a].tokens", "][", "a.b", "a=b", "x].y[z", `"`, `a\]`, "[["} {
+		for _, user := range []string{"topsecret", "12345678", "topsecret]", "[topsecret", "topsecret].x", "a=topsecret"} {
+			team := func(port int64, token string) *unstructured.Unstructured {
+				users := []any{map[string]any{"name": user, "port": port}}
+				tokens := map[string]any{"hiddenkey": token, "hiddenkey2": map[string]any{"x.y": token}}
+				return &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "example.com/v1", "kind": "Team", "metadata": map[string]any{"name": "x"},
+					"spec": map[string]any{"groups": []any{map[string]any{"name": group, "tokens": tokens, "users": users}}},
+				}}
+			}
+			text := fmt.Sprint(client.Diff(c, team(1, "a"), team(2, "b")))
+			for _, hidden := range []string{"topsecret", "12345678", "hiddenkey"} {
+				if strings.Contains(text, hidden) {
+					t.Errorf("group %q, user %q: %s", group, user, text)
+				}
+			}
+		}
+	}
+}

@@ -170,7 +170,7 @@ func (c *Controller[T]) work(ctx context.Context) error {
 	c.mu.Unlock()
 	err := l.run(ctx, func(p Phase) {
 		if c.set(p, l); p == PhaseRunning {
-			observers.Started(ctx, c)
+			observers.Started(ctx, c, func() error { return errors.Join(l.sources.notReady()...) })
 		}
 	})
 	if l.pool.handled() == nil { // the pool keeps the term in memory

@@ -16,19 +16,17 @@ type outage struct {
 	since    time.Time // of the first failure
 	until    time.Time // of the next attempt
 	failures int
+	sending  bool // one of its events is being sent
 }
 
 // earliest returns when a series may be sent. ok is false while another one of a failing namespace is being sent. r.mu
 // must be held.
-func (r *Recorder) earliest(s *series) (at time.Time, ok bool) {
+func (r *Recorder) earliest(s *series, flush bool) (at time.Time, ok bool) {
 	o := r.outages[s.event.Namespace]
 	if o == nil {
 		return s.due, true
 	}
-	if o.until.After(s.due) {
-		return o.until, !r.retrying
-	}
-	return s.due, !r.retrying
+	return later(o.until, s.due), !r.retrying || flush && !o.sending
 }
 
 // postpone puts a series back after a temporary failure, and counts the events of its namespace as failed that have

@@ -265,3 +265,57 @@ func TestEventWithoutBudgetDropsNoOther(t *testing.T) {
 		}
 	})
 }
+
+// Events that the full queue drops do not use up the limit of their object.
+func TestFullQueueTakesNothingFromLimitOfObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		recorder, _ := server.recorder(t, event.Config{QueueSize: 2})
+		for i := range 30 {
+			recorder.Event(in("shop", "web"), "Normal", fmt.Sprint("R", i), "B", "")
+		}
+		start(t, t.Context(), recorder)
+		time.Sleep(time.Second)
+		before := recorder.Stats()
+		recorder.Event(in("shop", "web"), "Normal", "Later", "B", "")
+		synctest.Wait()
+		if after := recorder.Stats(); after.Sent != before.Sent+1 {
+			t.Errorf("the queue is empty, and the event was not sent: %+v", after)
+		}
+	})
+}
+
+// At the end, a failing namespace that hangs does not hold back another one that had failed.
+func TestHangingNamespaceDoesNotHoldFlushOfOneThatHadFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		var broken, hang atomic.Bool
+		broken.Store(true)
+		server.answer = func(req *http.Request) (*http.Response, error) {
+			switch {
+			case strings.Contains(req.URL.Path, "/namespaces/blip/") && broken.Load():
+				return nil, errRefused
+			case strings.Contains(req.URL.Path, "/namespaces/hangs/") && hang.Load():
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return nil, nil
+		}
+		recorder, _ := server.recorder(t, event.Config{FlushTimeout: 10 * time.Second})
+		stop := start(t, t.Context(), recorder)
+		recorder.Event(in("blip", "a"), "Normal", "A", "B", "")
+		synctest.Wait()
+		broken.Store(false)
+		hang.Store(true)
+		for i := range 3 {
+			recorder.Event(in("hangs", fmt.Sprint("h", i)), "Normal", "A", "B", "")
+			recorder.Event(in("blip", fmt.Sprint("b", i)), "Normal", "A", "B", "")
+		}
+		stop()
+		if n := len(server.list()); n != 4 {
+			t.Errorf("%d events were sent, want 4 of the namespace that works again: %+v", n, recorder.Stats())
+		}
+	})
+}

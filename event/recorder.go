@@ -150,7 +150,12 @@ func (r *Recorder) record(
 		}
 		return
 	}
-	if !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval) || !r.hasRoom(namespaceOf(regarding)) {
+	switch {
+	case !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval):
+		r.drop(1)
+		return
+	case !r.hasRoom(namespaceOf(regarding)):
+		obj.tokens++ // the event did not use it
 		r.drop(1)
 		return
 	}
@@ -240,7 +245,7 @@ func (r *Recorder) next(flush bool) (found *series, failing bool, wait time.Dura
 	for _, list := range []*[]*series{&r.queue, &r.waiting} {
 		first, earliest := -1, time.Time{}
 		for i, s := range *list {
-			switch at, ok := r.earliest(s); {
+			switch at, ok := r.earliest(s, flush); {
 			case !ok:
 			case !flush && at.After(now):
 				wait = min(wait, at.Sub(now))
@@ -251,8 +256,10 @@ func (r *Recorder) next(flush bool) (found *series, failing bool, wait time.Dura
 		if first >= 0 {
 			found = (*list)[first]
 			*list = slices.Delete(*list, first, first+1)
-			found.state, failing = sending, r.outages[found.event.Namespace] != nil
-			r.retrying = r.retrying || failing
+			o := r.outages[found.event.Namespace]
+			if found.state, failing = sending, o != nil; failing {
+				r.retrying, o.sending = true, true
+			}
 			r.requests++
 			return found, failing, 0
 		}

@@ -24,7 +24,7 @@ const (
 	// server. The other events of its namespace wait.
 	retryTimeout = time.Minute
 	// flushShare is the part of FlushTimeout that the others wait for a request.
-	flushShare = 20
+	flushShare = 10
 	// logInterval is the minimum time between two log lines with the same cause.
 	logInterval = time.Minute
 	// maxForbidden is the number of missing permissions to remember. Beyond it, some are logged again.
@@ -39,7 +39,7 @@ const (
 //
 // Run sends one request at a time, and one more of a namespace whose last request has failed temporarily, so that many
 // events never become many concurrent requests, and such a namespace does not delay the others. After the end of ctx,
-// it waits at most a twentieth of FlushTimeout for a request before it goes on with other namespaces. If ctx carries a
+// it waits at most a tenth of FlushTimeout for a request before it goes on with other namespaces. If ctx carries a
 // leadership (package leader), Run sends nothing after the leadership is lost.
 //
 // Errors: r is nil; r is running already.
@@ -128,12 +128,17 @@ func (s sender) run(ctx context.Context) {
 // answer soon counts as failing, so that the others follow.
 func (s sender) begin(ctx context.Context, series *series, failing bool, requests *sync.WaitGroup) {
 	done := make(chan struct{})
+	ended := false       // guarded by mu
 	requests.Go(func() { // waited for by run
 		defer close(done)
 		s.deliver(ctx, series)
 		s.mu.Lock()
+		ended = true
 		s.requests--
 		s.retrying = s.retrying && !failing
+		if o := s.outages[series.event.Namespace]; o != nil {
+			o.sending = false
+		}
 		s.mu.Unlock()
 		s.signal()
 	})
@@ -151,7 +156,9 @@ func (s sender) begin(ctx context.Context, series *series, failing bool, request
 	case <-done:
 	case <-timer.C:
 		s.mu.Lock()
-		s.outages[series.event.Namespace] = &outage{since: time.Now()}
+		if !ended {
+			s.outages[series.event.Namespace] = &outage{since: time.Now(), sending: true}
+		}
 		s.mu.Unlock()
 	}
 }

@@ -381,3 +381,24 @@ func TestNewChangeEqualsWatchedChange(t *testing.T) {
 		}
 	}
 }
+
+// The first panic of each subscriber is logged.
+func TestEachFailingSubscriberIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(true)
+		server.Put(object("a", "1"))
+		logs := &logBuffer{}
+		inf, err := informer.New(informer.Config[configMap]{Name: "test", Retriever: server, Logger: logs.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inf.Subscribe(func(informer.Change) { panic("first cause") })()
+		defer inf.Subscribe(func(informer.Change) { panic("second cause") })()
+		defer joinSynced(t, inf)()
+		synctest.Wait()
+		if n := strings.Count(logs.String(), "level=ERROR"); n != 2 {
+			t.Errorf("%d errors are logged, want one for each of the two functions:\n%s", n, logs.String())
+		}
+	})
+}

@@ -265,7 +265,7 @@ func (i *Informer[T]) Kind() schema.GroupVersionKind { return i.core.kind }
 func (i *Informer[T]) Run(ctx context.Context) error {
 	defer i.Join(ctx)()
 	if i.WaitSynced(ctx) == nil {
-		observers.Started(ctx, i)
+		observers.Started(ctx, i, func() error { return nil })
 	}
 	<-ctx.Done()
 	return nil
@@ -393,7 +393,8 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.core.wait
 // must not call Subscribe or unsubscribe. The Change is valid only during the call. A panic or runtime.Goexit in notify
 // is logged. Package subscription delivers objects on channels.
 func (i *Informer[T]) Subscribe(notify func(Change)) (unsubscribe func()) {
+	guard := usercode.NewGuard(i.core.logger) // of its own: it logs the stack of the first failure
 	return i.core.subscribe(func(c Change) {
-		_ = i.core.guard.Call("a function that was passed to Subscribe", func() { notify(c) }, nil)
+		_ = guard.Call("a function that was passed to Subscribe", func() { notify(c) }, nil)
 	})
 }

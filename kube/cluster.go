@@ -82,7 +82,8 @@ type Resource struct {
 // in a busy process: those of package leader for its lease; discovery; Events; reviews of tokens and of access.
 //
 // Timeout counts from the time when this limit and SetWriteLimit permit a request, for all these clients too.
-// RESTConfig contains no Timeout. Open watches and open connections to Pods are not ended.
+// RESTConfig contains no Timeout. It does not end open watches, nor connections to Pods (exec, attach, portforward,
+// proxy). It counts for each attempt: client-go's clients repeat a request up to 10 times after a Retry-After.
 //
 // Errors: a nil config, a config that is not valid for a client, a function in addTypes that is nil or returns an
 // error; all errors at once.

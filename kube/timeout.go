@@ -52,7 +52,7 @@ func (t *callTransport) sendInTime(req *http.Request, call Call, term *leadershi
 		return nil, err
 	}
 	sent := callOf(req, t.cluster.basePath)
-	if sent.Status = resp.StatusCode; sent.Verb == "watch" || sent.connects() {
+	if sent.Status = resp.StatusCode; sent.Succeeded() && (sent.Verb == "watch" || sent.connects()) {
 		timer.Stop()
 	} else {
 		resp.Body = leadership.Body{ReadCloser: resp.Body, Explain: explain}

@@ -206,7 +206,7 @@ func (t *term) write(ctx context.Context) bool {
 // failed handles a failed request. A request that the end of ctx has cancelled is not recorded.
 func (t *term) failed(ctx, request context.Context, verb string, err error) {
 	e := t.elector
-	e.disconnectAfter(request)
+	e.disconnectAfter(request, err)
 	e.mu.Lock()
 	defer e.unlock()
 	if verb == "update" {

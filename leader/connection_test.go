@@ -160,13 +160,23 @@ func electorAt(t *testing.T, server *httptest.Server, listener *apitest.Listener
 // request on it too.
 func TestLeaderSurvivesDeadConnection(t *testing.T) {
 	t.Parallel()
+	for _, timeout := range []time.Duration{0, time.Second} { // of the rest.Config
+		t.Run(timeout.String(), func(t *testing.T) {
+			t.Parallel()
+			surviveDeadConnection(t, timeout)
+		})
+	}
+}
+
+func surviveDeadConnection(t *testing.T, timeout time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		pipes := apitest.NewListener()
 		listener := &silentListener{Listener: pipes}
 		server := serveLease(t, listener)
 		server.EnableHTTP2 = true
 		server.StartTLS()
-		e := electorAt(t, server, pipes, nil)
+		e := electorAt(t, server, pipes, func(c *rest.Config) { c.Timeout = timeout })
 		leads := make(chan struct{}, 10)
 		r := run(t, e, func(ctx context.Context) error {
 			leads <- struct{}{}

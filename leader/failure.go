@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,8 +66,8 @@ func (e *Elector) unlock() {
 
 // disconnectAfter closes the lease's connections if a request timed out: HTTP/2 would send the next request on the same
 // connection, for up to 45 s after it died.
-func (e *Elector) disconnectAfter(request context.Context) {
-	if errors.Is(request.Err(), context.DeadlineExceeded) {
+func (e *Elector) disconnectAfter(request context.Context, err error) {
+	if errors.Is(cmp.Or(request.Err(), err), context.DeadlineExceeded) {
 		e.leases.disconnect()
 	}
 }

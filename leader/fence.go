@@ -167,7 +167,7 @@ func (e *fenceError) Unwrap() error { return e.error }
 func (f *fence) waits(request context.Context, err error) {
 	e := f.elector
 	if err != nil {
-		e.disconnectAfter(request)
+		e.disconnectAfter(request, err)
 		err = &fenceError{fmt.Errorf("probe the fence of lease %s: %w", e.lease, err)}
 		if hint := hintFor(err, e.config.Namespace); hint != "" {
 			err = fmt.Errorf("%w: %s", err, hint)

@@ -22,7 +22,7 @@ func (e *Elector) release(ctx context.Context) {
 	for {
 		request, cancelRequest := context.WithTimeout(ctx, timeout/2)
 		released, err := e.tryRelease(request)
-		e.disconnectAfter(request)
+		e.disconnectAfter(request, err)
 		cancelRequest()
 		if err == nil {
 			if released {

@@ -85,13 +85,19 @@ func (m *Manager) doneOf(r *member) error {
 // forbidden.
 func (m *Manager) startedOf(r *member) error {
 	m.mu.Lock()
-	started := r.started || r.held != ""
+	started, held := r.started, r.held != ""
 	m.mu.Unlock()
-	if started {
+	switch {
+	case held:
 		return nil
+	case started != nil:
+		return m.checked(startCheck{r}, r.Name, started, checkTimeout)
 	}
 	return m.readyOf(r)
 }
+
+// startCheck identifies the check of a member that has synced.
+type startCheck struct{ *member }
 
 // checkTimeout is the time after which a check that has not returned counts as failed.
 const checkTimeout = 5 * time.Second

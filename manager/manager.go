@@ -31,6 +31,7 @@ type Manager struct {
 	phase    phase                      // guarded by mu
 	reason   string                     // guarded by mu; why the shutdown began
 	failures []error                    // guarded by mu; that Run returns
+	kept     []error                    // guarded by mu; of removed members of which a handler may still run
 	members  []*member                  // guarded by mu; in the order in which they were added
 	starters [Servers + 1]func(*member) // guarded by mu; start a member of each group; nil unless it runs
 	elected  chan struct{}              // guarded by mu; closed while LeaderOnly runs
@@ -117,8 +118,7 @@ func (m *Manager) Add(runnables ...Runnable) error {
 }
 
 // Remove removes a Runnable: it cancels its context, and waits until it has returned, its DrainTime is over, or ctx has
-// ended. Its name can be used again after it has returned, with all its handlers. A Runnable that removes itself must
-// pass its own context.
+// ended. Its name can be used again after it has returned. A Runnable that removes itself must pass its own context.
 //
 // Errors: the manager has no such Runnable; it did not return in time; or the error that it returned.
 func (m *Manager) Remove(ctx context.Context, name string) error {
@@ -156,11 +156,13 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// forgetLocked removes a member that does not run, unless one of its handlers does, so that the lease must be kept. mu
-// must be held.
+// forgetLocked removes a member that does not run. If one of its handlers does, the lease is kept. mu must be held.
 func (m *Manager) forgetLocked(r *member) {
-	if r.Group == LeaderOnly && errors.Is(r.err, leadership.ErrStillRunning) {
+	if !slices.Contains(m.members, r) {
 		return
+	}
+	if r.Group == LeaderOnly && errors.Is(r.err, leadership.ErrStillRunning) {
+		m.kept = append(m.kept, fmt.Errorf("runnable %q: %w", r.Name, r.err))
 	}
 	m.members = slices.DeleteFunc(m.members, func(other *member) bool { return other == r })
 }

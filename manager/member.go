@@ -30,7 +30,7 @@ type member struct {
 	err     error                   // of its last run
 	restart time.Time               // when it starts again; zero unless it waits for that
 	held    string                  // why a task that has not ended needs the members that wait for it
-	started bool                    // its Run has reported that nothing needs to wait for it
+	started func() error            // its Run has reported that nothing needs to wait for it
 	removed bool
 }
 
@@ -62,7 +62,8 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 			delay = firstRestart
 		}
 		stopped := ctx.Err() != nil || m.lostLeadership(r, err)
-		if stopped && (errors.Is(err, context.Canceled) || errors.Is(err, kube.ErrLeadershipLost)) {
+		if stopped && !errors.Is(err, leadership.ErrStillRunning) &&
+			(errors.Is(err, context.Canceled) || errors.Is(err, kube.ErrLeadershipLost)) {
 			err = nil
 		}
 		restart := err != nil && !stopped && r.OnFailure == Restart
@@ -93,7 +94,7 @@ func (m *Manager) lostLeadership(r *member, err error) bool {
 func (m *Manager) finished(r *member, err error, restart, stopped bool, delay time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.err, r.started = err, false
+	r.err, r.started = err, nil
 	if restart {
 		r.restart = time.Now().Add(delay)
 		return
@@ -134,10 +135,12 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 // controller before it is ready. Those that run within another Runner do not count.
 func (m *Manager) withStart(ctx context.Context, r *member) context.Context {
 	if !r.Task {
-		return observers.WithStarted(ctx, func(runner any) {
+		return observers.WithStarted(ctx, func(runner any, waits func() error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			r.started = r.started || runner == any(r.Runner)
+			if runner == any(r.Runner) {
+				r.started = waits
+			}
 		})
 	}
 	return observers.WithStart(ctx, func(reason string) {

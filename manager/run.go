@@ -157,7 +157,7 @@ func (m *Manager) lead(ctx context.Context, othersEnded <-chan struct{}) error {
 func (m *Manager) stillRunning() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var errs []error
+	errs := slices.Clone(m.kept)
 	for _, r := range m.members {
 		if r.Group == LeaderOnly && errors.Is(r.err, leadership.ErrStillRunning) {
 			errs = append(errs, fmt.Errorf("runnable %q: %w", r.Name, r.err))

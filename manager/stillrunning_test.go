@@ -59,3 +59,47 @@ func TestContract05_RestartedRunnableKeepsLease(t *testing.T) {
 		}
 	})
 }
+
+// An error that contains both the end of the context and a handler that still runs keeps the lease.
+func TestContract05_JoinedErrorKeepsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newLeaseServer(t)
+		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{
+			{Runner: &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
+				<-ctx.Done()
+				return errors.Join(fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning), ctx.Err())
+			}}},
+		}})
+		pass(time.Minute)
+		if err := m.stop(); !errors.Is(err, leadership.ErrStillRunning) {
+			t.Errorf("Run returned %v", err)
+		}
+		if got := holder(server); got != "me" {
+			t.Errorf("the holder of the lease is %q", got)
+		}
+	})
+}
+
+// The name of a removed Runnable can be used again, although one of its handlers did not return in time.
+func TestRemovedRunnableThatStillRunsFreesItsName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		part := &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
+		}}
+		m := launch(t, Config{Runnables: []Runnable{{Runner: part}}})
+		pass(time.Minute)
+		for range 2 {
+			if err := m.Remove(t.Context(), "ctl"); !errors.Is(err, leadership.ErrStillRunning) {
+				t.Errorf("Remove returned %v", err)
+			}
+			if err := m.Add(Runnable{Runner: part}); err != nil {
+				t.Error(err)
+			}
+			pass(time.Minute)
+		}
+		_ = m.stop() // the last one still runs too
+	})
+}

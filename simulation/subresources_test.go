@@ -1,10 +1,12 @@
 package simulation_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -128,6 +132,41 @@ func TestApprovalOfCertificateSigningRequests(t *testing.T) {
 		}
 		if conditions := got.Status.Conditions; len(conditions) != 1 || conditions[0].LastUpdateTime.IsZero() || conditions[0].LastTransitionTime.IsZero() {
 			t.Errorf("conditions %+v", conditions)
+		}
+	})
+}
+
+// A token of a ServiceAccount is no state of it: a controller of ServiceAccounts that requests tokens is not held back.
+func TestTokenIsNoStateOfServiceAccount(t *testing.T) {
+	t.Parallel()
+	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
+		cluster := c.Connect("tokens")
+		writer, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tokens"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs atomic.Int64
+		ctrl, err := controller.New(controller.Config[*corev1.ServiceAccount]{
+			Name: "tokens", Retriever: informer.Retrieve[*corev1.ServiceAccount](cluster), Workers: 1,
+			Handler: func(ctx context.Context, a *corev1.ServiceAccount) error {
+				if a.Name != "robot" {
+					return nil
+				}
+				runs.Add(1)
+				_, err := client.CreateSubresource(ctx, writer, a, "token", &authenticationv1.TokenRequest{})
+				return err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Run(ctrl)()
+		c.Apply(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot}}`)
+		c.Advance(time.Second)
+		c.Apply(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, labels: {a: b}}}`)
+		c.Advance(time.Second)
+		if p := ctrl.Problems(); runs.Load() != 2 || len(p) > 0 {
+			t.Errorf("%d runs a second after the change, problems %v", runs.Load(), p)
 		}
 	})
 }

@@ -57,7 +57,13 @@ func (p Path) text(indexed bool) string {
 // the text is known, in which a name may look like an index.
 func (p Path) Shown(hides func(path string) bool) string {
 	masked := slices.Clone(p)
+	isHidden := func(path string) bool { return hides(path + ".\x00") }
+	isSecret := isHidden("data") && isHidden("stringData")
 	for i, step := range p {
+		if at := p[:i+1].Indexed(); isHidden(at) && (!isSecret || at != "data" && at != "stringData") {
+			masked = masked[:i+1] // the text may not show where the keys below it begin
+			break
+		}
 		if step.Index < 0 || step.Name == "" {
 			continue
 		}

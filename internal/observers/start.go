@@ -19,13 +19,13 @@ type startedKey struct{}
 
 // WithStarted returns a context for the Run of an informer or a controller, which calls started with itself when
 // others need not wait for it any longer.
-func WithStarted(ctx context.Context, started func(runner any)) context.Context {
+func WithStarted(ctx context.Context, started func(runner any, waits func() error)) context.Context {
 	return context.WithValue(ctx, startedKey{}, started)
 }
 
 // Started calls the function of WithStarted, if any.
-func Started(ctx context.Context, runner any) {
-	if started, ok := ctx.Value(startedKey{}).(func(runner any)); ok {
-		started(runner)
+func Started(ctx context.Context, runner any, waits func() error) {
+	if started, ok := ctx.Value(startedKey{}).(func(runner any, waits func() error)); ok {
+		started(runner, waits)
 	}
 }

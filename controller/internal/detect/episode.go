@@ -116,7 +116,7 @@ func (h *HotLoops) judge(l *look, w *Step, d comparison, now time.Time) (Episode
 	}
 	if l.history == nil && d.after != nil {
 		h.keep(&l.track.resynced, d.after)
-		if d.known && !slices.ContainsFunc(d.own, isText) { // it repaired drift
+		if d.known && l.track.rewritten.run != w.Run && !slices.ContainsFunc(d.own, isText) { // it repaired drift
 			l.track.rewritten = rewritten{}
 		}
 	}

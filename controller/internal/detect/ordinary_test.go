@@ -175,3 +175,20 @@ func TestKeptStateOfEarlierOwnerIsNotCounted(t *testing.T) {
 		t.Errorf("%d bytes are kept, %d are counted", kept, w.h.kept)
 	}
 }
+
+// A second patch of the same run, which changes no text, does not hide random content of an object without an informer.
+func TestSecondPatchDoesNotHideRandomContent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.h = NewHotLoops(4096, 10*time.Minute)
+	w.lagging = true
+	for i := range 40 {
+		w.pass(10 * time.Minute)
+		w.runs(Cause{Resync: true})
+		w.writes(site, shopWeb, fields{"data": fields{"password": fmt.Sprintf("a%dx", i)}})
+		w.writes(site, shopWeb, fields{"count": i})
+	}
+	if len(w.found) != 1 || w.found[0].Pattern != PatternRestless {
+		t.Errorf("found %v, want random content", w.found)
+	}
+}

@@ -66,7 +66,8 @@ func newOwnWrite(call kube.Call, before *State, r response) (w ownWrite, ok bool
 		// Without a version, an informer that does not show the object yet would seem to show its deletion.
 		w.ResourceVersion = lastVersion(call, before, r)
 		return w, true
-	case r.object == nil || call.Verb == "deletecollection":
+	case r.object == nil || r.object.ResourceVersion == "" || call.Verb == "deletecollection":
+		// Without a version it is no state of the object: a token has the name and uid of its ServiceAccount.
 		return w, false
 	}
 	w.ResourceVersion = r.object.ResourceVersion
