@@ -209,3 +209,31 @@ func TestTimeoutKeepsConnectionsWritable(t *testing.T) {
 		}
 	})
 }
+
+// The clients of a Cluster have its Timeout, also those of a Cluster that was made from its config, and no others have it.
+func TestTimeoutBelongsToOneCluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := slowServer(http.StatusOK, time.Minute, 0)
+		patient := connectTo(t, &rest.Config{Host: "http://server", Transport: server})
+		config := patient.RESTConfig()
+		config.Timeout = shortTimeout
+		hasty := connectTo(t, config)
+		config = hasty.RESTConfig()
+		config.Timeout = time.Hour
+		for name, test := range map[string]struct {
+			cluster *kube.Cluster
+			want    error
+		}{
+			"without a Timeout": {patient, nil}, "with a Timeout": {hasty, context.DeadlineExceeded},
+			"with a longer one in addition": {connectTo(t, config), context.DeadlineExceeded},
+		} {
+			for client, http := range clientsOf(t, test.cluster) {
+				err := request(t.Context(), http, "GET", "http://server/api/v1/namespaces/ns/pods")
+				if !errors.Is(err, test.want) {
+					t.Errorf("%s, %s: %v, want %v", name, client, err, test.want)
+				}
+			}
+		}
+	})
+}

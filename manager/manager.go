@@ -31,7 +31,7 @@ type Manager struct {
 	phase    phase                      // guarded by mu
 	reason   string                     // guarded by mu; why the shutdown began
 	failures []error                    // guarded by mu; that Run returns
-	kept     []error                    // guarded by mu; of removed members of which a handler may still run
+	kept     []error                    // guarded by mu; of removed members of which a handler may still run, for good
 	members  []*member                  // guarded by mu; in the order in which they were added
 	starters [Servers + 1]func(*member) // guarded by mu; start a member of each group; nil unless it runs
 	elected  chan struct{}              // guarded by mu; closed while LeaderOnly runs

@@ -30,7 +30,7 @@ type member struct {
 	err     error                   // of its last run
 	restart time.Time               // when it starts again; zero unless it waits for that
 	held    string                  // why a task that has not ended needs the members that wait for it
-	started func() error            // its Run has reported that nothing needs to wait for it
+	started func() error            // set by its Run: why the start has to wait for it; nil if its Ready tells
 	removed bool
 }
 

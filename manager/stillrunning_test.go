@@ -103,3 +103,27 @@ func TestRemovedRunnableThatStillRunsFreesItsName(t *testing.T) {
 		_ = m.stop() // the last one still runs too
 	})
 }
+
+// A handler of a removed Runnable may write for as long as it runs, so the process ends when it loses its lease.
+func TestLossOfLeadershipAfterRemovalOfRunningHandlerEndsProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newLeaseServer(t)
+		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{
+			{Runner: &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
+				<-ctx.Done()
+				return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
+			}}},
+		}})
+		pass(time.Minute)
+		if err := m.Remove(t.Context(), "ctl"); !errors.Is(err, leadership.ErrStillRunning) {
+			t.Errorf("Remove returned %v", err)
+		}
+		pass(time.Hour)
+		steal(server, "other")
+		expectError(t, <-m.result, `runnable "ctl": handlers of shop/web: still running`)
+		if got := holder(server); got != "other" {
+			t.Errorf("the holder of the lease is %q", got)
+		}
+	})
+}

@@ -70,7 +70,7 @@ func (s *Server) reportSilence(ctx context.Context) {
 		}
 	}
 	if len(silent) > 0 {
-		s.logger.InfoContext(ctx, "no review has arrived", "hooks", silent, "since", silenceInterval, "hint",
+		s.logger.InfoContext(ctx, "no review has arrived", "hooks", silent, "after", silenceInterval, "hint",
 			"if their objects were written, check that a webhook configuration names the address of this server")
 	}
 }

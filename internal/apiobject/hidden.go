@@ -76,18 +76,14 @@ func (s *HiddenFields) Hides(kind schema.GroupKind, path string) bool {
 // field, and names of elements that are a hidden field of them are replaced. The keys of a Secret's data are shown.
 // hides is HiddenFields.Hides for the kind.
 func ShownPath(path string, hides func(path string) bool) string {
-	// A field that does not exist is hidden only below a hidden field.
-	isHidden := func(path string) bool { return path != "" && hides(path+".\x00") }
-	isSecret := isHidden("data") && isHidden("stringData")
 	shown := ""
 	for rest := path; rest != ""; {
-		below := isHidden(shown)
-		if below && (!isSecret || shown != "data" && shown != "stringData") {
+		if HidesKeys(shown, hides) {
 			return shown
 		}
 		if inner, found := strings.CutPrefix(rest, "["); found {
 			text, after := cutBracket(inner)
-			if !below && namesHidden(text, func(field string) bool { return hides(shown + "." + field) }) {
+			if !isHidden(shown, hides) && namesHidden(text, func(field string) bool { return hides(shown + "." + field) }) {
 				shown += "[" + HiddenText + "]"
 			} else {
 				shown += rest[:len(rest)-len(after)]
@@ -103,6 +99,17 @@ func ShownPath(path string, hides func(path string) bool) string {
 	}
 	return shown
 }
+
+// HidesKeys reports whether the keys below path are hidden values: those of a hidden field, but for a Secret's data.
+func HidesKeys(path string, hides func(path string) bool) bool {
+	isData := path == "data" || path == "stringData"
+	return path != "" && isHidden(path, hides) &&
+		!(isData && isHidden("data", hides) && isHidden("stringData", hides))
+}
+
+// isBelow reports whether the fields of the value at path are below a hidden field, or path is that field: a field that
+// does not exist is hidden only then.
+func isHidden(path string, hides func(path string) bool) bool { return hides(path + ".\x00") }
 
 // namesHidden reports whether the text in brackets contains a hidden field of the element: "web" is the value of one
 // of the usual fields then, and otherwise it is like "name=web,port=80".

@@ -56,23 +56,18 @@ func (p Path) text(indexed bool) string {
 // are a hidden field of them. hides is HiddenFields.Hides for the kind. See apiobject.ShownPath for paths of which only
 // the text is known, in which a name may look like an index.
 func (p Path) Shown(hides func(path string) bool) string {
-	masked := slices.Clone(p)
-	isHidden := func(path string) bool { return hides(path + ".\x00") }
-	isSecret := isHidden("data") && isHidden("stringData")
+	shown := slices.Clone(p)
 	for i, step := range p {
-		if at := p[:i+1].Indexed(); isHidden(at) && (!isSecret || at != "data" && at != "stringData") {
-			masked = masked[:i+1] // the text may not show where the keys below it begin
-			break
-		}
-		if step.Index < 0 || step.Name == "" {
-			continue
-		}
 		at := p[:i+1]
-		if slices.ContainsFunc(nameFields(), func(field string) bool { return hides(at.Field(field).Indexed()) }) {
-			masked[i].Name = apiobject.HiddenText
+		if apiobject.HidesKeys(at.Indexed(), hides) {
+			return shown[:i+1].String()
+		}
+		isNameHidden := func(field string) bool { return hides(at.Field(field).Indexed()) }
+		if step.Index >= 0 && step.Name != "" && slices.ContainsFunc(nameFields(), isNameHidden) {
+			shown[i].Name = apiobject.HiddenText
 		}
 	}
-	return apiobject.ShownPath(masked.String(), hides)
+	return shown.String()
 }
 
 // nameFields returns the fields that name an element of a list, the first that names all elements before the others.

@@ -17,8 +17,8 @@ func StartFrom(ctx context.Context) func(reason string) {
 
 type startedKey struct{}
 
-// WithStarted returns a context for the Run of an informer or a controller, which calls started with itself when
-// others need not wait for it any longer.
+// WithStarted returns a context for the Run of an informer or a controller, which calls started with itself, and with
+// what tells why others still have to wait for it: nil once they need not.
 func WithStarted(ctx context.Context, started func(runner any, waits func() error)) context.Context {
 	return context.WithValue(ctx, startedKey{}, started)
 }
