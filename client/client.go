@@ -1,11 +1,9 @@
 package client
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,9 +40,6 @@ type Config struct {
 	Informers []Informer
 	// Interceptors receive every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor
-	// Logger receives the API server's warnings (deprecated versions, unknown fields), each text once. Default:
-	// slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 // Informer is a source of objects that a Client reads instead of the API server. *informer.Informer[T] implements it
@@ -74,19 +69,17 @@ func New(config Config) (*Client, error) { return newClient(config, nil) }
 // newClient returns a client that shares what it can with another one, which may be nil.
 func newClient(config Config, with *Client) (*Client, error) {
 	config.Informers, config.Interceptors = slices.Clone(config.Informers), slices.Clone(config.Interceptors)
-	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.FieldOwner == "" && config.Cluster != nil {
 		config.FieldOwner = apiobject.FieldManager(config.Cluster.RESTConfig().UserAgent)
 	}
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	c := &Client{config: config, warnings: newWarnings(config.Logger), applied: newAppliedMemory(), shapes: &shapes{}}
-	if with != nil && config.Logger == with.config.Logger {
-		c.warnings = with.warnings
+	c := &Client{
+		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(), shapes: &shapes{},
 	}
 	if with != nil && config.Cluster == with.config.Cluster {
-		c.applied, c.shapes = with.applied, with.shapes
+		c.warnings, c.applied, c.shapes = with.warnings, with.applied, with.shapes
 	}
 	c.send = c.roundTrip
 	for _, intercept := range slices.Backward(config.Interceptors) {
@@ -142,10 +135,11 @@ func (c Config) validate() error {
 		} else if untyped := informer.Untyped(); untyped.Kind().Empty() {
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a "+
 				"Description with a GroupVersionKind", untyped.Name()))
-		} else if c.Cluster != nil && !untyped.ReadsFrom(serverOf(c.Cluster)) {
-			errs = append(errs,
-				fmt.Errorf("informer %q does not read from the API server of the Cluster (%s): give each "+
-					"Client the informers of its own Cluster", untyped.Name(), serverOf(c.Cluster)))
+		} else if c.Cluster != nil {
+			if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !untyped.ReadsFrom(server) {
+				errs = append(errs, fmt.Errorf("informer %q does not read from the API server of the Cluster (%s): "+
+					"give each Client the informers of its own Cluster", untyped.Name(), server))
+			}
 		}
 	}
 	for i, interceptor := range c.Interceptors {
@@ -154,15 +148,6 @@ func (c Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// serverOf returns the URL of the cluster's API server, or "".
-func serverOf(cluster *kube.Cluster) string {
-	server := kubeconfig.Server(cluster.RESTConfig())
-	if server == nil {
-		return ""
-	}
-	return server.String()
 }
 
 func checkFieldOwner(name string) error {

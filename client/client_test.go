@@ -186,9 +186,17 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 			return a
 		}}))
 	}
-	c = with(t, c, func(config *client.Config) { config.Logger = logger(&first) })
+	logged := func(to *bytes.Buffer) *client.Client {
+		cluster, err := kube.Connect(c.Cluster().RESTConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster.SetLogger(logger(to))
+		return with(t, c, func(config *client.Config) { config.Cluster = cluster })
+	}
+	elsewhere := logged(&second)
+	c = logged(&first)
 	dry := with(t, c, func(config *client.Config) { config.DryRun = true })
-	elsewhere := with(t, c, func(config *client.Config) { config.Logger = logger(&second) })
 	for _, c := range []*client.Client{c, c, dry, elsewhere} {
 		if _, err := client.Update(t.Context(), c, node()); err != nil {
 			t.Fatal(err)

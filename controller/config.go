@@ -5,11 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -27,15 +27,17 @@ const (
 	defaultStuckAfter         = 5 * time.Minute
 )
 
-// Config configures a Controller. Name is required, and exactly one of Cluster, Retriever and Informer, and exactly one
-// of Handler and Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes
+// Config configures a Controller. Name is required, and Cluster, Retriever or Informer, and exactly one of Handler and
+// Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes
 // the caller's Config.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs, metrics and readiness. Only one running controller of a kube.Cluster may
 	// have it.
 	Name string
 
-	Cluster   *kube.Cluster         // all objects of type T: the same as informer.Retrieve[T](cluster)
+	// Cluster has the settings of the program, such as its logger, and without Retriever and Informer also the objects:
+	// all of type T, as from informer.Retrieve[T](cluster). Default: that of Retriever or Informer, if it is known.
+	Cluster   *kube.Cluster
 	Retriever informer.Retriever[T] // lists and watches the objects, for the controller's own cache
 	Informer  *informer.Informer[T] // a cache shared with other users; the controller runs it during Run
 
@@ -106,8 +108,8 @@ type Config[T kube.Object] struct {
 	// given one. Default: none.
 	RunLogger func(logger *slog.Logger, run RunRecord) *slog.Logger
 	// Logger receives failed runs at warning level; panics, terminal errors and exhausted retries at error level;
-	// start, end and runs of more than 30 s at info level; every run at debug level. Default: slog.Default() at the
-	// time of New.
+	// start, end and runs of more than 30 s at info level; every run at debug level. Default: that of the Cluster, or
+	// slog.Default() if it is not known, at the time of New.
 	Logger *slog.Logger
 
 	mayHelp func(Cause) bool // see schedule
@@ -212,12 +214,30 @@ type LeaderElector interface {
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// retriever returns the Retriever of the controller's own informer; nil if Config.Informer is set instead.
-func (c Config[T]) retriever() informer.Retriever[T] {
-	if c.Retriever == nil && c.Cluster != nil && !c.withoutObject() {
-		return informer.Retrieve[T](c.Cluster)
+// connect returns the controller's informer, and sets what one of Cluster, Retriever and Informer determines of the
+// others and of Logger.
+func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
+	if c.Cluster != nil {
+		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
 	}
-	return c.Retriever
+	retriever := c.Retriever
+	if retriever == nil && c.Informer == nil && c.Cluster != nil {
+		retriever = informer.Retrieve[T](c.Cluster)
+	}
+	switch {
+	case c.withoutObject():
+	case c.Informer != nil:
+		own = c.Informer
+	case retriever != nil:
+		own, err = informer.New(informer.Config[T]{
+			Name: c.Name, Retriever: retriever, Optional: c.Optional, Metrics: c.Metrics, Logger: c.Logger,
+		})
+	}
+	if c.Cluster == nil && own != nil {
+		c.Cluster = own.Untyped().Cluster()
+	}
+	c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
+	return own, err
 }
 
 // withDefaults returns the config with every zero field set to its default.
@@ -287,23 +307,16 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 		c.validateWithoutObject(mistakes)
 		return
 	}
-	var given []string
-	if c.Cluster != nil {
-		given = append(given, "Cluster")
-	}
-	if c.Retriever != nil {
-		given = append(given, "Retriever")
-	}
-	if c.Informer != nil {
-		given = append(given, "Informer")
-	}
-	switch len(given) {
-	case 0:
+	switch {
+	case c.Cluster == nil && c.Retriever == nil && c.Informer == nil:
 		mistakes.Addf("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
-	case 1:
-	default:
-		mistakes.Addf("%s are set: set Cluster or Retriever for a cache of the controller's own, or Informer "+
-			"to share one", strings.Join(given, " and "))
+	case c.Retriever != nil && c.Informer != nil:
+		mistakes.Addf("Retriever and Informer are set: set Retriever for a cache of the controller's own, or Informer " +
+			"to share one")
+	case c.Informer != nil && c.Cluster != nil:
+		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !c.Informer.Untyped().ReadsFrom(server) {
+			mistakes.Addf("Informer reads from another API server than that of Cluster, %s", server)
+		}
 	}
 	if c.Informer != nil && c.Optional {
 		mistakes.Addf("Optional and Informer are set: set informer.Config.Optional of the informer instead")

@@ -770,7 +770,7 @@ func TestContract24_PolledChangesAreHandled(t *testing.T) {
 			return nil
 		})
 		c.Sources = []controller.Source{poll.New(poll.Config{
-			Name: "registry", Interval: time.Minute, Jitter: -1, Logger: slog.New(slog.DiscardHandler),
+			Name: "registry", Interval: time.Minute, Jitter: -1,
 			Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 				if items := found.Load(); items != nil {
 					return *items, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -50,19 +49,10 @@ type addedSource struct {
 
 // New returns a Controller. It starts nothing and makes no request. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
-	config.Logger = cmp.Or(config.Logger, slog.Default())
+	inf, informerErr := config.connect()
 	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
 	config = config.guarded(guard).withDefaults()
-	err := config.validate()
-	inf := config.Informer
-	if retriever := config.retriever(); retriever != nil && !config.withoutObject() {
-		var informerErr error
-		inf, informerErr = informer.New(informer.Config[T]{
-			Name: config.Name, Retriever: retriever, Optional: config.Optional, Metrics: config.Metrics,
-			Logger: config.Logger,
-		})
-		err = errors.Join(err, informerErr)
-	}
+	err := errors.Join(config.validate(), informerErr)
 	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
@@ -188,15 +178,10 @@ type nameClaim string
 
 // claims returns the names that are in use for the controller's Cluster, or nil if that is not known.
 func (c *Controller[T]) claims() *apiobject.Claims {
-	if c.config.Cluster != nil {
-		return apiobject.ClaimsOf(c.config.Cluster.HTTPClient())
+	if c.config.Cluster == nil {
+		return nil
 	}
-	if c.informer != nil {
-		if known, ok := c.informer.Untyped().(interface{ Claims() *apiobject.Claims }); ok {
-			return known.Claims()
-		}
-	}
-	return nil
+	return apiobject.ClaimsOf(c.config.Cluster.HTTPClient())
 }
 
 // AddSource adds a source as if it were in Config.Sources from now on: the controller runs it at once if it is running,

@@ -35,8 +35,8 @@ import (
 //   - A timer (SetTimer) lives until it fires.
 //   - A problem of a key is not an Event, because there is no object that the Event could be about.
 //
-// New returns an error if a field is set that concerns objects: Cluster, Retriever, Informer, Handler, Predicate,
-// Deleted, Events, Queue.Priority. No type implements NoObject.
+// Config.Cluster has only the settings of the program. New returns an error if a field is set that concerns objects:
+// Retriever, Informer, Handler, Predicate, Deleted, Events, Queue.Priority. No type implements NoObject.
 type NoObject interface {
 	kube.Object
 	noObject()
@@ -52,7 +52,6 @@ func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
 		name string
 		set  bool
 	}{
-		{"Cluster", c.Cluster != nil},
 		{"Retriever", c.Retriever != nil},
 		{"Informer", c.Informer != nil},
 		{"Optional", c.Optional},

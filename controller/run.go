@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -237,13 +238,13 @@ func RunFrom(ctx context.Context) (run RunRecord, ok bool) {
 	return RunRecord{}, false
 }
 
-// LoggerFrom returns a logger with the controller and, as a group "run", the key and the run's ID. Outside a handler
-// it returns slog.Default().
+// LoggerFrom returns a logger with the controller and, as a group "run", the key and the run's ID. Outside a handler it
+// returns the logger of the manager that runs the Runnable, or of the webhook server, and elsewhere slog.Default().
 func LoggerFrom(ctx context.Context) *slog.Logger {
 	if r := runningFrom(ctx); r != nil {
 		return r.log()
 	}
-	return slog.Default()
+	return observers.Logger(ctx)
 }
 
 // SetTraceID sets the trace ID of the run that ctx belongs to, for its record, its log lines and exemplars.

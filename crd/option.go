@@ -156,7 +156,7 @@ func newSettings[O option](c *client.Client, options []O) (settings, error) {
 	if c == nil {
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))
 	} else {
-		s.logger = c.Config().Logger
+		s.logger = c.Cluster().Logger()
 		// Informers may be stale: Ensure would not create a definition that an informer still has.
 		uncached, err := c.With(func(config *client.Config) { config.Informers = nil })
 		if err != nil {

@@ -57,7 +57,8 @@ func newTransport(t *testing.T) (*transport, *client.Client, *logLines) {
 		t.Fatal(err)
 	}
 	logged := &logLines{began: time.Now()}
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Logger: slog.New(logged)})
+	cluster.SetLogger(slog.New(logged))
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests"})
 	if err != nil {
 		t.Fatal(err)
 	}

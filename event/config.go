@@ -3,7 +3,6 @@ package event
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -52,13 +51,6 @@ type Config struct {
 	// FlushTimeout is the time that Run may take to send queued events after its context has ended. Default
 	// 2 s; negative: 0.
 	FlushTimeout time.Duration
-
-	// Logger receives warnings about events that could not be sent or were dropped. There is at most one per
-	// minute for each error class (retry.Class), one for drops, one for objects that Events cannot refer to, and
-	// one while the Recorder does not run although events are dropped or have waited for a minute. A missing
-	// permission is logged once for each namespace and verb, a namespace that is being deleted once (at level
-	// Info), and again after a request has succeeded in between. Default: slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -68,7 +60,6 @@ func (c Config) withDefaults() (Config, error) {
 	c.Objects = cmp.Or(c.Objects, defaultObjects)
 	c.RepeatInterval = cmp.Or(c.RepeatInterval, defaultRepeatInterval)
 	c.FlushTimeout = max(cmp.Or(c.FlushTimeout, defaultFlushTimeout), 0)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {

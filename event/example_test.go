@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,7 @@ func ExampleRecorder_Run() {
 		fmt.Println(err)
 		return
 	}
-	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", Logger: slog.New(slog.DiscardHandler)})
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -218,7 +218,7 @@ func (s *apiServer) recorder(t *testing.T, config event.Config) (*event.Recorder
 	config.Cluster = s.cluster(t)
 	config.Controller = "shop.example.com/operator"
 	config.Instance = "shop-0"
-	config.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	config.Cluster.SetLogger(slog.New(slog.NewTextHandler(logged, nil)))
 	recorder, err := event.New(config)
 	if err != nil {
 		t.Fatal(err)

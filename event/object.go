@@ -105,6 +105,6 @@ func (r *Recorder) logInvalid(err error, reason, action string) {
 	logs := r.mayLog("invalid object")
 	r.mu.Unlock()
 	if logs {
-		r.config.Logger.Warn("invalid object in event", "error", err, "reason", reason, "action", action)
+		r.config.Cluster.Logger().Warn("invalid object in event", "error", err, "reason", reason, "action", action)
 	}
 }

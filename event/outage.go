@@ -19,8 +19,8 @@ type outage struct {
 	sending  bool // one of its events is being sent
 }
 
-// earliest returns when a series may be sent. ok is false while another one of a failing namespace is being sent; at the
-// end of the Recorder, while one of its own namespace is. r.mu must be held.
+// earliest returns when a series may be sent. ok is false while another one of a failing namespace is being sent; at
+// the end of the Recorder, while one of its own namespace is. r.mu must be held.
 func (r *Recorder) earliest(s *series, flush bool) (at time.Time, ok bool) {
 	o := r.outages[s.event.Namespace]
 	if o == nil {

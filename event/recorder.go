@@ -19,6 +19,12 @@ import (
 
 // Recorder queues events, and sends them while Run runs. It is safe for concurrent use.
 //
+// The logger of the Cluster receives warnings about events that could not be sent or were dropped. There is at most one
+// per minute for each error class (retry.Class), one for drops, one for objects that Events cannot refer to, and one
+// while the Recorder does not run although events are dropped or have waited for a minute. A missing permission is
+// logged once for each namespace and verb, a namespace that is being deleted once (at level Info), and again after a
+// request has succeeded in between.
+//
 // Invariant: a series is in queue if its state is queued, in waiting if its state is waiting, and otherwise in
 // neither. One mutex guards all series, so the state and the lists change together.
 type Recorder struct {
@@ -108,7 +114,7 @@ func (r *Recorder) warnIfNotRunning(now time.Time) {
 	}
 	r.mu.Unlock()
 	if warn {
-		r.config.Logger.Warn("event recorder is not running", "waiting", waiting, "dropped", dropped,
+		r.config.Cluster.Logger().Warn("event recorder is not running", "waiting", waiting, "dropped", dropped,
 			"hint", "call Recorder.Run in its own goroutine, and stop it after the controllers")
 	}
 }

@@ -119,7 +119,7 @@ func (s sender) run(ctx context.Context) {
 	requests.Wait()
 	s.logDropped()
 	if count := s.dropAll(); count > 0 {
-		s.config.Logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
+		s.config.Cluster.Logger().Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
 			"cause", context.Cause(ctx))
 	}
 }
@@ -266,14 +266,14 @@ func (s sender) logError(class retry.Class, verb string, series *series, err err
 	}
 	switch class {
 	case retry.NamespaceTerminating:
-		s.config.Logger.Info("events not sent: the namespace is being deleted", attrs...)
+		s.config.Cluster.Logger().Info("events not sent: the namespace is being deleted", attrs...)
 		return
 	case retry.Forbidden:
 		attrs = append(attrs, "hint",
 			fmt.Sprintf("a Role must allow create and patch of events (events.k8s.io) in namespace %s: it lacks %s; "+
 				"this warning is not repeated", needed.namespace, verb))
 	}
-	s.config.Logger.Warn("failed to send event", attrs...)
+	s.config.Cluster.Logger().Warn("failed to send event", attrs...)
 }
 
 // logDropped logs events that were dropped because of the limits of Config.
@@ -286,6 +286,6 @@ func (s sender) logDropped() {
 	}
 	s.mu.Unlock()
 	if logs {
-		s.config.Logger.Warn("events dropped", "count", count, "hint", "too many events at once, or about one object")
+		s.config.Cluster.Logger().Warn("events dropped", "count", count, "hint", "too many events at once, or about one object")
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -35,7 +34,7 @@ type core struct {
 	onError    func(error) // nil: no such function
 	logger     *slog.Logger
 	guard      *usercode.Guard
-	claims     *apiobject.Claims             // of the Cluster; nil: not known
+	cluster    *kube.Cluster                 // nil: not known
 	indexes    atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
 	adding     sync.Mutex                    // held by AddIndex; acquired before mu
 	counters   counters

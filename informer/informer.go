@@ -84,7 +84,8 @@ type Config[T kube.Object] struct {
 	// Metrics have the present error. Default nil: errors are only logged.
 	OnError func(error)
 	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
-	// client-go's Reflector at debug level. Default: slog.Default() at the time of New.
+	// client-go's Reflector at debug level. Default: that of the Cluster, or slog.Default() for a Retriever of the
+	// program's own, at the time of New.
 	Logger *slog.Logger
 }
 
@@ -160,10 +161,13 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		whole:         len(config.Cut) == 0 && config.Transform == nil,
 		metrics:       config.Metrics,
 		onError:       config.OnError,
-		logger:        cmp.Or(config.Logger, slog.Default()),
 		synced:        make(chan struct{}),
 		switching:     make(chan struct{}, 1),
 	}
+	for _, r := range partsOf(config.Retriever) {
+		c.cluster = cmp.Or(c.cluster, r.Describe().cluster)
+	}
+	c.logger = cmp.Or(config.Logger, c.cluster.Logger())
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.objectType)
 	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
 	indexes := make([]store.Index, 0, len(config.Indexes))
@@ -177,7 +181,6 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	}
 	for _, r := range partsOf(config.Retriever) {
 		c.parts = append(c.parts, i.newPart(r))
-		c.claims = cmp.Or(c.claims, r.Describe().claims)
 	}
 	return i, nil
 }

@@ -57,9 +57,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		return &clusterRetriever[T]{problem: errors.New("retrieve: the cluster is nil: make one with kube.Connect")}
 	}
 	base := clusterRetriever[T]{cluster: cluster, labels: selection.LabelSelector, fields: selection.FieldSelector}
-	if server := kubeconfig.Server(cluster.RESTConfig()); server != nil {
-		base.server = server.String()
-	}
+	base.server, _ = kubeconfig.Server(cluster.RESTConfig())
 	base.kind, base.problem = resolveType[T](cluster, selection.Kind)
 	if _, err := labels.Parse(selection.LabelSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("label selector %q: %w", selection.LabelSelector, err))
@@ -163,20 +161,13 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	}
 	return Description[T]{
 		server:           r.server,
-		claims:           r.claims(),
+		cluster:          r.cluster,
 		Kind:             r.kind.Kind,
 		GroupVersionKind: r.kind,
 		Selection:        strings.Join(selection, ", "),
 		WatchList:        true,
 		Problem:          r.problem,
 	}
-}
-
-func (r *clusterRetriever[T]) claims() *apiobject.Claims {
-	if r.cluster == nil {
-		return nil
-	}
-	return apiobject.ClaimsOf(r.cluster.HTTPClient())
 }
 
 // explain adds the verb and the Retriever to err. If the server does not find the kind, explain removes the discovered

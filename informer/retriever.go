@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -57,8 +56,8 @@ type Description[T kube.Object] struct {
 	// selector. New of Informer and of Controller return it.
 	Problem error
 
-	server string            // URL of the API server; empty: not known
-	claims *apiobject.Claims // of the Cluster; nil: not known
+	server  string        // URL of the API server; empty: not known
+	cluster *kube.Cluster // nil: not known
 }
 
 // String returns the kind and the selection, for messages.

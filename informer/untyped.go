@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -63,9 +64,8 @@ func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
 }
 
-// Claims returns the names that are in use in the process for the API server that the informer reads from; nil: not
-// known.
-func (u untyped[T]) Claims() *apiobject.Claims { return u.informer.core.claims }
+func (u untyped[T]) Cluster() *kube.Cluster { return u.informer.core.cluster }
+func (u untyped[T]) Logger() *slog.Logger   { return u.informer.core.logger }
 
 func (u untyped[T]) NewObject() (obj kube.Object, whole bool) {
 	obj = apiobject.New[T]()

@@ -53,6 +53,7 @@ type Cluster struct {
 	timeout time.Duration                   // of the requests, after the limits; 0 without one
 	guard   *usercode.Guard                 // calls the functions of the user's config
 	term    atomic.Pointer[leadership.Term] // of the last request
+	logger  atomic.Pointer[slog.Logger]     // of SetLogger; nil: slog.Default()
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries
@@ -107,7 +108,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	}
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
-	guard := usercode.NewGuard(slog.Default())
+	guard := usercode.NewGuard(slog.Default()) // until SetLogger
 	c := &Cluster{
 		config:    config,
 		limiter:   takeLimiter(config),
@@ -134,9 +135,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	} else {
 		c.http.Transport = closableTransport{c.http.Transport, apiobject.NewClaims()}
 	}
-	if server := kubeconfig.Server(config); server != nil {
-		c.server, c.basePath = server.String(), server.Path
-	}
+	c.server, c.basePath = kubeconfig.Server(config)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
@@ -145,6 +144,24 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		return nil, fmt.Errorf("connect to a cluster: %w", err)
 	}
 	return c, nil
+}
+
+// SetLogger sets the logger of everything that works with the Cluster: informers, controllers, clients, Events, leader
+// election, webhook servers, and the Cluster itself. Call it before they are created. manager.Options.Connect sets the
+// logger of the program's flags.
+func (c *Cluster) SetLogger(logger *slog.Logger) {
+	c.logger.Store(logger)
+	c.guard.SetLogger(c.Logger())
+}
+
+// Logger returns the logger of SetLogger. Without one, and for a nil Cluster, it returns slog.Default().
+func (c *Cluster) Logger() *slog.Logger {
+	if c != nil {
+		if logger := c.logger.Load(); logger != nil {
+			return logger
+		}
+	}
+	return slog.Default()
 }
 
 // RESTConfig returns a copy of the cluster's config.

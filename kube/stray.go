@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"runtime/pprof"
@@ -63,10 +62,10 @@ func (c *Cluster) checkStray(req *http.Request, term *leadership.Term) {
 	attrs := []any{"verb", call.Verb, "resource", call.Resource.Resource, "key", call.Key.String(), "at", site.at}
 	switch {
 	case site.inHandler:
-		slog.Default().WarnContext(req.Context(), "a handler wrote with a context that is not its run's",
+		c.Logger().WarnContext(req.Context(), "a handler wrote with a context that is not its run's",
 			append(attrs, "controller", site.controller, "hint", hint)...)
 	case lost:
-		slog.Default().WarnContext(req.Context(), "write without leadership after leadership was lost",
+		c.Logger().WarnContext(req.Context(), "write without leadership after leadership was lost",
 			append(attrs, "hint", hint)...)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -73,10 +72,6 @@ type Config struct {
 	// RetryPeriod is the time between two renewals. Between two attempts to acquire the lease it is lengthened at
 	// random, to at most 2.2 times. Default: 2 s.
 	RetryPeriod time.Duration
-
-	// Logger receives acquired and released leadership at info level; lost leadership, and the first failure of a
-	// series of requests, at warning level. Default: slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 // withDefaults returns the config with the defaults of its zero fields. It reads the Pod's namespace from file.
@@ -85,7 +80,6 @@ func (c Config) withDefaults(file string) (Config, error) {
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, DefaultLeaseDuration)
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, DefaultRenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Labels = maps.Clone(c.Labels)
 	if c.Namespace == "" {
 		namespace, err := podNamespace(file)

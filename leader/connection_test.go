@@ -146,8 +146,9 @@ func electorAt(t *testing.T, server *httptest.Server, listener *apitest.Listener
 	if err != nil {
 		t.Fatal(err)
 	}
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
 	e, err := New(Config{
-		Cluster: cluster, Name: "printer", Namespace: "prod", Identity: "a", Logger: slog.New(slog.DiscardHandler),
+		Cluster: cluster, Name: "printer", Namespace: "prod", Identity: "a",
 		LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 200 * time.Millisecond,
 	})
 	if err != nil {

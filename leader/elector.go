@@ -56,7 +56,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 		config: config,
 		lease:  lease,
 		leases: leases,
-		logger: config.Logger.With("lease", lease, "identity", config.Identity),
+		logger: config.Cluster.Logger().With("lease", lease, "identity", config.Identity),
 		clock:  newClock(suspended),
 	}
 	if config.Fence {

@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +18,6 @@ func newTestElector(t *testing.T, c *client, changes ...func(*Config)) *Elector 
 	t.Helper()
 	config := Config{
 		Cluster: connect(t, c), Name: "printer", Namespace: "prod", Identity: c.name,
-		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, change := range changes {
 		change(&config)
@@ -75,6 +73,6 @@ func pass(d time.Duration) {
 // logs contains what an Elector has logged, one line for each record.
 type logs struct{ buffer testlog.Buffer }
 
-func (l *logs) into(c *Config) { c.Logger = l.buffer.Logger(nil) }
+func (l *logs) into(c *Config) { c.Cluster.SetLogger(l.buffer.Logger(nil)) }
 
 func (l *logs) count(text string) int { return l.buffer.Count(text) }

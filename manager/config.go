@@ -27,8 +27,8 @@ type Config struct {
 	// Runnables are the first runnables; see also Manager.Add.
 	Runnables []Runnable
 
-	// LeaderElection is the lease under which the group LeaderOnly runs. Its Logger defaults to Logger. Default: nil,
-	// no lease: LeaderOnly starts when Always is ready.
+	// LeaderElection is the lease under which the group LeaderOnly runs. Default: nil, no lease: LeaderOnly starts when
+	// Always is ready.
 	LeaderElection *leader.Config
 
 	// Listen is the address of the HTTP server, for example ":8080", or several with commas. Default: no HTTP server,
@@ -62,8 +62,9 @@ type Config struct {
 	// tenth. It must be less than the Pod's terminationGracePeriodSeconds. Default: 29 s.
 	ShutdownTimeout time.Duration
 
-	// Logger receives starts and stops at info level, restarts at warning level and failures at error level. Default:
-	// slog.Default() at the time of New.
+	// Logger receives starts and stops at info level, restarts at warning level and failures at error level. It is also
+	// that of controller.LoggerFrom in the runnables. Default: that of the Cluster of LeaderElection or AuthorizeWith;
+	// without them slog.Default(), at the time of New.
 	Logger *slog.Logger
 
 	// Replaced by tests.
@@ -191,7 +192,11 @@ func (r Runnable) validate(shutdownTimeout time.Duration) error {
 
 func (c Config) withDefaults() Config {
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	cluster := c.AuthorizeWith
+	if c.LeaderElection != nil {
+		cluster = cmp.Or(c.LeaderElection.Cluster, cluster)
+	}
+	c.Logger = cmp.Or(c.Logger, cluster.Logger())
 	if c.exit == nil {
 		c.exit = os.Exit //nolint:forbidigo // only the second signal
 	}

@@ -56,11 +56,7 @@ func New(config Config) (*Manager, error) {
 	}
 	errs := []error{config.validate()}
 	if config.LeaderElection != nil {
-		election := *config.LeaderElection
-		if election.Logger == nil {
-			election.Logger = config.Logger
-		}
-		elector, err := leader.New(election)
+		elector, err := leader.New(*config.LeaderElection)
 		m.elector = elector
 		errs = append(errs, err)
 	}

@@ -57,7 +57,8 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 	for delay := firstRestart; ; delay = min(2*delay, longestRestart) {
 		logger.InfoContext(ctx, "runnable started")
 		begun := time.Now()
-		err := m.guard.Try("Run of runnable "+r.Name, func() error { return r.Runner.Run(m.withStart(ctx, r)) })
+		running := observers.WithLogger(m.withStart(ctx, r), logger)
+		err := m.guard.Try("Run of runnable "+r.Name, func() error { return r.Runner.Run(running) })
 		if time.Since(begun) > longestRestart {
 			delay = firstRestart
 		}

@@ -309,6 +309,7 @@ func newOperator(t *testing.T) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.cluster.SetLogger(logger)
 	o.lease = &leader.Config{Cluster: o.cluster, Namespace: "shop", Name: "website-operator"}
 	o.controller = controller.Config[*unstructured.Unstructured]{
 		Name: "websites", Logger: logger, Metrics: recorder, ResyncInterval: -1,
@@ -380,7 +381,8 @@ func (o *operator) another(identity string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	elector, err := leader.New(leader.Config{Cluster: cluster, Namespace: "shop", Name: "website-operator", Identity: identity, Logger: slog.New(slog.DiscardHandler)})
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	elector, err := leader.New(leader.Config{Cluster: cluster, Namespace: "shop", Name: "website-operator", Identity: identity})
 	if err != nil {
 		o.t.Fatal(err)
 	}

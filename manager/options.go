@@ -185,7 +185,7 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with ReadOnly and WriteLimit. To change the config, call these
+// Connect returns kube.Connect of the RESTConfig, with ReadOnly, WriteLimit and Logger. To change the config, call these
 // functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
@@ -198,6 +198,7 @@ func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	}
 	cluster.SetReadOnly(o.ReadOnly)
 	cluster.SetWriteLimit(o.WriteLimit)
+	cluster.SetLogger(o.Logger())
 	return cluster, nil
 }
 
@@ -218,7 +219,7 @@ func (o *Options) loggerTo(w io.Writer) *slog.Logger {
 
 // New returns New of config, in which the options are the values of fields that are zero. LeaderElection is set if
 // LeaderElect is true, and otherwise nil; the config's, which may have a few fields, or none, supplies what has no
-// option.
+// option. Logger is that of the cluster if it has one (Connect sets it), otherwise that of the options.
 //
 // It also sets the Go runtime's memory limit to nine tenths of the memory limit of the process's cgroup, unless the
 // environment variable GOMEMLIMIT is set or the program has set a limit. GOMEMLIMIT=off disables it.
@@ -236,6 +237,9 @@ func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
 		}
 	}
 	config.ShutdownTimeout = cmp.Or(config.ShutdownTimeout, o.ShutdownTimeout)
+	if logger := cluster.Logger(); logger != slog.Default() {
+		config.Logger = cmp.Or(config.Logger, logger)
+	}
 	config.Logger = cmp.Or(config.Logger, o.Logger())
 	var election leader.Config
 	if config.LeaderElection != nil {

@@ -27,7 +27,7 @@ func TestLeaderOnlyWaitsForSourcesOfControllers(t *testing.T) {
 			Name: "c", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true), Logger: logger,
 			Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
 			Sources: []controller.Source{poll.New(poll.Config{
-				Name: "billing", Interval: time.Minute, Logger: logger,
+				Name: "billing", Interval: time.Minute,
 				Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 					if time.Since(began) < 10*time.Minute {
 						return nil, errors.New("billing is down")

@@ -3,7 +3,6 @@ package owned
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -113,9 +112,6 @@ type Config struct {
 	// of this set and no other owner. Until then it is Foreign. Default 1 min.
 	FormerOwnerGrace time.Duration
 
-	// Logger logs a warning for each force-removed finalizer and for fields of former managers. Default: slog.Default()
-	// at the time of New.
-	Logger *slog.Logger
 	// Events writes Events about owners: ChildRecreating and FinalizersForceRemoved. It is an event.Recorder or any
 	// other value with this method, which must not block. Default: no Events.
 	Events interface {
@@ -142,7 +138,6 @@ func New(config Config) (*Set, error) {
 	config.Propagation = cmp.Or(config.Propagation, metav1.DeletePropagationBackground)
 	config.ForceRemoveAfter = cmp.Or(config.ForceRemoveAfter, defaultForceRemoveAfter)
 	config.FormerOwnerGrace = cmp.Or(config.FormerOwnerGrace, defaultFormerOwnerGrace)
-	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("new set of owned objects: %w", err)
 	}

@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 	c := set.config
 	if c.OnConflict != ForceConflicts || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
-		c.ForceRemoveAfter != 10*time.Minute || c.Logger == nil || c.Recreate || c.AdoptOrphans || c.Events != nil {
+		c.ForceRemoveAfter != 10*time.Minute || c.Recreate || c.AdoptOrphans || c.Events != nil {
 		t.Errorf("%+v", c)
 	}
 	if !set.dry.Config().DryRun {

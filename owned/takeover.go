@@ -79,7 +79,7 @@ func (p *pass) reportLeftFields(ctx context.Context, i *item, managers []string)
 	}
 	left, err := client.LeftFields(ctx, p.client, i.result.Object, i.result.Object, managers)
 	if err != nil {
-		p.set.config.Logger.WarnContext(ctx, "failed to find fields of former managers",
+		p.client.Cluster().Logger().WarnContext(ctx, "failed to find fields of former managers",
 			"owner", p.String(), "child", i.result.String(), "managers", managers, "error", err)
 	}
 	if len(left) == 0 {
@@ -95,6 +95,6 @@ func (p *pass) reportLeftFields(ctx context.Context, i *item, managers []string)
 	}
 	i.result.Note = fmt.Sprintf("fields that %s wrote by Update stay: %s; Config.FormerManagers removes them",
 		strings.Join(managers, " and "), strings.Join(paths, ", "))
-	p.set.config.Logger.WarnContext(ctx, "child has fields of former managers",
+	p.client.Cluster().Logger().WarnContext(ctx, "child has fields of former managers",
 		"owner", p.String(), "child", i.result.String(), "managers", managers, "fields", paths)
 }

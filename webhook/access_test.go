@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -185,7 +184,7 @@ func FuzzTokenReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"secret","audiences":["a"]},"status":{"authenticated":true,"user":{"username":"root"}}}`))
 	f.Add([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"secret"}}`))
 	allowed := false
-	s, err := New(Config{Cluster: connect(f), Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{Authenticating(tokensName, func(_ context.Context, spec *authenticationv1.TokenReviewSpec) (tokenStatus, error) {
+	s, err := New(Config{Cluster: connect(f), Hooks: []Hook{Authenticating(tokensName, func(_ context.Context, spec *authenticationv1.TokenReviewSpec) (tokenStatus, error) {
 		allowed = spec.Token == "secret"
 		return tokenStatus{Authenticated: allowed, User: authenticationv1.UserInfo{Username: "jane"}, Audiences: spec.Audiences}, nil
 	})}})
@@ -207,7 +206,7 @@ func FuzzSubjectAccessReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"jane","resourceAttributes":{"verb":"get"}},"status":{"allowed":true}}`))
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"joe","nonResourceAttributes":{"path":"/"},"extra":{"a":["b"]}}}`))
 	allowed := false
-	s, err := New(Config{Cluster: connect(f), Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{Authorizing(accessName, func(_ context.Context, access *authorizationv1.SubjectAccessReviewSpec) (accessStatus, error) {
+	s, err := New(Config{Cluster: connect(f), Hooks: []Hook{Authorizing(accessName, func(_ context.Context, access *authorizationv1.SubjectAccessReviewSpec) (accessStatus, error) {
 		allowed = access.User == "jane"
 		return accessStatus{Allowed: allowed}, nil
 	})}})

@@ -66,7 +66,8 @@ func (w *world) newClient(name string) *client.Client {
 	if err != nil {
 		w.Fatal(err)
 	}
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: name, Logger: slog.New(slog.DiscardHandler)})
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: name})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func (w *world) start(prepare ...func(*Server)) (replica *Server, stop func()) {
 	c := w.newClient("operator")
 	replica, err := New(Config{
 		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow), Mutating(other, allow)}, Listen: "127.0.0.1:0",
-		Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		Certificates: certificatesFor(c),
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -350,7 +351,7 @@ func TestServerRunsOnce(t *testing.T) {
 	c := w.newClient("operator")
 	server, err := New(Config{
 		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
-		Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		Certificates: certificatesFor(c),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -485,7 +486,7 @@ func TestConfigurationsAreIndependent(t *testing.T) {
 		other.Name = "mutating.example.com"
 		for _, hooks := range [][]Hook{{Validating(mapsOptions(), allowMaps), Mutating(other, allowMaps)}, {Validating(mapsOptions(), allowMaps)}} {
 			server, err := New(Config{
-				Cluster: c.Cluster(), Hooks: hooks, Listen: "127.0.0.1:0", Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+				Cluster: c.Cluster(), Hooks: hooks, Listen: "127.0.0.1:0", Certificates: certificatesFor(c),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -601,7 +602,7 @@ func TestFormerHooksAreRemoved(t *testing.T) {
 		allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
 		server, err := New(Config{
 			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow)}, Listen: "127.0.0.1:0",
-			Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+			Certificates: certificatesFor(c),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -627,7 +628,7 @@ func TestFormerHooksOfRollingUpdateAreRemoved(t *testing.T) {
 		c := w.newClient("operator")
 		server, err := New(Config{
 			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
-			Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+			Certificates: certificatesFor(c),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -669,7 +670,7 @@ func TestNoRegistrationWithoutListener(t *testing.T) {
 	w := newWorld(t)
 	c := w.newClient("operator")
 	server, err := New(Config{
-		Cluster: c.Cluster(), Listen: taken.Addr().String(), Certificates: certificatesFor(c), Logger: slog.New(slog.DiscardHandler),
+		Cluster: c.Cluster(), Listen: taken.Addr().String(), Certificates: certificatesFor(c),
 		Hooks: []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return nil })},
 	})
 	if err != nil {

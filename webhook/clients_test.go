@@ -79,9 +79,9 @@ func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cluster.SetLogger(slog.New(slog.NewTextHandler(c.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	c.server, err = New(Config{
 		Cluster: cluster, Listener: c.listener, CertFile: certFile, KeyFile: keyFile, ClientCAFile: c.file,
-		Logger: slog.New(slog.NewTextHandler(c.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks: []Hook{
 			robotHook(), Validating(mapsOptions(), allowMaps),
 			Authenticating(tokensName, func(context.Context, *authenticationv1.TokenReviewSpec) (tokenStatus, error) {
@@ -415,7 +415,7 @@ func TestInvalidClientCAFileDoesNotPreventCertificates(t *testing.T) {
 			write(string(newAuthority(t, time.Hour).Cert))
 			server, err := New(Config{
 				Cluster: c.Cluster(), Listener: apitest.NewListener(), Certificates: certificatesFor(c),
-				ClientCAFile: file, Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{Validating(mapsOptions(), allowMaps)},
+				ClientCAFile: file, Hooks: []Hook{Validating(mapsOptions(), allowMaps)},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -129,7 +129,8 @@ func serveRobots(tb testing.TB, logger *slog.Logger, hooks ...Hook) *Server {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	s, err := New(Config{Cluster: cluster, Hooks: hooks, Logger: logger})
+	cluster.SetLogger(logger)
+	s, err := New(Config{Cluster: cluster, Hooks: hooks})
 	if err != nil {
 		tb.Fatal(err)
 	}

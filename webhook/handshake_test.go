@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ func TestReadyPerformsHandshakes(t *testing.T) {
 	metrics := &recorded{}
 	s, err := New(Config{
 		Cluster: connect(t), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listener: listener, CertFile: certFile, KeyFile: keyFile,
-		Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Metrics: metrics,
 	})
 	if err != nil {
 		t.Fatal(err)

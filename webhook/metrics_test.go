@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -76,7 +75,7 @@ func TestReviewsAreMeasured(t *testing.T) {
 		}
 		s, err := New(Config{
 			Cluster: cluster, Hooks: []Hook{Validating(mapsOptions(), validate), robotHook(), Authorizing(accessName, authorize)},
-			Metrics: metrics, Logger: slog.New(slog.DiscardHandler),
+			Metrics: metrics,
 		})
 		if err != nil {
 			t.Fatal(err)

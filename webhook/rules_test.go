@@ -70,11 +70,12 @@ func ruled(t *testing.T, w *world, hook Hook, change func(*Certificates)) (regis
 	t.Helper()
 	logs := &testlog.Buffer{}
 	c := w.newClient("operator")
+	c.Cluster().SetLogger(slog.New(slog.NewTextHandler(logs, nil)))
 	config := certificatesFor(c)
 	if change != nil {
 		change(config)
 	}
-	s, err := New(Config{Cluster: c.Cluster(), Hooks: []Hook{hook}, Listen: "127.0.0.1:0", Certificates: config, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	s, err := New(Config{Cluster: c.Cluster(), Hooks: []Hook{hook}, Listen: "127.0.0.1:0", Certificates: config})
 	if err != nil {
 		t.Fatal(err)
 	}

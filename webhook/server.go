@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -78,13 +79,13 @@ type Config struct {
 	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
 	// Default: none.
 	Metrics Recorder
-	// Logger receives failures at error level, at most 10 a minute for each hook, reviews that reach no hook's function
-	// at warn level, at most 10 a minute, hooks that have received no review 10 minutes after the start at info level,
-	// and rejected requests at debug level. Default: slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 // Server serves hooks. New creates one. It is safe for concurrent use.
+//
+// It logs failures at error level, at most 10 a minute for each hook; reviews that reach no hook's function at warning
+// level, at most 10 a minute; hooks that have received no review 10 minutes after the start at info level; and rejected
+// requests at debug level.
 type Server struct {
 	hooks   []Hook
 	handler http.Handler       // of all reviews
@@ -110,15 +111,12 @@ type Server struct {
 func New(config Config) (*Server, error) {
 	served := map[string]http.Handler{}
 	s := &Server{
-		logger: config.Logger, metrics: config.Metrics, records: map[string]*records{"": {}},
+		logger: config.Cluster.Logger(), metrics: config.Metrics, records: map[string]*records{"": {}},
 		slots: make(chan struct{}, maxReviews), big: make(chan struct{}, maxBigReviews), large: make(chan struct{}, 1),
 		memory: make(chan struct{}, decodeUnits), turn: make(chan struct{}, 1),
 	}
 	s.handler = s.byName(served)
 	s.handshake.timeout, s.handshake.interval = handshakeTimeout, time.Second
-	if s.logger == nil {
-		s.logger = slog.Default()
-	}
 	s.guard = usercode.NewGuard(s.logger)
 	var errs mistakes
 	if config.Cluster == nil {
@@ -318,7 +316,7 @@ func (s *Server) reviews(hook Hook) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s.records[hook.name].received.Store(true)
 		began, places, release := time.Now(), &places{}, func() {}
-		ctx, cancel, err := deadline(req.Context(), req.URL.Query().Get("timeout"), timeout)
+		ctx, cancel, err := deadline(observers.WithLogger(req.Context(), s.logger), req.URL.Query().Get("timeout"), timeout)
 		defer cancel()
 		defer places.release()
 		defer func() { release() }()

@@ -35,6 +35,7 @@ func connect(tb testing.TB) *kube.Cluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
 	return cluster
 }
 
@@ -50,7 +51,7 @@ func mapsOptions() Options {
 
 func serve(tb testing.TB, hooks ...Hook) *Server {
 	tb.Helper()
-	s, err := New(Config{Cluster: connect(tb), Hooks: hooks, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{Cluster: connect(tb), Hooks: hooks})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -492,7 +493,7 @@ func FuzzReview(f *testing.F) {
 	f.Add(valid)
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"ConfigMap"},"object":null,"oldObject":{"data":{"a":"2"}}}}`))
 	allowed, panicked := false, false
-	s, err := New(Config{Cluster: connect(f), Logger: slog.New(slog.DiscardHandler), Hooks: []Hook{
+	s, err := New(Config{Cluster: connect(f), Hooks: []Hook{
 		Mutating(mapsOptions(), func(_ context.Context, r *Request[*corev1.ConfigMap]) error {
 			defer func() { panicked = recover() != nil }()
 			if r.Object == nil || r.Object.Data["a"] != "1" {
@@ -594,8 +595,8 @@ func TestMiddlewareThatFails(t *testing.T) {
 			t.Parallel()
 			failing := true
 			s, err := New(Config{
-				Cluster: connect(t), Logger: slog.New(slog.DiscardHandler),
-				Hooks: []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return errors.New("denied") })},
+				Cluster: connect(t),
+				Hooks:   []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return errors.New("denied") })},
 				Middleware: func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 						if failing {

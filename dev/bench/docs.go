@@ -73,8 +73,8 @@ func document(r *Results, explanations map[string]string) string {
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
 		bytesUnit.format(float64(r.Machine.Memory)), r.Machine.System, r.Machine.LoadAvg)
 	writeVersions(&b, r)
-	b.WriteString(" [The method](../../dev/bench/method.md) describes the programs, the server and each figure.\n\n## " +
-		"Figures\n\n")
+	b.WriteString(" [The method](../../dev/bench/method.md) describes the programs, the server and each figure.\n\n" +
+		"## Figures\n\n")
 	fmt.Fprintf(&b, "Medians of %d rounds with %s objects; less is better. In brackets: Even Keel's figure divided "+
 		"by this one.\n\n", r.Options.Rounds, thousands(slices.Max(r.Options.Sizes)))
 	writeFigures(&b, r)

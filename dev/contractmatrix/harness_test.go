@@ -552,7 +552,7 @@ func (p *process) connect() (err error) {
 	}
 	if p.cell.settings.elect {
 		if p.elector, err = leader.New(leader.Config{
-			Cluster: p.cluster, Name: "operator", Namespace: "ns", Identity: p.name, Logger: p.cell.logger(),
+			Cluster: p.cluster, Name: "operator", Namespace: "ns", Identity: p.name,
 			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		}); err != nil {
 			return err
@@ -821,7 +821,7 @@ func (p *process) source() (controller.Source, error) {
 func (p *process) pollSource() controller.Source {
 	x := p.cell
 	return poll.New(poll.Config{
-		Name: "registry", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1, Logger: x.logger(),
+		Name: "registry", Interval: time.Second, MaxBackoff: time.Second, Jitter: -1,
 		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			x.mu.Lock()
 			defer x.mu.Unlock()

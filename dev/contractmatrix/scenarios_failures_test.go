@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -378,7 +377,7 @@ func pollsFindChanges(x *cell) {
 	var found []poll.Item
 	var fails error
 	x.settings.sources = []controller.Source{poll.New(poll.Config{
-		Name: "images", Interval: time.Minute, Jitter: -1, Logger: slog.New(slog.DiscardHandler),
+		Name: "images", Interval: time.Minute, Jitter: -1,
 		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -45,9 +45,9 @@ func TestSmokeApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 			}
 			demandLabel(t, c, "team", old, reason)
 			var log bytes.Buffer
+			c.Cluster().SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
 			set, err := owned.New(owned.Config{
 				Client: c, Name: "policy", Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			if err != nil {
 				t.Fatal(err)

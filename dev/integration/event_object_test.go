@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 func TestLiveEventsAboutObjects(t *testing.T) {
 	e := newEnv(t)
 	recorder := must(event.New(event.Config{
-		Cluster: connect(t, local.RESTConfig()), Controller: "shop.example.com/operator", FlushTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Cluster: connect(t, local.RESTConfig()), Controller: "shop.example.com/operator", FlushTimeout: time.Minute,
 	}))(t)
 	config := must(e.clients.CoreV1().ConfigMaps(e.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{}))(t)
 	namespace := must(e.clients.CoreV1().Namespaces().Get(t.Context(), e.namespace, metav1.GetOptions{}))(t)

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +21,6 @@ func TestSmokeLiveEvents(t *testing.T) {
 	cluster := connect(t, local.RESTConfig())
 	recorder := must(event.New(event.Config{
 		Cluster: cluster, Controller: "shop.example.com/operator", RepeatInterval: 100 * time.Millisecond, FlushTimeout: time.Minute,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

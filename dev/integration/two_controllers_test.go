@@ -37,7 +37,7 @@ func TestContract19_TwoControllersReportEachOther(t *testing.T) {
 	for i, name := range []string{"few", "many"} {
 		cluster := connect(t, local.RESTConfig())
 		own := must(kubernetes.NewForConfig(cluster.RESTConfig()))(t).AppsV1().Deployments(e.namespace)
-		recorder := must(event.New(event.Config{Cluster: cluster, Controller: name, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}))(t)
+		recorder := must(event.New(event.Config{Cluster: cluster, Controller: name}))(t)
 		recorders.Go(func() { // waited for in a cleanup
 			if err := recorder.Run(ctx); err != nil {
 				t.Error(err)

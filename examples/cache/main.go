@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o, err := newOperator(cluster, *home, out, options.Logger())
+	o, err := newOperator(cluster, *home, out)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -33,7 +32,6 @@ type operator struct {
 	cluster     *kube.Cluster
 	home        string
 	out         io.Writer
-	logger      *slog.Logger
 	pods        *informer.Informer[*corev1.Pod]
 	deployments *informer.Informer[*appsv1.Deployment]
 	names       *informer.Informer[*metav1.PartialObjectMetadata] // a view of deployments with another type
@@ -41,8 +39,8 @@ type operator struct {
 	namespaces  *informer.Informer[*metav1.PartialObjectMetadata]
 }
 
-func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog.Logger) (*operator, error) {
-	o := &operator{cluster: cluster, home: home, out: out, logger: logger}
+func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, error) {
+	o := &operator{cluster: cluster, home: home, out: out}
 	var err error
 	// region index
 	o.pods, err = informer.New(informer.Config[*corev1.Pod]{
@@ -50,7 +48,6 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog
 		Indexes: []informer.Index[*corev1.Pod]{
 			{Name: byNode, Values: func(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} }},
 		},
-		Logger: logger,
 	})
 	// endregion
 	if err != nil {
@@ -58,7 +55,6 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog
 	}
 	o.deployments, err = informer.New(informer.Config[*appsv1.Deployment]{
 		Retriever: in[*appsv1.Deployment](cluster, home),
-		Logger:    logger,
 	})
 	if err != nil {
 		return nil, err
@@ -69,7 +65,6 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog
 			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Freeze"},
 		}),
 		Optional: true, // the cluster may not serve the kind
-		Logger:   logger,
 	})
 	// endregion
 	if err != nil {
@@ -79,7 +74,6 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer, logger *slog
 	o.namespaces, err = informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Retriever: informer.RetrieveMetadata[*corev1.Namespace](cluster,
 			informer.Selection{LabelSelector: "example=cache"}),
-		Logger: logger,
 	})
 	// endregion
 	if err != nil {
@@ -105,7 +99,6 @@ func (o *operator) newDeployments() (*controller.Controller[*appsv1.Deployment],
 		Predicate: predicate.GenerationChanged(), // not if only the status changes
 		Handler:   o.report,
 		Reads:     []informer.Any{o.pods, o.freezes},
-		Logger:    o.logger,
 		Sources: []controller.Source{
 			// The ReplicaSets that belong to it: only their metadata is watched.
 			source.Owned[*appsv1.ReplicaSet](o.cluster, predicate.Types(informer.Added, informer.Deleted)),
@@ -172,7 +165,6 @@ func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObject
 		Reconciler: o.switchNamespaces,
 		Workers:    1,
 		Timeout:    10 * time.Second,
-		Logger:     o.logger,
 	})
 }
 

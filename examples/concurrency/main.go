@@ -47,7 +47,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			informer.Selection{Namespaces: []string{*namespace}}),
 		Handler: slow.handle,
 		Workers: *workers,
-		Logger:  options.Logger(),
 	})
 	if err != nil {
 		return err

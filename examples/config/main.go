@@ -44,14 +44,14 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 	if err := options.Parse(flags, args); err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(out, nil))
 	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
+	logger := slog.New(slog.NewTextHandler(out, nil))
+	cluster.SetLogger(logger) // of all that follows, in place of that of the options
 	elector, err := leader.New(leader.Config{
 		Cluster: cluster, Namespace: *namespace, Name: "config-example",
-		Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		return err
 	}
 
-	events, err := event.New(event.Config{Cluster: cluster, Controller: "config-example", Logger: logger})
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "config-example"})
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,6 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		Retriever: informer.RetrieveSelected[*corev1.Service](cluster,
 			informer.Selection{Namespaces: []string{*namespace}}),
 		Metrics: recorder,
-		Logger:  logger,
 	})
 	if err != nil {
 		return err
@@ -191,7 +190,7 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		Metrics: recorder,
 		// The recorder of Events about objects problem (default: none).
 		Events: events,
-		// The logger (default: slog.Default()).
+		// The logger (default: that of the cluster).
 		Logger: logger,
 		// The logger of one run (default: Logger with the controller, the key and the ID of the run).
 		RunLogger: func(logger *slog.Logger, run controller.RunRecord) *slog.Logger {
@@ -202,7 +201,7 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 	if err != nil {
 		return err
 	}
-	m, err := options.New(cluster, manager.Config{Logger: logger, Runnables: []manager.Runnable{
+	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{
 		// stops after the controller, and sends its last Events
 		{Name: "events", Runner: events, Group: manager.Caches},
 		{Runner: ctrl, Group: manager.Always}, // the controller has its own lease

@@ -50,6 +50,7 @@ func newDemo(o options, local *localcluster.Cluster, s *printer) (*demo, error) 
 	if err != nil {
 		return nil, err
 	}
+	cluster.SetLogger(s.logger())
 	client, err := kubernetes.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)

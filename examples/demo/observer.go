@@ -45,14 +45,13 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 	var err error
 	a.pods, err = informer.New(informer.Config[*corev1.Pod]{
 		Name: "observer-pods", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection),
-		Logger: s.logger(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	// A Reconciler instead of a Handler, because it is also called for deleted Pods.
 	a.watcher, err = controller.New(controller.Config[*corev1.Pod]{
-		Name: "observer-pods", Informer: a.pods, Reconciler: a.sawPod, Workers: 1, Logger: s.logger(),
+		Name: "observer-pods", Informer: a.pods, Reconciler: a.sawPod, Workers: 1,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +60,6 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 		Name:      "observer-terminators",
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
 		Handler:   a.sawTerminator,
-		Logger:    s.logger(),
 	})
 	return a, err
 }

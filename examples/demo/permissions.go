@@ -53,5 +53,10 @@ func (d *demo) asOperator() (*kube.Cluster, error) {
 		UserName: fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, operator.Name),
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
 	}
-	return kube.Connect(c, v1alpha1.AddToScheme)
+	cluster, err := kube.Connect(c, v1alpha1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	cluster.SetLogger(d.cluster.Logger())
+	return cluster, nil
 }

@@ -79,7 +79,6 @@ func (d *demo) setUp(ctx context.Context) error {
 	d.operator, err = operator.New(asOperator, operator.Config{
 		Namespaces: []string{d.namespace},
 		Middleware: []controller.Middleware[*v1alpha1.PodTerminator]{d.printRuns},
-		Logger:     d.printer.logger(),
 	})
 	return err
 }

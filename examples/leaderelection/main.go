@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,11 +42,11 @@ func run(ctx context.Context, args []string) error {
 	if name == "" {
 		name = fmt.Sprint("process ", os.Getpid())
 	}
-	configMaps, err := newPrinter[*corev1.ConfigMap]("configmaps", cluster, name, *namespace, options.Logger())
+	configMaps, err := newPrinter[*corev1.ConfigMap]("configmaps", cluster, name, *namespace)
 	if err != nil {
 		return err
 	}
-	services, err := newPrinter[*corev1.Service]("services", cluster, name, *namespace, options.Logger())
+	services, err := newPrinter[*corev1.Service]("services", cluster, name, *namespace)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 
 // newPrinter returns a controller that prints the objects of one kind.
 func newPrinter[T kube.Object](
-	name string, cluster *kube.Cluster, replica, namespace string, logger *slog.Logger,
+	name string, cluster *kube.Cluster, replica, namespace string,
 ) (*controller.Controller[T], error) {
 	return controller.New(controller.Config[T]{
 		Name:      name,
@@ -77,6 +76,5 @@ func newPrinter[T kube.Object](
 			fmt.Printf("%s handles %s %s/%s\n", replica, name, obj.GetNamespace(), obj.GetName())
 			return nil
 		},
-		Logger: logger,
 	})
 }

@@ -33,7 +33,6 @@ func main() {
 			return nil
 		},
 		Metrics: recorder,
-		Logger:  options.Logger(),
 	})
 	check(err)
 	m, err := options.New(cluster, manager.Config{

@@ -54,12 +54,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	cluster.SetReadOnly(options.ReadOnly)
 	cluster.SetWriteLimit(options.WriteLimit)
+	cluster.SetLogger(logger)
 	ctrl, err := controller.New(controller.Config[*corev1.Namespace]{
 		Name:    "namespaces",
 		Cluster: cluster,
 		Handler: func(context.Context, *corev1.Namespace) error { return nil },
 		Metrics: recorder,
-		Logger:  logger,
 	})
 	if err != nil {
 		return err
@@ -70,7 +70,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		Handlers: map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry,
 			promhttp.HandlerOpts{EnableOpenMetrics: true})},
 		Runnables: []manager.Runnable{{Runner: ctrl}},
-		Logger:    logger,
 	})
 	if err != nil {
 		return err

@@ -54,7 +54,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 				return nil
 			},
 			ResyncInterval: resync,
-			Logger:         options.Logger(),
 		})
 	}
 	services, err := newController("services", "Service", *resync)

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "objectstore-example", Logger: options.Logger()})
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "objectstore-example"})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,6 @@ func run(ctx context.Context, args []string) error {
 			return err
 		},
 		Sources: []controller.Source{objects},
-		Logger:  options.Logger(),
 	})
 	if err != nil {
 		return err

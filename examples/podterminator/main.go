@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	config := operator.Config{Logger: options.Logger()}
+	var config operator.Config
 	if *namespaces != "" {
 		config.Namespaces = strings.Split(*namespaces, ",")
 	}

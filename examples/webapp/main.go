@@ -61,14 +61,14 @@ func run(ctx context.Context, args []string) error {
 	}
 	outside := &http.Client{Timeout: 10 * time.Second}
 	ctrl, err := operator.New(cluster, operator.Config{
-		Records: operator.HTTPRecords{URL: *records, Client: outside}, Metrics: recorder, Logger: options.Logger(),
+		Records: operator.HTTPRecords{URL: *records, Client: outside}, Metrics: recorder,
 	})
 	if err != nil {
 		return err
 	}
 	runnables := []manager.Runnable{{Runner: ctrl}}
 	if hooked.listen != "" {
-		more, err := hooked.runnables(cluster, options.Logger(), hooks.Config{
+		more, err := hooked.runnables(cluster, hooks.Config{
 			WebApps: ctrl.Informer(), Owners: hooks.HTTPOwners{URL: *records, Client: outside}, Domain: hooked.domain,
 		})
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
@@ -24,10 +23,8 @@ type webhooks struct {
 
 // runnables returns a server of the hooks, which maintains its certificates and its registration, and what the versions
 // of WebApp need.
-func (w webhooks) runnables(
-	cluster *kube.Cluster, logger *slog.Logger, config hooks.Config,
-) ([]manager.Runnable, error) {
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: operator.Name, Logger: logger})
+func (w webhooks) runnables(cluster *kube.Cluster, config hooks.Config) ([]manager.Runnable, error) {
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: operator.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +34,7 @@ func (w webhooks) runnables(
 	}
 	at := admissionregistrationv1.WebhookClientConfig{URL: &w.url}
 	server, err := webhook.New(webhook.Config{
-		Cluster: cluster, Hooks: append(all, hooks.Conversion()), Listen: w.listen, Logger: logger,
+		Cluster: cluster, Hooks: append(all, hooks.Conversion()), Listen: w.listen,
 		Certificates: &webhook.Certificates{
 			Client: c, Secret: kube.Key{Namespace: operator.Name, Name: operator.Name + "-tls"},
 			Register: operator.Name, ClientConfig: at,

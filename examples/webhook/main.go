@@ -37,7 +37,6 @@ func run(ctx context.Context, args []string) error {
 	if err := options.Parse(flags, args); err != nil {
 		return err
 	}
-	logger := options.Logger()
 	cluster, err := options.Connect()
 	if err != nil {
 		return err
@@ -46,12 +45,11 @@ func run(ctx context.Context, args []string) error {
 		Name:      "ingresses",
 		Retriever: informer.Retrieve[*networkingv1.Ingress](cluster),
 		Indexes:   []informer.Index[*networkingv1.Ingress]{{Name: byHost, Values: hostsOf}},
-		Logger:    logger,
 	})
 	if err != nil {
 		return err
 	}
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "webhook-example", Logger: logger})
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "webhook-example"})
 	if err != nil {
 		return err
 	}
@@ -59,7 +57,6 @@ func run(ctx context.Context, args []string) error {
 	server, err := webhook.New(webhook.Config{
 		Cluster: cluster,
 		Listen:  *listen,
-		Logger:  logger,
 		Hooks:   []webhook.Hook{webhook.Validating(hostsOptions(), uniqueHosts(ingresses))},
 		// The server creates its certificates, registers the hook, and renews both.
 		Certificates: &webhook.Certificates{
@@ -72,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := options.New(cluster, manager.Config{Logger: logger, Runnables: []manager.Runnable{
+	m, err := options.New(cluster, manager.Config{Runnables: []manager.Runnable{
 		{Runner: server, Group: manager.Servers},
 		{Runner: ingresses, Group: manager.Caches},
 	}})

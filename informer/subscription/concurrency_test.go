@@ -112,13 +112,14 @@ func replaceUnseen(server *kindserver.Server[configMap], obj configMap) {
 func TestLogsWithoutLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, put, typed := dynamicConfigMaps(t)
 		announced := make(chan struct{})
-		logging := onLog(func() {
+		var put func(name string, data any)
+		_, putObject, typed := dynamicConfigMaps(t, slog.New(onWarning(func() {
 			put("b", map[string]any{"value": "1"})
 			<-announced
-		})
-		s := newSubscription(t, subscription.Config[configMap]{Informer: typed, Logger: slog.New(logging)})
+		})))
+		put = putObject
+		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
 		out := s.Events()
 		defer run(t, s)()
 		expect(t, out, "Synced")
@@ -132,10 +133,10 @@ func TestLogsWithoutLock(t *testing.T) {
 	})
 }
 
-// onLog is a slog.Handler that calls a function for each line.
-type onLog func()
+// onWarning is a slog.Handler that calls a function for each warning.
+type onWarning func()
 
-func (f onLog) Enabled(context.Context, slog.Level) bool  { return true }
-func (f onLog) Handle(context.Context, slog.Record) error { f(); return nil }
-func (f onLog) WithAttrs([]slog.Attr) slog.Handler        { return f }
-func (f onLog) WithGroup(string) slog.Handler             { return f }
+func (f onWarning) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (f onWarning) Handle(context.Context, slog.Record) error        { f(); return nil }
+func (f onWarning) WithAttrs([]slog.Attr) slog.Handler               { return f }
+func (f onWarning) WithGroup(string) slog.Handler                    { return f }

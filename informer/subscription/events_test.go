@@ -2,6 +2,7 @@ package subscription_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -209,9 +210,9 @@ func TestPredicates(t *testing.T) {
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, put, typed := dynamicConfigMaps(t)
 		var log strings.Builder
-		s := newSubscription(t, subscription.Config[configMap]{Informer: typed, Logger: textLogger(&log)})
+		server, put, typed := dynamicConfigMaps(t, textLogger(&log))
+		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
 		out := s.Events()
 		defer run(t, s)()
 		expect(t, out, "Synced")
@@ -234,7 +235,7 @@ func TestUndecodableObjects(t *testing.T) {
 
 // dynamicConfigMaps returns a server of ConfigMaps with arbitrary data, and an informer that decodes them as the Go
 // type.
-func dynamicConfigMaps(t *testing.T) (server *kindserver.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
+func dynamicConfigMaps(t *testing.T, logger *slog.Logger) (server *kindserver.Server[*unstructured.Unstructured], put func(name string, data any), typed *informer.Informer[*corev1.ConfigMap]) {
 	t.Helper()
 	server = kindserver.New[*unstructured.Unstructured](apiserver.Custom(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"), true)
 	put = func(name string, data any) {
@@ -244,7 +245,7 @@ func dynamicConfigMaps(t *testing.T) (server *kindserver.Server[*unstructured.Un
 		obj.SetName(name)
 		server.Put(obj)
 	}
-	dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger(t)})
+	dynamic, err := informer.New(informer.Config[*unstructured.Unstructured]{Retriever: described{server}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
@@ -43,8 +44,12 @@ func logger(t *testing.T) *slog.Logger {
 
 func newSubscription[T kube.Object](t *testing.T, config subscription.Config[T]) *subscription.Subscription[T] {
 	t.Helper()
-	if config.Logger == nil {
-		config.Logger = logger(t)
+	if config.Retriever != nil {
+		objects, err := informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: logger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Informer, config.Retriever = objects, nil
 	}
 	s, err := subscription.New(config)
 	if err != nil {

@@ -26,9 +26,6 @@ type Config[T kube.Object] struct {
 	// Package predicate has common predicates. Events does not call it for the end of a delivered object, because that
 	// end must be delivered. Default: all changes.
 	Predicate informer.Predicate
-	// Logger receives the messages of a Retriever's informer, and the objects that cannot be decoded as a T. Default:
-	// slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 // Subscription delivers changes of objects through channels. It is safe for concurrent use.
@@ -79,7 +76,6 @@ type receiver interface {
 // New returns a Subscription. It starts nothing. The error contains all mistakes in config.
 func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 	var err error
-	logger := cmp.Or(config.Logger, slog.Default())
 	objects := config.Informer
 	switch {
 	case objects != nil && config.Retriever != nil:
@@ -87,11 +83,12 @@ func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 	case objects == nil && config.Retriever == nil:
 		err = errors.New("a Retriever or an Informer is required: informer.Retrieve returns a Retriever")
 	case objects == nil:
-		objects, err = informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: logger})
+		objects, err = informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("new subscription %q: %w", config.Name, err)
 	}
+	logger := objects.Untyped().Logger()
 	return &Subscription[T]{
 		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: guarded(config.Predicate, logger),
 		logger: logger,

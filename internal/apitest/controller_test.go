@@ -32,14 +32,14 @@ func TestControllerInBubble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-		c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Logger: logger})
+		cluster.SetLogger(slog.New(slog.NewTextHandler(t.Output(), nil)))
+		c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "tests"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var handled atomic.Int64
 		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
-			Name: "labeller", Logger: logger,
+			Name:      "labeller",
 			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}}),
 			Handler: func(ctx context.Context, cm *corev1.ConfigMap) error {
 				handled.Add(1)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,10 @@ type Informer interface {
 	// ReadsFrom reports whether the informer reads all its objects from the API server with this URL, as far as it is
 	// known: it is true for a Retriever of the program, and for an empty URL.
 	ReadsFrom(server string) bool
+	// Cluster returns what the informer reads from; nil: not known.
+	Cluster() *kube.Cluster
+	// Logger returns the informer's logger.
+	Logger() *slog.Logger
 
 	Reader
 	Awaiter

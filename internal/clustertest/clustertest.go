@@ -62,6 +62,7 @@ func Connect(tb testing.TB, config *rest.Config, addTypes ...func(*runtime.Schem
 	if err != nil {
 		tb.Fatal(err)
 	}
+	cluster.SetLogger(Logger(tb))
 	tb.Cleanup(cluster.HTTPClient().CloseIdleConnections)
 	return cluster
 }
@@ -70,7 +71,7 @@ func Connect(tb testing.TB, config *rest.Config, addTypes ...func(*runtime.Schem
 func Client(tb testing.TB, cluster *kube.Cluster, informers ...client.Informer) *client.Client {
 	tb.Helper()
 	c, err := client.New(client.Config{
-		Cluster: cluster, FieldOwner: "tests", Informers: informers, Logger: Logger(tb),
+		Cluster: cluster, FieldOwner: "tests", Informers: informers,
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -25,14 +24,14 @@ func Load(path, context string) (config *rest.Config, namespace string, err erro
 }
 
 // Server returns the URL of the API server of config, which identifies the server: two configs with the same URL lead
-// to the same server. It returns nil if config has no valid host.
-func Server(config *rest.Config) *url.URL {
+// to the same server. path is that of the URL. Both are empty if config has no valid host.
+func Server(config *rest.Config) (url, path string) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil
+		return "", ""
 	}
 	server.Path = strings.TrimRight(server.Path, "/")
-	return server
+	return server.String(), server.Path
 }
 
 func load(

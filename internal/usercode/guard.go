@@ -54,15 +54,21 @@ func ValueError(value any) error {
 //
 // It is safe for concurrent use. Made by NewGuard.
 type Guard struct {
-	logger *slog.Logger
-
 	mu     sync.Mutex
+	logger *slog.Logger    // guarded by mu
 	logged map[string]bool // guarded by mu; functions whose stack was logged
 }
 
 // NewGuard returns a Guard that logs to logger.
 func NewGuard(logger *slog.Logger) *Guard {
 	return &Guard{logger: logger, logged: map[string]bool{}}
+}
+
+// SetLogger changes the logger.
+func (g *Guard) SetLogger(logger *slog.Logger) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.logger = logger
 }
 
 // Call calls f, and returns nil, or a *PanicError if f panicked or called runtime.Goexit. name names the function in
@@ -123,14 +129,15 @@ func (g *Guard) log(failed *PanicError, attrs func() []any) {
 	g.mu.Lock()
 	known := g.logged[failed.Name]
 	g.logged[failed.Name] = true
+	logger := g.logger
 	g.mu.Unlock()
 	args := []any{"function", failed.Name, "error", ValueText(failed.Value)}
 	if attrs != nil {
 		args = append(args, attrs()...)
 	}
-	log := g.logger.Error
+	log := logger.Error
 	if known {
-		log = g.logger.Debug
+		log = logger.Debug
 	} else {
 		args = append(args, "stack", string(failed.Stack))
 	}

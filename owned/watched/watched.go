@@ -38,8 +38,7 @@ type Config struct {
 	// informers of other objects that handlers read. Cluster is required.
 	Client client.Config
 	// Set configures the set. New sets Client, which must be nil, and adds Kinds: list here only kinds of earlier
-	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner, Logger to
-	// Client.Logger. If two sets of one name have controllers of the same kind in one process, the second controller's
+	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner. If two sets of one name have controllers of the same kind in one process, the second controller's
 	// Run returns an error.
 	Set owned.Config
 	// Kinds are the kinds of the children. Required.
@@ -59,7 +58,7 @@ type Kind struct {
 
 // Of returns the kind of T, or that of the Retriever that a configure function sets. Its informer selects the objects
 // with the set's label and keeps what the client's field owner has applied (informer.Config.KeepAppliedBy), so that
-// children in their desired state need no request after a restart. It uses the client's logger. Its name contains the
+// children in their desired state need no request after a restart. Its name contains the
 // kind and the set ("Deployment of webapp"), because names distinguish informers in metrics.
 //
 // Each configure function may change the config of the informer before it is created.
@@ -69,7 +68,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, informer.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
-			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Logger,
+			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics,
 		}
 		for _, change := range configure {
 			change(&config)
@@ -112,7 +111,6 @@ type Children struct {
 // in config; those that only owned.New can detect are missing if there are others.
 func New(config Config) (*Children, error) {
 	config.Set.Name = cmp.Or(config.Set.Name, config.Client.FieldOwner)
-	config.Set.Logger = cmp.Or(config.Set.Logger, config.Client.Logger)
 	children, err := build(config)
 	if err != nil {
 		return nil, fmt.Errorf("new watched set of owned objects: %w", err)

@@ -281,9 +281,9 @@ func TestSourcesThatNoControllerHasAreReported(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				discard := slog.New(slog.DiscardHandler)
+				cluster.SetLogger(slog.New(slog.DiscardHandler))
 				children, err := watched.New(watched.Config{
-					Client: client.Config{Cluster: cluster, FieldOwner: "webapp", Logger: discard},
+					Client: client.Config{Cluster: cluster, FieldOwner: "webapp"},
 					Kinds:  []watched.Kind{watched.Of[*corev1.Secret]()},
 				})
 				if err != nil {

@@ -3,7 +3,6 @@ package poll_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -34,7 +33,7 @@ func BenchmarkPollUnchanged(b *testing.B) {
 	all, polls := list(), 0
 	var before, kept uint64
 	s := poll.New(poll.Config{
-		Name: "machines", Interval: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+		Name: "machines", Interval: time.Nanosecond,
 		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			switch polls++; {
 			case polls == 1:

@@ -47,7 +47,6 @@ func ExampleNew() {
 				return nil, ctx.Err()
 			}
 		}),
-		Logger: logger,
 	})
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "machines-of-deployments",
@@ -145,7 +144,6 @@ func ExampleSource_Item() {
 		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			return []poll.Item{{ID: "web", Content: []byte("12 a month"), Keys: []kube.Key{{Namespace: "shop", Name: "web"}}}}, nil
 		}),
-		Logger: logger,
 	})
 	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
 		Name:      "prices-of-deployments",

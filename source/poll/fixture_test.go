@@ -57,9 +57,13 @@ func newInformer(t *testing.T, server informer.Retriever[configMap]) *informer.I
 	return objects
 }
 
-// target is the controller that sources are prepared for.
-func target() controller.Target {
-	return controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)}
+// target is the controller that sources are prepared for. Its logger writes to logs, if any.
+func target(logs ...*logBuffer) controller.Target {
+	t := controller.Target{Controller: "test", Logger: slog.New(slog.DiscardHandler)}
+	if len(logs) > 0 {
+		t.Logger = logs[0].logger()
+	}
+	return t
 }
 
 func prepare(t *testing.T, s *poll.Source) controller.PreparedSource {
@@ -72,8 +76,8 @@ func prepare(t *testing.T, s *poll.Source) controller.PreparedSource {
 }
 
 // run prepares a source and runs it until ctx ends, as a controller does.
-func run(ctx context.Context, s *poll.Source, enqueue controller.Enqueue) error {
-	prepared, err := s.Prepare(target())
+func run(ctx context.Context, s *poll.Source, enqueue controller.Enqueue, logs ...*logBuffer) error {
+	prepared, err := s.Prepare(target(logs...))
 	if err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (q *triggers) expect(t *testing.T, want ...string) {
 }
 
 // runPoll creates a source and runs it until stop. Unless the config sets them, it has no jitter and no log.
-func runPoll(t *testing.T, c poll.Config) (s *poll.Source, q *triggers, stop func()) {
+func runPoll(t *testing.T, c poll.Config, logs ...*logBuffer) (s *poll.Source, q *triggers, stop func()) {
 	t.Helper()
 	if c.Name == "" {
 		c.Name = "outside"
@@ -185,23 +189,20 @@ func runPoll(t *testing.T, c poll.Config) (s *poll.Source, q *triggers, stop fun
 	if c.Jitter == 0 {
 		c.Jitter = -1
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	if o, ok := c.Poller.(*outside); ok {
 		o.since = time.Now()
 	}
 	s = poll.New(c)
-	q, stop = rerun(t, s)
+	q, stop = rerun(t, s, logs...)
 	return s, q, stop
 }
 
-func rerun(t *testing.T, s *poll.Source) (q *triggers, stop func()) {
+func rerun(t *testing.T, s *poll.Source, logs ...*logBuffer) (q *triggers, stop func()) {
 	t.Helper()
 	q = &triggers{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, s, q.add) }() // waited for by stop
+	go func() { ended <- run(ctx, s, q.add, logs...) }() // waited for by stop
 	return q, func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -156,7 +156,7 @@ func TestObjectsAreHandledAgainAfterFirstPoll(t *testing.T) {
 				}
 				o.set(items...)
 				o.fail(errors.New("away"))
-				polled := poll.New(poll.Config{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true, Logger: slog.New(slog.DiscardHandler)})
+				polled := poll.New(poll.Config{Name: "outside", Poller: o, Jitter: -1, Interval: 10 * time.Second, MaxBackoff: 10 * time.Second, KeepItems: true})
 				saw, runs := map[string]string{}, map[string]int{}
 				var mostReady int
 				var ctrl *controller.Controller[configMap]
@@ -244,7 +244,7 @@ func TestPollItemOfPreviousTermIsNotRead(t *testing.T) {
 	}
 	var fails, stale atomic.Bool
 	polled := poll.New(poll.Config{
-		Name: "outside", KeepItems: true, Logger: slog.New(slog.DiscardHandler),
+		Name: "outside", KeepItems: true,
 		Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			if fails.Load() {
 				return nil, errors.New("away")
@@ -315,7 +315,7 @@ func TestBrokenPollerEndsController(t *testing.T) {
 			inf := newInformer(t, newServer())
 			ctrl, err := controller.New(controller.Config[configMap]{
 				Name: "test", Informer: inf, Logger: slog.New(slog.DiscardHandler),
-				Sources: []controller.Source{poll.New(poll.Config{Name: "outside", Poller: poll.List(list), Logger: slog.New(slog.DiscardHandler)})},
+				Sources: []controller.Source{poll.New(poll.Config{Name: "outside", Poller: poll.List(list)})},
 				Handler: func(context.Context, configMap) error { return nil },
 			})
 			if err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -65,10 +64,6 @@ type Config struct {
 	// Timeout limits a poll: the poll's context is cancelled after it. The poll fails if the Poller then returns an
 	// error. Default 30 s; negative: no limit.
 	Timeout time.Duration
-
-	// Logger logs failed polls at warning level and panics, with the stack, at error level, once per reason until a
-	// poll succeeds. Recovery is logged at info level. Default: the controller's logger.
-	Logger *slog.Logger
 }
 
 // Item is one thing outside the cluster that keys depend on, such as a document, a row or a machine.
@@ -279,10 +274,9 @@ func (s *Source) Prepare(target controller.Target) (controller.PreparedSource, e
 	if s.problem != nil {
 		return controller.PreparedSource{}, fmt.Errorf("poll.New %q: %w", s.config.Name, s.problem)
 	}
-	logger := cmp.Or(s.config.Logger, target.Logger)
 	var latest atomic.Pointer[sourceRun] // of this controller
 	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
-		r := s.begin(enqueue, logger)
+		r := s.begin(enqueue, target.Logger)
 		latest.Store(r)
 		return func() error { return s.run(ctx, r) }
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -256,7 +255,6 @@ func TestPollAnnouncesItemsAfterPanic(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
 		s, q, stop := runPoll(t, poll.Config{
-			Logger: logs.logger(),
 			Poller: pollerFunc(func(_ context.Context, token any) (poll.Result, error) {
 				if token != nil {
 					return poll.Result{Unchanged: true, Token: token}, nil
@@ -269,7 +267,7 @@ func TestPollAnnouncesItemsAfterPanic(t *testing.T) {
 				}
 				return nil
 			},
-		})
+		}, logs)
 		defer stop()
 		q.expect(t, "ns/a: listed x (low)")
 		ready(t, s, `item "y", listed: KeysOf panicked: on y`)
@@ -288,9 +286,9 @@ func TestPollReturnsPanicAsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		cause := errors.New("index out of range")
-		s, _, stop := runPoll(t, poll.Config{Logger: logs.logger(), Poller: poll.List(func(context.Context) ([]poll.Item, error) {
+		s, _, stop := runPoll(t, poll.Config{Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			panic(cause)
-		})})
+		})}, logs)
 		defer stop()
 		time.Sleep(time.Hour)
 		ready(t, s, "Poller panicked: index out of range")
@@ -405,7 +403,7 @@ func TestPollListsEnqueuedKeys(t *testing.T) {
 		o.set(item("x", "1", key("a")), item("y", "1", key("b")), item("z", "1", key("c")))
 		var broken atomic.Bool
 		broken.Store(true)
-		s := poll.New(poll.Config{Name: "poll", Poller: o, Logger: slog.New(slog.DiscardHandler), KeysOf: func(item poll.Item) []kube.Key {
+		s := poll.New(poll.Config{Name: "poll", Poller: o, KeysOf: func(item poll.Item) []kube.Key {
 			if broken.Load() && item.ID == "y" {
 				panic("on y")
 			}

@@ -195,7 +195,7 @@ func TestPollEndsWithContext(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				logs := &logBuffer{}
-				s, _, stop := runPoll(t, poll.Config{Poller: o, Logger: logs.logger()})
+				s, _, stop := runPoll(t, poll.Config{Poller: o}, logs)
 				time.Sleep(10 * time.Second)
 				logged := logs.String()
 				began := time.Now()
@@ -233,7 +233,7 @@ func TestPollLogsEachReasonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		o := &outside{}
-		_, _, stop := runPoll(t, poll.Config{Poller: o, Logger: logs.logger()})
+		_, _, stop := runPoll(t, poll.Config{Poller: o}, logs)
 		defer stop()
 		expect := func(want ...string) {
 			t.Helper()
@@ -277,10 +277,10 @@ func TestPollLogsBoundedReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := &logBuffer{}
 		reason := ""
-		_, _, stop := runPoll(t, poll.Config{Logger: logs.logger(), Poller: poll.List(func(context.Context) ([]poll.Item, error) {
+		_, _, stop := runPoll(t, poll.Config{Poller: poll.List(func(context.Context) ([]poll.Item, error) {
 			reason += "x"
 			return nil, errors.New(reason)
-		})})
+		})}, logs)
 		time.Sleep(48 * time.Hour)
 		stop()
 		if got := strings.Count(logs.String(), "level=WARN"); got != 16 {

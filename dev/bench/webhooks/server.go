@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -205,7 +204,6 @@ func newEvenKeel(listener net.Listener, folder string) (*webhook.Server, error) 
 	return webhook.New(webhook.Config{
 		Cluster: cluster, Listener: listener, CertFile: filepath.Join(folder, "tls.crt"),
 		KeyFile: filepath.Join(folder, "tls.key"),
-		Logger:  slog.New(slog.DiscardHandler),
 		Hooks: []webhook.Hook{
 			webhook.Validating(options(pathValidate), func(_ context.Context, r *webhook.Request[*corev1.Pod]) error {
 				return validate(r.Object)

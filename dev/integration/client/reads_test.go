@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -163,7 +162,8 @@ func TestUnknownFields(t *testing.T) {
 	c, namespace := newClient(t)
 	kind := define(t, c, "Typo", "typos", true, "")
 	logged := &testlog.Buffer{}
-	c = with(t, c, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
+	c.Cluster().SetLogger(logged.Logger(nil))
+	c = must(client.New(c.Config()))(t)
 	obj := object(kind, namespace, "", 1)
 	obj.SetGenerateName("t-")
 	obj.Object["spec"].(map[string]any)["sise"] = int64(2)

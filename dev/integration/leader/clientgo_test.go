@@ -62,7 +62,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 	next("old")
 	elector, err := leader.New(leader.Config{
 		Cluster: clustertest.Connect(t, local.RESTConfig()), Namespace: namespace, Name: election.LeaseName, Identity: "new",
-		RetryPeriod: election.RetryPeriod, Logger: clustertest.Logger(t),
+		RetryPeriod: election.RetryPeriod,
 	})
 	if err != nil {
 		t.Fatal(err)

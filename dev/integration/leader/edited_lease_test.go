@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"net/http"
 	"sync"
@@ -55,7 +54,7 @@ func TestEditedLeaseHasOneLeader(t *testing.T) {
 		config := local.RESTConfig()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{next, &broken[i]} })
 		elector, err := leader.New(leader.Config{
-			Cluster: clustertest.Connect(t, config), Namespace: namespace, Name: election.LeaseName, Logger: slog.New(slog.DiscardHandler),
+			Cluster: clustertest.Connect(t, config), Namespace: namespace, Name: election.LeaseName,
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2900 * time.Millisecond, RetryPeriod: 100 * time.Millisecond,
 		})
 		if err != nil {

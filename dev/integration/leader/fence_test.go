@@ -372,10 +372,10 @@ func (p *fencedPod) result() (accepted, rejected int, unexpected error) {
 func (p *fencedPod) elector() (*leader.Elector, *kube.Cluster) {
 	p.Helper()
 	cluster := clustertest.Connect(p, p.config)
+	cluster.SetLogger(clustertest.Logger(p).With("pod", p.name))
 	e, err := leader.New(leader.Config{
 		Cluster: cluster, Namespace: p.namespace, Name: election.LeaseName, Fence: true, PodUID: p.uid,
 		LeaseDuration: election.LeaseDuration, RenewDeadline: election.RenewDeadline, RetryPeriod: 50 * time.Millisecond,
-		Logger: clustertest.Logger(p).With("pod", p.name),
 	})
 	if err != nil {
 		p.Fatal(err)

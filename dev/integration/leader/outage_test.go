@@ -65,7 +65,7 @@ func TestOutageOfAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			elector, err := leader.New(leader.Config{
-				Cluster: cluster, Namespace: ns.Name, Name: election.LeaseName, Identity: "anna", Logger: clustertest.Logger(t),
+				Cluster: cluster, Namespace: ns.Name, Name: election.LeaseName, Identity: "anna",
 				LeaseDuration: tt.duration, RenewDeadline: tt.deadline, RetryPeriod: tt.period,
 			})
 			if err != nil {

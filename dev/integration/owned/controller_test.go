@@ -83,8 +83,8 @@ func TestSetInController(t *testing.T) {
 	other := clustertest.Namespace(t, e.c)
 	apps := e.apps()
 	kinds := must(watched.New(watched.Config{
-		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
-		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, Logger: clustertest.Logger(t)},
+		Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator"},
+		Set:    owned.Config{Name: "webapp", Namespaces: []string{other}},
 		Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap](), watched.Of[*corev1.Service]()},
 	}))(t)
 	set, cached := kinds.Set, kinds.Client

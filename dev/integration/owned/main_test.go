@@ -109,7 +109,7 @@ func (e env) app(name string) *unstructured.Unstructured {
 
 func (e env) set(change ...func(*owned.Config)) *owned.Set {
 	e.Helper()
-	config := owned.Config{Client: e.c, Name: "webapp", Kinds: allKinds(), Logger: clustertest.Logger(e)}
+	config := owned.Config{Client: e.c, Name: "webapp", Kinds: allKinds()}
 	for _, c := range change {
 		c(&config)
 	}

@@ -123,8 +123,8 @@ func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	var log bytes.Buffer
 	set := e.set(func(config *owned.Config) {
 		config.Kinds = []schema.GroupVersionKind{podTemplateKind}
-		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
+	e.c.Cluster().SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	report := e.apply(set, app, owned.Of(e.podTemplate("web"))...)
 	note := report.Results[0].Note
 	if !strings.Contains(note, "tests wrote by Update stay") || !strings.Contains(note, "containers[sidecar]") || strings.Contains(note, "imagePullPolicy") {

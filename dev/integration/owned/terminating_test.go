@@ -118,8 +118,9 @@ func TestForceRemoveFinalizers(t *testing.T) {
 
 	set = e.set(func(c *owned.Config) {
 		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
-		c.Events, c.Logger = recorder, slog.New(slog.NewTextHandler(logged, nil))
+		c.Events = recorder
 	})
+	e.c.Cluster().SetLogger(slog.New(slog.NewTextHandler(logged, nil)))
 	plan := must(set.Plan(t.Context(), app))(t)
 	if got := plan.Results[0].Terminating.ForceRemoved; !slices.Equal(got, []string{"example.com/volume"}) || logged.Len() > 0 {
 		t.Errorf("the plan releases %q, logged %q", got, logged)

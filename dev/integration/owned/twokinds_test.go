@@ -27,7 +27,7 @@ func (e env) withDefaultName(name string, kind schema.GroupVersionKind, child st
 		Logger:    clustertest.Logger(e),
 	}))(e)
 	children := must(watched.New(watched.Config{
-		Client: client.Config{Cluster: e.cluster, FieldOwner: "operator", Logger: clustertest.Logger(e)},
+		Client: client.Config{Cluster: e.cluster, FieldOwner: "operator"},
 		Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap]()},
 	}))(e)
 	return controller.Config[*unstructured.Unstructured]{

@@ -31,8 +31,8 @@ func TestChildrenRecoverFromUserChanges(t *testing.T) {
 		other := clustertest.Namespace(t, e.c)
 		apps := e.apps()
 		kinds := must(watched.New(watched.Config{
-			Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator", Logger: clustertest.Logger(t)},
-			Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, AdoptOrphans: true, Logger: clustertest.Logger(t)},
+			Client: client.Config{Cluster: e.cluster, FieldOwner: "webapp-operator"},
+			Set:    owned.Config{Name: "webapp", Namespaces: []string{other}, AdoptOrphans: true},
 			Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap]()},
 		}))(t)
 		desired := func() []*corev1.ConfigMap {

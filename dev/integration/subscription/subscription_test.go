@@ -70,7 +70,6 @@ func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop 
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{
 			Namespaces: []string{e.Namespace}, LabelSelector: "app=web",
 		}),
-		Logger: clustertest.Logger(e),
 	})
 	if err != nil {
 		e.Fatal(err)

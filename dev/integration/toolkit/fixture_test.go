@@ -9,7 +9,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
@@ -21,10 +20,10 @@ func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched
 	recording := &client.Recording{}
 	children, err := watched.New(watched.Config{
 		Client: client.Config{
-			Cluster: cluster, FieldOwner: "restarts", Logger: clustertest.Logger(t),
+			Cluster: cluster, FieldOwner: "restarts",
 			Interceptors: []client.Interceptor{recording.Intercept},
 		},
-		Set:   owned.Config{Name: name, Logger: clustertest.Logger(t)},
+		Set:   owned.Config{Name: name},
 		Kinds: kinds,
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func TestSmokeTokensAndAccess(t *testing.T) {
 	admitting := webhook.Validating(e.options("traced"), func(context.Context, *mapRequest) error { return nil })
 	traces := make(chan string, 1)
 	server, err := webhook.New(webhook.Config{
-		Cluster: e.cluster, Listener: listener, Logger: clustertest.Logger(t),
+		Cluster: e.cluster, Listener: listener,
 		Hooks: []webhook.Hook{webhook.Authenticating("tokens.example.com", authenticate), webhook.Authorizing("access.example.com", authorize), admitting},
 		Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

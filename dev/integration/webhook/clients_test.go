@@ -24,7 +24,7 @@ func TestClientCertificateMissing(t *testing.T) {
 	t.Parallel()
 	g := newGadgets(t)
 	server, err := webhook.New(webhook.Config{
-		Cluster: g.cluster, Listener: g.listener, Logger: clustertest.Logger(t),
+		Cluster: g.cluster, Listener: g.listener,
 		Hooks:        []webhook.Hook{g.hook(), webhook.Validating(g.options("closed"), func(context.Context, *mapRequest) error { return nil })},
 		ClientCAFile: g.file("ca.crt", string(g.newAuthority().Cert)),
 		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, ClientConfig: clientConfig(g.url, nil)},

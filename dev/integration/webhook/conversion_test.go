@@ -179,7 +179,7 @@ func (g *gadgets) install(server *webhook.Server) {
 func (g *gadgets) start(listener net.Listener) (server *webhook.Server, stop func()) {
 	g.Helper()
 	server, err := webhook.New(webhook.Config{
-		Cluster: g.cluster, Hooks: []webhook.Hook{g.hook()}, Listener: listener, Logger: clustertest.Logger(g),
+		Cluster: g.cluster, Hooks: []webhook.Hook{g.hook()}, Listener: listener,
 		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, ClientConfig: clientConfig(g.url, nil)},
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ func (e *env) serve(hooks ...webhook.Hook) (url string, stop func()) {
 		e.Fatal(err)
 	}
 	server, err := webhook.New(webhook.Config{
-		Cluster: e.cluster, Hooks: hooks, Listener: listener, Logger: clustertest.Logger(e),
+		Cluster: e.cluster, Hooks: hooks, Listener: listener,
 		CertFile: filepath.Join(e.folder, "tls.crt"), KeyFile: filepath.Join(e.folder, "tls.key"),
 	})
 	if err != nil {

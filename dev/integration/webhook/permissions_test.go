@@ -33,7 +33,7 @@ func TestRolesSuffice(t *testing.T) {
 	allow := func(context.Context, *mapRequest) error { return nil }
 	hooks := []webhook.Hook{webhook.Validating(g.options("permitted"), allow), webhook.Mutating(g.options("permitted-too"), allow), g.hook()}
 	certificatesOf := &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, ClientConfig: clientConfig(g.url, nil)}
-	server, err := webhook.New(webhook.Config{Cluster: g.cluster, Hooks: hooks, Listener: g.listener, Logger: clustertest.Logger(t), Certificates: certificatesOf})
+	server, err := webhook.New(webhook.Config{Cluster: g.cluster, Hooks: hooks, Listener: g.listener, Certificates: certificatesOf})
 	if err != nil {
 		t.Fatal(err)
 	}

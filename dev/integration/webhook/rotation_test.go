@@ -30,7 +30,7 @@ var rotating = certificates.Policy{AuthorityLife: 15 * time.Second, LeafLife: 6 
 func (e *env) startKeeping(policy certificates.Policy, listener net.Listener, url string, secret kube.Key, hook webhook.Hook) (server *webhook.Server, stop func()) {
 	e.Helper()
 	server, err := webhook.New(webhook.Config{
-		Cluster: e.cluster, Hooks: []webhook.Hook{hook}, Listener: listener, Logger: clustertest.Logger(e),
+		Cluster: e.cluster, Hooks: []webhook.Hook{hook}, Listener: listener,
 		Certificates: &webhook.Certificates{Client: e.client, Secret: secret, Register: e.namespace, ClientConfig: clientConfig(url, nil)},
 	})
 	if err != nil {

@@ -258,10 +258,9 @@ func (f *fixture) afterRound(n int64) *v1alpha1.PodTerminator {
 func (f *fixture) operate(change func(*rest.Config), with Config) (stop func()) {
 	f.t.Helper()
 	with.Namespaces = []string{f.namespace}
-	if with.Logger == nil {
-		with.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
-	}
-	op, err := New(asOperator(f.t, change), with)
+	cluster := asOperator(f.t, change)
+	cluster.SetLogger(slog.New(slog.NewTextHandler(f.t.Output(), nil)))
+	op, err := New(cluster, with)
 	if err != nil {
 		f.t.Fatal(err)
 	}

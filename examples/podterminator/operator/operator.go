@@ -2,11 +2,9 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -33,8 +31,6 @@ type Config struct {
 	LeaderElector controller.LeaderElector
 	// Metrics receives measurements. Default nil: none.
 	Metrics controller.Recorder
-	// Logger receives failures and ended Pods. Default: slog.Default() at the time of New.
-	Logger *slog.Logger
 }
 
 // Operator ends Pods as PodTerminators specify, and records its actions.
@@ -55,7 +51,6 @@ type Operator struct {
 	terminators rest.Interface
 	podClient   corev1client.CoreV1Interface
 	controller  *controller.Controller[*v1alpha1.PodTerminator]
-	logger      *slog.Logger
 }
 
 // New returns an Operator for a cluster that was connected with v1alpha1.AddToScheme. It starts nothing and makes no
@@ -75,7 +70,6 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 	o := &Operator{
 		terminators: terminators,
 		podClient:   podClient,
-		logger:      cmp.Or(config.Logger, slog.Default()),
 	}
 	selection := informer.Selection{Namespaces: config.Namespaces}
 	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
@@ -91,7 +85,6 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		Retry:         retry.Config{Every: retry.Policy{Max: 30 * time.Second}},
 		LeaderElector: config.LeaderElector,
 		Metrics:       config.Metrics,
-		Logger:        config.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new pod-terminator: %w", err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -192,7 +193,7 @@ func (o *Operator) deletePods(
 		switch {
 		case err == nil:
 			ended = append(ended, pod)
-			o.logger.InfoContext(ctx, "ended a Pod", "podTerminator", kube.KeyOf(pt).String(), "pod", pod.Name)
+			controller.LoggerFrom(ctx).InfoContext(ctx, "ended a Pod", "pod", pod.Name)
 		case !isGone(err):
 			return ended, fmt.Errorf("delete Pod %s/%s: %w", pt.Namespace, pod.Name, err)
 		}

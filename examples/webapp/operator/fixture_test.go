@@ -199,8 +199,9 @@ func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp]
 	if err != nil {
 		w.Fatal(err)
 	}
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
 	ctrl, err = New(cluster, Config{
-		Records: outside, Namespaces: []string{w.namespace}, Logger: slog.New(slog.DiscardHandler),
+		Records: outside, Namespaces: []string{w.namespace},
 		ResyncInterval: w.resync, ConsistencyTimeout: w.consistency,
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,13 +31,12 @@ type Config struct {
 	Records Records
 	// Namespaces are the namespaces of the WebApps that it handles. Default: all.
 	Namespaces []string
-	// LeaderElector, Metrics, Events, ResyncInterval, ConsistencyTimeout and Logger are passed to the controller.
+	// LeaderElector, Metrics, Events, ResyncInterval and ConsistencyTimeout are passed to the controller.
 	// Optional. Events needs more permissions than config/role.yaml grants (see package event).
 	LeaderElector                      controller.LeaderElector
 	Metrics                            controller.Recorder
 	Events                             controller.EventRecorder
 	ResyncInterval, ConsistencyTimeout time.Duration
-	Logger                             *slog.Logger
 }
 
 // operator has the dependencies of the handler.
@@ -66,7 +64,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	// The list of kinds defines informers of the objects with the set's label (not of every Deployment in the cluster),
 	// a client that reads from them, the set, and the sources.
 	children, err := watched.New(watched.Config{
-		Client: client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
+		Client: client.Config{Cluster: cluster, FieldOwner: Name},
 		Kinds: []watched.Kind{
 			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](),
 			watched.Of[*corev1.ConfigMap](),
@@ -99,7 +97,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
 		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{
 			ConsistencyTimeout: config.ConsistencyTimeout,
-		}, Logger: config.Logger,
+		},
 	})
 }
 

@@ -47,7 +47,7 @@ func TestRollingUpdateChangesChildrenOnce(t *testing.T) {
 // newNext returns the controller of the next version: a copy of New and operator.handle with other children.
 func newNext(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebApp], error) {
 	kinds, err := watched.New(watched.Config{
-		Client:     client.Config{Cluster: cluster, FieldOwner: Name, Logger: config.Logger},
+		Client:     client.Config{Cluster: cluster, FieldOwner: Name},
 		Kinds:      []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap]()},
 		Namespaces: config.Namespaces,
 	})
@@ -78,7 +78,6 @@ func newNext(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.W
 			setStatus(app, report)
 			return err
 		}, middleware.Status(kinds.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
-		Logger: config.Logger,
 	})
 }
 
@@ -233,9 +232,10 @@ func (w *world) lead(version func(*kube.Cluster, Config) (*controller.Controller
 		if clusters[i], err = kube.Connect(config, v1.AddToScheme); err != nil {
 			w.Fatal(err)
 		}
+		clusters[i].SetLogger(slog.New(slog.DiscardHandler))
 	}
 	ctrl, err := version(clusters[0], Config{
-		Records: w.records, Namespaces: []string{w.namespace}, Logger: slog.New(slog.DiscardHandler),
+		Records: w.records, Namespaces: []string{w.namespace},
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -243,8 +243,8 @@ func (w *world) lead(version func(*kube.Cluster, Config) (*controller.Controller
 	r.manager, err = manager.New(manager.Config{
 		// The lease is not in the namespace for which config/rbac.yaml permits it.
 		LeaderElection: &leader.Config{Cluster: clusters[1], Namespace: w.namespace, Name: Name},
-		IgnoreSignals:  true, Logger: slog.New(slog.DiscardHandler),
-		Runnables: []manager.Runnable{{Runner: ctrl}},
+		IgnoreSignals:  true,
+		Runnables:      []manager.Runnable{{Runner: ctrl}},
 	})
 	if err != nil {
 		w.Fatal(err)

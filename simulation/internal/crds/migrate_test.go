@@ -109,7 +109,8 @@ func (w *world) client(change ...func(*client.Config)) *client.Client {
 	if err != nil {
 		w.Fatal(err)
 	}
-	clientConfig := client.Config{Cluster: cluster, FieldOwner: "program", Logger: slog.New(slog.DiscardHandler)}
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	clientConfig := client.Config{Cluster: cluster, FieldOwner: "program"}
 	for _, c := range change {
 		c(&clientConfig)
 	}
@@ -185,7 +186,8 @@ func (w *world) other() *client.Client {
 	if err != nil {
 		w.Fatal(err)
 	}
-	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "program", Logger: slog.New(slog.DiscardHandler)})
+	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "program"})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -129,10 +129,10 @@ func (r *replica) run() error {
 		return err
 	}
 	r.maps = client.ConfigMaps(r.Namespace)
+	cluster.SetLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	election := leader.Config{
 		Cluster: cluster, Namespace: r.Namespace, Name: LeaseName, Identity: r.Identity,
 		LeaseDuration: LeaseDuration, RenewDeadline: RenewDeadline, RetryPeriod: RetryPeriod,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if r.Writers == ManagedHandlers || r.Writers == ManagedRunnables {
 		return r.runManager(cluster, election)
@@ -187,7 +187,7 @@ func (r *replica) runManager(cluster *kube.Cluster, election leader.Config) erro
 		work = ctrl.Run
 	}
 	m, err := manager.New(manager.Config{
-		LeaderElection: &election, Logger: election.Logger,
+		LeaderElection: &election,
 		Runnables: []manager.Runnable{{
 			Name: "writers", Runner: manager.RunFunc(func(ctx context.Context) error { return r.lead(ctx, work) }),
 		}},

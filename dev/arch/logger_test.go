@@ -1,0 +1,59 @@
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDefaultLoggerIsThatOfConnection checks that no part of the library chooses slog's default logger by itself: its
+// logger is that of the connection (kube.Cluster.Logger), and in a Runnable that of the manager.
+func TestDefaultLoggerIsThatOfConnection(t *testing.T) {
+	t.Parallel()
+	permitted := map[string]int{
+		"kube/cluster.go":              2, // Connect, until SetLogger; Logger
+		"internal/observers/logger.go": 1, // of a Runnable without a manager
+		"manager/options.go":           1, // compares
+	}
+	found := map[string]int{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", ".bin", "dev", "examples", "simulation", "localcluster"}, name):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if call, ok := node.(*ast.SelectorExpr); ok && call.Sel.Name == "Default" {
+				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "slog" {
+					found[filepath.ToSlash(name)]++
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, count := range found {
+		if count != permitted[name] {
+			t.Errorf("%s calls slog.Default %d times, permitted are %d: use kube.Cluster.Logger", name, count, permitted[name])
+		}
+	}
+	if len(found) != len(permitted) {
+		t.Errorf("slog.Default is called in %d files, want %d: the test does not find them, or its list is old", len(found), len(permitted))
+	}
+}
