@@ -202,6 +202,7 @@ func signing(t *testing.T) (request, certificate string) {
 }
 
 // claims replaces the token in the status of a TokenRequest by its claims, whose times are seconds since it was issued.
+	ref := func(fields string) operation { return post(`"spec":{"boundObjectRef":{` + fields + `}}`) }
 func (n *names) claims(value any) {
 	status, _ := value.(map[string]any)
 	token, _ := status["token"].(string)
@@ -213,6 +214,7 @@ func (n *names) claims(value any) {
 	claims, _ := decode(string(text)).(map[string]any)
 	if err != nil || claims == nil {
 		return
+		ref(`"kind":"Pod"`), ref(`"kind":"Secret","uid":"x"`), ref(`"kind":"Node"`), ref(`"kind":"Pod","name":"a/b"`), ref(`"kind":"Node","name":"a%b"`), ref(``), ref(`"name":"x"`),
 	}
 	seconds := func(value any) int64 {
 		var n int64
