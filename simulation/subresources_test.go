@@ -62,6 +62,37 @@ func TestKubeletFollowsSubresourcesOfPods(t *testing.T) {
 	})
 }
 
+// The model of the kubelet reports the generation that it has seen, in the status and in its conditions.
+func TestKubeletReportsObservedGeneration(t *testing.T) {
+	t.Parallel()
+	pods := func(*corev1.Pod) simulation.PodBehavior { return simulation.PodBehavior{StopAfter: 10 * time.Second} }
+	simulation.Test(t, simulation.Config{Pods: pods}, func(t *testing.T, c *simulation.Cluster) {
+		c.Apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}")
+		c.Advance(2 * time.Second)
+		check := func(generation int64) {
+			t.Helper()
+			pod := simulation.Get[*corev1.Pod](c, "default/a")
+			if pod.Generation != generation || pod.Status.ObservedGeneration != generation || len(pod.Status.Conditions) != 5 {
+				t.Errorf("generation %d, want %d: %+v", pod.Generation, generation, pod.Status)
+			}
+			for _, condition := range pod.Status.Conditions {
+				if condition.ObservedGeneration != generation {
+					t.Errorf("generation %d: %+v", generation, condition)
+				}
+			}
+		}
+		check(1)
+		simulation.Edit(c, "default/a", "resize", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		})
+		c.Advance(2 * time.Second)
+		check(2)
+		simulation.Delete[*corev1.Pod](c, "default/a")
+		c.Advance(2 * time.Second)
+		check(3)
+	})
+}
+
 // A token has the claims of its service account and of the object to which it is bound, and is valid in virtual time.
 func TestTokensOfServiceAccounts(t *testing.T) {
 	t.Parallel()
