@@ -32,6 +32,8 @@ type Kind struct {
 	// and updates of the subresource ignore the spec (of custom resources: everything but the status).
 	Status bool
 	// Generation is true if the kind counts changes of everything except metadata and, with Status, the status. All
+	// StatusOnCreate is true if creates do not ignore the status.
+	StatusOnCreate bool
 	// custom resources do; of the built-in kinds, those with a spec that controllers act on.
 	Generation bool
 	// UnconditionalUpdate is true if an update without a resourceVersion replaces any version.
@@ -146,6 +148,8 @@ type Rules struct {
 	// StatusIgnores are the fields of metadata that PrepareStatus does not let change, such as labels.
 	StatusIgnores []string
 	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether
+	// StatusIgnoresMetadata is true if updates of the status change no metadata, besides the managed fields.
+	StatusIgnoresMetadata bool
 	// that form has other bytes than the stored one: then the next write is a change, even if it writes the same
 	// object.
 	Stored func(Object) (rewritten bool)

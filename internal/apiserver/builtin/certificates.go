@@ -29,10 +29,9 @@ func AddApproval(k *apiserver.Kind) {
 		"": except("status"), "status": except("status", "conditions"), approval: except("status", "certificate"),
 	}
 	k.Rules.Prepare = func(obj, old apiserver.Object) {
-		r := obj.(*certificatesv1.CertificateSigningRequest)
-		if r.Status = (certificatesv1.CertificateSigningRequestStatus{}); old != nil {
-			before := old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest)
-			r.Spec, r.Status = before.Spec, before.Status
+		if old != nil {
+			obj.(*certificatesv1.CertificateSigningRequest).Spec =
+				old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest).Spec
 		}
 	}
 	k.Rules.PrepareStatus = func(obj, old apiserver.Object) { prepareSigning("status", obj, old) }
