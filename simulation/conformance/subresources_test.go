@@ -150,7 +150,7 @@ func approvalSteps(d *director, certificate string) []operation {
 		merge(name, `"certificate":"`+certificate+`",`+conditions(approved+","+condition("Other", "Unknown"))),
 		d.operation(http.MethodGet, d.name, ""),
 		merge(name, conditions(approved+","+denied)), merge(name, `"conditions":null`), merge("status", `"conditions":null`),
-		merge("status", conditions(approved+","+denied)), merge("status", conditions(`{"type":"Approved","status":"True","reason":"other"}`)),
+		merge("status", conditions(approved+","+denied)), merge("status", conditions(approved+","+approved)), d.in(name, http.MethodPatch, `{"metadata":{"labels":{"-":"-"}}}`), merge("status", conditions(`{"type":"Approved","status":"True","reason":"other"}`)),
 		merge("status", `"certificate":"`+certificate+`"`), merge("status", `"certificate":null`), merge(name, `"certificate":null`), merge("", `"certificate":null`),
 		d.in(name, http.MethodPut, `{"metadata":{"name":"`+d.name+`"},"status":{"conditions":[`+approved+`]}}`))
 	return append(ops, d.all(name, `"status":{"conditions":[{"type":"Approved","status":"True","message":"applied"}]}`)...)
