@@ -16,10 +16,16 @@ func TestWatchPath(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		{"GET", "/api/v1/watch/nodes/n?resourceVersion=x", 500}, {"GET", "/api/v1/watch/nodes?resourceVersion=x", 500},
-		{"GET", "/api/v1/watch/nodes/n/status", 404}, {"PUT", "/api/v1/watch/nodes/n/status", 404}, {"GET", "/api/v1/watch/namespaces/n/finalize", 404},
-		{"POST", "/api/v1/watch/nodes", 405}, {"DELETE", "/api/v1/watch/nodes", 405}, {"PUT", "/api/v1/watch/nodes/n", 405},
-		{"DELETE", "/api/v1/watch/namespaces/shop/configmaps/a", 405}, {"POST", "/api/v1/watch/namespaces/shop/configmaps", 405},
+		{"GET", "/api/v1/watch/nodes/n?resourceVersion=x", 500},
+		{"GET", "/api/v1/watch/nodes?resourceVersion=x", 500},
+		{"GET", "/api/v1/watch/nodes/n/status", 404},
+		{"PUT", "/api/v1/watch/nodes/n/status", 404},
+		{"GET", "/api/v1/watch/namespaces/n/finalize", 404},
+		{"POST", "/api/v1/watch/nodes", 405},
+		{"DELETE", "/api/v1/watch/nodes", 405},
+		{"PUT", "/api/v1/watch/nodes/n", 405},
+		{"DELETE", "/api/v1/watch/namespaces/shop/configmaps/a", 405},
+		{"POST", "/api/v1/watch/namespaces/shop/configmaps", 405},
 		{"GET", "/apis/example.com/v1/watch/namespaces/shop/widgets/a/status", 405},
 	} {
 		if code, text := send(t, s, c.method, c.path, `{"metadata":{"name":"n"}}`, "Content-Type", "application/json"); code != c.code {

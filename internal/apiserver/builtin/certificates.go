@@ -31,8 +31,7 @@ func AddApproval(k *apiserver.Kind) {
 	}
 	k.Rules.Prepare = func(obj, old apiserver.Object) {
 		if old != nil {
-			obj.(*certificatesv1.CertificateSigningRequest).Spec =
-				old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest).Spec
+			obj.(*certificatesv1.CertificateSigningRequest).Spec = old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest).Spec
 		}
 	}
 	k.Rules.PrepareStatus = func(obj, old apiserver.Object) { prepareSigning("status", obj, old) }

@@ -37,7 +37,8 @@ func requiresVersion(gvk schema.GroupVersionKind) bool {
 
 // createsOnUpdate reports whether the update of a missing object creates it.
 func createsOnUpdate(gvk schema.GroupVersionKind) bool {
-	return gvk.Group == rbacv1.GroupName || slices.Contains([]string{"Endpoints", "LimitRange", "RuntimeClass"}, gvk.Kind)
+	kinds := []string{"Endpoints", "LimitRange", "RuntimeClass"}
+	return gvk.Group == rbacv1.GroupName || slices.Contains(kinds, gvk.Kind)
 }
 
 // rulesOf returns the rules for metadata, and those for what the real server sets and keeps in objects of a kind.
@@ -53,7 +54,8 @@ func rulesOf(gvk schema.GroupVersionKind) apiserver.Rules {
 	switch gvk.Kind {
 	case "CSIDriver":
 		rules.Prepare = func(obj, old apiserver.Object) { // a new one has no generation
-			if old != nil && !equality.Semantic.DeepEqual(obj.(*storagev1.CSIDriver).Spec, old.(*storagev1.CSIDriver).Spec) {
+			driver := obj.(*storagev1.CSIDriver)
+			if old != nil && !equality.Semantic.DeepEqual(driver.Spec, old.(*storagev1.CSIDriver).Spec) {
 				obj.SetGeneration(old.GetGeneration() + 1)
 			}
 		}
