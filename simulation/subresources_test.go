@@ -62,6 +62,37 @@ func TestKubeletFollowsSubresourcesOfPods(t *testing.T) {
 	})
 }
 
+// The model of the kubelet reports the generation that it has seen, in the status and in its conditions.
+func TestKubeletReportsObservedGeneration(t *testing.T) {
+	t.Parallel()
+	pods := func(*corev1.Pod) simulation.PodBehavior { return simulation.PodBehavior{StopAfter: 10 * time.Second} }
+	simulation.Test(t, simulation.Config{Pods: pods}, func(t *testing.T, c *simulation.Cluster) {
+		c.Apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}")
+		c.Advance(2 * time.Second)
+		check := func(generation int64) {
+			t.Helper()
+			pod := simulation.Get[*corev1.Pod](c, "default/a")
+			if pod.Generation != generation || pod.Status.ObservedGeneration != generation || len(pod.Status.Conditions) != 5 {
+				t.Errorf("generation %d, want %d: %+v", pod.Generation, generation, pod.Status)
+			}
+			for _, condition := range pod.Status.Conditions {
+				if condition.ObservedGeneration != generation {
+					t.Errorf("generation %d: %+v", generation, condition)
+				}
+			}
+		}
+		check(1)
+		simulation.Edit(c, "default/a", "resize", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		})
+		c.Advance(2 * time.Second)
+		check(2)
+		simulation.Delete[*corev1.Pod](c, "default/a")
+		c.Advance(2 * time.Second)
+		check(3)
+	})
+}
+
 // A token has the claims of its service account and of the object to which it is bound, and is valid in virtual time.
 func TestTokensOfServiceAccounts(t *testing.T) {
 	t.Parallel()
@@ -169,4 +200,45 @@ func TestTokenIsNoStateOfServiceAccount(t *testing.T) {
 			t.Errorf("%d runs a second after the change, problems %v", runs.Load(), p)
 		}
 	})
+}
+
+// A resize needs a Linux Pod, and a node with as much as the Pod requests. A node without a Node object has enough.
+func TestResizeNeedsRoomOnNode(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config simulation.Config
+		pod    string
+		want   string
+	}{
+		"enough":                {simulation.Config{}, "nodeName: big", ""},
+		"too small":             {simulation.Config{}, "nodeName: small", "node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1500"},
+		"other system":          {simulation.Config{}, "nodeName: windows", `pod resize is only supported on linux nodes, node "windows" is "windows"`},
+		"Windows Pod":           {simulation.Config{}, "nodeName: big, os: {name: windows}", "windows pods cannot be resized"},
+		"without object":        {simulation.Config{}, "nodeName: unknown", ""},
+		"missing":               {simulation.Config{WithoutControllers: true}, "nodeName: unknown", `node "unknown" not found`},
+		"not bound":             {simulation.Config{WithoutControllers: true}, "schedulerName: own", ""},
+		"with sidecar":          {simulation.Config{}, "nodeName: small, initContainers: [{name: s, image: i, restartPolicy: Always, resources: {requests: {memory: 1Gi}}}]", "cpu, requested: 2000, allocatable: 1500; memory, requested: 2147483648, allocatable: 1073741824"},
+		"with more for the Pod": {simulation.Config{}, "nodeName: big, resources: {requests: {cpu: 9}}", "cpu, requested: 9000, allocatable: 4000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			simulation.Test(t, test.config, func(t *testing.T, c *simulation.Cluster) {
+				for name, size := range map[string][2]string{"big": {"4", "4Gi"}, "small": {"1500m", "1Gi"}, "windows": {"4", "4Gi"}} {
+					c.Apply("{apiVersion: v1, kind: Node, metadata: {name: " + name + "}}")
+					simulation.Edit(c, name, "status", func(n *corev1.Node) {
+						n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(size[0]), corev1.ResourceMemory: resource.MustParse(size[1])}
+					})
+				}
+				simulation.Edit(c, "windows", "", func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelOSStable: "windows"} })
+				c.Apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {" + test.pod + ", containers: [{name: c, image: i, resources: {requests: {cpu: 1, memory: 1Gi}}}]}}")
+				c.Settle()
+				pod := simulation.Get[*corev1.Pod](c, "default/a").DeepCopy()
+				pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+				_, err := client.Update(t.Context(), c.Client(), pod, client.Subresource("resize"))
+				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("error %v, want %q", err, test.want)
+				}
+			})
+		})
+	}
 }

@@ -80,13 +80,16 @@ type world struct {
 }
 
 // newServer returns a server with the built-in kinds and CustomResourceDefinition.
-func newServer(compiler *crds.Compiler) (*apiserver.Server, error) {
+func newServer(compiler *crds.Compiler, config Config) (*apiserver.Server, error) {
 	all, err := kinds.All()
 	if err != nil {
 		return nil, err
 	}
 	webhooks.AddRules(all)
-	return apiserver.New(apiserver.Config{Kinds: append(all, compiler.Definitions(webhooks.Converter)), Seed: 1})
+	return apiserver.New(apiserver.Config{
+		Kinds: append(all, compiler.Definitions(webhooks.Converter)), Seed: 1,
+		NodesExist: !config.WithoutControllers, // those of the scheduler have no objects
+	})
 }
 
 // get returns the prepared server of config. Those of bubbles are separate, because the timestamps of their objects are
@@ -138,7 +141,7 @@ func prepare(compiler *crds.Compiler, config Config, documents []document) (*api
 			}
 		}
 	}
-	server, err := newServer(compiler)
+	server, err := newServer(compiler, config)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -144,8 +145,36 @@ func (r *request) restoreVersion(obj Object) error {
 	return nil
 }
 
+// permit returns the error of an admission plugin that forbids an update.
+func (r *request) permit(obj, old Object) error {
+	if r.kind.Rules.Permit == nil || old == nil {
+		return nil
+	}
+	cause, err := r.kind.Rules.Permit(r.subresource, obj, old, func(name string) (Object, error) {
+		nodes := schema.GroupResource{Resource: "nodes"}
+		if node := r.server.find(nodes, name); node != nil {
+			return node.obj, nil
+		}
+		if r.server.config.NodesExist || r.serving.paths[resourcePath{"", "v1", nodes.Resource}] == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("node %q not found", name)
+	})
+	if err == nil {
+		return nil
+	}
+	forbidden := apierrors.NewForbidden(r.kind.groupResource(), obj.GetName(), err)
+	if cause != "" {
+		forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause}}
+	}
+	return forbidden
+}
+
 // admit lets the admission validate a write.
 func (r *request) admit(obj, old Object, options writeOptions) error {
+	if err := r.permit(obj, old); err != nil {
+		return err
+	}
 	admission, review := r.review(obj, old, r.reviewed, options.forReview(old == nil), options.dryRun)
 	if admission == nil {
 		return nil

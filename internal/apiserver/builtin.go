@@ -221,7 +221,6 @@ func Namespaces() *Kind {
 			n := obj.(*corev1.Namespace)
 			if old != nil {
 				n.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
-				n.Status = old.(*corev1.Namespace).Status
 				return
 			}
 			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}

@@ -43,7 +43,7 @@ func TestBuiltinKind(t *testing.T) {
 func TestUpdateKeepsStatusWithoutGeneration(t *testing.T) {
 	t.Parallel()
 	nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
-	nodes.ClusterScoped, nodes.Status = true, true
+	nodes.ClusterScoped, nodes.Status, nodes.StatusOnCreate = true, true, true
 	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
 	mustSend(t, s, "POST", "/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"phase":"Pending"}}`)
 	body := `{"metadata":{"name":"n","labels":{"a":"b"}},"spec":{"podCIDR":"10.0.0.0/24"},"status":{"phase":"Running"}}`
@@ -59,6 +59,50 @@ func TestUpdateKeepsStatusWithoutGeneration(t *testing.T) {
 	}
 	if text := mustSend(t, s, "PUT", "/api/v1/nodes/n/status", body); !strings.Contains(text, `"phase":"Running"`) {
 		t.Errorf("update of the status: %s", text)
+	}
+}
+
+// A create ignores the status, unless the kind has StatusOnCreate.
+func TestCreateIgnoresStatusWithoutGeneration(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} {
+		nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+		nodes.ClusterScoped, nodes.Status, nodes.StatusOnCreate = true, true, kept
+		s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
+		body := func(name string) string {
+			return `{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + name + `"},"status":{"phase":"Pending"}}`
+		}
+		for _, text := range []string{
+			mustSend(t, s, "POST", "/api/v1/nodes", body("a")),
+			mustSend(t, s, "PATCH", "/api/v1/nodes/b?fieldManager=m", body("b"), "Content-Type", "application/apply-patch+yaml"),
+		} {
+			if strings.Contains(text, `"phase":"Pending"`) != kept {
+				t.Errorf("kept %t: %s", kept, text)
+			}
+		}
+	}
+}
+
+// An update of the status changes no metadata of a kind with StatusIgnoresMetadata, and makes no metadata managed.
+func TestStatusIgnoresMetadata(t *testing.T) {
+	t.Parallel()
+	for _, ignored := range []bool{false, true} {
+		nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+		nodes.ClusterScoped, nodes.Status, nodes.Rules.StatusIgnoresMetadata = true, true, ignored
+		s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
+		mustSend(t, s, "POST", "/api/v1/nodes", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)
+		for media, body := range map[string]string{
+			"application/merge-patch+json": `{"metadata":{"labels":{"a":null,"x":"y"},"annotations":{"x":"y"},"finalizers":["example.com/f"]},"status":{"phase":"Running"}}`,
+			"application/apply-patch+yaml": `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"x":"y"}},"status":{"phase":"Running"}}`,
+		} {
+			text := mustSend(t, s, "PATCH", "/api/v1/nodes/n/status?fieldManager=m", body, "Content-Type", media)
+			if strings.Contains(text, `"x":"y"`) == ignored || strings.Contains(text, `"f:x"`) == ignored || !strings.Contains(text, `"phase":"Running"`) {
+				t.Errorf("ignored %t: %s", ignored, text)
+			}
+			if ignored && (!strings.Contains(text, `"a":"b"`) || strings.Contains(text, "example.com/f")) {
+				t.Errorf("metadata changed: %s", text)
+			}
+		}
 	}
 }
 

@@ -334,7 +334,7 @@ func withoutMetadata(content map[string]any) map[string]any {
 // prepareTyped is prepareContent for a Go type. It finds spec and status by their names in JSON.
 func (k *Kind) prepareTyped(obj, old Object, statusOnly bool) error {
 	if old == nil {
-		if k.Status && k.Generation {
+		if k.Status && !k.StatusOnCreate {
 			clearField(obj, "Status")
 		}
 		if k.Generation {
@@ -344,6 +344,9 @@ func (k *Kind) prepareTyped(obj, old Object, statusOnly bool) error {
 	}
 	if statusOnly {
 		copyField(obj, old, "Spec")
+		if k.Rules.StatusIgnoresMetadata {
+			metav1.ResetObjectMetaForStatus(obj, old.DeepCopyObject().(Object))
+		}
 		return nil
 	}
 	if k.Status {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +32,8 @@ type Kind struct {
 	// Status is true if the kind has the subresource status. Then creates and updates of the object ignore the status,
 	// and updates of the subresource ignore the spec (of custom resources: everything but the status).
 	Status bool
+	// StatusOnCreate is true if creates do not ignore the status.
+	StatusOnCreate bool
 	// Generation is true if the kind counts changes of everything except metadata and, with Status, the status. All
 	// custom resources do; of the built-in kinds, those with a spec that controllers act on.
 	Generation bool
@@ -145,6 +148,8 @@ type Rules struct {
 	PrepareSubresource func(subresource string, obj, old Object)
 	// StatusIgnores are the fields of metadata that PrepareStatus does not let change, such as labels.
 	StatusIgnores []string
+	// StatusIgnoresMetadata is true if updates of the status change no metadata, besides the managed fields.
+	StatusIgnoresMetadata bool
 	// Stored changes a valid object to the form in which the real server reads it back from etcd. It reports whether
 	// that form has other bytes than the stored one: then the next write is a change, even if it writes the same
 	// object.
@@ -159,6 +164,11 @@ type Rules struct {
 	// Check replaces Validate and ValidateSubresource if validation can add warnings. subresource is empty for the
 	// object.
 	Check func(subresource string, obj, old Object, warn func(text ...string)) field.ErrorList
+	// Permit returns why an admission plugin of the real server forbids a valid update, and the reason that the
+	// response has as a cause, if any. find returns a Node, or nil without an error if nodes exist without an object.
+	Permit func(
+		subresource string, obj, old Object, find func(node string) (Object, error),
+	) (cause metav1.CauseType, err error)
 	// Fields returns the selectable fields besides metadata.name and metadata.namespace. FieldLabels are their names in
 	// requests.
 	Fields      func(Object) fields.Set

@@ -59,7 +59,7 @@ func (k *Kind) resetFields(subresource string, versions []*Kind) map[fieldpath.A
 	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	if subresource == "status" {
 		ignored = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
-		if k.custom() {
+		if k.custom() || k.Rules.StatusIgnoresMetadata {
 			ignored.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
 		for _, name := range k.Rules.StatusIgnores {

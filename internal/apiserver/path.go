@@ -47,11 +47,14 @@ func ParsePath(path string) Path {
 
 // Verb returns the verb of a request with this path as in Kubernetes' rules of access.
 func (p Path) Verb(req *http.Request) string {
+	if p.Watch {
+		return "watch"
+	}
 	switch req.Method {
 	case http.MethodGet:
 		watch, given := req.URL.Query()["watch"]
 		switch {
-		case p.Watch, given && !strings.EqualFold(watch[0], "false") && watch[0] != "0": // as apimachinery decodes it
+		case given && !strings.EqualFold(watch[0], "false") && watch[0] != "0": // as apimachinery decodes it
 			return "watch"
 		case p.Name == "":
 			return "list"

@@ -58,6 +58,9 @@ func TestParsePath(t *testing.T) {
 			t.Errorf("%s: %s %+v, want %s %+v", target, path.Verb(req), path, want.verb, want.path)
 		}
 	}
+	if verb := ParsePath("/api/v1/watch/pods").Verb(httptest.NewRequest(http.MethodPost, "/", nil)); verb != "watch" {
+		t.Errorf("POST to the path of a watch: %s", verb)
+	}
 	for method, want := range map[string][2]string{ // of a collection, and of an object
 		"POST": {"create", "create"}, "PUT": {"update", "update"}, "PATCH": {"patch", "patch"},
 		"DELETE": {"deletecollection", "delete"}, "HEAD": {"head", "head"},

@@ -25,9 +25,10 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 	isNamespace := r.kind.namespace()
 	switch {
 	case strings.Contains(r.URL.Path, "//"): // without it, the path of one object would name all objects
+	case forceWatch && r.subresource != "":
 	case !inScope && (r.kind.ClusterScoped || r.name != ""):
-	case !inScope:
-		methods[http.MethodGet] = list // of all namespaces
+	case !inScope || forceWatch: // of all namespaces, or a watch in the old form of paths
+		methods[http.MethodGet] = list
 	case r.name == "":
 		methods[http.MethodGet], methods[http.MethodPost], methods[http.MethodDelete] = list, r.create,
 			r.deleteCollection
@@ -47,9 +48,6 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 		methods[http.MethodGet], methods[http.MethodPut], methods[http.MethodPatch] = r.get, r.update, r.patch
 		if r.subresource == "" {
 			methods[http.MethodDelete] = r.delete
-		}
-		if forceWatch {
-			methods[http.MethodGet] = list
 		}
 	}
 	switch handler := methods[r.Method]; {
@@ -78,7 +76,9 @@ func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error
 	}
 	verb := verbs[r.Method]
 	switch {
-	case verb == "get" && (r.name == "" || forceWatch):
+	case forceWatch: // with any method
+		verb = "watch"
+	case verb == "get" && r.name == "":
 		verb = "list"
 	case verb == "delete" && r.name == "":
 		verb = "deletecollection"
@@ -86,7 +86,8 @@ func (r *request) routeCustom(forceWatch bool) (func() (*response, error), error
 	handlers := map[string]func() (*response, error){"get": r.get, "update": r.update, "patch": r.patch}
 	switch {
 	case r.subresource == "":
-		handlers["list"] = func() (*response, error) { return r.listOrWatch(forceWatch) }
+		list := func() (*response, error) { return r.listOrWatch(forceWatch) }
+		handlers["list"], handlers["watch"] = list, list
 		handlers["create"], handlers["delete"], handlers["deletecollection"] = r.create, r.delete, r.deleteCollection
 	case (r.subresource != "status" || !r.kind.Status) && (!r.scaled() || r.kind.Scale == nil):
 		return nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)

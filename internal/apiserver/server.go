@@ -33,6 +33,9 @@ type Config struct {
 	// NamespacesExist makes each namespace exist without a Namespace object. Default false: objects can be created only
 	// in an existing namespace.
 	NamespacesExist bool
+	// NodesExist makes each node exist without a Node object, with unlimited resources. Default false: a Pod on a
+	// missing node cannot be resized.
+	NodesExist bool
 }
 
 // Server is an API server in memory. Create it with New.

@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -75,20 +76,21 @@ func (r *request) createToken() (*response, error) {
 	case seconds > 1<<32:
 		return nil, invalid("", path, seconds, "may not specify a duration larger than 2^32 seconds")
 	}
-	token.Status = authenticationv1.TokenRequestStatus{
-		ExpirationTimestamp: metav1.NewTime(token.CreationTimestamp.Add(time.Duration(seconds) * time.Second)),
-	}
+	token.Status = authenticationv1.TokenRequestStatus{} // reviews have no token
 	if err := part.admit(token, nil, options); err != nil {
 		return nil, err
 	}
-	if token.Status.Token, err = r.token(token); err != nil {
+	expires := token.CreationTimestamp.Add(time.Duration(seconds) * time.Second)
+	text, err := r.token(token, expires)
+	if err != nil {
 		return nil, err
 	}
+	token.Status.Token, token.Status.ExpirationTimestamp = text, metav1.NewTime(expires)
 	return part.object(http.StatusCreated, &record{kind: part.kind, obj: token})
 }
 
 // token returns the text of a token. Its key is no secret: the same in all servers, so that the seed determines it.
-func (r *request) token(request *authenticationv1.TokenRequest) (string, error) {
+func (r *request) token(request *authenticationv1.TokenRequest, expires time.Time) (string, error) {
 	bound := map[string]any{"namespace": request.Namespace, "serviceaccount": claimOf(request)}
 	if ref := request.Spec.BoundObjectRef; ref != nil {
 		obj, err := r.boundObject(ref)
@@ -105,7 +107,7 @@ func (r *request) token(request *authenticationv1.TokenRequest) (string, error) 
 	}
 	issued := request.CreationTimestamp.Unix()
 	claims, err := json.Marshal(map[string]any{
-		"aud": request.Spec.Audiences, "exp": request.Status.ExpirationTimestamp.Unix(), "iat": issued,
+		"aud": request.Spec.Audiences, "exp": expires.Unix(), "iat": issued,
 		"iss": tokenIssuer, "jti": r.server.uid(), "kubernetes.io": bound, "nbf": issued,
 		"sub": "system:serviceaccount:" + request.Namespace + ":" + request.Name,
 	})
@@ -132,6 +134,13 @@ func (r *request) boundObject(ref *authenticationv1.BoundObjectReference) (Objec
 		namespace = ""
 	default:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s", gvk))
+	}
+	if ref.Name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
+	if texts := content.IsPathSegmentName(ref.Name); len(texts) > 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", ref.Name,
+			strings.Join(texts, ";")))
 	}
 	found := r.server.find(resource, keyOf(namespace, ref.Name))
 	if found == nil {

@@ -360,14 +360,16 @@ type admissionPath struct{ path, apiVersion, kind string }
 
 func admissionPaths() map[string]admissionPath {
 	return map[string]admissionPath{
-		"configmaps":  {"/api/v1/namespaces/%s/configmaps", "v1", "ConfigMap"},
-		"pods":        {"/api/v1/namespaces/%s/pods", "v1", "Pod"},
-		"namespaces":  {"/api/v1/namespaces", "v1", "Namespace"},
-		"deployments": {"/apis/apps/v1/namespaces/%s/deployments", "apps/v1", "Deployment"},
-		"leases":      {"/apis/coordination.k8s.io/v1/namespaces/%s/leases", "coordination.k8s.io/v1", "Lease"},
-		"gizmos":      {"/apis/admission.example.com/v1/namespaces/%s/gizmos", "admission.example.com/v1", "Gizmo"},
-		"gizmos2":     {"/apis/admission.example.com/v2/namespaces/%s/gizmos", "admission.example.com/v2", "Gizmo"},
-		"planets":     {"/apis/admission.example.com/v1/planets", "admission.example.com/v1", "Planet"},
+		"configmaps":                 {"/api/v1/namespaces/%s/configmaps", "v1", "ConfigMap"},
+		"pods":                       {"/api/v1/namespaces/%s/pods", "v1", "Pod"},
+		"namespaces":                 {"/api/v1/namespaces", "v1", "Namespace"},
+		"deployments":                {"/apis/apps/v1/namespaces/%s/deployments", "apps/v1", "Deployment"},
+		"leases":                     {"/apis/coordination.k8s.io/v1/namespaces/%s/leases", "coordination.k8s.io/v1", "Lease"},
+		"gizmos":                     {"/apis/admission.example.com/v1/namespaces/%s/gizmos", "admission.example.com/v1", "Gizmo"},
+		"gizmos2":                    {"/apis/admission.example.com/v2/namespaces/%s/gizmos", "admission.example.com/v2", "Gizmo"},
+		"serviceaccounts":            {"/api/v1/namespaces/%s/serviceaccounts", "v1", "ServiceAccount"},
+		"certificatesigningrequests": {"/apis/certificates.k8s.io/v1/certificatesigningrequests", "certificates.k8s.io/v1", "CertificateSigningRequest"},
+		"planets":                    {"/apis/admission.example.com/v1/planets", "admission.example.com/v1", "Planet"},
 	}
 }
 

@@ -84,6 +84,7 @@ const podContainers = `"spec":{"containers":[{"name":"c","image":"i"}]}`
 func admissionScenarios() map[string]admissionScenario {
 	both := []admissionHook{{name: "m-all"}, {name: "v-all"}}
 	return map[string]admissionScenario{
+		"subresources": subresourceScenario(),
 		"operations": {hooks: both, steps: []admissionStep{
 			create("configmaps", named("a", `"data":{"a":"b"}`)), update("configmaps/a", named("a", `"data":{"a":"c"}`)), update("configmaps/a", named("a", `"data":{"a":"c"}`)),
 			merge("configmaps/a", `{"data":{"a":"d"}}`), patchAs("strategic-merge-patch+json", "configmaps/a", `{"data":{"a":"e"}}`),
@@ -399,4 +400,44 @@ type renamedVersion struct{ http.ResponseWriter }
 func (w *renamedVersion) Write(text []byte) (int, error) {
 	_, err := w.ResponseWriter.Write([]byte(strings.Replace(string(text), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1)))
 	return len(text), err
+}
+
+// signingRequest is a request for a certificate.
+const signingRequest = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISE1IQUNBUUF3RGpFTU1Bb0dBMVVFQXd3RGQyVmlNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRApRZ0FFN2U3YlloeVprMXhkMW1UTkw2TkR3U0JVYUdZQU5YK0ZEVnFqQTVtVWo5eGg2bzl5RnVMVmhtb2RQYzZiCkM0cTlxaFNTMEdCZnhLaVo5R29hdFJZcm1LQUFNQW9HQ0NxR1NNNDlCQU1DQTBjQU1FUUNJR2QrNVkvREpjMSsKTVFSNkVWVzduMzU2U2NWaExMcUFSS1hKemF3cDJ4UjBBaUJEUjFjOGdodjZEUmEvSmxucUV0djAraU52NUtMUgpWM3J6TXR3YW45YUZWUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo="
+
+// tokenRequest returns a TokenRequest with more fields.
+func tokenRequest(more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"` + more + `}`
+}
+
+// subresourceScenario is about the subresources that random operations do not address.
+func subresourceScenario() admissionScenario {
+	const rules = `"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["pods/*","serviceaccounts/*","certificatesigningrequests","certificatesigningrequests/*"],"operations":["*"]}]`
+	return admissionScenario{hooks: []admissionHook{{name: "m-sub", fields: rules}, {name: "v-sub", fields: rules}}, steps: []admissionStep{
+		create("pods", named("a", `"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}`)),
+		merge("pods/a/resize", `{"metadata":{"labels":{"a":"b"}},"spec":{"nodeName":"x","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"2"}}}]}}`),
+		merge("pods/a/resize?dryRun=All", `{"spec":{"containers":[{"name":"c","image":"j","resources":{"requests":{"cpu":"3"}}}]}}`),
+		update("pods/a/resize", named("a", `"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"4"}}}]}`)),
+		merge("pods/a/ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"i"}]}}`),
+		merge("pods/a/ephemeralcontainers", `{"spec":{"ephemeralContainers":null}}`),
+		apply("pods/a/ephemeralcontainers?fieldManager=x", named("a", `"spec":{"ephemeralContainers":[{"name":"f","image":"i"}]}`)),
+		create("serviceaccounts", named("s", "")),
+		create("serviceaccounts/s/token", tokenRequest(`"spec":{"audiences":["a"]}`)),
+		create("serviceaccounts/s/token?dryRun=All", tokenRequest("")),
+		create("serviceaccounts/s/token", tokenRequest(`"metadata":{"name":"other"}`)),
+		create("serviceaccounts/s/token", tokenRequest(`"spec":{"expirationSeconds":1}`)),
+		create("serviceaccounts/s/token", tokenRequest(`"spec":{"boundObjectRef":{"kind":"Pod","name":"none"}}`)),
+		create("serviceaccounts/none/token", tokenRequest("")),
+		create("certificatesigningrequests", named("admission-1", `"spec":{"request":"`+signingRequest+`","signerName":"example.com/s","usages":["client auth"],"username":"u"}`)),
+		merge("certificatesigningrequests/admission-1/approval", `{"spec":{"signerName":"x.com/y"},"status":{"certificate":"eA==","conditions":[{"type":"Approved","status":"True"}]}}`),
+		merge("certificatesigningrequests/admission-1/status", `{"status":{"conditions":[{"type":"Approved","status":"True"},{"type":"E","status":"True"}]}}`),
+		answers(patching(`[{"op":"add","path":"/spec/nodeName","value":"zz"}]`)), merge("pods/a/resize", `{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"5"}}}]}}`),
+		answers(patching(`[{"op":"add","path":"/spec/audiences","value":["fromhook"]}]`)), create("serviceaccounts/s/token", tokenRequest(`"spec":{"audiences":["a"]}`)),
+		answers(patching(`[{"op":"add","path":"/spec/expirationSeconds","value":5}]`)), create("serviceaccounts/s/token", tokenRequest(`"spec":{"audiences":["a"]}`)),
+		answers(denying(map[string]any{"message": "no"})), merge("pods/a/resize", `{"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"6"}}}]}}`), create("serviceaccounts/s/token", tokenRequest("")), merge("certificatesigningrequests/admission-1/approval", `{"status":{"conditions":[{"type":"Approved","status":"True"},{"type":"G","status":"True"}]}}`),
+		answers(respondReview), remove("certificatesigningrequests/admission-1", ""),
+	}}
 }

@@ -25,6 +25,13 @@ func TestSmokeSubresources(t *testing.T) {
 	resized := *kindOf("pods")
 	resized.minimal = `"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1","memory":"1Gi","ephemeral-storage":"1Gi"},"limits":{"cpu":"2"}}},` +
 		`{"name":"d","image":"i"}],"initContainers":[{"name":"i","image":"i","resources":{"requests":{"cpu":"1"}}}]}`
+	pod := func(spec string) *kind {
+		k := *kindOf("pods")
+		k.minimal = `"spec":{` + spec + `}`
+		return &k
+	}
+	const container = `"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"9","memory":"9Gi"}}}],` +
+		`"initContainers":[{"name":"s","image":"i","restartPolicy":"Always","resources":{"requests":{"cpu":"500m"}}},{"name":"i","image":"i","resources":{"requests":{"cpu":"1"}}}]`
 	accounts := &kind{resource: "serviceaccounts", name: "ServiceAccount", apiVersion: "v1"}
 	quotas := &kind{resource: "resourcequotas", name: "ResourceQuota", apiVersion: "v1"}
 	signings := &kind{
@@ -39,6 +46,22 @@ func TestSmokeSubresources(t *testing.T) {
 		"resize":               {&resized, resizeSteps},
 		"resize of a Pod without resources": {kindOf("pods"), func(d *director) []operation {
 			return append(d.existing(), d.in("resize", http.MethodPatch, `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`))
+		}},
+		"resize of a Windows Pod":                    {pod(`"os":{"name":"windows"},` + container), refusedResizes},
+		"resize of a Pod with requests of its own":   {pod(`"resources":{"requests":{"cpu":"4"}},` + container), wholePodSteps},
+		"resize of a Pod with limits of its own":     {pod(`"resources":{"limits":{"cpu":"4","memory":"4Gi"}},` + container), wholePodSteps},
+		"resize of a Pod with a lower limit":         {pod(`"resources":{"limits":{"cpu":"1"}},` + container), refusedResizes},
+		"resize of a Pod with invalid resources":     {pod(`"resources":{"requests":{"ephemeral-storage":"1"}},` + container), (*director).existing},
+		"resize of a Windows Pod with resources":     {pod(`"os":{"name":"windows"},"resources":{"requests":{"cpu":"4"}},` + container), (*director).existing},
+		"resize of a Pod with claims of its own":     {pod(`"resources":{"claims":[{"name":"a"}]},` + container), (*director).existing},
+		"resize of a Pod with huge pages":            {pod(`"resources":{"requests":{"cpu":"4"}},"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1","hugepages-2Mi":"4Mi"}}}]`), wholePodSteps},
+		"resize of a Pod with too few of huge pages": {pod(`"resources":{"limits":{"cpu":"4","hugepages-2Mi":"2Mi"}},"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1","hugepages-2Mi":"4Mi"}}}]`), (*director).existing},
+		"resize of a static Pod": {pod(`"nodeName":"n1",` + container), func(d *director) []operation {
+			static := d.operation(http.MethodPost, "", d.object(`,"annotations":{"kubernetes.io/config.mirror":"x"}`))
+			return append([]operation{static, d.patch(mergeMedia, `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"y"}}}`)}, refusedResizes(d)[1:]...)
+		}},
+		"annotation of a static Pod": {kindOf("pods"), func(d *director) []operation {
+			return append(d.existing(), d.patch(mergeMedia, `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`))
 		}},
 		"approval": {signings, func(d *director) []operation { return approvalSteps(d, certificate) }},
 		"token":    {accounts, tokenSteps},
@@ -128,9 +151,27 @@ func resizeSteps(d *director) []operation {
 		of("e", `{}`), patch(`"initContainers":[{"name":"e","image":"i"}],"containers":[{"name":"e","image":"i"}]`),
 		d.in(name, http.MethodPut, `{"metadata":{"name":"`+d.name+`"},"spec":{"containers":[{"name":"d","image":"i"},{"name":"c","image":"i"}],"initContainers":[{"name":"j","image":"i"}]}}`),
 		d.in(name, http.MethodPut, `{"metadata":{"name":"`+d.name+`"},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"2"}}}]}}`),
+		d.in(name, http.MethodPut, `{"metadata":{"name":"`+d.name+`"},"spec":{}}`),
 		d.status(`{"containerStatuses":[`+running+`}]}`), of("c", `{"requests":{"cpu":"1700m"}}`),
 		d.status(`{"containerStatuses":[`+running+`,"resources":{}}]}`), of("c", `{"requests":{"cpu":"1800m"}}`))
 	return append(ops, d.all(name, `"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1900m"}}}]}`)...)
+}
+
+// resized resizes a container of the Pod.
+func (d *director) resized(list, container, resources string) operation {
+	return d.in("resize", http.MethodPatch, `{"spec":{"`+list+`":[{"name":"`+container+`","resources":`+resources+`}]}}`)
+}
+
+func refusedResizes(d *director) []operation {
+	return append(d.existing(), d.resized("containers", "c", `{"requests":{"cpu":"1500m"}}`), d.resized("containers", "c", `{"requests":{"cpu":"-1"},"limits":null}`), d.in("ephemeralcontainers", http.MethodPatch, `{"spec":{"ephemeralContainers":[{"name":"x","image":"i"}]}}`))
+}
+
+// wholePodSteps resize the containers of a Pod that has requests or limits of its own.
+func wholePodSteps(d *director) []operation {
+	return append(d.existing(), d.operation(http.MethodGet, d.name, ""),
+		d.resized("containers", "c", `{"requests":{"cpu":"1100m"}}`), d.resized("containers", "c", `{"requests":{"cpu":"5"}}`), d.resized("containers", "c", `{"requests":{"cpu":"3500m"}}`),
+		d.resized("initContainers", "s", `{"requests":{"cpu":"600m"}}`), d.resized("initContainers", "i", `{"requests":{"cpu":"3"}}`), d.resized("initContainers", "i", `{"requests":{"cpu":"4"}}`),
+		d.operation(http.MethodGet, d.name, ""))
 }
 
 func approvalSteps(d *director, certificate string) []operation {
@@ -150,7 +191,7 @@ func approvalSteps(d *director, certificate string) []operation {
 		merge(name, `"certificate":"`+certificate+`",`+conditions(approved+","+condition("Other", "Unknown"))),
 		d.operation(http.MethodGet, d.name, ""),
 		merge(name, conditions(approved+","+denied)), merge(name, `"conditions":null`), merge("status", `"conditions":null`),
-		merge("status", conditions(approved+","+denied)), merge("status", conditions(`{"type":"Approved","status":"True","reason":"other"}`)),
+		merge("status", conditions(approved+","+denied)), merge("status", conditions(approved+","+approved)), d.in(name, http.MethodPatch, `{"metadata":{"labels":{"-":"-"}}}`), merge("status", conditions(`{"type":"Approved","status":"True","reason":"other"}`)),
 		merge("status", `"certificate":"`+certificate+`"`), merge("status", `"certificate":null`), merge(name, `"certificate":null`), merge("", `"certificate":null`),
 		d.in(name, http.MethodPut, `{"metadata":{"name":"`+d.name+`"},"status":{"conditions":[`+approved+`]}}`))
 	return append(ops, d.all(name, `"status":{"conditions":[{"type":"Approved","status":"True","message":"applied"}]}`)...)
@@ -161,6 +202,7 @@ func tokenSteps(d *director) []operation {
 	bound := func(kind, more string) operation {
 		return post(`"spec":{"audiences":["a","b"],"expirationSeconds":3607,"boundObjectRef":{"kind":"` + kind + `","name":"` + d.name + `"` + more + `}}`)
 	}
+	ref := func(fields string) operation { return post(`"spec":{"boundObjectRef":{` + fields + `}}`) }
 	pods, secrets := &director{d.generator, kindOf("pods"), d.name}, &director{d.generator, kindOf("secrets"), d.name}
 	missing, dry := post(``), post(``)
 	missing.name, dry.query = "missing", "dryRun=All"
@@ -172,6 +214,7 @@ func tokenSteps(d *director) []operation {
 		post(`"apiVersion":"v1","kind":"Pod"`), post(`"apiVersion":"authentication.k8s.io/v1beta1","kind":"TokenRequest"`), post(`"unknown":1`),
 		post(`"spec":{"expirationSeconds":599}`), post(`"spec":{"expirationSeconds":8589934592}`), post(`"spec":{"expirationSeconds":0}`),
 		bound("Pod", ``), bound("Secret", ``), bound("Node", ``), bound("Lease", `,"apiVersion":"coordination.k8s.io/v1"`),
+		ref(`"kind":"Pod"`), ref(`"kind":"Secret","uid":"x"`), ref(`"kind":"Node"`), ref(`"kind":"Pod","name":"a/b"`), ref(`"kind":"Node","name":"a%b"`), ref(``), ref(`"name":"x"`),
 		secrets.existing()[0], bound("Secret", `,"apiVersion":"v1"`), bound("Secret", `,"uid":"99999999-2222-4333-8444-555555555555"`),
 		pods.operation(http.MethodPost, "", `{"metadata":{"name":"`+d.name+`"},"spec":{"serviceAccountName":"other","containers":[{"name":"c","image":"i"}]}}`), bound("Pod", ``),
 		pods.read(http.MethodDelete, d.name, "gracePeriodSeconds=0"),

@@ -8,6 +8,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -29,10 +30,8 @@ func AddApproval(k *apiserver.Kind) {
 		"": except("status"), "status": except("status", "conditions"), approval: except("status", "certificate"),
 	}
 	k.Rules.Prepare = func(obj, old apiserver.Object) {
-		r := obj.(*certificatesv1.CertificateSigningRequest)
-		if r.Status = (certificatesv1.CertificateSigningRequestStatus{}); old != nil {
-			before := old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest)
-			r.Spec, r.Status = before.Spec, before.Status
+		if old != nil {
+			obj.(*certificatesv1.CertificateSigningRequest).Spec = old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest).Spec
 		}
 	}
 	k.Rules.PrepareStatus = func(obj, old apiserver.Object) { prepareSigning("status", obj, old) }
@@ -54,6 +53,16 @@ func conditionOf(
 		return &r.Status.Conditions[i]
 	}
 	return nil
+}
+
+// conditionsOf returns the number of conditions of a type, which is 0 or 1 in a stored object.
+func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (n int) {
+	for _, c := range r.Status.Conditions {
+		if c.Type == t {
+			n++
+		}
+	}
+	return n
 }
 
 // prepareSigning keeps what an approval or an update of the status does not change, and sets the times of conditions.
@@ -81,6 +90,9 @@ func prepareSigning(subresource string, obj, old apiserver.Object) {
 func validateSigning(subresource string, obj, old apiserver.Object) field.ErrorList {
 	var p problems
 	r, before := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
+	p.add(apiserver.ValidateCoreMetadata(obj, false, func(name string, _ bool) []string {
+		return content.IsPathSegmentName(name)
+	})...)
 	conditions := field.NewPath("status", "conditions")
 	seen := map[certificatesv1.RequestConditionType]bool{}
 	for i, c := range r.Status.Conditions {
@@ -100,16 +112,18 @@ func validateSigning(subresource string, obj, old apiserver.Object) field.ErrorL
 		}
 		seen[c.Type] = true
 	}
+	var added problems
 	for _, t := range []certificatesv1.RequestConditionType{
 		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed,
 	} {
-		switch existed := conditionOf(before, t) != nil; {
-		case existed && !seen[t]:
+		switch had, has := conditionsOf(before, t), conditionsOf(r, t); {
+		case has < had:
 			p.forbidden(conditions, fmt.Sprintf("updates may not remove a condition of type %q", t))
-		case !existed && seen[t] && subresource != approval && decides(t):
-			p.forbidden(conditions, fmt.Sprintf("updates may not add a condition of type %q", t))
+		case has > had && subresource != approval && decides(t):
+			added.forbidden(conditions, fmt.Sprintf("updates may not add a condition of type %q", t))
 		}
 	}
+	p.add(added.list...)
 	if old := before.Status.Certificate; len(old) > 0 && !bytes.Equal(old, r.Status.Certificate) {
 		p.forbidden(field.NewPath("status", "certificate"), "updates may not modify existing certificate content")
 	}

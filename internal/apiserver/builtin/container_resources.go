@@ -12,9 +12,16 @@ import (
 
 // resources checks the resources of a container.
 func (p *podProblems) resources(r *corev1.ResourceRequirements, path *field.Path) {
+	p.requirements(r, p.resourceName, path)
+}
+
+// requirements checks requests and limits. resourceName checks the names of their resources.
+func (p *podProblems) requirements(
+	r *corev1.ResourceRequirements, resourceName func(corev1.ResourceName, *field.Path), path *field.Path,
+) {
 	hugePages, cpuOrMemory := false, false
 	check := func(name corev1.ResourceName, quantity resource.Quantity, path *field.Path) {
-		p.resourceName(name, path)
+		resourceName(name, path)
 		if quantity.Sign() < 0 {
 			p.invalid(path, quantity.String(), isNegative)
 		}
@@ -29,7 +36,7 @@ func (p *podProblems) resources(r *corev1.ResourceRequirements, path *field.Path
 					quantity.String(), name))
 			}
 		}
-		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
+		cpuOrMemory = cpuOrMemory || isCPUOrMemory(name)
 	}
 	limits, requests := path.Child("limits"), path.Child("requests")
 	for _, name := range sortedKeys(r.Limits) {
@@ -38,7 +45,7 @@ func (p *podProblems) resources(r *corev1.ResourceRequirements, path *field.Path
 	for _, name := range sortedKeys(r.Requests) {
 		quantity := r.Requests[name]
 		check(name, quantity, requests.Key(string(name)))
-		overcommit := isNative(name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		overcommit := isNative(name) && !isHugePages(name)
 		limit, exists := r.Limits[name]
 		switch compared := quantity.Cmp(limit); {
 		case !exists && !overcommit:
@@ -104,8 +111,7 @@ func (p *podProblems) resourceName(name corev1.ResourceName, path *field.Path) {
 }
 
 func isContainerResource(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	return ofPod(name) || name == corev1.ResourceEphemeralStorage
 }
 
 func isStandardResource(name corev1.ResourceName) bool {

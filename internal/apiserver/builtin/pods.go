@@ -42,6 +42,7 @@ func Pods() *apiserver.Kind {
 		},
 		ValidateSubresource: validatePodSubresource,
 		PrepareSubresource:  preparePodSubresource,
+		Permit:              permitPod,
 		Fields:              podFields,
 		FieldLabels: []string{
 			"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",

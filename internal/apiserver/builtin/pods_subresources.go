@@ -24,6 +24,10 @@ func preparePodSubresource(subresource string, obj, old apiserver.Object) {
 	pod, before := obj.(*corev1.Pod), old.DeepCopyObject().(*corev1.Pod)
 	spec := before.Spec.DeepCopy()
 	if subresource == resize {
+		if len(pod.Spec.Containers) != len(spec.Containers) ||
+			len(pod.Spec.InitContainers) != len(spec.InitContainers) {
+			return // not valid, and validated as it was sent
+		}
 		spec.Resources = pod.Spec.Resources
 		spec.Containers = resizedContainers(pod.Spec.Containers, spec.Containers)
 		spec.InitContainers = resizedContainers(pod.Spec.InitContainers, spec.InitContainers)
@@ -55,6 +59,14 @@ func validatePodSubresource(subresource string, obj, old apiserver.Object) field
 		return validatePodStatus(pod, before)
 	}
 	var p podProblems
+	switch kind := unresizable(before); {
+	case subresource == resize && kind != "":
+		p.forbidden(field.NewPath(""), kind+" pods cannot be resized")
+		return p.list
+	case subresource == ephemeralContainers && kind == "static":
+		p.forbidden(field.NewPath(""), "static pods do not support ephemeral containers")
+		return p.list
+	}
 	p.add(apiserver.ValidateCoreMetadataUpdate(pod, before)...)
 	p.podAndMetadata(pod, before)
 	if subresource == resize {
@@ -74,6 +86,17 @@ func validatePodSubresource(subresource string, obj, old apiserver.Object) field
 		}
 	}
 	return p.list
+}
+
+// unresizable returns the kind of a Pod that cannot be resized; "" if it can.
+func unresizable(pod *corev1.Pod) string {
+	if _, mirrored := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirrored {
+		return "static"
+	}
+	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
+		return "windows"
+	}
+	return ""
 }
 
 // resize checks that only CPU and memory of the same containers change.

@@ -116,13 +116,15 @@ func (p *podProblems) withAllowedChanges(spec, old *corev1.PodSpec) *corev1.PodS
 }
 
 func (p *podProblems) annotationUpdate(pod, old *corev1.Pod) {
+	all := field.NewPath("metadata", "annotations")
 	const key = corev1.MirrorPodAnnotationKey
 	value, exists := pod.Annotations[key]
 	before, existed := old.Annotations[key]
-	switch path := field.NewPath("metadata", "annotations").Key(key); {
+	switch path := all.Key(key); {
 	case existed && (!exists || value != before):
 		p.forbidden(path, "may not remove or update mirror pod annotation")
 	case exists && !existed:
 		p.forbidden(path, "may not add mirror pod annotation")
 	}
+	p.podAnnotations(pod.Annotations, all)
 }

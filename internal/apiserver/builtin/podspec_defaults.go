@@ -269,6 +269,7 @@ func defaultPod(pod *corev1.Pod) {
 			}
 		}
 	}
+	defaultPodResources(spec)
 	setPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)

@@ -73,6 +73,7 @@ func (p *podProblems) podSpec(path *field.Path) {
 	p.containers(path.Child("containers"))
 	p.initContainers(path.Child("initContainers"))
 	p.ephemeralContainers(path.Child("ephemeralContainers"))
+	p.podResources(path.Child("resources"))
 	p.hostNetwork(path.Child("containers"))
 	requiredOneOf(&p.problems, path.Child("restartPolicy"), spec.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)

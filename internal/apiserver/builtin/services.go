@@ -31,14 +31,9 @@ func Services() *apiserver.Kind {
 			return a.allocate()
 		},
 		Prepare: func(obj, old apiserver.Object) {
-			s := obj.(*corev1.Service)
-			if old == nil {
-				s.Status = corev1.ServiceStatus{}
-				return
+			if old != nil {
+				dropUnused(obj.(*corev1.Service), old.(*corev1.Service))
 			}
-			before := old.(*corev1.Service)
-			s.Status = before.Status
-			dropUnused(s, before)
 		},
 		Stored: func(obj apiserver.Object) bool {
 			if s := obj.(*corev1.Service); s.Spec.Type == corev1.ServiceTypeExternalName {

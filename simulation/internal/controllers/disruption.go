@@ -314,6 +314,6 @@ func (s *staleDisruptions) sync(ctx context.Context, key string) (time.Time, err
 		return at, nil
 	}
 	pod = pod.DeepCopy()
-	setPodCondition(&pod.Status, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse})
+	setPodCondition(pod, &pod.Status, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse})
 	return time.Time{}, ignoreNotFound(s.requests.update(ctx, k, pod, "status"))
 }

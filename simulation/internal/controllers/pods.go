@@ -101,12 +101,17 @@ func (k *kubelet) sync(ctx context.Context, key string) (time.Time, error) {
 	}
 	now := time.Now()
 	status, next := k.advance(pod, run, now)
+	return next, k.report(ctx, kind, pod, status)
+}
+
+// report updates the status of a Pod if it has changed.
+func (k *kubelet) report(ctx context.Context, kind *apiserver.Kind, pod *corev1.Pod, status *corev1.PodStatus) error {
 	if equality.Semantic.DeepEqual(*status, pod.Status) {
-		return next, nil
+		return nil
 	}
 	updated := pod.DeepCopy()
 	updated.Status = *status
-	return next, ignoreNotFound(k.requests.update(ctx, kind, updated, "status"))
+	return ignoreNotFound(k.requests.update(ctx, kind, updated, "status"))
 }
 
 // run returns the state of a Pod, and starts it if it is new.
@@ -204,14 +209,15 @@ func (k *kubelet) stop(ctx context.Context, kind *apiserver.Kind, pod *corev1.Po
 	}
 	began := pod.DeletionTimestamp.Add(-grace)
 	if stopped := began.Add(min(grace, run.behavior.StopAfter)); stopped.After(now) && !terminal(pod) {
-		return stopped, nil
+		status := pod.Status.DeepCopy()
+		observeGeneration(status, pod)
+		return stopped, k.report(ctx, kind, pod, status)
 	}
 	if !terminal(pod) && len(pod.Finalizers) > 0 {
 		const sigterm = 143
-		updated := pod.DeepCopy()
-		updated.Status = *run.status(pod, corev1.PodFailed, false, terminated(sigterm, run.started, now))
-		if err := k.requests.update(ctx, kind, updated, "status"); err != nil {
-			return time.Time{}, ignoreNotFound(err)
+		status := run.status(pod, corev1.PodFailed, false, terminated(sigterm, run.started, now))
+		if err := k.report(ctx, kind, pod, status); err != nil {
+			return time.Time{}, err
 		}
 	}
 	if grace == 0 {

@@ -32,7 +32,7 @@ func (r *podRun) status(
 	if phase == corev1.PodPending && r.waiting != "ImagePullBackOff" {
 		phase = corev1.PodRunning // between two runs
 	}
-	status.Phase = phase
+	status.Phase, status.ObservedGeneration = phase, pod.Generation
 	started := seconds(r.podStarted)
 	status.StartTime = &started
 	status.HostIP, status.HostIPs = nodeAddress, []corev1.HostIP{{IP: nodeAddress}}
@@ -68,13 +68,27 @@ func (r *podRun) status(
 		status.InitContainerStatuses = append(status.InitContainerStatuses, container)
 	}
 	setEphemeral(status, pod, ended)
-	setPodCondition(status, corev1.PodCondition{
+	setPodCondition(pod, status, corev1.PodCondition{
 		Type:   corev1.PodReadyToStartContainers,
 		Status: conditionStatus(ended == nil),
 	})
-	setPodCondition(status, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
+	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized} {
+		setPodCondition(pod, status, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue})
+	}
 	setReadiness(status, pod, ready)
 	return status
+}
+
+// observeGeneration reports in a status that the kubelet has seen the current generation of the Pod.
+func observeGeneration(status *corev1.PodStatus, pod *corev1.Pod) {
+	status.ObservedGeneration = pod.Generation
+	for i := range status.Conditions {
+		switch c := &status.Conditions[i]; c.Type {
+		case corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady,
+			corev1.PodReady:
+			c.ObservedGeneration = pod.Generation
+		}
+	}
 }
 
 // setEphemeral adds the ephemeral containers to the status of a Pod. They start at once, and end with the Pod.
@@ -98,11 +112,11 @@ func setEphemeral(status *corev1.PodStatus, pod *corev1.Pod, ended *corev1.Conta
 // setReadiness sets the conditions about readiness in the status of a Pod.
 func setReadiness(status *corev1.PodStatus, pod *corev1.Pod, ready bool) {
 	if !ready {
-		setPodCondition(status, notReady(corev1.ContainersReady, pod, status.Phase))
-		setPodCondition(status, notReady(corev1.PodReady, pod, status.Phase))
+		setPodCondition(pod, status, notReady(corev1.ContainersReady, pod, status.Phase))
+		setPodCondition(pod, status, notReady(corev1.PodReady, pod, status.Phase))
 		return
 	}
-	setPodCondition(status, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+	setPodCondition(pod, status, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 	podReady := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	if closed := closedGates(pod); len(closed) > 0 {
 		podReady = corev1.PodCondition{
@@ -110,7 +124,7 @@ func setReadiness(status *corev1.PodStatus, pod *corev1.Pod, ready bool) {
 			Message: strings.Join(closed, ", "),
 		}
 	}
-	setPodCondition(status, podReady)
+	setPodCondition(pod, status, podReady)
 }
 
 // notReady returns a condition of a Pod that is not ready.
@@ -157,9 +171,9 @@ func conditionStatus(b bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// setPodCondition reports whether it changed the condition.
-func setPodCondition(status *corev1.PodStatus, condition corev1.PodCondition) bool {
-	condition.LastTransitionTime = seconds(time.Now())
+// setPodCondition sets a condition for the current generation of a Pod. It reports whether the condition changed.
+func setPodCondition(pod *corev1.Pod, status *corev1.PodStatus, condition corev1.PodCondition) bool {
+	condition.LastTransitionTime, condition.ObservedGeneration = seconds(time.Now()), pod.Generation
 	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type })
 	if i < 0 {
 		status.Conditions = append(status.Conditions, condition)
@@ -169,7 +183,6 @@ func setPodCondition(status *corev1.PodStatus, condition corev1.PodCondition) bo
 	if old.Status == condition.Status {
 		condition.LastTransitionTime = old.LastTransitionTime
 	}
-	condition.ObservedGeneration = old.ObservedGeneration
 	if equality.Semantic.DeepEqual(*old, condition) {
 		return false
 	}

@@ -68,7 +68,7 @@ func (s *scheduler) node() string {
 
 func (s *scheduler) reportUnschedulable(ctx context.Context, k *apiserver.Kind, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
-	if !setPodCondition(&pod.Status, corev1.PodCondition{
+	if !setPodCondition(pod, &pod.Status, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		Message: fmt.Sprintf("0/%d nodes are available: %d Insufficient cpu.", len(s.nodes), len(s.nodes)),
 	}) {

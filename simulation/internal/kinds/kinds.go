@@ -2,7 +2,6 @@
 package kinds
 
 import (
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,19 +21,16 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver/builtin"
 )
 
 // All returns the built-in kinds: those with the rules of the real server, and the others, which have the rules for
-// metadata, status and generation only.
+// metadata, status, generation and versions only.
 func All() ([]*apiserver.Kind, error) {
 	known := builtin.Kinds()
 	further, err := otherKinds(known)
@@ -70,8 +66,10 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 			GroupVersionKind: gvk, Resource: resource.Resource,
 			ClusterScoped: slices.Contains(clusterScoped(), gvk.Kind),
 			ShortNames:    shortNames()[gvk.Kind], Categories: categories(gvk),
-			Status:     hasStatus && gvk.Kind != "CSINode", // whose status is newer than the version of the server
-			Generation: countsGenerations(gvk), UnconditionalUpdate: true, Rules: metadataRules(gvk),
+			Status:         hasStatus && gvk.Kind != "CSINode", // whose status is newer than the version of the server
+			StatusOnCreate: gvk.Kind == "Node",                 // the kubelet registers it with its status
+			Generation:     countsGenerations(gvk), UnconditionalUpdate: !requiresVersion(gvk),
+			CreateOnUpdate: createsOnUpdate(gvk), Rules: rulesOf(gvk),
 			NewObject: func() apiserver.Object { return reflect.New(goType).Interface().(apiserver.Object) },
 			AddToScheme: func(s *runtime.Scheme) error {
 				s.AddKnownTypeWithName(gvk, reflect.New(goType).Interface().(runtime.Object))
@@ -88,39 +86,6 @@ func otherKinds(known []*apiserver.Kind) ([]*apiserver.Kind, error) {
 		return strings.Compare(a.GroupVersionKind.String(), b.GroupVersionKind.String())
 	})
 	return kinds, nil
-}
-
-// metadataRules are the rules for the names and finalizers of a kind.
-func metadataRules(gvk schema.GroupVersionKind) apiserver.Rules {
-	namespaced := !slices.Contains(clusterScoped(), gvk.Kind)
-	create, update := apiserver.ValidateCoreMetadata, apiserver.ValidateCoreMetadataUpdate
-	if gvk.Group == admissionregistrationv1.GroupName || gvk.Group == nodev1.GroupName { // allow more finalizers
-		create, update = apiserver.ValidateMetadata, apiserver.ValidateMetadataUpdate
-	}
-	name := validation.NameIsDNSSubdomain
-	switch {
-	case gvk.Group == rbacv1.GroupName, gvk.Group == certificatesv1.GroupName:
-		name = func(name string, _ bool) []string { return content.IsPathSegmentName(name) }
-	case gvk.Kind == "IPAddress":
-		name = func(name string, _ bool) []string {
-			if ip, err := netip.ParseAddr(name); err != nil || ip.String() != name {
-				return []string{"must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"}
-			}
-			return nil
-		}
-	}
-	return apiserver.Rules{Validate: func(obj, old apiserver.Object) field.ErrorList {
-		if old != nil {
-			return update(obj, old)
-		}
-		errs := create(obj, namespaced, name)
-		const longest = 52 // a Job gets a name with 11 more characters
-		if gvk.Kind == "CronJob" && len(obj.GetName()) > longest {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(),
-				"must be no more than 52 characters"))
-		}
-		return errs
-	}}
 }
 
 func clusterScoped() []string {
@@ -158,14 +123,4 @@ func categories(gvk schema.GroupVersionKind) []string {
 		return []string{"api-extensions"}
 	}
 	return nil
-}
-
-// countsGenerations reports whether the real server increments metadata.generation when the spec changes.
-func countsGenerations(gvk schema.GroupVersionKind) bool {
-	kinds := []string{
-		"CronJob", "Ingress", "IngressClass", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration",
-		"NetworkPolicy",
-		"PodDisruptionBudget", "PriorityClass", "ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration",
-	}
-	return slices.Contains(kinds, gvk.Kind)
 }
