@@ -45,6 +45,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -361,15 +362,7 @@ func (o *operator) start() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(o.t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for at the end of the test
-	o.t.Cleanup(func() {
-		cancel()
-		if err := <-result; err != nil {
-			o.t.Error(err)
-		}
-	})
+	testrun.Start(o.t, m.Run)
 	time.Sleep(10 * time.Second)
 }
 
@@ -384,16 +377,8 @@ func (o *operator) another(identity string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(o.t.Context())
-	ended := make(chan error, 1)
-	go func() { // waited for at the end of the test
-		ended <- elector.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
-	}()
-	o.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			o.t.Error(err)
-		}
+	testrun.Start(o.t, func(ctx context.Context) error {
+		return elector.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
 	})
 	time.Sleep(time.Second)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
 
@@ -68,14 +69,9 @@ func TestLogInController(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+				stop := testrun.Start(t, ctrl.Run)
 				time.Sleep(time.Hour)
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				stop()
 				var got []record
 				for _, r := range records(t, &log) {
 					if r.Msg == "handled" {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -208,14 +209,9 @@ func TestTraceInController(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+				stop := testrun.Start(t, ctrl.Run)
 				synctest.Wait()
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				stop()
 				n.expect(t, fmt.Sprintf(`start default/web of "pods", causes "listed", object %v, since 0s`, !reconciles),
 					"end, the context of Start: true, error broken")
 				if run := ctrl.RecentRuns()[0]; seen != "4bf92f35" || run.TraceID != seen {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -314,9 +315,7 @@ func TestMappedSharesInformerWithController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		testrun.Start(t, ctrl.Run)
 		synctest.Wait()
 		handled.take()
 		server.Put(pointing("b", "a b"))
@@ -324,10 +323,6 @@ func TestMappedSharesInformerWithController(t *testing.T) {
 		got := strings.Join(handled.take(), "; ")
 		if !strings.Contains(got, "ns/a: mapped children: ns/b updated (spec)") || !strings.Contains(got, "ns/b: ") {
 			t.Errorf("handled: %s", got)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -307,9 +308,7 @@ func TestSharedInController(t *testing.T) {
 		}
 		var stopShared func()
 		for term := range 2 {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- ctrl.Run(ctx) }() // received below
+			stop := testrun.Start(t, ctrl.Run)
 			if term == 0 {
 				time.Sleep(time.Minute)
 				if ctrl.Ready() == nil {
@@ -323,10 +322,7 @@ func TestSharedInController(t *testing.T) {
 			server.Put(pointing("c", []string{"b", "a"}[term]))
 			time.Sleep(time.Second)
 			runs.expect(t, "ns/a: run", "ns/b: run")
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			stop()
 			server.Put(pointing("c", []string{"b x", "a"}[term])) // no handler is registered
 			runs.expect(t)
 		}
@@ -379,9 +375,7 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- ctrl.Run(ctx) }() // received below
+		stop := testrun.Start(t, ctrl.Run)
 		time.Sleep(time.Minute)
 		runs.expect(t, "ns/a: run", "ns/b: run")
 		time.Sleep(5 * time.Hour)
@@ -399,10 +393,7 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 		runs.take()
 		time.Sleep(5 * time.Hour)
 		runs.expect(t) // no object has the keys
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }
 

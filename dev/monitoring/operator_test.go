@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -218,18 +219,13 @@ func (o *operator) start() (stop func()) {
 	}
 	unobserve := o.recorder.ObserveLeadership(m.Leadership)
 	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd })
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }() // waited for by stop
+	stopManager := testrun.Start(w.t, m.Run)
 	w.targets[o.lease.Identity] = promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{})
 	stop = sync.OnceFunc(func() {
 		w.targets[o.lease.Identity] = nil
-		cancel()
+		stopManager()
 		unobserve()
 		uncertify()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
 	})
 	w.t.Cleanup(stop)
 	return stop

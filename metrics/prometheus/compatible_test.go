@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/leader"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -41,15 +42,7 @@ func runPods(t *testing.T, config controller.Config[*corev1.Pod]) (stop func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	return testrun.Start(t, ctrl.Run)
 }
 
 // The first run fails after 90 s, and the second one succeeds after 90 s.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // onePod retrieves a single Pod that never changes.
@@ -62,9 +63,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+		stop := testrun.Start(t, ctrl.Run)
 		synctest.Wait()
 		expectValues(t, registry, map[string]float64{
 			"evenkeel_controller_queue_backoff{controller=pods}":                   1,
@@ -98,10 +97,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 			t.Errorf("runs by outcome (-want +got):\n%s", diff)
 		}
 
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
 		for series := range gather(t, registry) {
 			if !strings.Contains(series, "_total{") {
 				t.Errorf("the controller has stopped, but %s still exists", series)

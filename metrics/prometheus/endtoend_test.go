@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -107,15 +108,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for by the cleanup
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Start(t, ctrl.Run)
 	synctest.Wait()
 }
 

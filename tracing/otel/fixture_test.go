@@ -2,7 +2,6 @@ package otel_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -24,6 +23,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -104,15 +104,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for by the cleanup
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
-	})
+	testrun.Start(w.t, ctrl.Run)
 	return ctrl
 }
 
