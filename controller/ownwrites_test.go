@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -374,14 +374,7 @@ func (w *world) at(host string) *world {
 	w.t.Helper()
 	config := w.Config("operator")
 	config.Host = host
-	cluster, err := kube.Connect(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	cluster, client := apitest.Connect(config)
 	return &world{Server: w.Server, t: w.t, cluster: cluster, client: client}
 }
 

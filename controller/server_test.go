@@ -14,7 +14,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -32,29 +31,16 @@ type unstructuredObject = *unstructured.Unstructured
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
-	server := apitest.New(
-		apitest.WithStatus(apiserver.Custom(gv.WithKind("Widget"), "widgets")),
-		apiserver.Custom(gv.WithKind("Part"), "parts"),
-	)
-	cluster, err := kube.Connect(server.Config("operator"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := apitest.New(apitest.Widgets(), apitest.Parts())
+	cluster, client := apitest.Connect(server.Config("operator"))
 	return &world{Server: server, t: t, cluster: cluster, client: client}
 }
 
-func kindOf(kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
-}
+func kindOf(kind string) schema.GroupVersionKind { return apitest.KindNamed(kind) }
 
 // objects returns a client for a resource in the tests' namespace.
 func (w *world) objects(resource string) dynamic.ResourceInterface {
-	return w.client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}).Namespace("ns")
+	return w.client.Resource(apitest.Version().WithResource(resource)).Namespace("ns")
 }
 
 // patch applies a merge patch as the controller.

@@ -280,9 +280,7 @@ type operator struct {
 	logs       testlog.Buffer
 }
 
-func websites() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}
-}
+func websites() schema.GroupVersionResource { return apitest.Version().WithResource("websites") }
 
 func website() schema.GroupVersionKind { return websites().GroupVersion().WithKind("Website") }
 
@@ -290,20 +288,12 @@ func newOperator(t *testing.T) *operator {
 	t.Helper()
 	o := &operator{
 		t: t, identity: "website-operator-0", listener: newPipes(),
-		Server: apitest.New(apitest.WithStatus(apiserver.Custom(website(), "websites")), apitest.Deployments(), apiserver.ConfigMaps(), apiserver.Leases()),
+		Server: apitest.New(apitest.Websites(), apitest.Deployments(), apiserver.ConfigMaps(), apiserver.Leases()),
 	}
 	// Without a lease, the first leader waits for LeaseDuration.
-	if _, err := o.Send(http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/shop/leases",
-		[]byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"shop","name":"website-operator"},"spec":{}}`)); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if o.cluster, err = kube.Connect(o.Server.Config("website-operator")); err != nil {
-		t.Fatal(err)
-	}
-	if o.client, err = dynamic.NewForConfigAndClient(o.cluster.RESTConfig(), o.cluster.HTTPClient()); err != nil {
-		t.Fatal(err)
-	}
+	o.Edit("leases", kube.Key{Namespace: "shop", Name: "website-operator"}, "kubectl",
+		func(map[string]any) bool { return true })
+	o.cluster, o.client = apitest.Connect(o.Server.Config("website-operator"))
 	logger := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	registry := prometheus.NewRegistry()
 	recorder, err := metrics.New(metrics.Config{Registerer: registry})
