@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,12 +19,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -64,28 +63,10 @@ func TestExplanations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newShop(t)
-				golden(t, name, story(s))
+				text := strings.TrimSpace(story(newShop(t))) + "\n"
+				testfile.Expect(t, filepath.Join("testdata", "explain", name+".txt"), text, *update)
 			})
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	got = strings.TrimSpace(got) + "\n"
-	file := filepath.Join("testdata", "explain", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what is said; go test ./controller -run TestExplanations -update writes it (-want +got):\n%s", file, diff)
 	}
 }
 

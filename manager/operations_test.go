@@ -29,7 +29,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,6 +43,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -82,22 +82,10 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// golden compares an output with its file, without the space around it.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	got = strings.TrimSpace(got) + "\n"
-	file := filepath.Join("testdata", "operations", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs; go test ./manager -run 'Operations|SignalsOfProcess|HiddenValues' -update writes it (-want +got):\n%s", file, diff)
-	}
+	testfile.Expect(t, filepath.Join("testdata", "operations", name+".txt"), strings.TrimSpace(got)+"\n", *update)
 }
 
 func objectNotSelected(o *operator) string {
