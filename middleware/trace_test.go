@@ -199,7 +199,7 @@ func TestTraceInController(t *testing.T) {
 					seen = run.TraceID
 					return errBroken
 				}
-				config := controller.Config[*corev1.Pod]{Name: "pods", Retriever: onePod{}, ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler)}
+				config := controller.Config[*corev1.Pod]{Name: "pods", Retriever: onePod(), ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler)}
 				if reconciles {
 					config.Reconciler = middleware.Trace[kube.Key](&n)(func(ctx context.Context, _ kube.Key) error { return see(ctx) })
 				} else {
