@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -270,21 +271,7 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := validate(test.source)
-			if len(test.want) == 0 {
-				if err != nil {
-					t.Errorf("Validate: %v", err)
-				}
-				return
-			}
-			if err == nil {
-				t.Fatal("Validate finds nothing wrong")
-			}
-			for _, part := range test.want {
-				if strings.Count(err.Error(), part) != 1 {
-					t.Errorf("Validate: %v; want %q in it, once", err, part)
-				}
-			}
+			errtest.Expect(t, validate(test.source), test.want...)
 		})
 	}
 }
