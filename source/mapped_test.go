@@ -37,8 +37,7 @@ func targets(obj configMap) []kube.Key {
 func TestMappedMapsOldAndNewState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a b"))
+		server := newServer(pointing("c", "a b"))
 		q, stop := start(t, source.Mapped(newInformer(t, server), targets))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed", "ns/b: ns/c listed")
@@ -59,8 +58,7 @@ func TestMappedMapsOldAndNewState(t *testing.T) {
 func TestMappedPassesCopies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newInformer(t, server)
 		q, stop := start(t, source.Mapped(objects, func(obj configMap) []kube.Key {
 			keys := targets(obj)
@@ -79,8 +77,7 @@ func TestMappedPassesCopies(t *testing.T) {
 func TestLateSourceReceivesExistingObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newInformer(t, server)
 		leave := objects.Join(t.Context())
 		defer leave()
@@ -100,8 +97,7 @@ func TestLateSourceReceivesExistingObjects(t *testing.T) {
 // a synctest bubble: time does not advance there while a goroutine waits for a lock.)
 func TestSourceEnqueuesNothingAfterRun(t *testing.T) {
 	t.Parallel()
-	server := newServer()
-	server.Put(pointing("before", ""))
+	server := newServer(pointing("before", ""))
 	objects := newInformer(t, server)
 	leave := objects.Join(t.Context())
 	defer leave()
@@ -180,8 +176,7 @@ func TestEndedMappedSourceDoesNotCallMapper(t *testing.T) {
 func TestMapperReadsItsInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "1"))
+		server := newServer(pointing("c", "1"))
 		objects := newInformer(t, server)
 		var read []string
 		look := func(by, name string) {
@@ -297,9 +292,7 @@ func TestMappersReadEachOthersInformers(t *testing.T) {
 func TestMappedSharesInformerWithController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("a", ""))
-		server.Put(pointing("b", "a"))
+		server := newServer(pointing("a", ""), pointing("b", "a"))
 		objects := newInformer(t, server)
 		handled := &queue{}
 		ctrl, err := controller.New(controller.Config[configMap]{

@@ -27,9 +27,7 @@ import (
 func TestOwnedEnqueuesOwnerOfChangedChild(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("before", by("a")))
-		server.Put(child("nobodys"))
+		server := newServer(child("before", by("a")), child("nobodys"))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
 		q.expect(t, "ns/a: ns/before listed")
@@ -93,8 +91,7 @@ func TestOwnedByUsesFunctionForOwners(t *testing.T) {
 func TestOwnedEnqueuesOldAndNewOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed")
@@ -170,8 +167,7 @@ func TestOwnedIgnoresVersionOfReference(t *testing.T) {
 func TestOwnedOfMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		view, err := informer.As[*metav1.PartialObjectMetadata](newInformer(t, server))
 		if err != nil {
 			t.Fatal(err)
@@ -209,8 +205,7 @@ func TestOwnerLabelEnqueuesOwnerOfLabel(t *testing.T) {
 func TestPredicatesFilterSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		s := source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()},
 			predicate.Not(predicate.Types(informer.Listed)), predicate.LabelsChanged())
 		q, stop := start(t, s)
