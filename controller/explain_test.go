@@ -138,9 +138,7 @@ func failedForGood(s *shop) string {
 }
 
 func backingOff(s *shop) string {
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.site("web", 2)
 	s.open()
 	time.Sleep(time.Minute)
@@ -166,9 +164,7 @@ func anUnseenWrite(s *shop) string {
 
 func givenUp(s *shop) string {
 	s.config.Retry.Every.MaxRetries = 3
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.site("web", 2)
 	s.open()
 	time.Sleep(time.Hour)
@@ -308,11 +304,7 @@ func aQueueThatGrows(s *shop) string {
 		s.site(fmt.Sprint("site-", i), 1)
 		time.Sleep(199 * time.Millisecond)
 	}
-	var text strings.Builder
-	for _, problem := range s.Problems() {
-		fmt.Fprintln(&text, problem)
-	}
-	return text.String()
+	return s.problems()
 }
 
 func aNoisyNamespace(s *shop) string {
@@ -356,18 +348,12 @@ func fight(s *shop) {
 }
 
 func failingForLong(s *shop) string {
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.config.Retry.Every.Max = time.Minute
 	s.site("web", 2)
 	s.open()
 	time.Sleep(15 * time.Minute)
-	var text strings.Builder
-	for _, problem := range s.Problems() {
-		fmt.Fprintln(&text, problem)
-	}
-	return text.String()
+	return s.problems()
 }
 
 // ownWritesOfEveryRun sets OwnWrites.Handle. The handler writes the time at each run, and each own write causes another

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,34 @@ func (w *world) create(ctx context.Context, resource, kind, name string, labels 
 	}
 	_, err := w.objects(resource).Create(ctx, obj, metav1.CreateOptions{})
 	return err
+}
+
+// createPart creates the Part p as the controller, unless there is a Part. labels are alternating keys and values.
+func (w *world) createPart(ctx context.Context, labels ...string) error {
+	if len(w.Keys("parts")) > 0 {
+		return nil
+	}
+	return w.create(ctx, "parts", "Part", "p", labels...)
+}
+
+// widgetWithPart puts the Widget a, and creates its Part p as the controller.
+func (w *world) widgetWithPart() {
+	w.t.Helper()
+	w.put("widgets", "a", 1)
+	if err := w.createPart(w.t.Context(), "widget", "a"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// after makes the server call then after it has processed a request with this method, and before it responds.
+func (w *world) after(method string, then func()) {
+	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		resp := do()
+		if req.Method == method {
+			then()
+		}
+		return resp, nil
+	})
 }
 
 // put sets spec.value of an object as another client, and creates the object if it does not exist.

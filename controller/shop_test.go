@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -113,6 +114,20 @@ func (s *shop) patch(ctx context.Context, resource schema.GroupVersionResource, 
 		return fmt.Errorf("patch %s %s: %w", resource.Resource, key, err)
 	}
 	return nil
+}
+
+// problems returns the controller's problems, one a line.
+func (s *shop) problems() string {
+	var text strings.Builder
+	for _, problem := range s.Problems() {
+		fmt.Fprintln(&text, problem)
+	}
+	return text.String()
+}
+
+// fail replaces the handler by one that always fails.
+func (s *shop) fail() {
+	s.handler(func(context.Context, unstructuredObject) error { return errors.New("the registry does not answer") })
 }
 
 // handler replaces the operator's handler.
