@@ -1,8 +1,13 @@
 package apitest
 
 import (
+	"encoding/json"
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -59,4 +64,24 @@ func Pods() *apiserver.Kind {
 func Nodes() *apiserver.Kind {
 	return ClusterScoped(WithStatus(apiserver.Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes",
 		corev1.AddToScheme)))
+}
+
+// Object is an object of a custom kind, whose spec has the type S.
+type Object[S any] struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              S `json:"spec"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *Object[S]) DeepCopyObject() runtime.Object {
+	content, err := json.Marshal(o)
+	if err != nil {
+		panic(fmt.Sprintf("apitest: %v", err))
+	}
+	c := &Object[S]{}
+	if err := json.Unmarshal(content, c); err != nil {
+		panic(fmt.Sprintf("apitest: %v", err))
+	}
+	return c
 }
