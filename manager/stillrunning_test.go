@@ -29,12 +29,8 @@ func TestContract05_RemovedRunnableKeepsLease(t *testing.T) {
 		if err := m.Remove(t.Context(), "ctl"); !errors.Is(err, leadership.ErrStillRunning) {
 			t.Errorf("Remove: %v", err)
 		}
-		if err := m.stop(); err != nil { // the error was returned by Remove, or logged before the restart
-			t.Errorf("Run: %v", err)
-		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the lease was released (holder %q) while a handler runs", got)
-		}
+		m.stopWithoutError() // the error was returned by Remove, or logged before the restart
+		expectHolder(t, server, "me", "while a handler runs")
 	})
 }
 
@@ -51,12 +47,8 @@ func TestContract05_RestartedRunnableKeepsLease(t *testing.T) {
 		if holder(server) != "me" {
 			t.Fatal("not leading")
 		}
-		if err := m.stop(); err != nil { // the error was returned by Remove, or logged before the restart
-			t.Errorf("Run: %v", err)
-		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the lease was released (holder %q) while a handler runs", got)
-		}
+		m.stopWithoutError() // the error was returned by Remove, or logged before the restart
+		expectHolder(t, server, "me", "while a handler runs")
 	})
 }
 
@@ -75,9 +67,7 @@ func TestContract05_JoinedErrorKeepsLease(t *testing.T) {
 		if err := m.stop(); !errors.Is(err, leadership.ErrStillRunning) {
 			t.Errorf("Run returned %v", err)
 		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the holder of the lease is %q", got)
-		}
+		expectHolder(t, server, "me", "after the end")
 	})
 }
 
