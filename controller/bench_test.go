@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // BenchmarkEvent measures the path of one event, from the watch's channel to the end of the handler, without the cost
@@ -55,9 +56,7 @@ func benchmarkEvent(b *testing.B, keys int, stateDir string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error)
-	go func() { done <- ctrl.Run(ctx) }() // waited for below
+	testrun.Start(b, ctrl.Run)
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = fmt.Sprintf("object-%d", i)
@@ -72,8 +71,4 @@ func benchmarkEvent(b *testing.B, keys int, stateDir string) {
 	}
 	b.ReportMetric(float64(handled.Load())/float64(b.N), "handled/op")
 	close(events)
-	cancel()
-	if err := <-done; err != nil {
-		b.Error(err)
-	}
 }

@@ -63,10 +63,7 @@ func TestContract11_RunHasItsCauses(t *testing.T) {
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
 				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 				c.Queue.Debounce = time.Second
-				w.put("widgets", "a", 1)
-				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
-					t.Fatal(err)
-				}
+				w.widgetWithPart()
 				w.run(c)
 				time.Sleep(time.Minute)
 				runs.take()

@@ -97,10 +97,7 @@ func TestContract07_WaitIsBounded(t *testing.T) {
 		var runs, logs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("%s", causesOf(ctx))
-			if len(w.Keys("parts")) > 0 {
-				return nil
-			}
-			return w.create(ctx, "parts", "Part", "p")
+			return w.createPart(ctx)
 		})
 		c.Reads = []informer.Any{parts}
 		c.Logger = logs.logger(slog.LevelWarn)
@@ -176,10 +173,7 @@ func TestContract07_RunWaitsForFailingInformer(t *testing.T) {
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("%s", causesOf(ctx))
-			if len(w.Keys("parts")) > 0 {
-				return nil
-			}
-			return w.create(ctx, "parts", "Part", "p")
+			return w.createPart(ctx)
 		})
 		c.Reads = []informer.Any{parts}
 		w.put("widgets", "a", 1)

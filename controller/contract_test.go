@@ -252,7 +252,6 @@ func TestContract03_DeletedObjectsAreNotResynced(t *testing.T) {
 		server := newServer("a")
 		var runs journal
 		c := config(server, nil)
-		c.Handler = nil
 		c.Reconciler = func(ctx context.Context, key kube.Key) error {
 			run, _ := controller.RunFrom(ctx)
 			runs.add("%s: %s", key, run.Causes)

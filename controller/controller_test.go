@@ -706,7 +706,6 @@ func TestReconcilerPanicIsRetried(t *testing.T) {
 		server := newServer("a")
 		var runs journal
 		c := config(server, nil)
-		c.Handler = nil
 		c.Reconciler = func(ctx context.Context, k kube.Key) error {
 			run, _ := controller.RunFrom(ctx)
 			runs.add("%s attempt %d: %s", k.Name, run.Attempt, run.Causes)

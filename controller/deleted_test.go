@@ -54,9 +54,7 @@ func TestDeletedHookIsNotRetriedAfterTerminalFailure(t *testing.T) {
 				w := newWorld(t)
 				seen, ctrl := w.deleteOld(failure)
 				time.Sleep(time.Hour)
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
-					t.Errorf("an hour after the object is gone, %d keys fail, problems %v", s.Failing, s.Problems)
-				}
+				expectNoFailures(t, "an hour after the object is gone", ctrl)
 				seen.take()
 				w.put("widgets", "a", "new")
 				time.Sleep(time.Hour)
@@ -84,9 +82,7 @@ func TestTerminalFailureOfDeletedHookDoesNotBlockTheNextObject(t *testing.T) {
 				if got := seen.take(); !slices.Equal(slices.Compact(got), []string{"handled old", "deleted old", "handled new"}) {
 					t.Errorf("seen %q", got)
 				}
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
-					t.Errorf("%d keys fail, problems %v", s.Failing, s.Problems)
-				}
+				expectNoFailures(t, "at the end", ctrl)
 			})
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,12 +19,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -64,28 +63,10 @@ func TestExplanations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newShop(t)
-				golden(t, name, story(s))
+				text := strings.TrimSpace(story(newShop(t))) + "\n"
+				testfile.Expect(t, filepath.Join("testdata", "explain", name+".txt"), text, *update)
 			})
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	got = strings.TrimSpace(got) + "\n"
-	file := filepath.Join("testdata", "explain", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what is said; go test ./controller -run TestExplanations -update writes it (-want +got):\n%s", file, diff)
 	}
 }
 
@@ -157,9 +138,7 @@ func failedForGood(s *shop) string {
 }
 
 func backingOff(s *shop) string {
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.site("web", 2)
 	s.open()
 	time.Sleep(time.Minute)
@@ -185,9 +164,7 @@ func anUnseenWrite(s *shop) string {
 
 func givenUp(s *shop) string {
 	s.config.Retry.Every.MaxRetries = 3
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.site("web", 2)
 	s.open()
 	time.Sleep(time.Hour)
@@ -327,11 +304,7 @@ func aQueueThatGrows(s *shop) string {
 		s.site(fmt.Sprint("site-", i), 1)
 		time.Sleep(199 * time.Millisecond)
 	}
-	var text strings.Builder
-	for _, problem := range s.Problems() {
-		fmt.Fprintln(&text, problem)
-	}
-	return text.String()
+	return s.problems()
 }
 
 func aNoisyNamespace(s *shop) string {
@@ -375,18 +348,12 @@ func fight(s *shop) {
 }
 
 func failingForLong(s *shop) string {
-	s.handler(func(context.Context, unstructuredObject) error {
-		return errors.New("the registry does not answer")
-	})
+	s.fail()
 	s.config.Retry.Every.Max = time.Minute
 	s.site("web", 2)
 	s.open()
 	time.Sleep(15 * time.Minute)
-	var text strings.Builder
-	for _, problem := range s.Problems() {
-		fmt.Fprintln(&text, problem)
-	}
-	return text.String()
+	return s.problems()
 }
 
 // ownWritesOfEveryRun sets OwnWrites.Handle. The handler writes the time at each run, and each own write causes another

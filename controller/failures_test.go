@@ -219,9 +219,7 @@ func TestContract17_KeyIsStalledAfterLastRetry(t *testing.T) {
 		fails = false
 		w.put("widgets", "a", 3)
 		time.Sleep(time.Minute)
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("after a success, problems %+v", problems)
-		}
+		expectNoProblems(t, "after a success", ctrl)
 	})
 }
 
@@ -296,10 +294,7 @@ func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
 				c.Queue.EndBackoffIf = test.endsBackoff
-				w.put("widgets", "a", 1)
-				if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
-					t.Fatal(err)
-				}
+				w.widgetWithPart()
 				w.run(c)
 				time.Sleep(time.Second)
 				runs.take()
@@ -331,10 +326,7 @@ func TestContract17_OtherObjectBringsRunForwardOnce(t *testing.T) {
 		})
 		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
 		c.Retry.Every = retry.Policy{Base: time.Hour, Factor: 2, Max: 4 * time.Hour, Jitter: -1, MaxRetries: 3}
-		w.put("widgets", "a", 1)
-		if err := w.create(t.Context(), "parts", "Part", "p", "widget", "a"); err != nil {
-			t.Fatal(err)
-		}
+		w.widgetWithPart()
 		w.run(c)
 		time.Sleep(5 * time.Minute)
 		for i := range 8 * 6 {
@@ -438,9 +430,7 @@ func TestContract21_KeysThatNeverSucceedAreReported(t *testing.T) {
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(9 * time.Minute)
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("after nine minutes: %+v", problems)
-		}
+		expectNoProblems(t, "after nine minutes", ctrl)
 		time.Sleep(5 * time.Hour)
 		if got := told.take(); len(got) != 1 || !strings.Contains(got[0], "Failing: has failed ") {
 			t.Errorf("Events %q", got)

@@ -92,6 +92,22 @@ func start[T kube.Object](t *testing.T, ctrl *controller.Controller[T]) (stop fu
 	return stop
 }
 
+// expectNoProblems fails the test if the controller has problems at this time.
+func expectNoProblems[T kube.Object](t *testing.T, when string, ctrl *controller.Controller[T]) {
+	t.Helper()
+	if problems := ctrl.Problems(); len(problems) != 0 {
+		t.Errorf("%s, problems %+v", when, problems)
+	}
+}
+
+// expectNoFailures fails the test if keys fail or the controller has problems at this time.
+func expectNoFailures[T kube.Object](t *testing.T, when string, ctrl *controller.Controller[T]) {
+	t.Helper()
+	if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
+		t.Errorf("%s, %d keys fail, problems %v", when, s.Failing, s.Problems)
+	}
+}
+
 // journal records what handlers report. It is safe for concurrent use.
 type journal struct {
 	mu    sync.Mutex

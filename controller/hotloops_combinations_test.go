@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -148,19 +149,13 @@ func TestHotLoopOfInterruptedKey(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				testrun.Start(t, ctrl.Run)
 				time.Sleep(10*time.Second + 500*time.Microsecond)
 				if got := order.take(); len(got) < 100 || got[0] != "b" {
 					t.Errorf("%d runs, the first is %q", len(got), got[:min(len(got), 2)])
 				}
 				if problems := ctrl.Problems(); len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop {
 					t.Errorf("problems %v", problems)
-				}
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
 				}
 			})
 			wantInterrupted(t, dir, map[string]int{})

@@ -590,13 +590,7 @@ func TestPassRunsKeyWithRevertedOwnWrite(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})}
-		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-			resp := do()
-			if req.Method == http.MethodPatch {
-				time.Sleep(time.Second)
-			}
-			return resp, nil
-		})
+		w.after(http.MethodPatch, func() { time.Sleep(time.Second) })
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(time.Second)

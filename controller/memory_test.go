@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -70,9 +71,7 @@ func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				testrun.Start(t, ctrl.Run)
 				synctest.Wait()
 				for i := range 20 {
 					name := fmt.Sprint("c", i)
@@ -88,10 +87,6 @@ func TestStateOfDeletedObjectsIsReleased(t *testing.T) {
 				if l.successes.Len() != 0 || len(l.failures.keys) != 0 || len(l.ends.keys) != 0 || len(l.timers.keys) != 0 || len(l.problems.open) != 0 {
 					t.Errorf("of objects that are gone are kept: %d successes, %d failures, %d ends, %d timers, %d problems",
 						l.successes.Len(), len(l.failures.keys), len(l.ends.keys), len(l.timers.keys), len(l.problems.open))
-				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -171,9 +166,7 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		testrun.Start(t, ctrl.Run)
 		synctest.Wait()
 		const objects, size = 100, 64 << 10
 		for round := range 6 {
@@ -201,10 +194,6 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 		t.Logf("store %+v; the history took %d kB", ofStore, (with-without)>>10)
 		if with-without > 4<<20 {
 			t.Errorf("the records of %d objects of %d kB take %d kB", objects, size>>10, (with-without)>>10)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -240,9 +229,7 @@ func TestStandbyReleasesStateOfTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for below
+	testrun.Start(t, ctrl.Run)
 	for range 10 {
 		<-handled
 	}
@@ -258,10 +245,6 @@ func TestStandbyReleasesStateOfTerm(t *testing.T) {
 	}
 	if term.Value() != nil {
 		t.Error("the loop of the term is kept")
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -305,9 +288,7 @@ func TestHistoryKeepsBoundedStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		testrun.Start(t, ctrl.Run)
 		put := func(name string) {
 			content := make([]byte, 5000)
 			_, _ = rand.Read(content)
@@ -342,10 +323,6 @@ func TestHistoryKeepsBoundedStates(t *testing.T) {
 		if kept > keptStates || kept < keptStates/2 || last != 10 {
 			t.Errorf("runs and skips keep states of %d bytes, want at most %d; %d of the last 10 show what changed: %s", kept, keptStates, last,
 				ctrl.RecentRuns()[0].Causes)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

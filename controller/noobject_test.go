@@ -243,9 +243,7 @@ func TestContract17_AnyChangeEndsBackoffOfNoObject(t *testing.T) {
 		put(server, "a", "eu/a")
 		time.Sleep(2 * time.Hour)
 		wantLines(t, "a retry, and a timer", runs.sorted()[:2], "eu/a: retry 3 (error)", "eu/a: timer (later)")
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("problems: %v", problems)
-		}
+		expectNoProblems(t, "at the end", ctrl)
 	})
 }
 
@@ -532,9 +530,7 @@ func TestInterruptedKeysOfNoObjectRunLast(t *testing.T) {
 			t.Errorf("problems: %v", problems)
 		}
 		time.Sleep(time.Hour)
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("problems of keys that no source lists: %v", problems)
-		}
+		expectNoProblems(t, "for keys that no source lists", ctrl)
 	})
 }
 

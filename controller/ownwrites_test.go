@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -107,10 +107,7 @@ func TestContract07_ForbiddenNamespaceDoesNotExtendWait(t *testing.T) {
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 					runs.add("run")
-					if len(w.Keys("parts")) > 0 {
-						return nil
-					}
-					return w.create(ctx, "parts", "Part", "p")
+					return w.createPart(ctx)
 				})
 				c.Reads = []informer.Any{parts}
 				w.HoldWatches("parts")
@@ -271,20 +268,11 @@ func TestNegativeConsistencyTimeoutHandlesEveryOwnWrite(t *testing.T) {
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 					runs.add("%s", causesOf(ctx))
-					if len(w.Keys("parts")) > 0 {
-						return nil
-					}
-					return w.create(ctx, "parts", "Part", "p", "widget", "a")
+					return w.createPart(ctx, "widget", "a")
 				})
 				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
 				c.OwnWrites.ConsistencyTimeout = -1
-				w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-					resp := do()
-					if req.Method == http.MethodPost {
-						time.Sleep(slow)
-					}
-					return resp, nil
-				})
+				w.after(http.MethodPost, func() { time.Sleep(slow) })
 				w.put("widgets", "a", 1)
 				w.run(c)
 				time.Sleep(time.Minute)
@@ -345,13 +333,7 @@ func TestWriteThatOutlivesItsRunIsNotAwaited(t *testing.T) {
 		})
 		c.Reads = []informer.Any{gated}
 		c.Logger = logs.logger(slog.LevelWarn)
-		w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-			resp := do()
-			if req.Method == http.MethodPatch {
-				gated.set(gate)
-			}
-			return resp, nil
-		})
+		w.after(http.MethodPatch, func() { gated.set(gate) })
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(10 * time.Second)
@@ -374,14 +356,7 @@ func (w *world) at(host string) *world {
 	w.t.Helper()
 	config := w.Config("operator")
 	config.Host = host
-	cluster, err := kube.Connect(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	cluster, client := apitest.Connect(config)
 	return &world{Server: w.Server, t: w.t, cluster: cluster, client: client}
 }
 
@@ -430,9 +405,7 @@ func TestContract07_KeysDoNotWaitForWritesToAnotherCluster(t *testing.T) {
 						t.Errorf("run %d: %s, held for %s: %s", run.ID, run.Outcome, run.Held, run.Error)
 					}
 				}
-				if problems := ctrl.Problems(); len(problems) > 0 {
-					t.Errorf("problems: %v", problems)
-				}
+				expectNoProblems(t, "at the end", ctrl)
 			})
 		})
 	}

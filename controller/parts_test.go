@@ -178,9 +178,7 @@ func TestOptionalKindsDoNotHoldBackController(t *testing.T) {
 					if got := runs.take(); len(got) == 0 != (refused == "parts") {
 						t.Errorf("when the kind can be read, handled %q", got)
 					}
-					if problems := ctrl.Problems(); len(problems) > 0 {
-						t.Errorf("afterwards: %v", problems)
-					}
+					expectNoProblems(t, "afterwards", ctrl)
 				})
 			})
 		}

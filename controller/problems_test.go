@@ -73,9 +73,7 @@ func TestContract19_HotLoopIsReportedAndSlowed(t *testing.T) {
 			t.Errorf("%d runs in a minute of the episode: it is not slowed", more)
 		}
 		time.Sleep(time.Hour)
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("an hour after the last of it, problems %+v", problems)
-		}
+		expectNoProblems(t, "an hour after the last of it", ctrl)
 	})
 }
 
@@ -330,9 +328,7 @@ func TestContract21_GrowingQueueIsReported(t *testing.T) {
 		}
 		fast.Store(true)
 		time.Sleep(time.Hour)
-		if problems := ctrl.Problems(); len(problems) != 0 {
-			t.Errorf("when the queue is empty, problems %+v", problems)
-		}
+		expectNoProblems(t, "when the queue is empty", ctrl)
 	})
 }
 

@@ -146,9 +146,7 @@ func TestContract17_ReplacedObjectInheritsNoFailures(t *testing.T) {
 						}
 						w.remove("widgets", "a")
 						time.Sleep(3 * time.Hour)
-						if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
-							t.Errorf("when no object is left, %d keys fail, problems %v", s.Failing, s.Problems)
-						}
+						expectNoFailures(t, "when no object is left", ctrl)
 					})
 				})
 			}
@@ -249,9 +247,7 @@ func TestContract25_DeletedIsCalledForEachReplacedObject(t *testing.T) {
 				if got := slices.Compact(seen.take()); !slices.Equal(got, []string{"1", "2", "3"}) {
 					t.Errorf("Deleted was called for %q, want each of three objects", got)
 				}
-				if s := ctrl.Stats(); s.Failing != 0 || len(s.Problems) != 0 {
-					t.Errorf("%d keys fail, problems %v", s.Failing, s.Problems)
-				}
+				expectNoFailures(t, "at the end", ctrl)
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -32,29 +32,16 @@ type unstructuredObject = *unstructured.Unstructured
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
-	server := apitest.New(
-		apitest.WithStatus(apiserver.Custom(gv.WithKind("Widget"), "widgets")),
-		apiserver.Custom(gv.WithKind("Part"), "parts"),
-	)
-	cluster, err := kube.Connect(server.Config("operator"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := apitest.New(apitest.Widgets(), apitest.Parts())
+	cluster, client := apitest.Connect(server.Config("operator"))
 	return &world{Server: server, t: t, cluster: cluster, client: client}
 }
 
-func kindOf(kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
-}
+func kindOf(kind string) schema.GroupVersionKind { return apitest.KindNamed(kind) }
 
 // objects returns a client for a resource in the tests' namespace.
 func (w *world) objects(resource string) dynamic.ResourceInterface {
-	return w.client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}).Namespace("ns")
+	return w.client.Resource(apitest.Version().WithResource(resource)).Namespace("ns")
 }
 
 // patch applies a merge patch as the controller.
@@ -79,6 +66,34 @@ func (w *world) create(ctx context.Context, resource, kind, name string, labels 
 	}
 	_, err := w.objects(resource).Create(ctx, obj, metav1.CreateOptions{})
 	return err
+}
+
+// createPart creates the Part p as the controller, unless there is a Part. labels are alternating keys and values.
+func (w *world) createPart(ctx context.Context, labels ...string) error {
+	if len(w.Keys("parts")) > 0 {
+		return nil
+	}
+	return w.create(ctx, "parts", "Part", "p", labels...)
+}
+
+// widgetWithPart puts the Widget a, and creates its Part p as the controller.
+func (w *world) widgetWithPart() {
+	w.t.Helper()
+	w.put("widgets", "a", 1)
+	if err := w.createPart(w.t.Context(), "widget", "a"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// after makes the server call then after it has processed a request with this method, and before it responds.
+func (w *world) after(method string, then func()) {
+	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		resp := do()
+		if req.Method == method {
+			then()
+		}
+		return resp, nil
+	})
 }
 
 // put sets spec.value of an object as another client, and creates the object if it does not exist.

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -39,9 +39,7 @@ type shop struct {
 	*controller.Controller[unstructuredObject]
 }
 
-func websites() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}
-}
+func websites() schema.GroupVersionResource { return apitest.Version().WithResource("websites") }
 
 func deployments() schema.GroupVersionResource {
 	return appsv1.SchemeGroupVersion.WithResource("deployments")
@@ -51,21 +49,11 @@ func website() schema.GroupVersionKind { return websites().GroupVersion().WithKi
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, Server: apitest.New(
-		apitest.WithStatus(apiserver.Custom(website(), "websites")),
-		apitest.Deployments(),
-	)}
-	cluster, err := kube.Connect(s.Server.Config("website-operator"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cluster = cluster
-	if s.client, err = dynamic.NewForConfigAndClient(cluster.RESTConfig(), cluster.HTTPClient()); err != nil {
-		t.Fatal(err)
-	}
+	s := &shop{t: t, Server: apitest.New(apitest.Websites(), apitest.Deployments())}
+	s.cluster, s.client = apitest.Connect(s.Server.Config("website-operator"))
 	children, err := informer.New(informer.Config[unstructuredObject]{
 		Name: "deployments", Logger: slog.New(slog.DiscardHandler),
-		Retriever: informer.RetrieveSelected[unstructuredObject](cluster, informer.Selection{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}),
+		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +61,7 @@ func newShop(t *testing.T) *shop {
 	s.slow("", 8*time.Millisecond)
 	s.config = controller.Config[unstructuredObject]{
 		Name:      "websites",
-		Retriever: informer.RetrieveSelected[unstructuredObject](cluster, informer.Selection{Kind: website()}),
+		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: website()}),
 		Handler: func(ctx context.Context, site unstructuredObject) error {
 			return s.reconcile(ctx, children, site)
 		},
@@ -126,6 +114,20 @@ func (s *shop) patch(ctx context.Context, resource schema.GroupVersionResource, 
 		return fmt.Errorf("patch %s %s: %w", resource.Resource, key, err)
 	}
 	return nil
+}
+
+// problems returns the controller's problems, one a line.
+func (s *shop) problems() string {
+	var text strings.Builder
+	for _, problem := range s.Problems() {
+		fmt.Fprintln(&text, problem)
+	}
+	return text.String()
+}
+
+// fail replaces the handler by one that always fails.
+func (s *shop) fail() {
+	s.handler(func(context.Context, unstructuredObject) error { return errors.New("the registry does not answer") })
 }
 
 // handler replaces the operator's handler.

@@ -69,7 +69,6 @@ func watches(server *kindserver.Server[configMap]) int {
 func reconciled(server informer.Retriever[configMap]) (controller.Config[configMap], *journal) {
 	runs := &journal{}
 	c := config(server, nil)
-	c.Handler = nil
 	c.Reconciler = func(ctx context.Context, key kube.Key) error {
 		run, _ := controller.RunFrom(ctx)
 		runs.add("%s: %s", key.Name, run.Causes)

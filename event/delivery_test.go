@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -39,8 +40,7 @@ func TestRoleHintOnlyForMissingPermission(t *testing.T) {
 					}
 					return status(err), nil
 				}
-				recorder, logged := server.recorder(t, event.Config{})
-				start(t, t.Context(), recorder)
+				recorder, logged := server.running(t, event.Config{})
 				for i := range 100 { // one line for each namespace
 					recorder.Event(pod(fmt.Sprint("web", i)), "Warning", "A", "B", "")
 					time.Sleep(time.Minute)
@@ -67,7 +67,7 @@ func TestRepeatsDuringLostResponseAreCounted(t *testing.T) {
 				recorder.Event(pod("web"), "Normal", "A", "B", "")
 			}
 		})
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Hour)
 		if got := server.one(t); got.Series == nil || got.Series.Count != 5 {
@@ -80,9 +80,7 @@ func TestRepeatsDuringLostResponseAreCounted(t *testing.T) {
 func TestObjectWithoutNameIsLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, logged := newRunning(t, event.Config{})
 		generated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-"}}
 		recorder.Normal(generated, "A", "B", "")
 		recorder.Record(event.Entry{Regarding: podObject("web"), Related: generated, Reason: "A"})
@@ -127,8 +125,7 @@ func TestEventsAreRetriedAfterTimeouts(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the fake server answers
 		}
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, logged := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff(event.Stats{Sent: 1}, recorder.Stats()); diff != "" {
@@ -153,8 +150,7 @@ func TestPermanentFailuresDoNotIncreaseBackoff(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the fake server answers
 		}
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		for i := range 20 {
 			other := pod(fmt.Sprint("web", i))
 			other.Namespace = "forbidden"
@@ -184,8 +180,7 @@ func TestMissingPermissionIsLoggedOnce(t *testing.T) {
 			}
 			return status(apierrors.NewForbidden(resource(), "", errRefused)), nil
 		}
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, logged := server.running(t, event.Config{})
 		number := 0
 		say := func(namespace string, during time.Duration) {
 			for began := time.Now(); time.Since(began) < during; time.Sleep(10 * time.Second) {

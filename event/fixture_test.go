@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -224,6 +225,22 @@ func (s *apiServer) recorder(t *testing.T, config event.Config) (*event.Recorder
 		t.Fatal(err)
 	}
 	return recorder, logged
+}
+
+// running returns a Recorder that runs until the test ends, and its log.
+func (s *apiServer) running(t *testing.T, config event.Config) (*event.Recorder, *lines) {
+	t.Helper()
+	recorder, logged := s.recorder(t, config)
+	testrun.Start(t, recorder.Run)
+	return recorder, logged
+}
+
+// newRunning returns a server, a Recorder that runs until the test ends, and its log.
+func newRunning(t *testing.T, config event.Config) (*apiServer, *event.Recorder, *lines) {
+	t.Helper()
+	server := newAPIServer()
+	recorder, logged := server.running(t, config)
+	return server, recorder, logged
 }
 
 // start runs a Recorder until stop is called or the test ends.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // Without Run, dropped events are logged once a minute. Run then logs only the events that are dropped later.
@@ -40,7 +41,7 @@ func TestWarningWhileNotRunning(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		recorder.Event(pod("last"), "Normal", "Done", "Do", "") // this call logs all dropped events
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		time.Sleep(10 * time.Minute)
 		if n := logged.with(dropped); n != 0 {
 			t.Errorf("Run logged %d times what was logged before", n)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -72,9 +73,7 @@ func TestNormalWarningAndRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
-				recorder, _ := server.recorder(t, event.Config{})
-				start(t, t.Context(), recorder)
+				server, recorder, _ := newRunning(t, event.Config{})
 				test.say(recorder)
 				synctest.Wait()
 				e := server.one(t)
@@ -93,9 +92,7 @@ func TestNormalWarningAndRecord(t *testing.T) {
 func TestEventsWithDifferentRelatedObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		say := func(related kube.Object) {
 			recorder.Record(event.Entry{Regarding: podObject("web"), Related: related, Reason: "A", Action: "B"})
 		}
@@ -118,9 +115,7 @@ func TestEventsWithDifferentRelatedObjects(t *testing.T) {
 func TestInvalidObjectIsDroppedAndLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, logged := newRunning(t, event.Config{})
 		unknown := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w"}}
 		for range 3 {
 			recorder.Normal(unknown, "A", "B", "")
@@ -171,7 +166,7 @@ func TestCallsNeverBlock(t *testing.T) {
 			return nil, req.Context().Err()
 		}
 		recorder, _ := server.recorder(t, event.Config{})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		began := time.Now()
 		for i := range 10_000 {
 			recorder.Warning(podObject(fmt.Sprint("web", i%100)), "Stalled", "Retry", "%d", i)
@@ -192,7 +187,7 @@ func TestRunFlushesEventsOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		recorder, _ := server.recorder(t, event.Config{})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		for range 5 {
 			recorder.Normal(podObject("web"), "A", "B", "")
 		}

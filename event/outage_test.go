@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // failures are temporary failures of all requests for namespace "broken".
@@ -70,7 +71,7 @@ func TestHangingNamespaceDoesNotHoldFlushOfOthers(t *testing.T) {
 					return nil, nil //nolint:nilnil // the fake server answers
 				}
 				recorder, _ := server.recorder(t, event.Config{})
-				stop := start(t, t.Context(), recorder)
+				stop := testrun.Start(t, recorder.Run)
 				for i := range 3 {
 					for _, namespace := range []string{"hangs-1", "hangs-2", "default"} {
 						recorder.Event(in(namespace, fmt.Sprint("web", i)), "Normal", "A", "B", "")
@@ -98,8 +99,7 @@ func TestFailingNamespaceDelaysOnlyItself(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := failing(fail, func(elapsed time.Duration) bool { return elapsed < outage })
-				recorder, _ := server.recorder(t, event.Config{QueueSize: 20})
-				start(t, t.Context(), recorder)
+				recorder, _ := server.running(t, event.Config{QueueSize: 20})
 				recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
 				time.Sleep(11 * time.Second) // the time limit of a request: until then nothing shows the failure
 				for n := 0; time.Since(server.start) < outage; n++ {
@@ -141,7 +141,7 @@ func TestFailingNamespaceDoesNotFillQueue(t *testing.T) {
 		refused := failures()["refused"] //nolint:bodyclose // it has none
 		server := failing(refused, func(time.Duration) bool { return true })
 		recorder, _ := server.recorder(t, event.Config{QueueSize: 3, ObjectBurst: 100})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
 		synctest.Wait()
 		for i := range 10 {
@@ -171,8 +171,7 @@ func TestEventsOfFailingNamespaceExpire(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := failing(fail, func(time.Duration) bool { return true })
-				recorder, _ := server.recorder(t, event.Config{})
-				start(t, t.Context(), recorder)
+				recorder, _ := server.running(t, event.Config{})
 				for i := range 40 {
 					recorder.Event(in("broken", fmt.Sprint("web", i)), "Normal", "A", "B", "")
 				}
@@ -194,8 +193,7 @@ func TestRepeatsAreSentAfterOutageOfNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := failing(func(*http.Request) (*http.Response, error) { return nil, errors.New("EOF") },
 			func(elapsed time.Duration) bool { return elapsed > time.Second && elapsed < 330*time.Second })
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		for range 3 {
 			recorder.Event(in("broken", "web"), "Normal", "A", "B", "")
 		}
@@ -221,8 +219,7 @@ func TestRepeatInOutageWaitsForAMinute(t *testing.T) {
 			}
 			return nil, nil
 		}
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		recorder.Event(in("broken", "a"), "Normal", "A", "B", "")
 		time.Sleep(6 * time.Minute) // its next update is due since a minute
 		broken.Store(true)
@@ -249,8 +246,7 @@ func TestEventWithoutBudgetDropsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := failing(failures()["refused"], func(time.Duration) bool { return true }) //nolint:bodyclose // it has none
-		recorder, _ := server.recorder(t, event.Config{QueueSize: 3, ObjectBurst: 1})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{QueueSize: 3, ObjectBurst: 1})
 		recorder.Event(in("shop", "noisy"), "Normal", "A", "B", "") // takes the budget
 		recorder.Event(in("broken", "first"), "Normal", "A", "B", "")
 		synctest.Wait()
@@ -275,7 +271,7 @@ func TestFullQueueTakesNothingFromLimitOfObject(t *testing.T) {
 		for i := range 30 {
 			recorder.Event(in("shop", "web"), "Normal", fmt.Sprint("R", i), "B", "")
 		}
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		time.Sleep(time.Second)
 		before := recorder.Stats()
 		recorder.Event(in("shop", "web"), "Normal", "Later", "B", "")
@@ -304,7 +300,7 @@ func TestHangingNamespaceDoesNotHoldFlushOfOneThatHadFailed(t *testing.T) {
 			return nil, nil
 		}
 		recorder, _ := server.recorder(t, event.Config{FlushTimeout: 10 * time.Second})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		recorder.Event(in("blip", "a"), "Normal", "A", "B", "")
 		synctest.Wait()
 		broken.Store(false)

@@ -16,14 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 func TestEventIsCreated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		recorder.Event(pod("web"), "Warning", "Stalled", "Retry", "the database is away")
 		synctest.Wait()
 		got := server.one(t)
@@ -64,9 +63,7 @@ func TestInvalidValuesAreSanitized(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
-				recorder, logged := server.recorder(t, event.Config{})
-				start(t, t.Context(), recorder)
+				server, recorder, logged := newRunning(t, event.Config{})
 				recorder.Event(pod("web"), test.in.Type, test.in.Reason, test.in.Action, test.in.Note)
 				synctest.Wait()
 				if n := logged.with(""); n > 0 {
@@ -98,9 +95,7 @@ func TestEventNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
-				recorder, _ := server.recorder(t, event.Config{})
-				start(t, t.Context(), recorder)
+				server, recorder, _ := newRunning(t, event.Config{})
 				recorder.Event(test.regarding, "Normal", "A", "B", "")
 				synctest.Wait()
 				e := server.one(t)
@@ -115,9 +110,7 @@ func TestEventNames(t *testing.T) {
 func TestContract18_RepeatsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		regarding := pod("web")
 		for i := range 10 { // at 0s, 1m, ... 9m
 			regarding.ResourceVersion = fmt.Sprint(i) // the object changes
@@ -146,9 +139,7 @@ func TestContract18_RepeatsAreCounted(t *testing.T) {
 func TestSeriesContinuesWhileRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{RepeatInterval: time.Minute})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{RepeatInterval: time.Minute})
 		for range 100 {
 			recorder.Event(pod("web"), "Normal", "A", "B", "")
 			time.Sleep(119 * time.Second)
@@ -162,9 +153,7 @@ func TestSeriesContinuesWhileRepeated(t *testing.T) {
 func TestDifferentEventsAreNotRepeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		other := pod("web")
 		other.UID = "u2"
 		recorder.Event(pod("web"), "Normal", "A", "B", "c")
@@ -183,9 +172,7 @@ func TestDifferentEventsAreNotRepeats(t *testing.T) {
 func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
 		server.expire()
@@ -203,9 +190,7 @@ func TestExpiredEventIsCreatedAgain(t *testing.T) {
 func TestContract18_EventsOfObjectAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, logged := server.recorder(t, event.Config{ObjectBurst: 3, ObjectInterval: time.Minute})
-		start(t, t.Context(), recorder)
+		server, recorder, logged := newRunning(t, event.Config{ObjectBurst: 3, ObjectInterval: time.Minute})
 		say := func(name string, n int) {
 			for range n {
 				recorder.Event(pod(name), "Normal", "A", "B", fmt.Sprint("it is now ", time.Now().UnixNano(), " ", len(server.log())))
@@ -249,8 +234,7 @@ func TestFullQueueDropsNewEvents(t *testing.T) {
 		server := newAPIServer()
 		open := make(chan struct{})
 		server.answer = func(*http.Request) (*http.Response, error) { <-open; return nil, nil } //nolint:nilnil // the fake server answers
-		recorder, _ := server.recorder(t, event.Config{QueueSize: 2})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{QueueSize: 2})
 		began := time.Now()
 		for i := range 5 {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
@@ -275,9 +259,7 @@ func TestFullQueueDropsNewEvents(t *testing.T) {
 func TestLeastRecentObjectIsEvicted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{Objects: 2})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{Objects: 2})
 		for _, name := range []string{"a", "b", "b", "a", "c" /* forgets b and its repeat */, "a", "b"} {
 			recorder.Event(pod(name), "Normal", "A", "B", "")
 			synctest.Wait()
@@ -307,9 +289,7 @@ func TestEventWithoutObjectIsDropped(t *testing.T) {
 func TestSimultaneousEventsHaveDifferentNames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		server, recorder, _ := newRunning(t, event.Config{})
 		for i := range 20 { // virtual time does not advance
 			recorder.Event(pod("web"), "Normal", "A", "B", fmt.Sprint(i))
 		}
@@ -325,8 +305,7 @@ func TestEventNamesOfTwoRecordersDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		for range 3 {
-			recorder, _ := server.recorder(t, event.Config{})
-			start(t, t.Context(), recorder)
+			recorder, _ := server.running(t, event.Config{})
 			recorder.Event(pod("web"), "Normal", "A", "B", "")
 			recorder.Event(pod("web"), "Normal", "A", "B", "")
 		}
@@ -348,7 +327,7 @@ func TestDefaultLimits(t *testing.T) {
 		if got := recorder.Stats().Dropped; got != 10 {
 			t.Errorf("%d events queued, %d dropped, want 10", 1000+10, got)
 		}
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		synctest.Wait()
 		sent := recorder.Stats().Sent
 		say := func(n int, want uint64) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 func TestContract18_EventsAreSentAfterOutage(t *testing.T) {
@@ -30,8 +31,7 @@ func TestContract18_EventsAreSentAfterOutage(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the fake server answers
 		}
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, logged := server.running(t, event.Config{})
 		for i := range 5 {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 		}
@@ -48,8 +48,7 @@ func TestEventFailsAfterRetryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		server.answer = func(*http.Request) (*http.Response, error) { return nil, errRefused }
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(3 * time.Minute)
@@ -73,8 +72,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the fake server answers
 		}
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"0s POST", "7s POST"}, server.log()); diff != "" {
@@ -90,8 +88,7 @@ func TestForbiddenEventsAreCountedAndLoggedOnce(t *testing.T) {
 		server.answer = func(*http.Request) (*http.Response, error) {
 			return status(apierrors.NewForbidden(resource(), "", errors.New("no Role"))), nil
 		}
-		recorder, logged := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, logged := server.running(t, event.Config{})
 		for i := range 150 { // one a second
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 			time.Sleep(time.Second)
@@ -114,8 +111,7 @@ func TestLostResponseCreatesNoSecondEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		server.loseFirstResponse(t, func() {})
-		recorder, _ := server.recorder(t, event.Config{})
-		start(t, t.Context(), recorder)
+		recorder, _ := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
 		server.one(t)
@@ -130,7 +126,7 @@ func TestEventsBeforeRunAreSent(t *testing.T) {
 		recorder, _ := server.recorder(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"web A x2"}, server.list()); diff != "" {
 			t.Errorf("Events in the server (-want +got):\n%s", diff)
@@ -147,7 +143,7 @@ func TestRunFlushesEventsAtShutdown(t *testing.T) {
 			return nil, nil //nolint:nilnil // the fake server answers
 		}
 		recorder, _ := server.recorder(t, event.Config{})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Second)
 		recorder.Event(pod("web"), "Normal", "A", "B", "") // without the flush it would wait 5 min
@@ -189,7 +185,7 @@ func TestFlushTimeout(t *testing.T) {
 				server := newAPIServer()
 				server.answer = test.answer
 				recorder, logged := server.recorder(t, event.Config{FlushTimeout: test.timeout})
-				stop := start(t, t.Context(), recorder)
+				stop := testrun.Start(t, recorder.Run)
 				for i := range 5 {
 					recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
 				}
@@ -215,14 +211,14 @@ func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
 		recorder, _ := server.recorder(t, event.Config{})
-		stop := start(t, t.Context(), recorder)
+		stop := testrun.Start(t, recorder.Run)
 		synctest.Wait()
 		if err := recorder.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
 			t.Errorf("a second Run at the same time: %v, want an error", err)
 		}
 		stop()
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
-		start(t, t.Context(), recorder)
+		testrun.Start(t, recorder.Run)
 		synctest.Wait()
 		server.one(t)
 	})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // TestIndexAddedAtRunTime adds indexes to a running informer with combined Retrievers, through a view too, and checks
@@ -62,7 +63,7 @@ func TestIndexAddedAtRunTime(t *testing.T) {
 		}
 		expect("b", "d")
 		f.stop()
-		f.stop = run(t, f.informer)
+		f.stop = testrun.Start(t, f.informer.Run)
 		defer func() { f.stop() }()
 		expect("b", "d")
 	})
@@ -71,7 +72,6 @@ func TestIndexAddedAtRunTime(t *testing.T) {
 func TestAddIndexReportsMistakesAndBrokenFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startWith(t, holding("a", "b"), informer.Config[configMap]{Indexes: byValue()})
-		defer f.stop()
 		for want, index := range map[string]informer.Index[configMap]{
 			"Name and Values are required": {Name: "empty"},
 			"another has the same name":    byValue()[0],
@@ -115,7 +115,7 @@ func TestIndexesAddedDuringChangesAndRuns(t *testing.T) {
 			f.server.Put(object(fmt.Sprint("m", i), fmt.Sprint(i%3)))
 			if i%5 == 0 {
 				f.stop()
-				f.stop = run(t, f.informer)
+				f.stop = testrun.Start(t, f.informer.Run)
 			}
 		}
 		for range n {

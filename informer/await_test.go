@@ -132,11 +132,8 @@ func TestAwaitEndsWithWrite(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, watchList=%v", name, watchList), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := newServer(watchList)
-					server.Put(object("a", "1"))
-					server.Put(object("other", "1"))
+					server := newServer(watchList, object("a", "1"), object("other", "1"))
 					f := start(t, server, nil)
-					defer f.stop()
 					server.Mute(true)
 					w := test.write(f)
 					seen := await(f, w)
@@ -219,19 +216,8 @@ func TestAwaitEndsWithoutEventOfObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(false)
-				server.Put(object("a", "1"))
-				server.Put(object("c", "1"))
+				server := newServer(false, object("a", "1"), object("c", "1"))
 				f := startWith(t, server, informer.Config[configMap]{Optional: true})
-				stopped := false
-				stop := f.stop
-				f.stop = func() {
-					if !stopped {
-						stop()
-					}
-					stopped = true
-				}
-				defer f.stop()
 				seen := await(f, test.write(f))
 				expectSeen(t, "before", seen, 0)
 				test.then(f)
@@ -249,7 +235,6 @@ func TestAwaitOnDegradedInformerReturnsAtOnce(t *testing.T) {
 		server := newServer(true)
 		fail(server, apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
 		f := startWith(t, server, informer.Config[configMap]{Optional: true})
-		defer f.stop()
 		time.Sleep(time.Minute)
 		expectSeen(t, "degraded", await(f, cache.Write{Key: key("a"), ResourceVersion: "1000"}), 1)
 	})
@@ -259,7 +244,6 @@ func TestAwaitIsCalledAfterSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
-		defer f.stop()
 		var told []string
 		defer f.informer.Subscribe(func(c informer.Change) { told = append(told, c.Type.String()) })()
 		server.Mute(true)
@@ -279,7 +263,6 @@ func TestCancelledAwaitIsNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
-		defer f.stop()
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
 		var cancelled, other atomic.Int32
@@ -301,7 +284,6 @@ func TestAwaitEndsWhenAllPartsShowWrite(t *testing.T) {
 		one.Put(object("a", "1"))
 		other.Put(object("a", "1"))
 		f := start(t, one, informer.Combine[configMap](one, other))
-		defer f.stop()
 		one.Mute(true)
 		other.Mute(true)
 		seen := await(f, written(one.Put(object("a", "2"))))
@@ -328,7 +310,6 @@ func TestAwaitDuringEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
-		defer f.stop()
 		const writers, writes = 8, 200
 		var seen atomic.Int32
 		var writing sync.WaitGroup
@@ -375,7 +356,6 @@ func TestAwaitWithCustomRetriever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		f := start(t, server, hiding{server})
-		defer f.stop()
 		hidden := object("hidden", "1")
 		hidden.Labels = map[string]string{"hide": "me"}
 		seen := await(f, written(server.Put(hidden)))
@@ -413,7 +393,6 @@ func TestAwaitEndsDuringList(t *testing.T) {
 		}
 		release := make(chan struct{})
 		f := startWith(t, server, informer.Config[configMap]{Retriever: limited{paged{server, func(context.Context, metav1.ListOptions) error { <-release; return nil }}}})
-		defer f.stop()
 		if f.informer.Len() != 2 {
 			t.Fatalf("%d objects of a list that has not come to its end", f.informer.Len())
 		}
@@ -443,7 +422,6 @@ func TestAwaitDoesNotRetainObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)
 		f := start(t, server, nil)
-		defer f.stop()
 		written, err := wire.FromObject(object("a", "1"), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -71,10 +71,8 @@ func (s *states) take() []string {
 
 func TestSubscribersReadStatesOfChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		early, later := &states{T: t}, &states{T: t}
 		defer f.informer.Subscribe(early.notify)()
 		server.Put(object("a", "2"))
@@ -106,8 +104,7 @@ func TestFailingSubscriberDoesNotStopInformer(t *testing.T) {
 		for when, late := range map[string]bool{"before the start": false, "later": true} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := newServer(true)
-					server.Put(object("a", "1"))
+					server := newServer(true, object("a", "1"))
 					logs, calls, seen := &logBuffer{}, 0, &recorder{}
 					inf, err := informer.New(informer.Config[configMap]{Name: "test", Retriever: server, Logger: logs.logger()})
 					if err != nil {
@@ -166,8 +163,7 @@ func TestFailingStopOfWatchDoesNotStopInformer(t *testing.T) {
 	for name, fails := range map[string]func(){"panicked": func() { panic("closed twice") }, "called runtime.Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
+				server := newServer(true, object("a", "1"))
 				f := start(t, server, failingStop{server, fails})
 				f.expect("listed a")
 				f.offline(func() { server.Put(object("a", "2")) })
@@ -187,7 +183,6 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 		first := server.Put(object("a", "1"))
 		var second configMap
 		f := start(t, server, nil)
-		defer f.stop()
 		seen := &states{T: t}
 		uids := []string{}
 		defer f.informer.Subscribe(func(c informer.Change) {
@@ -216,10 +211,8 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 // A subscriber may read the informer while it receives a change, and gets the new state.
 func TestSubscribersReadAnnouncedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		defer f.informer.Subscribe(func(c informer.Change) {
 			obj, found, err := f.informer.Get(c.Key)
 			if err != nil || found != (c.Type != informer.Deleted) {
@@ -269,8 +262,7 @@ func TestNewChangeHasStatesAndKey(t *testing.T) {
 // The result of Later does not depend on later changes of the object.
 func TestLaterReturnsDifferenceAtTimeOfChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		inf := start(t, server, nil).informer
 		synctest.Wait()
 		type told struct {
@@ -310,10 +302,8 @@ func TestLaterReturnsDifferenceAtTimeOfChange(t *testing.T) {
 
 func TestChangedAndManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		var lines []string
 		notify := func(c informer.Change) {
 			// The result must not depend on whether the parts are compared separately, all at once, or after the states
@@ -386,8 +376,7 @@ func TestNewChangeEqualsWatchedChange(t *testing.T) {
 func TestEachFailingSubscriberIsLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		logs := &logBuffer{}
 		inf, err := informer.New(informer.Config[configMap]{Name: "test", Retriever: server, Logger: logs.logger()})
 		if err != nil {

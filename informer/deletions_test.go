@@ -64,10 +64,8 @@ func TestCertainDeletionsComeFromWatches(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "1"))
+				server := newServer(watchList, object("a", "1"))
 				f, l := recorded(t, server, nil)
-				defer f.stop()
 				// The list shows one time, and the watch starts there.
 				server.Put(object("a", "2"))
 				server.Put(object("a", "3"))
@@ -127,13 +125,12 @@ func (l listsAt) List(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 
 // watched starts an informer of one object "a" at version 101. The informer lists at version listed, and then receives
 // the events of the returned watch.
-func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatcher) {
+func watched(t *testing.T, listed string) (*deletions, *watch.FakeWatcher) {
 	t.Helper()
-	server := newServer(false)
-	server.Put(object("a", "1"))
+	server := newServer(false, object("a", "1"))
 	w := watch.NewFakeWithChanSize(10, false)
 	var once sync.Once
-	f, l := recorded(t, server, listsAt{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
+	_, l := recorded(t, server, listsAt{scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
 		first := false
 		once.Do(func() { first = true })
 		if first {
@@ -141,7 +138,7 @@ func watched(t *testing.T, listed string) (fixture, *deletions, *watch.FakeWatch
 		}
 		return nil, errors.New("one is enough")
 	}}, listed})
-	return f, l, w
+	return l, w
 }
 
 // A watch from version "0" or without a version begins with the present objects, so it may have missed states of a
@@ -160,8 +157,7 @@ func TestCertainDeletionRequiresWatchFromVersion(t *testing.T) {
 	} {
 		t.Run("list at "+listed, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, l, w := watched(t, listed)
-				defer f.stop()
+				l, w := watched(t, listed)
 				w.Modify(at("2", "1002"))
 				w.Modify(at("3", "1003"))
 				w.Delete(at("3", "1004"))
@@ -189,8 +185,7 @@ func TestCertainDeletionRequiresWatchFromVersion(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, l, w := watched(t, "1001")
-				defer f.stop()
+				l, w := watched(t, "1001")
 				for _, e := range test.events {
 					w.Action(e.Type, e.Object)
 				}
@@ -207,8 +202,7 @@ func TestDeletionInOneOfTwoJoinedRetrievers(t *testing.T) {
 		one.Put(object("both", "1"))
 		one.Put(object("alone", "1"))
 		other.Put(object("both", "1"))
-		f, l := recorded(t, one, informer.Combine[configMap](one, other))
-		defer f.stop()
+		_, l := recorded(t, one, informer.Combine[configMap](one, other))
 		one.Put(object("alone", "2"))
 		one.Put(object("both", "2"))
 		l.expect(t, "updated alone", "updated both")
@@ -223,10 +217,8 @@ func TestDeletionInOneOfTwoJoinedRetrievers(t *testing.T) {
 // The last states of objects are not known if their kind is removed.
 func TestDeletionWithKindIsNotCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := startWith(t, server, informer.Config[configMap]{Optional: true})
-		defer f.stop()
 		l := &deletions{}
 		f.informer.Subscribe(l.notify)
 		l.lines = nil
@@ -261,7 +253,6 @@ func TestCertainDeletionHasLastState(t *testing.T) {
 				put(name)
 			}
 			f := start(t, server, nil)
-			defer f.stop()
 			certain := 0
 			defer f.informer.Subscribe(func(c informer.Change) {
 				if !c.Certain() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -86,7 +87,7 @@ func TestReadsOfUnlistedObjectsFail(t *testing.T) {
 				t.Errorf("%s before Run: %v", read, err)
 			}
 		}
-		defer run(t, inf)()
+		testrun.Start(t, inf.Run)
 		synctest.Wait()
 		if obj, found, err := inf.Get(key("a")); err != nil || !found || obj.Name != "a" {
 			t.Errorf("Get of an object that has arrived: %t, %v", found, err)

@@ -14,7 +14,6 @@ func TestHealthReportsSubscriberThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := startWith(t, server, informer.Config[configMap]{})
-		defer f.stop()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		returned := make(chan struct{})

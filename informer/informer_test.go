@@ -28,6 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -35,8 +36,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type configMap = *corev1.ConfigMap
 
-func newServer(watchList bool) *kindserver.Server[configMap] {
-	return kindserver.New[configMap](apiserver.ConfigMaps(), watchList)
+func newServer(watchList bool, objects ...configMap) *kindserver.Server[configMap] {
+	server := kindserver.New[configMap](apiserver.ConfigMaps(), watchList)
+	for _, obj := range objects {
+		server.Put(obj)
+	}
+	return server
 }
 
 func object(name, value string) configMap {
@@ -95,42 +100,13 @@ type fixture struct {
 	informer *informer.Informer[configMap]
 	seen     *recorder
 	logs     *logBuffer
-	stop     func()
+	stop     func() // called at the end of the test, too
 }
 
 // start runs an informer of r, by default of the server.
 func start(t *testing.T, server *kindserver.Server[configMap], r informer.Retriever[configMap]) fixture {
 	t.Helper()
-	if r == nil {
-		r = server
-	}
-	logs := &logBuffer{}
-	inf, err := informer.New(informer.Config[configMap]{
-		Name: "test", Retriever: r,
-		Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fixture{T: t, server: server, informer: inf, seen: &recorder{}, logs: logs}
-	inf.Subscribe(f.seen.notify)
-	f.stop = run(t, inf)
-	synctest.Wait()
-	return f
-}
-
-// run runs inf until stop is called. stop waits for the end of Run.
-func run(t *testing.T, inf *informer.Informer[configMap]) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { // waited for by stop
-		defer close(done)
-		if err := inf.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}()
-	return func() { cancel(); <-done }
+	return startWith(t, server, informer.Config[configMap]{Retriever: r})
 }
 
 func (f fixture) expect(want ...string) {
@@ -157,10 +133,8 @@ func TestInformerShowsChangesOfServer(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "1"))
+				server := newServer(watchList, object("a", "1"))
 				f := start(t, server, nil)
-				defer f.stop()
 				f.expect("listed a")
 				if err := f.informer.Ready(); err != nil {
 					t.Errorf("Ready after the first list: %v", err)
@@ -189,10 +163,8 @@ func TestInformerShowsChangesOfServer(t *testing.T) {
 
 func TestReadersReceiveCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		obj, _, _ := f.informer.Get(key("a"))
 		obj.Data["value"] = "mine"
 		for obj, err := range f.informer.All() {
@@ -212,12 +184,8 @@ func TestContract10_ReconnectAnnouncesNoChanges(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("same", "1"))
-				server.Put(object("changes", "1"))
-				server.Put(object("goes", "1"))
+				server := newServer(watchList, object("same", "1"), object("changes", "1"), object("goes", "1"))
 				f := start(t, server, nil)
-				defer f.stop()
 				f.seen.take()
 
 				server.DropWatches()
@@ -244,10 +212,8 @@ func TestContract10_ReconnectAnnouncesNoChanges(t *testing.T) {
 // Contract 10, second half: for each object, the cache only moves forward.
 func TestContract10_StaleListsDoNotRevertCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "old"))
+		server := newServer(false, object("a", "old"))
 		f := start(t, server, nil)
-		defer f.stop()
 		server.ServeStale() // lists return the present state from now on
 		server.Put(object("a", "new"))
 		server.Put(object("b", "new"))
@@ -278,10 +244,8 @@ func TestContract10_StaleListsDoNotRevertCache(t *testing.T) {
 
 func TestDeletedAndCreatedAgainIsAnUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "first"))
+		server := newServer(true, object("a", "first"))
 		f := start(t, server, nil)
-		defer f.stop()
 		f.expect("listed a")
 		server.Fail("watch", errors.New("broken"))
 		server.Fail("list", errors.New("broken"))
@@ -309,7 +273,6 @@ func TestContract09_InformerReportsProblem(t *testing.T) {
 				server := newServer(false)
 				server.Fail(verb, forbidden)
 				f := start(t, server, nil)
-				defer f.stop()
 				time.Sleep(3 * time.Second)
 				err := f.informer.Ready()
 				if err == nil || !strings.Contains(err.Error(), "jane") || !strings.Contains(err.Error(), "configmaps") {
@@ -341,7 +304,6 @@ func TestContract09_InformerReportsProblem(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := newServer(true)
 			f := start(t, server, nil)
-			defer f.stop()
 			server.Fail("watch", forbidden)
 			server.Fail("list", forbidden)
 			server.DropWatches()
@@ -364,7 +326,6 @@ func TestObjectOfAnotherTypeIsReported(t *testing.T) {
 			f := start(t, nil, informer.FromListerWatcher[configMap](&cache.ListWatch{
 				ListWithContextFunc: pods.List, WatchFuncWithContext: pods.Watch,
 			}))
-			defer f.stop()
 			time.Sleep(3 * time.Second)
 			err := f.informer.Ready()
 			if err == nil || !strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.ConfigMap") {
@@ -394,7 +355,6 @@ func TestTombstonesDoNotPanic(t *testing.T) {
 			},
 		}
 		f := start(t, nil, informer.FromListerWatcher[configMap](lw))
-		defer f.stop()
 		f.expect("listed a")
 		events.Delete(object("unknown", "")) // never seen
 		old := object("a", "")
@@ -426,14 +386,13 @@ func TestTombstonesDoNotPanic(t *testing.T) {
 
 func TestSharedInformerListsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
 		f.expect("listed a")
 
 		second := &recorder{}
 		unsubscribe := f.informer.Subscribe(second.notify)
-		stopSecond := run(t, f.informer)
+		stopSecond := testrun.Start(t, f.informer.Run)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"listed a"}, second.take()); diff != "" {
 			t.Errorf("who joins is not told what is there (-want +got):\n%s", diff)
@@ -462,7 +421,7 @@ func TestSharedInformerListsOnce(t *testing.T) {
 		f.seen.take()
 
 		server.Put(object("b", "1"))
-		stopThird := run(t, f.informer)
+		stopThird := testrun.Start(t, f.informer.Run)
 		defer stopThird()
 		synctest.Wait()
 		if got := len(f.seen.take()); got != 2 {
@@ -476,8 +435,7 @@ func TestSharedInformerListsOnce(t *testing.T) {
 
 func TestOverlappingRunsShareInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		inf, err := informer.New(informer.Config[configMap]{Retriever: server})
 		if err != nil {
 			t.Fatal(err)
@@ -520,7 +478,7 @@ func TestContract05_InformerRunWaitsForItsList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := run(t, inf)
+		stop := testrun.Start(t, inf.Run)
 		<-began
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }() // waited for below
@@ -559,7 +517,6 @@ func TestJoinedRetrieversAreOneView(t *testing.T) {
 		left.Put(object("a", "left"))
 		right.Put(object("b", "right"))
 		f := start(t, left, informer.Combine[configMap](left, right))
-		defer f.stop()
 		if n := len(f.seen.take()); n != 2 {
 			t.Errorf("told of %d objects, want 2", n)
 		}
@@ -596,7 +553,6 @@ func TestJoinedRetrieverIsNotReadyBeforeAllParts(t *testing.T) {
 		right.Fail("watch", errors.New("broken"))
 		right.Fail("list", errors.New("broken"))
 		f := start(t, left, informer.Combine[configMap](left, right))
-		defer f.stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := f.informer.WaitSynced(ctx)
@@ -638,7 +594,6 @@ func TestNewReportsMistakes(t *testing.T) {
 func TestWrappedJoinIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil, embedded{informer.Combine[configMap](newServer(true), newServer(true))})
-		defer f.stop()
 		time.Sleep(3 * time.Second)
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "wrap its parts") {
 			t.Errorf("Ready of a wrapped combined Retriever: %v", err)
@@ -695,7 +650,6 @@ func TestContract09_BrokenWatchIsReported(t *testing.T) {
 					}
 					return breaking(test.events...), nil
 				}})
-				defer f.stop()
 				time.Sleep(time.Minute)
 				for range 10 {
 					if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -728,7 +682,6 @@ func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 			port++
 			return nil, fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: reset", port)
 		}})
-		defer f.stop()
 		time.Sleep(10 * time.Minute)
 		if n := strings.Count(f.logs.String(), "cannot retrieve"); n != 1 {
 			t.Errorf("logged %d times, want once", n)
@@ -740,15 +693,13 @@ func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 // cache.ListWatch are such fakes.
 func TestStreamedListWithoutEventsIsReplacedByList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
 			if opts.SendInitialEvents == nil {
 				return nil, nil
 			}
 			return watch.NewFake(), nil
 		}})
-		defer f.stop()
 		time.Sleep(11 * time.Second)
 		f.expect("listed a")
 		if err := f.informer.Ready(); err != nil {
@@ -773,10 +724,8 @@ func TestOccasional410IsNotAnError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "1"))
+				server := newServer(watchList, object("a", "1"))
 				f := start(t, server, nil)
-				defer f.stop()
 				for round := range 8 {
 					time.Sleep(5 * time.Second)
 					server.DropWatches()
@@ -800,12 +749,11 @@ func TestOccasional410IsNotAnError(t *testing.T) {
 // Streamed lists are requested again after some time. The time grows if they fail again.
 func TestStreamedListsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		var stalls atomic.Bool
 		var asked atomic.Int32
 		stalls.Store(true)
-		f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
+		start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
 			if opts.SendInitialEvents == nil {
 				return nil, nil
 			}
@@ -815,7 +763,6 @@ func TestStreamedListsAreRetried(t *testing.T) {
 			}
 			return nil, nil
 		}})
-		defer f.stop()
 		relist := func(after time.Duration, want int32) {
 			t.Helper()
 			time.Sleep(after)
@@ -856,8 +803,7 @@ func TestStreamedListWithoutInitialEventsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
+				server := newServer(true, object("a", "1"))
 				f := start(t, server, scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
 					if opts.SendInitialEvents == nil {
 						return nil, nil
@@ -878,7 +824,6 @@ func TestStreamedListWithoutInitialEventsEnd(t *testing.T) {
 					}()
 					return w, nil
 				}})
-				defer f.stop()
 				time.Sleep(test.within)
 				if err := f.informer.Ready(); err != nil {
 					t.Errorf("after %s: %v", test.within, err)
@@ -919,7 +864,6 @@ func TestSlowStreamedListContinues(t *testing.T) {
 			}()
 			return w, nil
 		}})
-		defer f.stop()
 		time.Sleep(90 * time.Second)
 		if err := f.informer.Ready(); err != nil || lists != 1 || f.informer.Len() != 10 {
 			t.Errorf("%d objects of %d streamed lists, %v\n%s", f.informer.Len(), lists, err, f.logs)
@@ -958,7 +902,6 @@ func TestErrorWithChangingIDsIsLoggedRarely(t *testing.T) {
 					n++
 					return nil, fmt.Errorf("the proxy refuses the request %s", test.id(n))
 				}})
-				defer f.stop()
 				time.Sleep(6 * time.Hour)
 				if logged := strings.Count(f.logs.String(), "cannot retrieve"); logged < 1 || logged > test.most || n < 500 {
 					t.Errorf("%d attempts were logged %d times in six hours, want at most %d", n, logged, test.most)
@@ -987,11 +930,9 @@ func TestUnclosedWatchChannelDoesNotBlockShutdown(t *testing.T) {
 
 func TestStaleListDoesNotRestoreDeletedObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "1"))
+		server := newServer(false, object("a", "1"))
 		server.ServeStale() // lists return the present state from now on
 		f := start(t, server, nil)
-		defer f.stop()
 		server.Delete(key("a"))
 		f.expect("listed a", "deleted a")
 		server.Fail("watch", errors.New("broken"))
@@ -1010,8 +951,7 @@ func TestStaleListDoesNotRestoreDeletedObject(t *testing.T) {
 // The end of one session must not affect the next session.
 func TestEndingSessionDoesNotSyncNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		inf, err := informer.New(informer.Config[configMap]{Retriever: server, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -1051,7 +991,7 @@ func TestRecorderMayCallHealthAtAnyTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, inf)()
+		testrun.Start(t, inf.Run)()
 		if first, last := <-o.healths, <-o.healths; first.Informer != "v1.ConfigMap" || last.Running {
 			t.Errorf("health at the beginning %+v, at the end %+v", first, last)
 		}

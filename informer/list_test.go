@@ -144,7 +144,6 @@ func TestListThatFailsMidwayIsRetried(t *testing.T) {
 				}
 				h := &halves{Server: server}
 				f := start(t, server, h)
-				defer f.stop()
 				listed := f.seen.take()
 				slices.Sort(listed)
 				if diff := cmp.Diff([]string{"listed a", "listed b", "listed c", "listed d"}, listed); diff != "" {
@@ -207,7 +206,6 @@ func TestFailedFirstListAnnouncesObjectsOnce(t *testing.T) {
 				h := &halves{Server: server}
 				h.set(errors.New("half"), func() { server.Delete(key("b")); server.Put(object("c", "2")) })
 				f := start(t, server, h)
-				defer f.stop()
 				f.expectOnce("listed a", "listed b")
 				if h := f.informer.Health(); h.Synced || h.Objects != 2 {
 					t.Errorf("with half a list: %+v", h)
@@ -226,8 +224,7 @@ func TestFailedFirstListAnnouncesObjectsOnce(t *testing.T) {
 // Events immediately after a streamed list must not make the list look stale.
 func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		notServed := kube.ErrNotServed
 		var script []watch.Event
 		var mu sync.Mutex
@@ -243,7 +240,6 @@ func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 			}
 			return w, nil
 		}}})
-		defer f.stop()
 		server.Put(object("z", "1"))
 		f.expect("listed a", "added z")
 		server.Fail("watch", notServed)
@@ -287,12 +283,8 @@ func TestEventsDirectlyAfterStreamedList(t *testing.T) {
 // A list from a stale cache must not restore deleted objects and must not remove new ones. Its valid content is used.
 func TestStaleList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("deleted", "1"))
-		server.Put(object("changed", "1"))
-		server.Put(object("same", "1"))
+		server := newServer(false, object("deleted", "1"), object("changed", "1"), object("same", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		server.ServeStale()
 		server.Delete(key("deleted"))
 		server.Put(object("changed", "2"))

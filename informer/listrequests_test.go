@@ -25,7 +25,6 @@ func TestInformerRespectsRetryAfter(t *testing.T) {
 					server.Put(object("a", "1"))
 					fail(server.Server, errtest.Response(429, test.retryAfter))
 					f := start(t, server.Server, server)
-					defer f.stop()
 					time.Sleep(10 * time.Minute)
 					if n := server.requests.Load(); n > test.atMost {
 						t.Errorf("%d requests in 10 minutes, want at most %d", n, test.atMost)
@@ -46,7 +45,6 @@ func TestStreamedListsThatBreakBecomePages(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &streaming{Server: holding("a", "b"), after: after}
 			f := start(t, server.Server, server)
-			defer f.stop()
 			time.Sleep(time.Minute)
 			if n := server.streams.Load(); n != 3 || f.informer.Ready() != nil || f.informer.Len() != 2 {
 				t.Errorf("streams that end after %s: %d of them, %d objects, Ready %v", after, n, f.informer.Len(), f.informer.Ready())

@@ -29,7 +29,6 @@ func TestOnErrorIsCalledForEachError(t *testing.T) {
 				panic("the function is broken")
 			}
 		}})
-		defer f.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		n := len(seen)

@@ -50,11 +50,9 @@ func TestOptionalInformerIsReadyWithoutItsKind(t *testing.T) {
 		for _, watchList := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := newServer(watchList)
-					server.Put(object("a", "1"))
+					server := newServer(watchList, object("a", "1"))
 					fail(server, problem)
 					f := startWith(t, server, informer.Config[configMap]{Optional: true})
-					defer f.stop()
 					if f.waits() {
 						t.Error("WaitSynced waits for what there is not")
 					}
@@ -91,11 +89,8 @@ func TestOptionalInformerForgetsRemovedKind(t *testing.T) {
 	for name, problem := range unavailable() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
-				server.Put(object("b", "1"))
+				server := newServer(true, object("a", "1"), object("b", "1"))
 				f := startWith(t, server, informer.Config[configMap]{Optional: true})
-				defer f.stop()
 				f.expectOnce("listed a", "listed b")
 				fail(server, problem)
 				server.DropWatches()
@@ -139,11 +134,9 @@ func TestRequiredInformerWaits(t *testing.T) {
 	for name, problem := range unavailable() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
+				server := newServer(true, object("a", "1"))
 				fail(server, problem)
 				f := start(t, server, nil)
-				defer f.stop()
 				if !f.waits() {
 					t.Error("WaitSynced has returned")
 				}
@@ -170,11 +163,9 @@ func TestRequiredInformerWaits(t *testing.T) {
 // Optional applies if the cluster does not serve the kind, but not if it is unreachable.
 func TestOptionalInformerWaitsForUnreachableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		fail(server, errors.New("connection refused"))
 		f := startWith(t, server, informer.Config[configMap]{Optional: true})
-		defer f.stop()
 		if !f.waits() {
 			t.Error("WaitSynced has returned")
 		}
@@ -195,7 +186,6 @@ func TestOptionalInformerOfSeveralParts(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		fail(right, unavailable()["forbidden"])
 		f := startWith(t, nil, informer.Config[configMap]{Optional: true, Retriever: informer.Combine[configMap](left, right)})
-		defer f.stop()
 		f.expect("listed l")
 		if f.waits() {
 			t.Error("WaitSynced waits for the part that is forbidden")

@@ -55,7 +55,6 @@ func TestQueriesSelectAndCount(t *testing.T) {
 		server := newServer(true)
 		zoo(server)
 		f := startWith(t, server, informer.Config[configMap]{Indexes: byValue()})
-		defer f.stop()
 		selector := func(text string) labels.Selector {
 			s, err := labels.Parse(text)
 			if err != nil {
@@ -109,7 +108,6 @@ func TestUnknownIndexIsAnError(t *testing.T) {
 		server := newServer(true)
 		zoo(server)
 		f := start(t, server, nil)
-		defer f.stop()
 		query := informer.Query{Index: "colour", Value: "red"}
 		snapshot := f.informer.Snapshot()
 		_, countErr := f.informer.Count(query)
@@ -143,7 +141,6 @@ func TestFailingIndexIsLoggedRarely(t *testing.T) {
 		zoo(server)
 		indexes := []informer.Index[configMap]{{Name: "broken", Values: func(configMap) []string { panic("no value") }}}
 		f := startWith(t, server, informer.Config[configMap]{Indexes: indexes})
-		defer f.stop()
 		for n := range 100 {
 			server.Put(object("a", fmt.Sprint(n)))
 			synctest.Wait()
@@ -181,11 +178,8 @@ func TestIndexesAreChecked(t *testing.T) {
 
 func TestSnapshotDoesNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
-		server.Put(object("b", "1"))
+		server := newServer(true, object("a", "1"), object("b", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		snapshot := f.informer.Snapshot()
 		server.Put(object("a", "2"))
 		server.Delete(key("b"))
@@ -219,7 +213,6 @@ func TestListStopsEarlyAndReadsNest(t *testing.T) {
 		server := newServer(true)
 		zoo(server)
 		f := start(t, server, nil)
-		defer f.stop()
 		n := 0
 		for obj, err := range f.informer.All() {
 			if err != nil {
@@ -248,7 +241,6 @@ func TestListedVisitsEachObjectOnce(t *testing.T) {
 		zoo(left)
 		right.Put(object("r", "1"))
 		f := start(t, nil, informer.Combine[configMap](left, right))
-		defer f.stop()
 		seen := map[kube.Key]int{}
 		for share := range 5 {
 			for c := range f.informer.Walk(share, 5) {

@@ -16,11 +16,9 @@ func TestReusedVersionOfRestoredServerIsAnnounced(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "backed up"))
+				server := newServer(watchList, object("a", "backed up"))
 				restore := server.Backup()
 				f := start(t, server, nil)
-				defer f.stop()
 				server.Put(object("a", "lost"))
 				server.Put(object("b", "lost"))
 				f.expect("listed a", "updated a", "added b")

@@ -47,7 +47,6 @@ func TestRetrieverThatReturnsNilIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, nil, r)
-				defer f.stop()
 				time.Sleep(time.Minute)
 				if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "the retriever returned") {
 					t.Errorf("Ready: %v", err)
@@ -122,7 +121,6 @@ func TestRetrieverThatPanicsIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, nil, r)
-				defer f.stop()
 				time.Sleep(time.Minute)
 				if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "of the Retriever panicked: no") {
 					t.Errorf("Ready: %v", err)
@@ -156,7 +154,6 @@ func TestObjectWithoutNameIsReported(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r.Server = newServer(false)
 				f := start(t, nil, r)
-				defer f.stop()
 				time.Sleep(time.Minute)
 				err := f.informer.Ready()
 				if reported := err != nil && strings.Contains(err.Error(), "without a name"); reported == (name == "a bookmark only") {

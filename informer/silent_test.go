@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // An open watch that delivers nothing, although there are changes, is reported, and the missing changes are listed.
@@ -47,11 +48,8 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, watchList=%v", name, watchList), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := newServer(watchList)
-					server.Put(object("a", "1"))
-					server.Put(object("b", "1"))
+					server := newServer(watchList, object("a", "1"), object("b", "1"))
 					f := start(t, server, nil)
-					defer f.stop()
 					if test.bookmarks {
 						server.Bookmark()
 					}
@@ -104,10 +102,8 @@ func (p patient) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 // difference.
 func TestQuietWatchIsVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "1"))
+		server := newServer(false, object("a", "1"))
 		f := start(t, server, patient{server})
-		defer f.stop()
 		first, watches, _ := server.Counts()
 		for round := range 2 { // the server ends a watch after half an hour at the earliest
 			time.Sleep(9 * time.Minute)
@@ -148,10 +144,8 @@ func TestQuietWatchIsVerified(t *testing.T) {
 // A failed list does not show whether the watch is silent.
 func TestUnverifiedSilenceIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "1"))
+		server := newServer(false, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		server.Bookmark()
 		synctest.Wait()
 		server.Fail("list", errors.New("too busy"))
@@ -183,10 +177,8 @@ func TestEventsInFlightAreNotReportedAsSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
+				server := newServer(true, object("a", "1"))
 				f := start(t, server, nil)
-				defer f.stop()
 				server.Bookmark()
 				synctest.Wait()
 				server.Mute(true)
@@ -212,10 +204,8 @@ func TestEventsInFlightAreNotReportedAsSilence(t *testing.T) {
 // Watches end and are opened again every few minutes. A new watch does not end the silence.
 func TestSilenceLastsAcrossWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		server.Mute(true)
 		server.Put(object("a", "2"))
 		for range 11 {
@@ -232,11 +222,9 @@ func TestListAfterSilenceReadsCurrentState(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "1"))
+				server := newServer(watchList, object("a", "1"))
 				c := &cached{Server: server}
 				f := startWith(t, server, informer.Config[configMap]{Retriever: c})
-				defer f.stop()
 				server.Bookmark()
 				f.expect("listed a")
 				server.Mute(true)
@@ -333,7 +321,6 @@ func TestVerificationReadsAllPages(t *testing.T) {
 		}
 		pages := 0
 		f := startWith(t, server, informer.Config[configMap]{Retriever: paged{server, func(context.Context, metav1.ListOptions) error { pages++; return nil }}})
-		defer f.stop()
 		server.Bookmark()
 		time.Sleep(3 * time.Minute)
 		if err := f.informer.Ready(); err != nil || pages != 2 || f.informer.Untyped().Staleness() > time.Minute {
@@ -404,7 +391,7 @@ func TestSlowSubscriberIsNotReportedAsSilence(t *testing.T) {
 		f.stop()
 		f.seen.take()
 		defer f.informer.Subscribe(func(informer.Change) { time.Sleep(time.Hour) })()
-		stop := run(t, f.informer)
+		stop := testrun.Start(t, f.informer.Run)
 		defer stop()
 		time.Sleep(time.Second)
 		server.Bookmark()
@@ -449,11 +436,9 @@ func TestStalenessIsMaximumOfParts(t *testing.T) {
 // Any event shows that a watch is not silent, even if others are missing.
 func TestWatchWithAnyEventIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "1"))
+		server := newServer(false, object("a", "1"))
 		w := watch.NewFakeWithChanSize(10, false)
 		f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) { return w, nil }})
-		defer f.stop()
 		mark := func() {
 			w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1001"}})
 			synctest.Wait()
@@ -478,8 +463,7 @@ func TestWatchWithAnyEventIsNotSilent(t *testing.T) {
 func TestNewWatchIsNotVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
-		f := start(t, server, nil)
-		defer f.stop()
+		start(t, server, nil)
 		for range 300 {
 			time.Sleep(3 * time.Second)
 			server.DropWatches()
@@ -493,10 +477,8 @@ func TestNewWatchIsNotVerified(t *testing.T) {
 // Without bookmarks, only a list can show that a silent watch works again.
 func TestSilenceEndsWithoutBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
+		server := newServer(true, object("a", "1"))
 		f := start(t, server, nil)
-		defer f.stop()
 		server.Mute(true)
 		server.Put(object("a", "2"))
 		time.Sleep(11 * time.Minute)

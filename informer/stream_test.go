@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -51,7 +52,6 @@ func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
 					}
 					return w, nil
 				}}})
-				defer f.stop()
 				f.expectOnce("listed a", "listed z")
 				if test.optional {
 					fail(server, kube.ErrNotServed)
@@ -90,13 +90,11 @@ func TestEventsDuringStreamedListReplaceItsObjects(t *testing.T) {
 // A slow subscriber must not look like a streamed list that makes no progress.
 func TestSlowSubscriberDoesNotEndStreamedLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("a", "1"))
-		server.Put(object("b", "1"))
+		server := newServer(true, object("a", "1"), object("b", "1"))
 		f := startWith(t, server, informer.Config[configMap]{Retriever: server})
 		f.stop()
 		defer f.informer.Subscribe(func(informer.Change) { time.Sleep(11 * time.Second) })()
-		stop := run(t, f.informer)
+		stop := testrun.Start(t, f.informer.Run)
 		defer stop()
 		time.Sleep(time.Minute)
 		if lists, _, _ := server.Counts(); lists != 0 {
@@ -114,10 +112,8 @@ func TestRepeated410IsReported(t *testing.T) {
 	for name, verbs := range map[string][]string{"lists": {"list", "watch"}, "watches": {"watch"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(false)
-				server.Put(object("a", "1"))
+				server := newServer(false, object("a", "1"))
 				f := start(t, server, nil)
-				defer f.stop()
 				for _, verb := range verbs {
 					server.Fail(verb, expired)
 				}
@@ -157,7 +153,7 @@ func TestTooManyRequestsDoNotDelayStop(t *testing.T) {
 			if took := time.Since(began); took > 0 {
 				t.Fatalf("it took %s to stop", took)
 			}
-			f.stop = run(t, f.informer)
+			f.stop = testrun.Start(t, f.informer.Run)
 		}
 		f.stop()
 	})
@@ -176,8 +172,7 @@ func TestStreamedListRetriesAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(true)
-				server.Put(object("a", "1"))
+				server := newServer(true, object("a", "1"))
 				var asked atomic.Int32
 				f := startWith(t, server, informer.Config[configMap]{Retriever: scripted{server, func(opts metav1.ListOptions) (watch.Interface, error) {
 					if opts.SendInitialEvents == nil {
@@ -188,7 +183,6 @@ func TestStreamedListRetriesAreBounded(t *testing.T) {
 					}
 					return answer()
 				}}})
-				defer f.stop()
 				f.expect("listed a")
 				time.Sleep(time.Minute)
 				if n := asked.Load(); n > 1 {
@@ -287,7 +281,6 @@ func TestStreamedListOfStaleServerAnnouncesNoChanges(t *testing.T) {
 			}
 			return w, nil
 		}}})
-		defer f.stop()
 		f.expectOnce("listed a", "listed same", "listed z")
 		newer := server.Put(object("a", "2"))
 		server.Delete(key("z"))

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 type retriever = informer.Retriever[configMap]
@@ -41,7 +42,6 @@ func TestRetrieversAddedAndRemovedDuringRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("l"), holding("r")
 		f := start(t, left, nil)
-		defer f.stop()
 		f.expect("listed l")
 
 		f.set(informer.Combine[configMap](left, right))
@@ -82,7 +82,6 @@ func TestObjectInBothSelectionsIsNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a", "b")
 		f := start(t, server, nil)
-		defer f.stop()
 		f.expectOnce("listed a", "listed b")
 		gone := false
 		defer f.informer.Subscribe(func(c informer.Change) { gone = gone || c.Type == informer.Deleted })()
@@ -106,7 +105,6 @@ func TestNewSelectionWithChangedObjectAnnouncesUpdate(t *testing.T) {
 		other.Put(object("x", "other"))
 		other.Put(object("a", "other"))
 		f := start(t, old, nil)
-		defer f.stop()
 		f.seen.take()
 		seen := &states{T: t}
 		defer f.informer.Subscribe(seen.notify)()
@@ -135,7 +133,6 @@ func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 		down := errors.New("right is down")
 		fail(right, down)
 		f := start(t, left, nil)
-		defer f.stop()
 		f.expect("listed l")
 		before := f.informer.Health()
 
@@ -190,7 +187,6 @@ func TestForbiddenRetrieverIsSetBesideOthers(t *testing.T) {
 		left, right, third := holding("l"), holding("r"), holding("third")
 		fail(right, unavailable()["forbidden"])
 		f := start(t, left, nil)
-		defer f.stop()
 		f.expect("listed l")
 		limited, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -221,7 +217,6 @@ func TestOverlappingCallsOfSetRetriever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := []*kindserver.Server[configMap]{holding("s0"), holding("s1"), holding("s2"), holding("s3")}
 		f := start(t, servers[0], nil)
-		defer f.stop()
 		servers[1].Fail("watch", errors.New("away"))
 		servers[1].Fail("list", errors.New("away"))
 		var calls sync.WaitGroup
@@ -268,31 +263,29 @@ func TestSetRetrieverOfStoppedInformer(t *testing.T) {
 			t.Errorf("%d objects are kept of what is retrieved no longer", got)
 		}
 		f.seen.take()
-		stop := run(t, f.informer)
+		stop := testrun.Start(t, f.informer.Run)
 		f.expect("listed r")
 		stop()
 		if _, watches, _ := left.Counts(); watches != 1 {
 			t.Errorf("the old one was watched %d times", watches)
 		}
 		// The next session lists all objects, including those that were added while the informer was running.
-		stop = run(t, f.informer)
+		stop = testrun.Start(t, f.informer.Run)
 		synctest.Wait()
 		f.set(informer.Combine[configMap](left, right))
 		f.expect("listed r", "added l")
 		stop()
-		defer run(t, f.informer)()
+		testrun.Start(t, f.informer.Run)
 		f.expectOnce("listed l", "listed r")
 	})
 }
 
 func TestSetRetrieverReplacesRetrieverOfCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(true)
-		server.Put(object("own", "1"))
+		server := newServer(true, object("own", "1"))
 		own := ofKind[configMap]{server, configMapKind()}
 		cluster, _ := selected(t)
 		f := start(t, nil, own)
-		defer f.stop()
 		f.expect("listed own")
 		f.set(informer.Retrieve[configMap](cluster))
 		f.expectOnce("added kept", "deleted own")
@@ -318,7 +311,7 @@ func TestSetRetrieverWhileInformerStops(t *testing.T) {
 		right.Fail("watch", nil)
 		right.Fail("list", nil)
 		f.seen.take()
-		defer run(t, f.informer)()
+		testrun.Start(t, f.informer.Run)
 		f.expect("listed r")
 	})
 }
@@ -330,7 +323,6 @@ func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 		right.Fail("watch", errors.New("down"))
 		right.Fail("list", errors.New("down"))
 		f := start(t, left, nil)
-		defer f.stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		done := make(chan error, 1)
@@ -349,7 +341,6 @@ func TestSetRetrieverReportsMistakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")
 		f := start(t, server, nil)
-		defer f.stop()
 		f.expect("listed a")
 		for name, test := range map[string]struct {
 			retriever retriever
@@ -373,7 +364,6 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := holding("x"), holding("a")
 		f := start(t, nil, informer.Combine[configMap](left, right))
-		defer f.stop()
 		f.expectOnce("listed a", "listed x")
 		seen := &states{T: t}
 		defer f.informer.Subscribe(seen.notify)()
@@ -405,7 +395,6 @@ func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holding("a")
 		f := start(t, server, informer.Combine[configMap](server, selecting{server}))
-		defer f.stop()
 		f.expect("listed a")
 		server.Put(object("b", "1"))
 		f.expect("added b")
@@ -422,7 +411,6 @@ func TestSameStateInTwoPartsIsAnnouncedOnce(t *testing.T) {
 func TestSetRetrieverOfViewsIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, holding("a"), nil)
-		defer f.stop()
 		view, err := informer.As[*metav1.PartialObjectMetadata](f.informer)
 		if err != nil {
 			t.Fatal(err)

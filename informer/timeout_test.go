@@ -165,10 +165,8 @@ func TestFirstListWithoutResponseIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hang atomic.Bool
 		hang.Store(true)
-		server := newServer(false)
-		server.Put(object("a", "1"))
+		server := newServer(false, object("a", "1"))
 		f := start(t, server, hangingLists{server, &hang})
-		defer f.stop()
 		time.Sleep(2 * time.Minute)
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("after 2 minutes: %v", err)
@@ -185,11 +183,8 @@ func TestFirstListWithoutResponseIsRetried(t *testing.T) {
 // A slow subscriber must not look like a missing response of the API server.
 func TestSlowSubscriberDoesNotEndLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "1"))
-		server.Put(object("b", "1"))
+		server := newServer(false, object("a", "1"), object("b", "1"))
 		f := start(t, server, hangingLists{server, new(atomic.Bool)})
-		defer f.stop()
 		var slow atomic.Int32
 		defer f.informer.Subscribe(func(informer.Change) { slow.Add(1); time.Sleep(7 * time.Minute) })()
 		server.Fail("watch", errors.New("down"))

@@ -37,7 +37,6 @@ func TestTransformChangesCachedObjects(t *testing.T) {
 				return nil
 			},
 		})
-		defer f.stop()
 		var states []string
 		defer f.informer.Subscribe(func(c informer.Change) {
 			before, after, err := informer.Decode[configMap](c)
@@ -117,7 +116,6 @@ func TestTransformThatFailsHidesOnlyItsObject(t *testing.T) {
 						return nil
 					},
 				})
-				defer f.stop()
 				f.expect("listed a", "listed b", "listed c")
 				expectHidden(t, f.informer, strings.TrimSpace(name))
 				view, err := informer.As[*metav1.PartialObjectMetadata](f.informer)
@@ -176,7 +174,6 @@ func TestTransformMustKeepDeletionTimestamp(t *testing.T) {
 						return nil
 					},
 				})
-				defer f.stop()
 				f.expect("listed a", "listed b", "listed c")
 				if test.hidden {
 					expectHidden(t, f.informer, "must not change")

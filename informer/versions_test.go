@@ -39,7 +39,6 @@ func TestRestoreIsDetectedByMissingBookmarks(t *testing.T) {
 				old := server.Put(object("a", "backed up"))
 				restore := server.Backup()
 				f := start(t, server, nil)
-				defer f.stop()
 				server.Put(object("a", "lost"))
 				b := server.Put(object("b", "lost"))
 				server.Bookmark()
@@ -337,7 +336,6 @@ func TestRejectedVersionIsNotRequestedAgain(t *testing.T) {
 				server := &newFormat{Server: newServer(watchList)}
 				server.Put(object("a", "1"))
 				f := start(t, server.Server, server)
-				defer f.stop()
 				f.expect("listed a")
 				server.Put(object("a", "2"))
 				server.from.Store(103)
@@ -437,7 +435,6 @@ func TestVersionsOfEachObject(t *testing.T) {
 				server.put("first", "1", false)
 				server.put("second", "1", false)
 				f := start(t, nil, server)
-				defer f.stop()
 				f.seen.take()
 
 				update := await(f, written(server.put("first", "2", false)))

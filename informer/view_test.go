@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -51,7 +52,7 @@ func startWith(t *testing.T, server *kindserver.Server[configMap], config inform
 	}
 	f := fixture{T: t, server: server, informer: inf, seen: &recorder{}, logs: logs}
 	inf.Subscribe(f.seen.notify)
-	f.stop = run(t, inf)
+	f.stop = testrun.Start(t, inf.Run)
 	synctest.Wait()
 	return f
 }
@@ -63,7 +64,6 @@ func TestAsConvertsToOtherTypes(t *testing.T) {
 		a.Labels = map[string]string{"app": "web"}
 		server.Put(a)
 		f := start(t, server, ofKind[configMap]{server, configMapKind()})
-		defer f.stop()
 
 		metadata, err := informer.As[*metav1.PartialObjectMetadata](f.informer)
 		if err != nil {
@@ -131,7 +131,7 @@ func TestAsOfUnstructuredDecodesGoTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer run(t, typed)()
+		testrun.Start(t, typed.Run)
 		synctest.Wait()
 		if obj, found, err := typed.Get(key("a")); err != nil || !found || obj.Data["value"] != "1" {
 			t.Errorf("a as a ConfigMap: %v, found %v, %v", obj, found, err)
@@ -204,7 +204,6 @@ func TestManagedFieldsAndCutsAreNotKept(t *testing.T) {
 				obj.BinaryData = map[string][]byte{"b": {1, 2, 3}}
 				server.Put(obj)
 				f := startWith(t, server, test.config)
-				defer f.stop()
 				got, found, err := f.informer.Get(key("a"))
 				if err != nil || !found {
 					t.Fatal(found, err)
@@ -225,7 +224,6 @@ func TestHealthFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
-		defer f.stop()
 		empty := f.informer.Health()
 		if empty.ResourceVersion != "1000" || empty.Objects != 0 || !empty.Synced || empty.Optional || empty.Degraded {
 			t.Errorf("health of an empty informer: %+v", empty)
@@ -258,7 +256,6 @@ func TestSizesCountDictionariesOfAllParts(t *testing.T) {
 			right.Put(object(fmt.Sprint("r", i), strings.Repeat("value ", 200)))
 		}
 		f := start(t, nil, informer.Combine[configMap](left, right))
-		defer f.stop()
 		if sizes := f.informer.Sizes(); sizes.Objects != 400 || sizes.Dictionary <= 0 || sizes.Dictionaries != 2 {
 			t.Errorf("%d objects, %d dictionaries of %d bytes; want 400 objects and one dictionary for each server",
 				sizes.Objects, sizes.Dictionaries, sizes.Dictionary)
@@ -272,7 +269,6 @@ func TestHealthOfJoinedPartsHasLowestVersion(t *testing.T) {
 		left, right := newServer(true), newServer(true)
 		zoo(left)
 		f := start(t, nil, informer.Combine[configMap](left, right))
-		defer f.stop()
 		if h := f.informer.Health(); h.ResourceVersion != "1000" || h.Objects != 12 {
 			t.Errorf("resource version %q, %d objects; want 100 and 12", h.ResourceVersion, h.Objects)
 		}

@@ -47,11 +47,9 @@ func TestNextWatchStartsAtLastVersion(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("a", "0"))
+				server := newServer(watchList, object("a", "0"))
 				v := &versions{Server: server}
 				f := start(t, server, v)
-				defer f.stop()
 				v.take()
 				reached := ""
 				for round := range 3 {
@@ -81,8 +79,7 @@ func TestNextWatchStartsAtLastVersion(t *testing.T) {
 // After a stream that breaks with an error, the informer lists a state that is at least as new as the last event.
 func TestListAfterBrokenWatchIsNotOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer(false)
-		server.Put(object("a", "0"))
+		server := newServer(false, object("a", "0"))
 		var mu sync.Mutex
 		var script *watch.FakeWatcher
 		lists := []string{}
@@ -95,8 +92,7 @@ func TestListAfterBrokenWatchIsNotOlder(t *testing.T) {
 			}
 			return nil, nil
 		}}, func(version string) { mu.Lock(); lists = append(lists, version); mu.Unlock() }}
-		f := start(t, server, lw)
-		defer f.stop()
+		start(t, server, lw)
 		for i := range 5 {
 			script.Modify(server.Put(object("a", strconv.Itoa(i+1))))
 		}
@@ -128,9 +124,7 @@ func TestListAfter410IsNotReportedAsError(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watchList=%v", watchList), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer(watchList)
-				server.Put(object("stays", "1"))
-				server.Put(object("goes", "1"))
+				server := newServer(watchList, object("stays", "1"), object("goes", "1"))
 				var before atomic.Pointer[func()] // called before the next watch
 				f := start(t, server, scripted{server, func(metav1.ListOptions) (watch.Interface, error) {
 					if do := before.Swap(nil); do != nil {
@@ -138,7 +132,6 @@ func TestListAfter410IsNotReportedAsError(t *testing.T) {
 					}
 					return nil, nil
 				}})
-				defer f.stop()
 				f.seen.take()
 				do := func() {
 					server.Delete(key("goes"))
@@ -176,7 +169,6 @@ func TestStreamedListsThatEndEarlyAreReported(t *testing.T) {
 			time.AfterFunc(3*time.Second, w.Stop)
 			return w, nil
 		}})
-		defer f.stop()
 		time.Sleep(5 * time.Second)
 		if err := f.informer.Ready(); err == nil || !strings.Contains(err.Error(), "ended before the list did") {
 			t.Fatalf("Ready: %v", err)

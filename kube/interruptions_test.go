@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -103,15 +104,7 @@ func startOperator(t *testing.T, change func(o *operator, config *rest.Config)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }() // waited for below
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the program ended with: %v", err)
-		}
-	})
+	testrun.Start(t, m.Run)
 	time.Sleep(time.Minute) // until it leads
 	o.expectCopy("at the start")
 	return o

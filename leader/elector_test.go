@@ -207,9 +207,7 @@ func TestTakeover(t *testing.T) {
 				if tt.crash {
 					a.fail(hang)
 				}
-				if err := first.stop(); err != nil {
-					t.Errorf("the first leader's Run returned %v", err)
-				}
+				first.stopWithoutError(t)
 				pass(30 * time.Second)
 				if took := gained - s.last("a").At; took < tt.atLeast || took > tt.atMost {
 					t.Errorf("the second elector led %s after the last write of the first, want %s to %s", took, tt.atLeast, tt.atMost)
@@ -217,9 +215,7 @@ func TestTakeover(t *testing.T) {
 				if got := second.Status(); got.State != StateLeading || got.Leader != "b" {
 					t.Errorf("after taking over, the status is %+v", got)
 				}
-				if err := secondRun.stop(); err != nil {
-					t.Errorf("the second leader's Run returned %v", err)
-				}
+				secondRun.stopWithoutError(t)
 			})
 		})
 	}
@@ -278,9 +274,7 @@ func TestRunEndsInStandby(t *testing.T) {
 				if holder := s.holder(); holder != "a" {
 					t.Errorf("the lease is held by %q, want the leader, a", holder)
 				}
-				if err := first.stop(); err != nil {
-					t.Errorf("the leader's Run returned %v", err)
-				}
+				first.stopWithoutError(t)
 			})
 		})
 	}
@@ -330,9 +324,7 @@ func TestOneRunAtATime(t *testing.T) {
 		if got := e.Status().State; got != StateLeading {
 			t.Errorf("after a second Run, the state is %s", got)
 		}
-		if err := second.stop(); err != nil {
-			t.Errorf("Run returned %v the second time", err)
-		}
+		second.stopWithoutError(t)
 		if err := e.Run(t.Context(), nil); err == nil {
 			t.Error("a Run without work is not rejected")
 		}

@@ -51,15 +51,11 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 			t.Errorf("the first one could not renew the lease, and the electors led %v times, want each once", leads)
 		}
 		// The first one is in standby, and does not write the lease when it ends.
-		if err := all[0].stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		all[0].stopWithoutError(t)
 		if s.holder() != "a" || active != 1 {
 			t.Errorf("the holder is %q, and %d electors lead, after the one in standby has ended", s.holder(), active)
 		}
-		if err := all[1].stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		all[1].stopWithoutError(t)
 		if s.holder() != "" {
 			t.Errorf("the holder is %q at the end", s.holder())
 		}

@@ -158,9 +158,7 @@ func TestNoReleaseAfterFailedAcquisition(t *testing.T) {
 		if took := time.Since(start); took > 0 {
 			t.Errorf("Run took %s to return", took)
 		}
-		if err := first.stop(); err != nil {
-			t.Errorf("the leader's Run returned %v", err)
-		}
+		first.stopWithoutError(t)
 	})
 }
 

@@ -123,9 +123,7 @@ func acquireAndDie(t *testing.T, s *server, name string) {
 	r := run(t, newTestElector(t, c), untilDone)
 	pass(time.Second)
 	c.fail(hang)
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	r.stopWithoutError(t)
 }
 
 func TestStandbyIsReadyAfterOutage(t *testing.T) {

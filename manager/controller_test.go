@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -54,9 +55,7 @@ func TestControllerInManager(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		testrun.Start(t, m.Run)
 		for term := range 2 {
 			if name := <-handled; name != "web" {
 				t.Errorf("term %d: handled %s", term, name)
@@ -73,10 +72,6 @@ func TestControllerInManager(t *testing.T) {
 			if err := m.Ready(); err != nil || configMaps.Ready() != nil || ctrl.Ready() == nil {
 				t.Errorf("standby after term %d: not ready: %v", term, err)
 			}
-		}
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -130,9 +131,7 @@ func TestDebug(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		testrun.Start(t, m.Run)
 		time.Sleep(30 * time.Second)
 		listener.expect(t, http.StatusOK, "/debug/secrets", `"phase": "running"`, `"informer": "cache"`, `"objects": 1`, `"key": "shop/web"`)
 		for range 10 {
@@ -186,10 +185,6 @@ func TestDebug(t *testing.T) {
 				}
 			}
 		}
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -215,9 +210,7 @@ func TestProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for below
+	testrun.Start(t, m.Run)
 	for _, name := range []string{"heap", "goroutine", "profile?seconds=0.01", "trace?seconds=0.01"} {
 		if text := listener.expect(t, http.StatusOK, "/debug/pprof/"+name); len(text) < 100 {
 			t.Errorf("profile %s has %d bytes", name, len(text))
@@ -233,10 +226,6 @@ func TestProfiles(t *testing.T) {
 	}
 	if handler, pattern := http.DefaultServeMux.Handler(&http.Request{Method: http.MethodGet, Host: "a", URL: &url.URL{Path: "/debug/pprof/heap"}}); pattern != "" {
 		t.Errorf("http.DefaultServeMux serves profiles: %v", handler)
-	}
-	cancel()
-	if err := <-result; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -254,15 +243,9 @@ func TestAuthorizeWithProtectsDebug(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for below
+	testrun.Start(t, m.Run)
 	for _, path := range []string{"/metrics", "/debug", "/debug/http", "/debug/pprof/heap"} {
 		listener.expect(t, http.StatusUnauthorized, path)
 	}
 	listener.expect(t, http.StatusOK, "/livez")
-	cancel()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
 }

@@ -174,6 +174,14 @@ func newLeaseServer(t *testing.T) *apitest.Server {
 	return server
 }
 
+// expectHolder compares the holder of the lease, "" if it is released.
+func expectHolder(t *testing.T, server *apitest.Server, want, when string) {
+	t.Helper()
+	if got := holder(server); got != want {
+		t.Errorf("the lease is held by %q %s, want %q", got, when, want)
+	}
+}
+
 // holder returns the holder of the lease.
 func holder(server *apitest.Server) string {
 	spec, _ := server.Object("leases", kube.Key{Namespace: "shop", Name: "operator"}).Object["spec"].(map[string]any)

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
 
@@ -63,9 +64,7 @@ func TestForbiddenNamespaceDoesNotHoldBackStart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				result := make(chan error, 1)
-				go func() { result <- m.Run(ctx) }() // waited for below
+				testrun.Start(t, m.Run)
 				time.Sleep(time.Hour)
 				select {
 				case <-started:
@@ -79,10 +78,6 @@ func TestForbiddenNamespaceDoesNotHoldBackStart(t *testing.T) {
 				}
 				if err := m.Ready(); err == nil {
 					t.Error("the manager is ready with a forbidden namespace")
-				}
-				cancel()
-				if err := <-result; err != nil {
-					t.Error(err)
 				}
 			})
 		})

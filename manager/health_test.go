@@ -22,6 +22,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -52,9 +53,7 @@ func TestHTTPServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		stop := testrun.Start(t, m.Run)
 		transport := &http.Transport{DisableKeepAlives: true, DialContext: listener.Dial}
 		get := func(path string) (int, string) {
 			t.Helper()
@@ -98,10 +97,7 @@ func TestHTTPServer(t *testing.T) {
 		expect("/livez?verbose", 200, "[+]disk ok\nlivez check passed\n")
 		expect("/metrics", 200, "figures 1\n")
 		expect("/other", 404)
-		cancel()
-		if err := <-result; err != nil {
-			t.Errorf("Run failed: %v", err)
-		}
+		stop()
 		if conn, err := listener.Dial(t.Context(), "", ""); err == nil {
 			t.Error("the listener is still open after the end")
 			_ = conn.Close()
@@ -137,10 +133,8 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for below
-	for m.Ready() != nil {               // without a limit: otherwise the test ends with the time of go test
+	testrun.Start(t, m.Run)
+	for m.Ready() != nil { // without a limit: otherwise the test ends with the time of go test
 		runtime.Gosched()
 	}
 	var addresses []string
@@ -172,10 +166,6 @@ func TestHTTPServerWithTLS(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("GET /readyz: status %d", resp.StatusCode)
 		}
-	}
-	cancel()
-	if err := <-result; err != nil {
-		t.Errorf("Run failed: %v", err)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -171,9 +172,7 @@ func TestLogLevelOfRunningController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		testrun.Start(t, m.Run)
 		handle := func(name string) string {
 			before := len(logs.String())
 			server.Apply("configmaps", kube.Key{Namespace: "shop", Name: name}, "kubectl",
@@ -198,10 +197,6 @@ func TestLogLevelOfRunningController(t *testing.T) {
 		}
 		if got := handle("three"); strings.Contains(got, "handles") {
 			t.Errorf("at info level again: %s", got)
-		}
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
 		}
 	})
 }

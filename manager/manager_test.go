@@ -70,14 +70,10 @@ func TestGroupsStartAndStopInOrder(t *testing.T) {
 				pass(3500 * time.Millisecond)
 				j.expect(t, "-leader-only, -always, -caches")
 				expectError(t, m.Ready(), "the manager is stopping")
-				if want := map[bool]string{true: "anna"}[withLease]; holder(server) != want {
-					t.Errorf("holder %q while a server drains, want %q", holder(server), want)
-				}
+				expectHolder(t, server, map[bool]string{true: "anna"}[withLease], "while a server drains")
 				m.stopWithoutError()
 				j.expect(t, "-servers")
-				if holder(server) != "" {
-					t.Errorf("the lease is held by %q after the end", holder(server))
-				}
+				expectHolder(t, server, "", "after the end")
 			})
 		})
 	}
@@ -151,9 +147,7 @@ func TestFailurePolicies(t *testing.T) {
 								}
 								m.stopWithoutError()
 							}
-							if holder(server) != "" {
-								t.Errorf("the lease is held by %q after the end", holder(server))
-							}
+							expectHolder(t, server, "", "after the end")
 						})
 					})
 				}
@@ -250,9 +244,7 @@ func TestShutdownIsBounded(t *testing.T) {
 						if withLease && g == LeaderOnly {
 							wantHolder = "anna"
 						}
-						if holder(server) != wantHolder {
-							t.Errorf("holder %q, want %q", holder(server), wantHolder)
-						}
+						expectHolder(t, server, wantHolder, "while a part runs")
 						close(end)
 						synctest.Wait()
 					})
@@ -423,9 +415,7 @@ func TestStandby(t *testing.T) {
 			t.Errorf("the new leader ran %q", text)
 		}
 		second.stopWithoutError()
-		if holder(server) != "" {
-			t.Errorf("the lease is held by %q after the end", holder(server))
-		}
+		expectHolder(t, server, "", "after the end")
 	})
 }
 
@@ -441,9 +431,7 @@ func TestRunnableThatIgnoresLossEndsProcess(t *testing.T) {
 		pass(5 * time.Second)
 		steal(server, "bert")
 		expectError(t, <-m.result, "leadership was lost", `"stuck"`)
-		if holder(server) != "bert" {
-			t.Errorf("the lease of another process was changed: the holder is %q", holder(server))
-		}
+		expectHolder(t, server, "bert", "after its takeover")
 		close(end)
 		synctest.Wait()
 	})

@@ -29,7 +29,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,7 +43,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -81,22 +82,10 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// golden compares an output with its file, without the space around it.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	got = strings.TrimSpace(got) + "\n"
-	file := filepath.Join("testdata", "operations", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs; go test ./manager -run 'Operations|SignalsOfProcess|HiddenValues' -update writes it (-want +got):\n%s", file, diff)
-	}
+	testfile.Expect(t, filepath.Join("testdata", "operations", name+".txt"), strings.TrimSpace(got)+"\n", *update)
 }
 
 func objectNotSelected(o *operator) string {
@@ -279,9 +268,7 @@ type operator struct {
 	logs       testlog.Buffer
 }
 
-func websites() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}
-}
+func websites() schema.GroupVersionResource { return apitest.Version().WithResource("websites") }
 
 func website() schema.GroupVersionKind { return websites().GroupVersion().WithKind("Website") }
 
@@ -289,20 +276,12 @@ func newOperator(t *testing.T) *operator {
 	t.Helper()
 	o := &operator{
 		t: t, identity: "website-operator-0", listener: newPipes(),
-		Server: apitest.New(apitest.WithStatus(apiserver.Custom(website(), "websites")), apitest.Deployments(), apiserver.ConfigMaps(), apiserver.Leases()),
+		Server: apitest.New(apitest.Websites(), apitest.Deployments(), apiserver.ConfigMaps(), apiserver.Leases()),
 	}
 	// Without a lease, the first leader waits for LeaseDuration.
-	if _, err := o.Send(http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/shop/leases",
-		[]byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"shop","name":"website-operator"},"spec":{}}`)); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if o.cluster, err = kube.Connect(o.Server.Config("website-operator")); err != nil {
-		t.Fatal(err)
-	}
-	if o.client, err = dynamic.NewForConfigAndClient(o.cluster.RESTConfig(), o.cluster.HTTPClient()); err != nil {
-		t.Fatal(err)
-	}
+	o.Edit("leases", kube.Key{Namespace: "shop", Name: "website-operator"}, "kubectl",
+		func(map[string]any) bool { return true })
+	o.cluster, o.client = apitest.Connect(o.Server.Config("website-operator"))
 	logger := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	registry := prometheus.NewRegistry()
 	recorder, err := metrics.New(metrics.Config{Registerer: registry})
@@ -362,15 +341,7 @@ func (o *operator) start() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(o.t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for at the end of the test
-	o.t.Cleanup(func() {
-		cancel()
-		if err := <-result; err != nil {
-			o.t.Error(err)
-		}
-	})
+	testrun.Start(o.t, m.Run)
 	time.Sleep(10 * time.Second)
 }
 
@@ -386,16 +357,8 @@ func (o *operator) another(identity string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(o.t.Context())
-	ended := make(chan error, 1)
-	go func() { // waited for at the end of the test
-		ended <- elector.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
-	}()
-	o.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			o.t.Error(err)
-		}
+	testrun.Start(o.t, func(ctx context.Context) error {
+		return elector.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
 	})
 	time.Sleep(time.Second)
 }

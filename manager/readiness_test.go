@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -54,9 +55,7 @@ func TestReadinessChecks(t *testing.T) {
 		for _, verb := range []string{"list", "watch"} {
 			server.Fail(verb, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		testrun.Start(t, m.Run)
 		time.Sleep(30 * time.Second)
 		listener.expect(t, http.StatusServiceUnavailable, "/readyz", "[-]configmaps failed: ", "configmaps is forbidden", "[+]leader-election ok (leading)", "[+]http ok")
 		listener.expect(t, http.StatusOK, "/livez")
@@ -78,9 +77,5 @@ func TestReadinessChecks(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		listener.expect(t, http.StatusServiceUnavailable, "/readyz", "[-]leader-election failed: ", "no connection")
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -91,9 +92,7 @@ func testHidden[T kube.Object](t *testing.T, served *apiserver.Kind, kind string
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		stop := testrun.Start(t, m.Run)
 		for range 40 {
 			time.Sleep(3 * time.Second)
 			server.Edit(resource, key, "intruder", func(obj map[string]any) bool {
@@ -118,10 +117,7 @@ func testHidden[T kube.Object](t *testing.T, served *apiserver.Kind, kind string
 			fmt.Fprintln(&out, string(text))
 		}
 		fmt.Fprintln(&out, problems, ctrl.Explain(key))
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		stop()
 		text := out.String()
 		for _, secret := range []string{mine, theirs, encode(mine), encode(theirs)} {
 			if i := strings.Index(text, secret); i >= 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
@@ -55,13 +56,7 @@ func TestLeaderOnlyWaitsForSourcesOfControllers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- m.Run(ctx) }() // waited for below
+		testrun.Start(t, m.Run)
 		time.Sleep(time.Hour)
-		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -11,17 +11,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
+// stillRunning returns a controller with a handler that still runs when Run returns.
+func stillRunning() *part {
+	return &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
+	}}
+}
+
 // A runnable has returned although a handler still runs: the lease is kept until it expires.
 func TestContract05_RemovedRunnableKeepsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newLeaseServer(t)
-		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{
-			{Runner: &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
-				<-ctx.Done()
-				return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
-			}}},
-		}})
+		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{{Runner: stillRunning()}}})
 		pass(time.Minute)
 		if holder(server) != "me" {
 			t.Fatal("not leading")
@@ -29,12 +32,8 @@ func TestContract05_RemovedRunnableKeepsLease(t *testing.T) {
 		if err := m.Remove(t.Context(), "ctl"); !errors.Is(err, leadership.ErrStillRunning) {
 			t.Errorf("Remove: %v", err)
 		}
-		if err := m.stop(); err != nil { // the error was returned by Remove, or logged before the restart
-			t.Errorf("Run: %v", err)
-		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the lease was released (holder %q) while a handler runs", got)
-		}
+		m.stopWithoutError() // the error was returned by Remove, or logged before the restart
+		expectHolder(t, server, "me", "while a handler runs")
 	})
 }
 
@@ -51,12 +50,8 @@ func TestContract05_RestartedRunnableKeepsLease(t *testing.T) {
 		if holder(server) != "me" {
 			t.Fatal("not leading")
 		}
-		if err := m.stop(); err != nil { // the error was returned by Remove, or logged before the restart
-			t.Errorf("Run: %v", err)
-		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the lease was released (holder %q) while a handler runs", got)
-		}
+		m.stopWithoutError() // the error was returned by Remove, or logged before the restart
+		expectHolder(t, server, "me", "while a handler runs")
 	})
 }
 
@@ -75,9 +70,7 @@ func TestContract05_JoinedErrorKeepsLease(t *testing.T) {
 		if err := m.stop(); !errors.Is(err, leadership.ErrStillRunning) {
 			t.Errorf("Run returned %v", err)
 		}
-		if got := holder(server); got != "me" {
-			t.Errorf("the holder of the lease is %q", got)
-		}
+		expectHolder(t, server, "me", "after the end")
 	})
 }
 
@@ -85,10 +78,7 @@ func TestContract05_JoinedErrorKeepsLease(t *testing.T) {
 func TestRemovedRunnableThatStillRunsFreesItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		part := &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
-			<-ctx.Done()
-			return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
-		}}
+		part := stillRunning()
 		m := launch(t, Config{Runnables: []Runnable{{Runner: part}}})
 		pass(time.Minute)
 		for range 2 {
@@ -109,12 +99,7 @@ func TestLossOfLeadershipAfterRemovalOfRunningHandlerEndsProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newLeaseServer(t)
-		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{
-			{Runner: &part{name: "ctl", journal: &journal{}, run: func(ctx context.Context) error {
-				<-ctx.Done()
-				return fmt.Errorf("handlers of shop/web: %w", leadership.ErrStillRunning)
-			}}},
-		}})
+		m := launch(t, Config{LeaderElection: lease(t, server, "me"), Runnables: []Runnable{{Runner: stillRunning()}}})
 		pass(time.Minute)
 		if err := m.Remove(t.Context(), "ctl"); !errors.Is(err, leadership.ErrStillRunning) {
 			t.Errorf("Remove returned %v", err)
@@ -122,8 +107,6 @@ func TestLossOfLeadershipAfterRemovalOfRunningHandlerEndsProcess(t *testing.T) {
 		pass(time.Hour)
 		steal(server, "other")
 		expectError(t, <-m.result, `runnable "ctl": handlers of shop/web: still running`)
-		if got := holder(server); got != "other" {
-			t.Errorf("the holder of the lease is %q", got)
-		}
+		expectHolder(t, server, "other", "after the end")
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // task returns a Runnable that ends after a time with an error.
@@ -42,9 +44,7 @@ func TestTasksRunBeforeTheirGroup(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- m.Run(ctx) }() // waited for below
+				testrun.Start(t, m.Run)
 				time.Sleep(2 * time.Second)
 				if got := j.take(); !strings.HasPrefix(got, "+") || strings.Contains(got, "other") || !strings.HasSuffix(got, "-short") {
 					t.Errorf("before the end of the long task: %s", got)
@@ -64,10 +64,6 @@ func TestTasksRunBeforeTheirGroup(t *testing.T) {
 					t.Errorf("after the tasks: %s", got)
 				}
 				if err := m.Ready(); err != nil {
-					t.Error(err)
-				}
-				stop()
-				if err := <-ended; err != nil {
 					t.Error(err)
 				}
 			})
@@ -188,9 +184,7 @@ func TestRemovedTask(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- m.Run(ctx) }() // waited for below
+				testrun.Start(t, m.Run)
 				time.Sleep(10 * time.Second)
 				j.expect(t, "")
 				if err := m.Remove(t.Context(), "task"); (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
@@ -204,10 +198,6 @@ func TestRemovedTask(t *testing.T) {
 				j.expect(t, "+other")
 				if err := m.Ready(); err != nil {
 					t.Errorf("Ready: %v", err)
-				}
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
 				}
 			})
 		})

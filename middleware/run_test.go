@@ -11,32 +11,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
 
-// onePod is a Retriever of a single Pod that never changes.
-type onePod struct{}
-
-func (onePod) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	listed := *pod()
-	listed.ResourceVersion = "1"
-	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.Pod{listed}}, nil
-}
-
-func (onePod) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-	stream := watch.NewFake()
-	context.AfterFunc(ctx, stream.Stop)
-	return stream, nil
-}
-
-func (onePod) Describe() informer.Description[*corev1.Pod] {
-	return informer.Description[*corev1.Pod]{Kind: "Pod"}
+// onePod returns an API server with a single Pod.
+func onePod() informer.Retriever[*corev1.Pod] {
+	server := kindserver.New[*corev1.Pod](apitest.Pods(), true)
+	server.Put(pod())
+	return server
 }
 
 // In a controller, Log logs the causes of the run, and uses the run's logger if it was created without one.
@@ -55,7 +43,7 @@ func TestLogInController(t *testing.T) {
 				var runs atomic.Int32
 				ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 					Name:      "pods",
-					Retriever: onePod{},
+					Retriever: onePod(),
 					Handler: controller.Chain(func(context.Context, *corev1.Pod) error {
 						if runs.Add(1) == 1 {
 							return &controller.RequeueError{After: time.Minute, Reason: "look again"}
@@ -68,14 +56,9 @@ func TestLogInController(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+				stop := testrun.Start(t, ctrl.Run)
 				time.Sleep(time.Hour)
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				stop()
 				var got []record
 				for _, r := range records(t, &log) {
 					if r.Msg == "handled" {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -198,7 +199,7 @@ func TestTraceInController(t *testing.T) {
 					seen = run.TraceID
 					return errBroken
 				}
-				config := controller.Config[*corev1.Pod]{Name: "pods", Retriever: onePod{}, ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler)}
+				config := controller.Config[*corev1.Pod]{Name: "pods", Retriever: onePod(), ResyncInterval: -1, Logger: slog.New(slog.DiscardHandler)}
 				if reconciles {
 					config.Reconciler = middleware.Trace[kube.Key](&n)(func(ctx context.Context, _ kube.Key) error { return see(ctx) })
 				} else {
@@ -208,14 +209,9 @@ func TestTraceInController(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+				stop := testrun.Start(t, ctrl.Run)
 				synctest.Wait()
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				stop()
 				n.expect(t, fmt.Sprintf(`start default/web of "pods", causes "listed", object %v, since 0s`, !reconciles),
 					"end, the context of Start: true, error broken")
 				if run := ctrl.RecentRuns()[0]; seen != "4bf92f35" || run.TraceID != seen {

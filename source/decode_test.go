@@ -86,8 +86,7 @@ func TestMappedOverUnstructuredObjects(t *testing.T) {
 func TestMappedOverMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(labeled("c", map[string]string{"to": "a"}))
+		server := newServer(labeled("c", map[string]string{"to": "a"}))
 		view, err := informer.As[*metav1.PartialObjectMetadata](newInformer(t, server))
 		if err != nil {
 			t.Fatal(err)

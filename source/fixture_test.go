@@ -29,8 +29,12 @@ type configMap = *corev1.ConfigMap
 // website is the kind of the owners.
 func website() schema.GroupKind { return schema.GroupKind{Group: "example.com", Kind: "Website"} }
 
-func newServer() *kindserver.Server[configMap] {
-	return kindserver.New[configMap](apiserver.ConfigMaps(), true)
+func newServer(objects ...configMap) *kindserver.Server[configMap] {
+	server := kindserver.New[configMap](apiserver.ConfigMaps(), true)
+	for _, obj := range objects {
+		server.Put(obj)
+	}
+	return server
 }
 
 // child returns a ConfigMap with these owner references.

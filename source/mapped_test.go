@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -36,8 +37,7 @@ func targets(obj configMap) []kube.Key {
 func TestMappedMapsOldAndNewState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a b"))
+		server := newServer(pointing("c", "a b"))
 		q, stop := start(t, source.Mapped(newInformer(t, server), targets))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed", "ns/b: ns/c listed")
@@ -58,8 +58,7 @@ func TestMappedMapsOldAndNewState(t *testing.T) {
 func TestMappedPassesCopies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newInformer(t, server)
 		q, stop := start(t, source.Mapped(objects, func(obj configMap) []kube.Key {
 			keys := targets(obj)
@@ -78,8 +77,7 @@ func TestMappedPassesCopies(t *testing.T) {
 func TestLateSourceReceivesExistingObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newInformer(t, server)
 		leave := objects.Join(t.Context())
 		defer leave()
@@ -99,8 +97,7 @@ func TestLateSourceReceivesExistingObjects(t *testing.T) {
 // a synctest bubble: time does not advance there while a goroutine waits for a lock.)
 func TestSourceEnqueuesNothingAfterRun(t *testing.T) {
 	t.Parallel()
-	server := newServer()
-	server.Put(pointing("before", ""))
+	server := newServer(pointing("before", ""))
 	objects := newInformer(t, server)
 	leave := objects.Join(t.Context())
 	defer leave()
@@ -179,8 +176,7 @@ func TestEndedMappedSourceDoesNotCallMapper(t *testing.T) {
 func TestMapperReadsItsInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "1"))
+		server := newServer(pointing("c", "1"))
 		objects := newInformer(t, server)
 		var read []string
 		look := func(by, name string) {
@@ -296,9 +292,7 @@ func TestMappersReadEachOthersInformers(t *testing.T) {
 func TestMappedSharesInformerWithController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("a", ""))
-		server.Put(pointing("b", "a"))
+		server := newServer(pointing("a", ""), pointing("b", "a"))
 		objects := newInformer(t, server)
 		handled := &queue{}
 		ctrl, err := controller.New(controller.Config[configMap]{
@@ -314,9 +308,7 @@ func TestMappedSharesInformerWithController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		testrun.Start(t, ctrl.Run)
 		synctest.Wait()
 		handled.take()
 		server.Put(pointing("b", "a b"))
@@ -324,10 +316,6 @@ func TestMappedSharesInformerWithController(t *testing.T) {
 		got := strings.Join(handled.take(), "; ")
 		if !strings.Contains(got, "ns/a: mapped children: ns/b updated (spec)") || !strings.Contains(got, "ns/b: ") {
 			t.Errorf("handled: %s", got)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -26,9 +27,7 @@ import (
 func TestOwnedEnqueuesOwnerOfChangedChild(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("before", by("a")))
-		server.Put(child("nobodys"))
+		server := newServer(child("before", by("a")), child("nobodys"))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
 		q.expect(t, "ns/a: ns/before listed")
@@ -92,8 +91,7 @@ func TestOwnedByUsesFunctionForOwners(t *testing.T) {
 func TestOwnedEnqueuesOldAndNewOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		q, stop := start(t, source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()}))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed")
@@ -169,8 +167,7 @@ func TestOwnedIgnoresVersionOfReference(t *testing.T) {
 func TestOwnedOfMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		view, err := informer.As[*metav1.PartialObjectMetadata](newInformer(t, server))
 		if err != nil {
 			t.Fatal(err)
@@ -208,8 +205,7 @@ func TestOwnerLabelEnqueuesOwnerOfLabel(t *testing.T) {
 func TestPredicatesFilterSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(child("c", by("a")))
+		server := newServer(child("c", by("a")))
 		s := source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()},
 			predicate.Not(predicate.Types(informer.Listed)), predicate.LabelsChanged())
 		q, stop := start(t, s)
@@ -270,21 +266,7 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := validate(test.source)
-			if len(test.want) == 0 {
-				if err != nil {
-					t.Errorf("Validate: %v", err)
-				}
-				return
-			}
-			if err == nil {
-				t.Fatal("Validate finds nothing wrong")
-			}
-			for _, part := range test.want {
-				if strings.Count(err.Error(), part) != 1 {
-					t.Errorf("Validate: %v; want %q in it, once", err, part)
-				}
-			}
+			errtest.Expect(t, validate(test.source), test.want...)
 		})
 	}
 }

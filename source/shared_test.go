@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -41,25 +42,28 @@ func newShared(server *kindserver.Server[configMap]) cache.SharedIndexInformer {
 	return objects
 }
 
-// runShared runs a SharedInformer until stop is called.
-func runShared(t *testing.T, objects cache.SharedInformer) (stop func()) {
+// startShared runs a SharedInformer until stop is called or the test ends.
+func startShared(t *testing.T, objects cache.SharedInformer) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { // waited for by stop
-		defer close(ended)
+	return testrun.Start(t, func(ctx context.Context) error {
 		objects.RunWithContext(ctx)
-	}()
-	return func() { cancel(); <-ended }
+		return nil
+	})
+}
+
+// runningShared returns a SharedInformer of a server's objects that runs until the test ends.
+func runningShared(t *testing.T, server *kindserver.Server[configMap]) cache.SharedIndexInformer {
+	t.Helper()
+	objects := newShared(server)
+	startShared(t, objects)
+	return objects
 }
 
 func TestSharedEnqueuesForBothStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a b"))
-		objects := newShared(server)
-		defer runShared(t, objects)()
+		server := newServer(pointing("c", "a b"))
+		objects := runningShared(t, server)
 		q, stop := start(t, source.Shared("shared", objects, targets))
 		q.expect(t, "ns/a: ns/c listed", "ns/b: ns/c listed")
 		server.Put(pointing("c", "b d"))
@@ -86,10 +90,8 @@ func TestSharedEnqueuesForBothStates(t *testing.T) {
 func TestSharedPredicatesSeeBothStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
-		objects := newShared(server)
-		defer runShared(t, objects)()
+		server := newServer(pointing("c", "a"))
+		objects := runningShared(t, server)
 		var certain []bool
 		q, stop := start(t, source.Shared("shared", objects, targets, func(c informer.Change) bool {
 			if c.Type == informer.Deleted {
@@ -130,8 +132,7 @@ func TestSharedPredicatesSeeBothStates(t *testing.T) {
 func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newShared(server)
 		prepared := prepare(t, source.Shared("shared", objects, targets))
 		q := &queue{}
@@ -150,7 +151,7 @@ func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 		if err := prepared.Ready(); err == nil || !strings.Contains(err.Error(), "not synced") {
 			t.Errorf("Ready: %v", err)
 		}
-		stop := runShared(t, objects)
+		stop := startShared(t, objects)
 		<-started
 		if q.expect(t, "ns/a: ns/c listed"); prepared.Ready() != nil {
 			t.Error(prepared.Ready())
@@ -190,7 +191,7 @@ func TestSharedEndsIfInformerStopsBeforeSync(t *testing.T) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- prepared.Start(ctx, (&queue{}).add)() }() // received below
-		stop := runShared(t, objects)
+		stop := startShared(t, objects)
 		time.Sleep(time.Minute)
 		select {
 		case err := <-ended:
@@ -211,8 +212,7 @@ func TestSharedEndsAfterItsFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
-		objects := newShared(server)
-		defer runShared(t, objects)()
+		objects := runningShared(t, server)
 		proceed := make(chan struct{})
 		prepared := prepare(t, source.Shared("shared", objects, func(obj configMap) []kube.Key {
 			<-proceed
@@ -240,10 +240,8 @@ func TestSharedEndsAfterItsFunction(t *testing.T) {
 func TestPanicOfSharedFunctionKeepsOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "panic"))
-		objects := newShared(server)
-		defer runShared(t, objects)()
+		server := newServer(pointing("c", "panic"))
+		objects := runningShared(t, server)
 		logs := &logBuffer{}
 		prepared, err := source.Shared("shared", objects, func(obj configMap) []kube.Key {
 			if obj.Data["to"] == "panic" {
@@ -307,26 +305,21 @@ func TestSharedInController(t *testing.T) {
 		}
 		var stopShared func()
 		for term := range 2 {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- ctrl.Run(ctx) }() // received below
+			stop := testrun.Start(t, ctrl.Run)
 			if term == 0 {
 				time.Sleep(time.Minute)
 				if ctrl.Ready() == nil {
 					t.Error("the controller is ready before the informer runs")
 				}
 				runs.expect(t)
-				stopShared = runShared(t, objects)
+				stopShared = startShared(t, objects)
 			}
 			time.Sleep(time.Second)
 			runs.expect(t, "ns/a: run", "ns/b: run")
 			server.Put(pointing("c", []string{"b", "a"}[term]))
 			time.Sleep(time.Second)
 			runs.expect(t, "ns/a: run", "ns/b: run")
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			stop()
 			server.Put(pointing("c", []string{"b x", "a"}[term])) // no handler is registered
 			runs.expect(t)
 		}
@@ -359,12 +352,8 @@ func TestSharedIsLimitedBySyncTimeout(t *testing.T) {
 func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a b"))
-		server.Put(pointing("dropped", "x"))
-		server.Put(pointing("panics", "panic"))
-		objects := newShared(server)
-		defer runShared(t, objects)()
+		server := newServer(pointing("c", "a b"), pointing("dropped", "x"), pointing("panics", "panic"))
+		objects := runningShared(t, server)
 		runs := &queue{}
 		ctrl, err := controller.New(controller.Config[controller.NoObject]{
 			Name: "test", Logger: slog.New(slog.DiscardHandler), ResyncInterval: time.Hour,
@@ -379,9 +368,7 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- ctrl.Run(ctx) }() // received below
+		testrun.Start(t, ctrl.Run)
 		time.Sleep(time.Minute)
 		runs.expect(t, "ns/a: run", "ns/b: run")
 		time.Sleep(5 * time.Hour)
@@ -399,10 +386,6 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 		runs.take()
 		time.Sleep(5 * time.Hour)
 		runs.expect(t) // no object has the keys
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -410,8 +393,7 @@ func TestContract03_KeysOfSharedAreResynced(t *testing.T) {
 func TestChangesOfSharedHaveKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(pointing("c", "a"))
+		server := newServer(pointing("c", "a"))
 		objects := newShared(server)
 		err := objects.SetTransform(func(obj any) (any, error) {
 			typed := obj.(configMap).DeepCopy()
@@ -421,7 +403,7 @@ func TestChangesOfSharedHaveKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer runShared(t, objects)()
+		startShared(t, objects)
 		var kinds []string
 		prepared := prepare(t, source.Shared("shared", objects, targets))
 		ctx, cancel := context.WithCancel(t.Context())

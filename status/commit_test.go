@@ -32,8 +32,7 @@ func setReady(shop *Shop) {
 func TestCommitWithoutDifferencesMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	after.Spec.Replicas = 7 // not part of the status
 	after.Labels = map[string]string{"a": "b"}
 	slices.Reverse(after.Status.Conditions)
@@ -166,8 +165,7 @@ func commit(t *testing.T, w *world, before, after *Shop) {
 func TestCommitIgnoresOtherWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	after.Status.Replicas = 3
 	setReady(after)
 	w.say("Theirs", "False")
@@ -180,8 +178,7 @@ func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	// The run adds a condition while other clients add another one.
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	setReady(after)
 	status.Set(&after.Status.Conditions, status.True("New", 1, "New", ""))
 	after.Status.Replicas = 3
@@ -191,8 +188,7 @@ func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 	w.expect(t, "3 [a] Theirs=False Ready=True Other=True New=True", patch, get, patch)
 
 	// The list differs from the one that the run has seen, so the test of the JSON patch fails.
-	before = w.shop(t)
-	after = before.copy()
+	before, after = w.shops(t)
 	status.Remove(&after.Status.Conditions, "New", "Ready")
 	w.edit(func(status map[string]any) {
 		status["conditions"] = append([]any{condition("First", "True")}, status["conditions"].([]any)...)
@@ -205,8 +201,7 @@ func TestCommitKeepsConditionsOfOtherClients(t *testing.T) {
 func TestCommitSkipsExistingChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	status.Set(&after.Status.Conditions, at(earlier(), status.True("New", 0, "Why", "")))
 	w.say("New", "True")
 	changed, err := status.Commit(t.Context(), w.client, before, after)
@@ -261,8 +256,7 @@ func TestCommitStopsAfterMaxAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			test.change(after)
 			w.disturb = func() { w.edit(func(status map[string]any) { slices.Reverse(status["conditions"].([]any)) }) }
 			_, err := status.Commit(t.Context(), w.client, before, after)
@@ -278,8 +272,7 @@ func TestCommitStopsAfterMaxAttempts(t *testing.T) {
 func TestCommitDoesNotRetryInvalidStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	setReady(after)
 	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 		if req.Method == http.MethodGet {
@@ -311,8 +304,7 @@ func TestCommitIgnoresMissingObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			test.change(after)
 			w.Edit("shops", shopKey(), "others", func(map[string]any) bool { return false })
 			if test.again {
@@ -370,8 +362,7 @@ func TestCommitValidatesArguments(t *testing.T) {
 func TestCommitTakesOptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	setReady(after)
 	if _, err := status.Commit(t.Context(), w.client, before, after, client.DryRun()); err != nil {
 		t.Fatal(err)

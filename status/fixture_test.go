@@ -149,6 +149,13 @@ func (w *world) say(conditionType, value string) {
 }
 
 // shop reads the Shop.
+// shops returns the Shop twice: as a handler has read it, and for its changes.
+func (w *world) shops(t *testing.T) (before, after *Shop) {
+	t.Helper()
+	before = w.shop(t)
+	return before, before.copy()
+}
+
 func (w *world) shop(t *testing.T) *Shop {
 	t.Helper()
 	shop, err := client.Get[*Shop](t.Context(), w.client, shopKey())

@@ -119,8 +119,7 @@ func TestEditNullStatus(t *testing.T) {
 func TestCommitToStatusThatIsNotAnObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	setReady(after)
 	w.Edit("shops", shopKey(), "others", func(obj map[string]any) bool {
 		obj["status"] = "closed"
@@ -190,8 +189,7 @@ func TestCommitCorrectsInvalidConditions(t *testing.T) {
 			w.edit(func(status map[string]any) {
 				status["conditions"] = []any{condition("Theirs", "True"), condition("Other", "True")}
 			})
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			changed := valid
 			test.change(&changed)
 			after.Status.Conditions = append(after.Status.Conditions, changed)
@@ -225,8 +223,7 @@ func TestCommitCorrectsInvalidConditions(t *testing.T) {
 func TestCommitSetsMissingTransitionTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	after.Status.Conditions = []metav1.Condition{
 		{Type: "Theirs", Status: "True", Reason: "New"}, {Type: "Ready", Status: "True", Reason: "New"},
 	}

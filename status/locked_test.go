@@ -56,8 +56,7 @@ func TestCommitLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			test.change(after)
 			if test.happens != nil {
 				test.happens(w)

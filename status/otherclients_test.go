@@ -36,8 +36,7 @@ func TestCommitRejectedByWebhook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			test.change(after)
 			if test.stale {
 				w.say("Theirs", "False")
@@ -148,8 +147,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 					entry.(map[string]any)["severity"] = "Info"
 				}
 			})
-			before := w.shop(t)
-			after := before.copy()
+			before, after := w.shops(t)
 			if test.happens != nil {
 				test.happens(w)
 			}
@@ -239,8 +237,7 @@ func TestCommitAddsConditionDuringOtherWrites(t *testing.T) {
 			return true
 		})
 	}
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	status.Set(&after.Status.Conditions, status.True("New", 1, "New", ""))
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=True Ready=False New=True", patch, get, patch)

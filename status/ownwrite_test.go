@@ -111,8 +111,7 @@ func TestCommitWithPrunedField(t *testing.T) {
 func TestCommitKeepsTransitionTimeAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	status.Set(&after.Status.Conditions, status.True("New", 1, "New", ""))
 	lost := true
 	w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {

@@ -176,8 +176,7 @@ func TestCommitToRestoredObjectWritesItsGeneration(t *testing.T) {
 		restored["observedGeneration"] = int64(7)
 		s["conditions"] = []any{restored}
 	})
-	before := w.shop(t)
-	after := before.copy()
+	before, after := w.shops(t)
 	ready(after, metav1.ConditionTrue, 1, given().Time, "of generation 1")
 	after.Status.ObservedGeneration = 1
 	w.say("Theirs", "True")

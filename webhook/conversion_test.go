@@ -23,28 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // robot is a kind with a spec of the type S.
-type robot[S any] struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              S `json:"spec"`
-}
-
-func (r *robot[S]) DeepCopyObject() runtime.Object {
-	content, err := json.Marshal(r)
-	if err != nil {
-		panic(err)
-	}
-	c := &robot[S]{}
-	if err := json.Unmarshal(content, c); err != nil {
-		panic(err)
-	}
-	return c
-}
+type robot[S any] = apitest.Object[S]
 
 // The specs of three versions; v2 is the hub.
 type (
@@ -369,10 +354,10 @@ func TestNewReportsMistakesOfConversions(t *testing.T) {
 	}
 	for _, want := range []string{
 		`Hooks[0] "robots.example.com": only one version`, `Hooks[1] "robots": the name must be that of a CustomResourceDefinition`,
-		`Hooks[2] "a.example.com": *webhook.robot[`, "is version v1, which another Go type has", `Hooks[3] "b.example.com": version 0 lacks a function`,
-		`Hooks[3] "b.example.com": version 1 lacks a function`, `Hooks[4] "c.example.com": *webhook.robot[`, "is version v2, which another Go type has",
+		`Hooks[2] "a.example.com": *apitest.Object[`, "is version v1, which another Go type has", `Hooks[3] "b.example.com": version 0 lacks a function`,
+		`Hooks[3] "b.example.com": version 1 lacks a function`, `Hooks[4] "c.example.com": *apitest.Object[`, "is version v2, which another Go type has",
 		`is of the group "other.com": the group of the CustomResourceDefinition is "example.com"`, "is a Machine, and the hub is a Robot",
-		`Hooks[7] "f.example.com": find the kind of *webhook.robot[bool]`, `Hooks[8] "g.example.com": a Go type is unstructured`,
+		`Hooks[7] "f.example.com": find the kind of *apitest.Object[bool]`, `Hooks[8] "g.example.com": a Go type is unstructured`,
 		`Hooks[9] "h.example.com": the function is nil`, `Hooks[10] "robots.example.com": another hook has the same name`,
 		`Hooks[11] "i.example.com": *webhook.bare does not embed metav1.ObjectMeta`,
 	} {

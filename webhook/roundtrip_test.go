@@ -52,7 +52,7 @@ func TestCheckRoundTrips(t *testing.T) {
 		"lost fields": {
 			hook: spoke(forgetful, nil), options: RoundTrips{Adjust: validRobot},
 			want: []string{
-				"round trips of robots.example.com with seed 0:", "*webhook.robot[github.com/evenkeel-go/evenkeel/webhook.specV2] by way of *webhook.robot[github.com/evenkeel-go/evenkeel/webhook.specV1]",
+				"round trips of robots.example.com with seed 0:", "*apitest.Object[github.com/evenkeel-go/evenkeel/webhook.specV2] by way of *apitest.Object[github.com/evenkeel-go/evenkeel/webhook.specV1]",
 				"spec.arms is lost: it was [{", "spec.limit is lost: it was ", "spec.names is lost: it was [",
 			}, lacks: "spec.length",
 		},

@@ -122,6 +122,8 @@ func layers() map[string]place {
 		"internal/testlength":            {foundation: true},                       // the counts of long tests
 		"internal/errtest":               {foundation: true},                       // API errors of tests
 		"internal/testlog":               {foundation: true},                       // the log buffer of tests
+		"internal/testrun":               {foundation: true},                       // runs controllers of tests
+		"internal/testfile":              {foundation: true},                       // the generated files of tests
 		"dev/contractmatrix":             {},                                       // tests only
 		"dev/internal/docs/...": {
 			may: []string{"dev/internal/docs/..."},

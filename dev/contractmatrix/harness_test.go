@@ -17,7 +17,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -38,7 +37,7 @@ import (
 //
 //nolint:gochecknoglobals // names of kinds
 var (
-	group      = schema.GroupVersion{Group: "example.com", Version: "v1"}
+	group      = apitest.Version()
 	widgetKind = group.WithKind("Widget")
 	partKind   = group.WithKind("Part")
 )
@@ -187,11 +186,7 @@ func (r readerOf[T]) read(key kube.Key) (kube.Object, bool, error) {
 func newCell(t *testing.T, conf configuration) *cell {
 	t.Helper()
 	newServer := func() *apitest.Server {
-		return apitest.New(
-			apitest.WithStatus(apiserver.Custom(widgetKind, "widgets")),
-			apiserver.Custom(partKind, "parts"),
-			apiserver.Leases(),
-		)
+		return apitest.New(apitest.Widgets(), apitest.Parts(), apiserver.Leases())
 	}
 	x := &cell{
 		t: t, conf: conf, outside: map[string]string{}, server: newServer(),

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -183,14 +184,7 @@ func TestPrometheusRule(t *testing.T) {
 	for line := range strings.Lines("groups:\n" + groups) {
 		want.WriteString("  " + line)
 	}
-	if *update {
-		if err := os.WriteFile(ruleObjectFile, []byte(want.String()), 0o644); err != nil { //nolint:gosec // it is a page of the docs
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(want.String(), readFile(t, ruleObjectFile)); diff != "" {
-		t.Errorf("%s is outdated: run go test -C monitoring -update (-want +got):\n%s", ruleObjectFile, diff)
-	}
+	testfile.Expect(t, ruleObjectFile, want.String(), *update)
 }
 
 func readFile(t *testing.T, name string) string {

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -65,22 +66,18 @@ type scrape struct {
 	text     []byte
 }
 
-func websites() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}
-}
+func websites() schema.GroupVersionResource { return apitest.Version().WithResource("websites") }
 
 func website() schema.GroupVersionKind { return websites().GroupVersion().WithKind("Website") }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, targets: map[string]http.Handler{}, Server: apitest.New(
-		apitest.WithStatus(apiserver.Custom(website(), "websites")), apiserver.ConfigMaps(), apiserver.Leases(),
+		apitest.Websites(), apiserver.ConfigMaps(), apiserver.Leases(),
 	)}
 	// Without a lease, the first leader waits for LeaseDuration.
-	if _, err := w.Send(http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/shop/leases",
-		[]byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"shop","name":"website-operator"},"spec":{}}`)); err != nil {
-		t.Fatal(err)
-	}
+	w.Edit("leases", kube.Key{Namespace: "shop", Name: "website-operator"}, "kubectl",
+		func(map[string]any) bool { return true })
 	return w
 }
 
@@ -164,12 +161,7 @@ func (w *world) operator(identity string) *operator {
 	}
 	config := w.Config("website-operator")
 	config.Wrap(o.recorder.WrapTransport)
-	if o.cluster, err = kube.Connect(config); err != nil {
-		w.t.Fatal(err)
-	}
-	if o.client, err = dynamic.NewForConfigAndClient(o.cluster.RESTConfig(), o.cluster.HTTPClient()); err != nil {
-		w.t.Fatal(err)
-	}
+	o.cluster, o.client = apitest.Connect(config)
 	o.lease = leader.Config{Cluster: o.cluster, Namespace: "shop", Name: "website-operator", Identity: identity}
 	o.controller = controller.Config[*unstructured.Unstructured]{
 		Name: "websites", Metrics: o.recorder, Logger: slog.New(slog.DiscardHandler),
@@ -218,18 +210,13 @@ func (o *operator) start() (stop func()) {
 	}
 	unobserve := o.recorder.ObserveLeadership(m.Leadership)
 	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd })
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }() // waited for by stop
+	stopManager := testrun.Start(w.t, m.Run)
 	w.targets[o.lease.Identity] = promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{})
 	stop = sync.OnceFunc(func() {
 		w.targets[o.lease.Identity] = nil
-		cancel()
+		stopManager()
 		unobserve()
 		uncertify()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
 	})
 	w.t.Cleanup(stop)
 	return stop

@@ -6,18 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/evenkeel-go/evenkeel/informer/subscription"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // The queue of a channel without a receiver has at most one entry per existing object.
 // The test is not parallel, because it measures the heap.
 func TestUnreadChannelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		server, s := newSubscribed(t)
 		s.Objects()
 		s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		synctest.Wait()
 		heap := func() int64 {
 			runtime.GC()

@@ -11,6 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
@@ -72,7 +73,7 @@ func TestPredicateOfReplacement(t *testing.T) {
 		even := predicate.Func(func(_, after configMap) bool { return after != nil && len(after.Data["value"])%2 == 0 })
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server, Predicate: even})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
 		server.Put(object("b", "xx"))
 		expect(t, out, "Applied b=xx uid-1")
@@ -121,7 +122,7 @@ func TestLogsWithoutLock(t *testing.T) {
 		put = putObject
 		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
 		defer typed.Subscribe(func(c informer.Change) { // after the subscription's own subscriber
 			if c.Key == key("b") {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // keepCopy changes a server, its watches and a receiver in random order, and compares the receiver's copy with the
@@ -17,10 +18,9 @@ import (
 func keepCopy(t *testing.T, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
-	server := newServer()
-	s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+	server, s := newSubscribed(t)
 	out := s.Events()
-	defer run(t, s)()
+	testrun.Start(t, s.Run)
 	truth, held := map[string]string{}, map[string]configMap{}
 	version, synced := 0, 0
 	receive := func() (more bool) {

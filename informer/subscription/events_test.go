@@ -18,17 +18,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(object("a", "1"))
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		server, s := newSubscribed(t, object("a", "1"))
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "initial Applied a=1 uid-1", "Synced")
 		server.Put(object("b", "1"))
 		expect(t, out, "Applied b=1 uid-2")
@@ -46,7 +45,7 @@ func TestSyncedWithoutObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: newServer()})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
 	})
 }
@@ -60,7 +59,7 @@ func TestEventsOfSlowReceiversCoalesce(t *testing.T) {
 		}
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		if got := len(received(out, words)); got != 4 {
 			t.Fatalf("%d events at the beginning, want 4", got)
 		}
@@ -91,10 +90,9 @@ func TestEventsAreCompleteAfterBrokenWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newServer()
-				s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+				server, s := newSubscribed(t)
 				out := s.Events()
-				defer run(t, s)()
+				testrun.Start(t, s.Run)
 				expect(t, out, "Synced")
 				for _, name := range []string{"a", "b", "c", "d"} {
 					server.Put(object(name, "1"))
@@ -142,11 +140,9 @@ func TestEventsAreCompleteAfterBrokenWatch(t *testing.T) {
 func TestReconnectSendsNoEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(object("a", "1"))
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		server, s := newSubscribed(t, object("a", "1"))
 		out, signals, objects := s.Events(), s.Signals(), s.Objects()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "initial Applied a=1 uid-1", "Synced")
 		<-signals
 		<-objects
@@ -171,7 +167,7 @@ func TestPredicates(t *testing.T) {
 		even := predicate.Func(func(_, after configMap) bool { return after != nil && len(after.Data["value"])%2 == 0 })
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server, Predicate: even})
 		out, signals := s.Events(), s.Signals()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
 		synctest.Wait()
 		<-signals
@@ -214,7 +210,7 @@ func TestUndecodableObjects(t *testing.T) {
 		server, put, typed := dynamicConfigMaps(t, textLogger(&log))
 		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
 		put("a", map[string]any{"value": "1"})
 		expect(t, out, "Applied a=1 uid-1")

@@ -1,7 +1,6 @@
 package subscription_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +26,18 @@ type configMap = *corev1.ConfigMap
 
 func newServer() *kindserver.Server[configMap] {
 	return kindserver.New[configMap](apiserver.ConfigMaps(), true)
+}
+
+// newSubscribed returns a server with objects, and a subscription to them that does not run yet.
+func newSubscribed(t *testing.T, objects ...configMap) (
+	*kindserver.Server[configMap], *subscription.Subscription[configMap],
+) {
+	t.Helper()
+	server := newServer()
+	for _, obj := range objects {
+		server.Put(obj)
+	}
+	return server, newSubscription(t, subscription.Config[configMap]{Retriever: server})
 }
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
@@ -56,20 +67,6 @@ func newSubscription[T kube.Object](t *testing.T, config subscription.Config[T])
 		t.Fatal(err)
 	}
 	return s
-}
-
-// run runs a subscription until stop, which must be called.
-func run[T kube.Object](t *testing.T, s *subscription.Subscription[T]) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { // waited for by stop
-		defer close(ended)
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	return func() { cancel(); <-ended }
 }
 
 // uid returns the name uid-N for the uid of the Nth object that was created in a server.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
 // A restored API server assigns resource versions again, so the same object with the same version may have another
@@ -18,7 +19,7 @@ func TestReusedVersionOfRestoredServerIsSent(t *testing.T) {
 		restore := server.Backup()
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		out := s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expect(t, out, "initial Applied a=backed up uid-1", "Synced")
 		server.Put(object("a", "lost"))
 		server.Put(object("b", "lost"))

@@ -13,17 +13,16 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
 func TestObjectsHaveNewestState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(object("a", "1"))
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		server, s := newSubscribed(t, object("a", "1"))
 		out := s.Objects()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		expectObjects(t, out, "a=1")
 		server.Put(object("first", "1")) // fills the channel
 		synctest.Wait()
@@ -51,11 +50,9 @@ func expectObjects(t *testing.T, out <-chan configMap, want ...string) {
 func TestReceiverOwnsObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(object("a", "1"))
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		_, s := newSubscribed(t, object("a", "1"))
 		objects, events := s.Objects(), s.Events()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		(<-objects).Data["value"] = "mine"
 		if got := words(<-events); got != "initial Applied a=1 uid-1" {
 			t.Errorf("the event is %s", got)
@@ -79,7 +76,7 @@ func TestSignals(t *testing.T) {
 			time.Sleep(time.Second)
 			return len(received(out, func(struct{}) string { return "" }))
 		}
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		<-out
 		if got := s.Informer().Len(); got != 10 {
 			t.Errorf("the first signal was sent after %d of 10 objects", got)
@@ -107,7 +104,7 @@ func TestFirstSignalWithoutObjects(t *testing.T) {
 			Retriever: newServer(), Predicate: predicate.Types(informer.Deleted),
 		})
 		out := s.Signals()
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		synctest.Wait()
 		select {
 		case <-out:
@@ -126,7 +123,7 @@ func TestRunClosesChannels(t *testing.T) {
 		}
 		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
 		events, objects, signals := s.Events(), s.Objects(), s.Signals()
-		stop := run(t, s)
+		stop := testrun.Start(t, s.Run)
 		synctest.Wait() // all of them are blocked on a send
 		stop()
 		select {
@@ -148,7 +145,7 @@ func TestRunClosesChannels(t *testing.T) {
 			t.Errorf("second Run: %v", err)
 		}
 		lateServer := newSubscription(t, subscription.Config[configMap]{Retriever: server})
-		run(t, lateServer)()
+		testrun.Start(t, lateServer.Run)()
 		if _, open := <-lateServer.Events(); open {
 			t.Error("a channel that was requested after the end is not closed")
 		}
@@ -161,10 +158,8 @@ func TestRunClosesChannels(t *testing.T) {
 func TestChannelsRequestedDuringRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		server.Put(object("a", "1"))
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
-		defer run(t, s)()
+		server, s := newSubscribed(t, object("a", "1"))
+		testrun.Start(t, s.Run)
 		time.Sleep(time.Minute)
 		expect(t, s.Events(), "initial Applied a=1 uid-1", "Synced")
 		expectObjects(t, s.Objects(), "a=1")
@@ -190,8 +185,8 @@ func TestInformersAreShared(t *testing.T) {
 			t.Errorf("the names are %q and %q", slow.Name(), quick.Name())
 		}
 		ignored, out := slow.Events(), quick.Events()
-		stopSlow := run(t, slow)
-		defer run(t, quick)()
+		stopSlow := testrun.Start(t, slow.Run)
+		testrun.Start(t, quick.Run)
 		expect(t, out, "initial Applied a=1 uid-1", "Synced")
 		server.Put(object("a", "2")) // slow is not received from
 		expect(t, out, "Applied a=2 uid-1")

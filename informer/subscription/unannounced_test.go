@@ -13,6 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -68,7 +69,7 @@ func TestCachedButUnannouncedChange(t *testing.T) {
 				})()
 				s := newSubscription(t, subscription.Config[configMap]{Informer: shared})
 				out := s.Events()
-				defer run(t, s)()
+				testrun.Start(t, s.Run)
 				received(out, words)
 				server.Put(object("first", "1")) // fills the channel; a is queued after it
 				server.Put(object("a", "2"))
@@ -111,7 +112,7 @@ func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 		out := s.Events()
 		put("a", "1", "web")
 		put("b", "1", "other")
-		defer run(t, s)()
+		testrun.Start(t, s.Run)
 		uidOf := func(name string) string {
 			return uid(server.Object("configmaps", key(name)))
 		}

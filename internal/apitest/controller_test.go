@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -54,9 +55,7 @@ func TestControllerInBubble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for below
+		testrun.Start(t, ctrl.Run)
 		for i := range objects {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("cm-%03d", i)}}
 			if _, err := client.Create(t.Context(), c, cm); err != nil {
@@ -79,10 +78,6 @@ func TestControllerInBubble(t *testing.T) {
 		}
 		if handled.Load() < objects {
 			t.Errorf("%d runs, want at least %d", handled.Load(), objects)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

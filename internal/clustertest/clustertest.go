@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -170,17 +171,7 @@ func Run[T kube.Object](tb testing.TB, config controller.Config[T]) (ctrl *contr
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(tb.Context())
-	ended := make(chan struct{})
-	go func() { // waited for by stop
-		defer close(ended)
-		if err := ctrl.Run(ctx); err != nil {
-			tb.Errorf("run controller %q: %v", config.Name, err)
-		}
-	}()
-	stop = func() { cancel(); <-ended }
-	tb.Cleanup(stop)
-	return ctrl, stop
+	return ctrl, testrun.Start(tb, ctrl.Run)
 }
 
 // patience is how long Eventually waits. After a restart of the API server an informer may be in a back-off of 15 s, it

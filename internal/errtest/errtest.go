@@ -1,9 +1,11 @@
-// Package errtest has errors of the API server for tests.
+// Package errtest has errors of the API server for tests, and expectations of errors.
 package errtest
 
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,4 +54,17 @@ func NamespaceTerminating(namespace string) error {
 		Field: "metadata.namespace",
 	}}
 	return err
+}
+
+// Expect fails the test unless err has each part once. Without parts, err must be nil.
+func Expect(tb testing.TB, err error, parts ...string) {
+	tb.Helper()
+	if len(parts) == 0 && err != nil {
+		tb.Errorf("unexpected error: %v", err)
+	}
+	for _, part := range parts {
+		if err == nil || strings.Count(err.Error(), part) != 1 {
+			tb.Errorf("the error is %v; want %q in it, once", err, part)
+		}
+	}
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/leader"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -41,15 +40,7 @@ func runPods(t *testing.T, config controller.Config[*corev1.Pod]) (stop func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	return testrun.Start(t, ctrl.Run)
 }
 
 // The first run fails after 90 s, and the second one succeeds after 90 s.
@@ -59,7 +50,7 @@ func TestCompatibleNamesOfController(t *testing.T) {
 		recorder, registry := newCompatibleRecorder(t)
 		failures := 1
 		stop := runPods(t, controller.Config[*corev1.Pod]{
-			Retriever: onePod{},
+			Retriever: pods(1),
 			Handler: func(context.Context, *corev1.Pod) error {
 				time.Sleep(90 * time.Second)
 				if failures > 0 {
@@ -138,39 +129,23 @@ func TestReconcileResults(t *testing.T) {
 	})
 }
 
-// manyPods retrieves n Pods, each with its own name and namespace.
-type manyPods struct {
-	onePod
-	n int
-}
-
-func (p manyPods) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}
-	for i := range p.n {
-		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: fmt.Sprint("namespace-", i), Name: fmt.Sprint("pod-", i), ResourceVersion: "1",
-		}})
-	}
-	return list, nil
-}
-
 // The number of series must not depend on the number of namespaces, names and texts of errors.
 func TestNamespacesAndErrorTextsAddNoSeries(t *testing.T) {
 	t.Parallel()
-	series := func(t *testing.T, pods int) (count int) {
+	series := func(t *testing.T, n int) (count int) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			recorder, registry := newCompatibleRecorder(t)
 			stop := runPods(t, controller.Config[*corev1.Pod]{
-				Retriever: manyPods{n: pods},
+				Retriever: pods(n),
 				Handler: func(_ context.Context, pod *corev1.Pod) error {
 					return fmt.Errorf("cannot handle %s in %s", pod.Name, pod.Namespace)
 				},
 				Metrics: recorder,
 			})
 			time.Sleep(time.Second)
-			if failing := gather(t, registry)["evenkeel_controller_failing_keys{controller=pods}"]; failing != float64(pods) {
-				t.Errorf("%v keys fail, want %d", failing, pods)
+			if failing := gather(t, registry)["evenkeel_controller_failing_keys{controller=pods}"]; failing != float64(n) {
+				t.Errorf("%v keys fail, want %d", failing, n)
 			}
 			var err error
 			if count, err = testutil.GatherAndCount(registry); err != nil {

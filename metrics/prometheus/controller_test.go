@@ -3,6 +3,7 @@ package prometheus_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,31 +13,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
-// onePod retrieves a single Pod that never changes.
-type onePod struct{}
-
-func (onePod) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	return &corev1.PodList{
-		ListMeta: metav1.ListMeta{ResourceVersion: "10"},
-		Items:    []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "1"}}},
-	}, nil
-}
-
-func (onePod) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-	stream := watch.NewFake()
-	context.AfterFunc(ctx, stream.Stop)
-	return stream, nil
-}
-
-func (onePod) Describe() informer.Description[*corev1.Pod] {
-	return informer.Description[*corev1.Pod]{Kind: "Pod"}
+// pods returns an API server with n Pods, each with its own name and namespace.
+func pods(n int) informer.Retriever[*corev1.Pod] {
+	server := kindserver.New[*corev1.Pod](apitest.Pods(), true)
+	for i := range n {
+		name := metav1.ObjectMeta{Namespace: fmt.Sprint("namespace-", i), Name: fmt.Sprint("pod-", i)}
+		server.Put(&corev1.Pod{ObjectMeta: name})
+	}
+	return server
 }
 
 // A failed run must count as a failure (contract 4), also if its retry is successful.
@@ -47,7 +39,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 		failures := 2
 		ctrl, err := controller.New(controller.Config[*corev1.Pod]{
 			Name:      "pods",
-			Retriever: onePod{},
+			Retriever: pods(1),
 			Handler: func(context.Context, *corev1.Pod) error {
 				if failures > 0 {
 					failures--
@@ -62,9 +54,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ctrl.Run(ctx) }() // waited for through ended
+		stop := testrun.Start(t, ctrl.Run)
 		synctest.Wait()
 		expectValues(t, registry, map[string]float64{
 			"evenkeel_controller_queue_backoff{controller=pods}":                   1,
@@ -98,10 +88,7 @@ func TestControllerRunsAreCounted(t *testing.T) {
 			t.Errorf("runs by outcome (-want +got):\n%s", diff)
 		}
 
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
 		for series := range gather(t, registry) {
 			if !strings.Contains(series, "_total{") {
 				t.Errorf("the controller has stopped, but %s still exists", series)

@@ -6,14 +6,13 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -78,19 +77,7 @@ func describe(t *testing.T, registry prometheus.Gatherer) map[string]exposed {
 // docs/reference/metrics.md must list the exposed metrics. Flag -update writes the page.
 func TestTableOfMetrics(t *testing.T) {
 	t.Parallel()
-	want := tableOf(exposedMetrics(t), compatibleMetrics(t))
-	if *update {
-		if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(tableFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/reference/metrics.md is outdated; run go test ./metrics/prometheus -update (-want +got):\n%s", diff)
-	}
+	testfile.Expect(t, tableFile, tableOf(exposedMetrics(t), compatibleMetrics(t)), *update)
 }
 
 const tableIntro = `# Metrics

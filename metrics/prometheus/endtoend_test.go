@@ -12,14 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -36,23 +35,11 @@ type world struct {
 	enqueue controller.Enqueue // of the source "clock"
 }
 
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	w := &world{Server: apitest.New(
-		apitest.WithStatus(apiserver.Custom(version().WithKind("Widget"), "widgets")),
-		apiserver.Custom(version().WithKind("Part"), "parts"),
-	)}
-	var err error
-	if w.cluster, err = kube.Connect(w.Config("operator")); err != nil {
-		t.Fatal(err)
-	}
-	if w.client, err = dynamic.NewForConfigAndClient(w.cluster.RESTConfig(), w.cluster.HTTPClient()); err != nil {
-		t.Fatal(err)
-	}
+func newWorld() *world {
+	w := &world{Server: apitest.New(apitest.Widgets(), apitest.Parts())}
+	w.cluster, w.client = apitest.Connect(w.Config("operator"))
 	return w
 }
-
-func version() schema.GroupVersion { return schema.GroupVersion{Group: "example.com", Version: "v1"} }
 
 func widget(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
@@ -69,7 +56,7 @@ func (w *world) runSource(ctx context.Context, enqueue controller.Enqueue) error
 
 // objects returns the controller's client of a resource.
 func (w *world) objects(resource string) dynamic.ResourceInterface {
-	return w.client.Resource(version().WithResource(resource)).Namespace("ns")
+	return w.client.Resource(apitest.Version().WithResource(resource)).Namespace("ns")
 }
 
 // put sets a field of a Widget as another client.
@@ -86,7 +73,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	quiet := slog.New(slog.DiscardHandler)
 	parts, err := informer.New(informer.Config[object]{
 		Name:      "parts",
-		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: version().WithKind("Part")}),
+		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed("Part")}),
 		Metrics:   recorder, Logger: quiet,
 	})
 	if err != nil {
@@ -94,7 +81,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	}
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
-		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: version().WithKind("Widget")}),
+		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed("Widget")}),
 		Reads:     []informer.Any{parts},
 		Sources:   []controller.Source{w},
 		Predicate: func(c informer.Change) bool { return c.Key.Name != "ignored" },
@@ -107,21 +94,13 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for by the cleanup
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Start(t, ctrl.Run)
 	synctest.Wait()
 }
 
 func (w *world) createPart(ctx context.Context) error {
 	part := &unstructured.Unstructured{}
-	part.SetGroupVersionKind(version().WithKind("Part"))
+	part.SetGroupVersionKind(apitest.KindNamed("Part"))
 	part.SetName("p")
 	_, err := w.objects("parts").Create(ctx, part, metav1.CreateOptions{})
 	return err
@@ -132,7 +111,7 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newRecorder(t)
-		w := newWorld(t)
+		w := newWorld()
 		w.put("a", "spec", 1)
 		w.HoldWatches("parts")
 		w.handle = func(ctx context.Context, _ object) error {
@@ -189,7 +168,7 @@ func TestControllerProblemIsMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newRecorder(t)
-		w := newWorld(t)
+		w := newWorld()
 		w.put("a", "spec", 1)
 		w.put("slow", "spec", 1)
 		release := make(chan struct{})

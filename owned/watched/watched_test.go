@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
@@ -310,14 +311,8 @@ func TestSourcesThatNoControllerHasAreReported(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				testrun.Start(t, ctrl.Run)
 				time.Sleep(time.Minute)
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
 				if n, want := strings.Count(logs.String(), "children are not watched"), map[bool]int{false: 1}[given]; n != want {
 					t.Errorf("%d warnings, want %d:\n%s", n, want, logs.String())
 				}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source/poll"
@@ -179,9 +180,7 @@ func TestObjectsAreHandledAgainAfterFirstPoll(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- ctrl.Run(ctx) }() // waited for below
+				testrun.Start(t, ctrl.Run)
 				time.Sleep(5 * time.Minute)
 				o.set(items...)
 				time.Sleep(5 * time.Minute)
@@ -218,10 +217,6 @@ func TestObjectsAreHandledAgainAfterFirstPoll(t *testing.T) {
 				synctest.Wait()
 				if !maps.Equal(before, runs) {
 					t.Error("without a change, handlers ran again")
-				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -270,19 +265,14 @@ func TestPollItemOfPreviousTermIsNotRead(t *testing.T) {
 	for range 100 {
 		for _, failing := range []bool{false, true} {
 			fails.Store(failing)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- ctrl.Run(ctx) }() // waited for below
+			stop := testrun.Start(t, ctrl.Run)
 			for range 50 {
 				<-handled
 			}
 			for !failing && !polled.Health().Synced {
 				runtime.Gosched()
 			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Fatal(err)
-			}
+			stop()
 			for len(handled) > 0 {
 				<-handled
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
@@ -317,22 +318,7 @@ func TestPollValidateReportsEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := poll.New(test.config)
-			err := validate(s)
-			if len(test.want) == 0 {
-				if err != nil {
-					t.Errorf("Validate: %v", err)
-				}
-				return
-			}
-			if err == nil {
-				t.Fatal("Validate finds nothing wrong")
-			}
-			for _, part := range test.want {
-				if strings.Count(err.Error(), part) != 1 {
-					t.Errorf("Validate: %v; want %q in it, once", err, part)
-				}
-			}
+			errtest.Expect(t, validate(poll.New(test.config)), test.want...)
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (dropping) ForceFlush(context.Context) error                { return nil }
 // withRun calls f with the context of a run.
 func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	b.Helper()
-	server := apitest.New(apiserver.Custom(version().WithKind("Widget"), "widgets"))
+	server := apitest.New(apiserver.Custom(apitest.KindNamed("Widget"), "widgets"))
 	server.Edit("widgets", key("a"), "somebody", func(obj map[string]any) bool {
 		(&unstructured.Unstructured{Object: obj}).SetAnnotations(map[string]string{"a": "b"})
 		return true
@@ -87,7 +87,7 @@ func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	ctx, cancel := context.WithCancel(b.Context())
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
-		Retriever: informer.RetrieveSelected[object](cluster, informer.Selection{Kind: version().WithKind("Widget")}),
+		Retriever: informer.RetrieveSelected[object](cluster, informer.Selection{Kind: apitest.KindNamed("Widget")}),
 		Handler: func(ctx context.Context, widget object) error {
 			defer cancel()
 			f(ctx, widget)

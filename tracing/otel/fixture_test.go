@@ -2,7 +2,6 @@ package otel_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,13 +16,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -56,26 +54,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, Server: apitest.New(
-		apitest.WithStatus(apiserver.Custom(version().WithKind("Widget"), "widgets")),
-		apiserver.Custom(version().WithKind("Part"), "parts"),
-	)}
-	var err error
-	if w.cluster, err = kube.Connect(w.Config("operator")); err != nil {
-		t.Fatal(err)
-	}
-	if w.client, err = dynamic.NewForConfigAndClient(w.cluster.RESTConfig(), w.cluster.HTTPClient()); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{t: t, Server: apitest.New(apitest.Widgets(), apitest.Parts())}
+	w.cluster, w.client = apitest.Connect(w.Config("operator"))
 	return w
 }
-
-func version() schema.GroupVersion { return schema.GroupVersion{Group: "example.com", Version: "v1"} }
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
 
 func (w *world) objects(resource string) dynamic.ResourceInterface {
-	return w.client.Resource(version().WithResource(resource)).Namespace("ns")
+	return w.client.Resource(apitest.Version().WithResource(resource)).Namespace("ns")
 }
 
 // put sets spec.value and annotations of a Widget as another client.
@@ -94,7 +81,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[
 	w.t.Helper()
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:           strings.ToLower(kind) + "s",
-		Retriever:      informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: version().WithKind(kind)}),
+		Retriever:      informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed(kind)}),
 		Handler:        controller.Chain(handle, middleware.Trace[object](tracer)),
 		Workers:        1,
 		Retry:          retry.Config{Every: retry.Policy{Base: time.Second, Jitter: -1}},
@@ -104,15 +91,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for by the cleanup
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
-	})
+	testrun.Start(w.t, ctrl.Run)
 	return ctrl
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
@@ -182,7 +183,7 @@ func TestOutcomeOfRunInSpans(t *testing.T) {
 
 func TestCallsAreSpans(t *testing.T) {
 	t.Parallel()
-	widgets := version().WithResource("widgets")
+	widgets := apitest.Version().WithResource("widgets")
 	for name, test := range map[string]struct {
 		call kube.Call
 		want string
@@ -239,7 +240,7 @@ func TestCallsOfTwoTracers(t *testing.T) {
 	tracer, exporter := newTracer(t, otel.Config{})
 	ctx, first := tracer.Start(t.Context(), runOf(), nil)
 	ctx, second := tracer.Start(ctx, runOf(), nil)
-	call := kube.Call{Verb: "get", Resource: version().WithResource("widgets"), Began: time.Now(), Status: 200}
+	call := kube.Call{Verb: "get", Resource: apitest.Version().WithResource("widgets"), Began: time.Now(), Status: 200}
 	ctx = second.CallBegan(first.CallBegan(ctx, call), call)
 	exporter.Reset()
 	first.CallEnded(ctx, call)

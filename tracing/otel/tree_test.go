@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/tracing/otel"
 )
@@ -53,7 +54,7 @@ func TestTreeOfSpans(t *testing.T) {
 				return err
 			}
 			part := &unstructured.Unstructured{}
-			part.SetGroupVersionKind(version().WithKind("Part"))
+			part.SetGroupVersionKind(apitest.KindNamed("Part"))
 			part.SetName("p")
 			tracer.Inject(ctx, part)
 			_, err := w.objects("parts").Create(ctx, part, metav1.CreateOptions{})

@@ -296,8 +296,7 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.h = NewHotLoops(4096, 3*time.Minute)
+			w := newResyncedWorld(t, 3*time.Minute)
 			rounds := 0
 			for len(w.found) == 0 && rounds < 4000 {
 				w.pass(test.step)
@@ -322,6 +321,14 @@ func TestRatesThatNoWorkExplainsAreReported(t *testing.T) {
 func TestOrdinaryRunsAreNotReported(t *testing.T) {
 	t.Parallel()
 	child := func(i int) kube.Key { return kube.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)} }
+	drift := func(w *world) {
+		for i := range 100 {
+			w.pass(3 * time.Minute)
+			w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
+			w.runs(Cause{Resync: true})
+			w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
+		}
+	}
 	for name, play := range map[string]func(w *world){
 		"progress, by requeues": func(w *world) {
 			for i := range 101 {
@@ -584,22 +591,10 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 				w.writes(site, shopWeb, fields{"spec": fields{"weight": fmt.Sprint(i)}})
 			}
 		},
-		"drift of a kind without an informer, repaired at each resync": func(w *world) {
-			for i := range 100 {
-				w.pass(3 * time.Minute)
-				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
-				w.runs(Cause{Resync: true})
-				w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
-			}
-		},
+		"drift of a kind without an informer, repaired at each resync": drift,
 		"drift of a kind without any informer, repaired at each resync": func(w *world) {
 			w.lagging = true
-			for i := range 100 {
-				w.pass(3 * time.Minute)
-				w.put(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("theirs ", i)}})
-				w.runs(Cause{Resync: true})
-				w.writes(site, shopWeb, fields{"data": fields{"mode": fmt.Sprint("ours ", i/2)}})
-			}
+			drift(w)
 		},
 		"text of another client in an object that no informer shows": func(w *world) {
 			w.lagging = true
@@ -636,8 +631,7 @@ func TestOrdinaryRunsAreNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.h = NewHotLoops(4096, 3*time.Minute)
+			w := newResyncedWorld(t, 3*time.Minute)
 			play(w)
 			w.none()
 			if d := w.h.Pause(shopWeb, w.now); d != 0 {

@@ -108,8 +108,7 @@ func TestRecreationsForExternalEventsAreNotReported(t *testing.T) {
 // A lock annotation that each resync sets and resets.
 func TestValueRestoredInResyncIsNotReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.h = NewHotLoops(4096, 3*time.Minute)
+	w := newResyncedWorld(t, 3*time.Minute)
 	for i := range 30 {
 		w.pass(3 * time.Minute)
 		w.runs(Cause{Resync: true})
@@ -126,8 +125,7 @@ func TestValueRestoredInResyncIsNotReported(t *testing.T) {
 // A rewrite that takes two writes counts as two resyncs.
 func TestTwoWritesOfResyncCountOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.h = NewHotLoops(4096, 3*time.Minute)
+	w := newResyncedWorld(t, 3*time.Minute)
 	for i := range 15 {
 		w.pass(3 * time.Minute)
 		w.runs(Cause{Resync: true})
@@ -141,8 +139,7 @@ func TestTwoWritesOfResyncCountOnce(t *testing.T) {
 func TestTimesInTextAreNotReported(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []string{time.RFC1123, time.DateTime, time.UnixDate, "2006-01-02 15:04:05.999999999 -0700 MST"} {
-		w := newWorld(t)
-		w.h = NewHotLoops(4096, 10*time.Minute)
+		w := newResyncedWorld(t, 10*time.Minute)
 		for range 30 {
 			w.pass(10 * time.Minute)
 			w.runs(Cause{Resync: true})
@@ -156,8 +153,7 @@ func TestTimesInTextAreNotReported(t *testing.T) {
 // same name follows.
 func TestKeptStateOfEarlierOwnerIsNotCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.h = NewHotLoops(4096, 3*time.Minute)
+	w := newResyncedWorld(t, 3*time.Minute)
 	for i := range 5 {
 		w.owner = Owner{UID: types.UID(fmt.Sprint("owner", i)), Generation: 1}
 		w.pass(3 * time.Minute)
@@ -179,8 +175,7 @@ func TestKeptStateOfEarlierOwnerIsNotCounted(t *testing.T) {
 // A second patch of the same run, which changes no text, does not hide random content of an object without an informer.
 func TestSecondPatchDoesNotHideRandomContent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.h = NewHotLoops(4096, 10*time.Minute)
+	w := newResyncedWorld(t, 10*time.Minute)
 	w.lagging = true
 	for i := range 40 {
 		w.pass(10 * time.Minute)

@@ -47,6 +47,14 @@ func newWorld(tb testing.TB) *world {
 	}
 }
 
+// newResyncedWorld returns a world whose controller has resyncs.
+func newResyncedWorld(tb testing.TB, interval time.Duration) *world {
+	tb.Helper()
+	w := newWorld(tb)
+	w.h = NewHotLoops(4096, interval)
+	return w
+}
+
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
 type name struct {

@@ -36,6 +36,17 @@ func TestRepeatedAppliesByManyFieldOwnersMakeNoRequest(t *testing.T) {
 	requests.want(t)
 }
 
+// converges checks the requests of the second of three equal runs, and that the third one makes none.
+func converges(t *testing.T, run func(ctx context.Context), second ...string) {
+	t.Helper()
+	run(t.Context())
+	ctx, requests := watched(t)
+	run(ctx)
+	requests.want(t, second...)
+	run(ctx)
+	requests.want(t)
+}
+
 // Two field owners that force the same fields with the same values converge: after a forced apply, the other owner
 // makes one request and finds no difference.
 func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
@@ -50,12 +61,7 @@ func TestForcedAppliesByTwoFieldOwnersConverge(t *testing.T) {
 			shows(result.Object)
 		}
 	}
-	run(t.Context())
-	ctx, requests := watched(t)
-	run(ctx)
-	requests.want(t, "patch") // one owner makes a request again
-	run(ctx)
-	requests.want(t)
+	converges(t, run, "patch") // one owner makes a request again
 }
 
 // A handler that applies an object, and also labels, annotates and otherwise writes it, converges.
@@ -79,12 +85,7 @@ func TestApplyWithOtherWritesConverges(t *testing.T) {
 		written := must(client.CreateOrUpdate(ctx, c, obj, set("colour", "blue")))(t)
 		shows(written.Object)
 	}
-	run(t.Context())
-	ctx, requests := watched(t)
-	run(ctx)
-	requests.want(t, "patch") // the apply checks the other writes
-	run(ctx)
-	requests.want(t)
+	converges(t, run, "patch") // the apply checks the other writes
 }
 
 // A handler that applies an object and a part of its status, and commits another part of the status, converges too. If

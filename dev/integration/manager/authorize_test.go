@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
 
@@ -71,9 +71,7 @@ func TestSmokeHTTPServerAuthorization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- m.Run(ctx) }() // waited for below
+	testrun.Start(t, m.Run)
 	transport := &http.Transport{DisableKeepAlives: true}
 	get := func(path, token string) int {
 		t.Helper()
@@ -126,10 +124,6 @@ func TestSmokeHTTPServerAuthorization(t *testing.T) {
 		}
 	}
 	t.Logf("a request with cached reviews took %s", time.Since(begun)/100)
-	cancel()
-	if err := <-result; err != nil {
-		t.Errorf("Run failed: %v", err)
-	}
 }
 
 // changed returns a token with another signature. The last character of a signature does not matter: it has unused bits.

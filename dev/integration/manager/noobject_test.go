@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -100,9 +101,7 @@ func testNoObjectInTerms(t *testing.T, shared bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }() // received below
+	testrun.Start(t, m.Run)
 	handled := func(want ...string) {
 		t.Helper()
 		clustertest.Eventually(t, func() string {
@@ -143,10 +142,6 @@ func testNoObjectInTerms(t *testing.T, shared bool) {
 	handled("a/b", "a/b", "a/b", "blue", "blue", "blue", "green", "red", "red")
 	if problems := ctrl.Problems(); len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

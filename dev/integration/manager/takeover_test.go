@@ -19,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -135,15 +136,7 @@ func runTakeOver(b *testing.B, lease *coordinationv1.Lease, warm bool, objects i
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.manager.Run(ctx) }() // waited for by stop
-	r.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
-	}
+	r.stop = testrun.Start(b, r.manager.Run)
 	return r
 }
 

@@ -2,7 +2,6 @@
 package subscription
 
 import (
-	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -74,15 +74,7 @@ func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop 
 	if err != nil {
 		e.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(e.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }() // waited for by stop
-	return s, func() {
-		cancel()
-		if err := <-ended; err != nil {
-			e.Error(err)
-		}
-	}
+	return s, testrun.Start(e, s.Run)
 }
 
 // next returns the next event.

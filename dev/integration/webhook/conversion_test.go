@@ -26,6 +26,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
@@ -34,23 +35,7 @@ import (
 )
 
 // gadget is a kind with a spec of the type S.
-type gadget[S any] struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              S `json:"spec"`
-}
-
-func (g *gadget[S]) DeepCopyObject() runtime.Object {
-	content, err := json.Marshal(g)
-	if err != nil {
-		panic(err)
-	}
-	c := &gadget[S]{}
-	if err := json.Unmarshal(content, c); err != nil {
-		panic(err)
-	}
-	return c
-}
+type gadget[S any] = apitest.Object[S]
 
 type (
 	gadgetSpecV1 struct {
