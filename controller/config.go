@@ -311,8 +311,8 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 	case c.Cluster == nil && c.Retriever == nil && c.Informer == nil:
 		mistakes.Addf("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")
 	case c.Retriever != nil && c.Informer != nil:
-		mistakes.Addf("Retriever and Informer are set: set Retriever for a cache of the controller's own, or Informer " +
-			"to share one")
+		mistakes.Addf("Retriever and Informer are set: set Retriever for a cache of the controller's own, or " +
+			"Informer to share one")
 	case c.Informer != nil && c.Cluster != nil:
 		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !c.Informer.Untyped().ReadsFrom(server) {
 			mistakes.Addf("Informer reads from another API server than that of Cluster, %s", server)

@@ -119,7 +119,8 @@ func (s sender) run(ctx context.Context) {
 	requests.Wait()
 	s.logDropped()
 	if count := s.dropAll(); count > 0 {
-		s.config.Cluster.Logger().Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
+		logger := s.config.Cluster.Logger()
+		logger.Warn("events dropped", "count", count, "hint", "the recorder ended before they were sent",
 			"cause", context.Cause(ctx))
 	}
 }
@@ -286,6 +287,7 @@ func (s sender) logDropped() {
 	}
 	s.mu.Unlock()
 	if logs {
-		s.config.Cluster.Logger().Warn("events dropped", "count", count, "hint", "too many events at once, or about one object")
+		s.config.Cluster.Logger().Warn("events dropped", "count", count, "hint", "too many events at once, or about "+
+			"one object")
 	}
 }

@@ -84,8 +84,7 @@ type Config[T kube.Object] struct {
 	// Metrics have the present error. Default nil: errors are only logged.
 	OnError func(error)
 	// Logger receives warnings when the informer fails to list or watch, a line when it recovers, and the messages of
-	// client-go's Reflector at debug level. Default: that of the Cluster, or slog.Default() for a Retriever of the
-	// program's own, at the time of New.
+	// client-go's Reflector at debug level. Default: that of the Cluster, or slog.Default().
 	Logger *slog.Logger
 }
 
@@ -155,6 +154,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		createdAt:     time.Now(),
 		name:          cmp.Or(config.Name, description.kind()),
 		kind:          description.GroupVersionKind,
+		cluster:       clusterOf(config.Retriever),
 		objectType:    reflect.TypeFor[T](),
 		selectionText: description.String(),
 		optional:      config.Optional,
@@ -163,9 +163,6 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		onError:       config.OnError,
 		synced:        make(chan struct{}),
 		switching:     make(chan struct{}, 1),
-	}
-	for _, r := range partsOf(config.Retriever) {
-		c.cluster = cmp.Or(c.cluster, r.Describe().cluster)
 	}
 	c.logger = cmp.Or(config.Logger, c.cluster.Logger())
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.objectType)

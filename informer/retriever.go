@@ -166,3 +166,13 @@ func partsOf[T kube.Object](r Retriever[T]) []Retriever[T] {
 	}
 	return []Retriever[T]{r}
 }
+
+// clusterOf returns the Cluster that a Retriever, or the first part of it that has one, reads from; nil: not known.
+func clusterOf[T kube.Object](r Retriever[T]) *kube.Cluster {
+	for _, part := range partsOf(r) {
+		if cluster := part.Describe().cluster; cluster != nil {
+			return cluster
+		}
+	}
+	return nil
+}

@@ -96,7 +96,7 @@ func runLoggedParts(t *testing.T, cluster *kube.Cluster) {
 	handler := func(ctx context.Context, obj *corev1.ConfigMap) error {
 		controller.LoggerFrom(ctx).InfoContext(ctx, "in a handler")
 		copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, GenerateName: "copy-"}}
-		if _, err := client.Create(context.WithoutCancel(t.Context()), c, copied); err != nil {
+		if _, err := client.Create(context.WithoutCancel(t.Context()), c, copied); err != nil { //nolint:contextcheck // a mistake that is logged
 			return err
 		}
 		return errors.New("not ready")

@@ -185,8 +185,8 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with ReadOnly, WriteLimit and Logger. To change the config, call these
-// functions instead.
+// Connect returns kube.Connect of the RESTConfig, with ReadOnly, WriteLimit and Logger. To change the config, call
+// these functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
 	if err != nil {

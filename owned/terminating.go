@@ -85,7 +85,8 @@ func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav
 	if p.plan {
 		return nil
 	}
-	p.client.Cluster().Logger().WarnContext(ctx, "force-removed finalizers of a child; the cleanup by their controllers "+
+	logger := p.client.Cluster().Logger()
+	logger.WarnContext(ctx, "force-removed finalizers of a child; the cleanup by their controllers "+
 		"may be missing",
 		"owner", p.String(), "child", r.String(), "finalizers", removed, "terminating_since", r.Terminating.Since)
 	p.record(corev1.EventTypeWarning, "FinalizersForceRemoved", "RemoveFinalizers", fmt.Sprintf(

@@ -316,7 +316,8 @@ func (s *Server) reviews(hook Hook) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s.records[hook.name].received.Store(true)
 		began, places, release := time.Now(), &places{}, func() {}
-		ctx, cancel, err := deadline(observers.WithLogger(req.Context(), s.logger), req.URL.Query().Get("timeout"), timeout)
+		ctx := observers.WithLogger(req.Context(), s.logger)
+		ctx, cancel, err := deadline(ctx, req.URL.Query().Get("timeout"), timeout)
 		defer cancel()
 		defer places.release()
 		defer func() { release() }()

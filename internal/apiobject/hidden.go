@@ -83,7 +83,8 @@ func ShownPath(path string, hides func(path string) bool) string {
 		}
 		if inner, found := strings.CutPrefix(rest, "["); found {
 			text, after := cutBracket(inner)
-			if !isHidden(shown, hides) && namesHidden(text, func(field string) bool { return hides(shown + "." + field) }) {
+			isNameHidden := func(field string) bool { return hides(shown + "." + field) }
+			if !isHidden(shown, hides) && namesHidden(text, isNameHidden) {
 				shown += "[" + HiddenText + "]"
 			} else {
 				shown += rest[:len(rest)-len(after)]
@@ -102,9 +103,11 @@ func ShownPath(path string, hides func(path string) bool) string {
 
 // HidesKeys reports whether the keys below path are hidden values: those of a hidden field, but for a Secret's data.
 func HidesKeys(path string, hides func(path string) bool) bool {
-	isData := path == "data" || path == "stringData"
-	return path != "" && isHidden(path, hides) &&
-		!(isData && isHidden("data", hides) && isHidden("stringData", hides))
+	if path == "" || !isHidden(path, hides) {
+		return false
+	}
+	isSecret := isHidden("data", hides) && isHidden("stringData", hides)
+	return !isSecret || path != "data" && path != "stringData"
 }
 
 // isBelow reports whether the fields of the value at path are below a hidden field, or path is that field: a field that

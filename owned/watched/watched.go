@@ -38,8 +38,8 @@ type Config struct {
 	// informers of other objects that handlers read. Cluster is required.
 	Client client.Config
 	// Set configures the set. New sets Client, which must be nil, and adds Kinds: list here only kinds of earlier
-	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner. If two sets of one name have controllers of the same kind in one process, the second controller's
-	// Run returns an error.
+	// versions of the program, which are found by requests. Name defaults to Client.FieldOwner. If two sets of one name
+	// have controllers of the same kind in one process, the second controller's Run returns an error.
 	Set owned.Config
 	// Kinds are the kinds of the children. Required.
 	Kinds []Kind

@@ -31,7 +31,8 @@ func AddApproval(k *apiserver.Kind) {
 	}
 	k.Rules.Prepare = func(obj, old apiserver.Object) {
 		if old != nil {
-			obj.(*certificatesv1.CertificateSigningRequest).Spec = old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest).Spec
+			request := old.DeepCopyObject().(*certificatesv1.CertificateSigningRequest)
+			obj.(*certificatesv1.CertificateSigningRequest).Spec = request.Spec
 		}
 	}
 	k.Rules.PrepareStatus = func(obj, old apiserver.Object) { prepareSigning("status", obj, old) }
