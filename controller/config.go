@@ -221,7 +221,7 @@ func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
 		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
 	}
 	retriever := c.Retriever
-	if retriever == nil && c.Informer == nil && c.Cluster != nil {
+	if retriever == nil && c.Cluster != nil && !c.withoutObject() {
 		retriever = informer.Retrieve[T](c.Cluster)
 	}
 	switch {

@@ -49,9 +49,11 @@ type addedSource struct {
 
 // New returns a Controller. It starts nothing and makes no request. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
+	guard := usercode.NewGuard(nil) // nothing is called before it has a logger
+	config = config.guarded(guard)
 	inf, informerErr := config.connect()
-	guard := usercode.NewGuard(config.Logger.With("controller", config.Name))
-	config = config.guarded(guard).withDefaults()
+	guard.SetLogger(config.Logger.With("controller", config.Name))
+	config = config.withDefaults()
 	err := errors.Join(config.validate(), informerErr)
 	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{

@@ -86,8 +86,19 @@ func TestClusterReplacesRetriever(t *testing.T) {
 		t.Errorf("it retrieves %q", kind)
 	}
 	config.Retriever = informer.Retrieve[configMap](cluster)
-	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "Cluster and Retriever are set") {
+	if _, err := controller.New(config); err != nil { // the Cluster has the settings
 		t.Errorf("Cluster and Retriever: %v", err)
+	}
+	config.Informer = ctrl.Informer()
+	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "Retriever and Informer are set") {
+		t.Errorf("Retriever and Informer: %v", err)
+	}
+	config.Retriever = nil
+	if config.Cluster, err = kube.Connect(&rest.Config{Host: "https://other.example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "another API server") {
+		t.Errorf("Informer of another API server: %v", err)
 	}
 	_, err = controller.New(controller.Config[*unstructured.Unstructured]{
 		Name: "x", Cluster: cluster, Reconciler: func(context.Context, kube.Key) error { return nil },

@@ -399,7 +399,7 @@ func TestNewRejectsObjectFieldsOfNoObject(t *testing.T) {
 		Workers: -1,
 	})
 	for _, want := range []string{
-		"Cluster, Handler, Predicate, Deleted, Queue.Priority, Events: a controller of NoObject has no objects of its own",
+		"Handler, Predicate, Deleted, Queue.Priority, Events: a controller of NoObject has no objects of its own",
 		"Reconciler is required", "Workers is -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

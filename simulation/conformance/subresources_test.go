@@ -30,7 +30,7 @@ func TestSmokeSubresources(t *testing.T) {
 		k.minimal = `"spec":{` + spec + `}`
 		return &k
 	}
-	const container = `"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"9","memory":"9Gi"}}}],` +
+	const container = `"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"9","memory":"2Gi"}}}],` +
 		`"initContainers":[{"name":"s","image":"i","restartPolicy":"Always","resources":{"requests":{"cpu":"500m"}}},{"name":"i","image":"i","resources":{"requests":{"cpu":"1"}}}]`
 	accounts := &kind{resource: "serviceaccounts", name: "ServiceAccount", apiVersion: "v1"}
 	quotas := &kind{resource: "resourcequotas", name: "ResourceQuota", apiVersion: "v1"}
