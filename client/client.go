@@ -54,7 +54,8 @@ type Informer interface {
 }
 
 // Client makes requests to one API server: the functions of this package take it. It has no watches and no
-// goroutines, and needs no Close. It is safe for concurrent use.
+// goroutines, and needs no Close. It is safe for concurrent use. The logger of the Cluster receives the API server's
+// warnings (deprecated versions, unknown fields), each text once.
 type Client struct {
 	config   Config // immutable after New
 	send     RoundTrip

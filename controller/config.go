@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -28,8 +29,8 @@ const (
 )
 
 // Config configures a Controller. Name is required, and Cluster, Retriever or Informer, and exactly one of Handler and
-// Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes
-// the caller's Config.
+// Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes the caller's
+// Config.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs, metrics and readiness. Only one running controller of a kube.Cluster may
 	// have it.
@@ -214,8 +215,7 @@ type LeaderElector interface {
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// connect returns the controller's informer, and sets what one of Cluster, Retriever and Informer determines of the
-// others and of Logger.
+// connect returns the controller's informer, and sets the defaults of Cluster and Logger.
 func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
 	if c.Cluster != nil {
 		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
@@ -233,8 +233,14 @@ func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
 			Name: c.Name, Retriever: retriever, Optional: c.Optional, Metrics: c.Metrics, Logger: c.Logger,
 		})
 	}
-	if c.Cluster == nil && own != nil {
+	switch {
+	case own == nil:
+	case c.Cluster == nil:
 		c.Cluster = own.Untyped().Cluster()
+	default:
+		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !own.Untyped().ReadsFrom(server) {
+			err = fmt.Errorf("the objects are read from another API server than that of Cluster, %s", server)
+		}
 	}
 	c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
 	return own, err
@@ -313,10 +319,6 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 	case c.Retriever != nil && c.Informer != nil:
 		mistakes.Addf("Retriever and Informer are set: set Retriever for a cache of the controller's own, or " +
 			"Informer to share one")
-	case c.Informer != nil && c.Cluster != nil:
-		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !c.Informer.Untyped().ReadsFrom(server) {
-			mistakes.Addf("Informer reads from another API server than that of Cluster, %s", server)
-		}
 	}
 	if c.Informer != nil && c.Optional {
 		mistakes.Addf("Optional and Informer are set: set informer.Config.Optional of the informer instead")

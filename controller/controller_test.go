@@ -93,12 +93,15 @@ func TestClusterReplacesRetriever(t *testing.T) {
 	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "Retriever and Informer are set") {
 		t.Errorf("Retriever and Informer: %v", err)
 	}
-	config.Retriever = nil
+	config.Informer = nil
 	if config.Cluster, err = kube.Connect(&rest.Config{Host: "https://other.example.com"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "another API server") {
-		t.Errorf("Informer of another API server: %v", err)
+	for range 2 { // with the Retriever, and then with the Informer
+		if _, err := controller.New(config); err == nil || !strings.Contains(err.Error(), "another API server") {
+			t.Errorf("objects of another API server: %v", err)
+		}
+		config.Informer, config.Retriever = ctrl.Informer(), nil
 	}
 	_, err = controller.New(controller.Config[*unstructured.Unstructured]{
 		Name: "x", Cluster: cluster, Reconciler: func(context.Context, kube.Key) error { return nil },

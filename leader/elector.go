@@ -13,7 +13,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Elector runs work only while it holds a Lease. New creates one.
+// Elector runs work only while it holds a Lease. New creates one. The logger of the Cluster receives acquired and
+// released leadership at info level; lost leadership, and the first failure of a series of requests, at warning level.
 type Elector struct {
 	// Immutable after New.
 	config Config

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
 	"github.com/evenkeel-go/evenkeel/source/poll"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
@@ -69,12 +70,13 @@ func TestLoggerOfClusterReachesEveryPart(t *testing.T) { //nolint:paralleltest /
 		"controller without objects":        `msg="controller started" controller=tenants`,
 		"poll":                              `msg="a source cannot poll, will try again" controller=tenants`,
 		"informer":                          `informer=secrets`,
-		"Events":                            `msg="failed to send event"`,
-		"leader election":                   `msg="leadership gained"`,
-		"webhook server":                    `hook=maps.example.com`,
-		"LoggerFrom in a webhook":           `msg="in a webhook"`,
-		"manager":                           `msg="runnable started" runnable=maps`,
-		"LoggerFrom in a Runnable":          `msg="in a runnable" runnable=plain`,
+		"informer of children with a Retriever of its own": `informer=children`,
+		"Events":                   `msg="failed to send event"`,
+		"leader election":          `msg="leadership gained"`,
+		"webhook server":           `hook=maps.example.com`,
+		"LoggerFrom in a webhook":  `msg="in a webhook"`,
+		"manager":                  `msg="runnable started" runnable=maps`,
+		"LoggerFrom in a Runnable": `msg="in a runnable" runnable=plain`,
 	} {
 		if logs.Count(line) == 0 {
 			t.Errorf("%s: the log lacks %s", part, line)
@@ -108,6 +110,15 @@ func runLoggedParts(t *testing.T, cluster *kube.Cluster) {
 	secrets := must(informer.New(informer.Config[*corev1.Secret]{
 		Name: "secrets", Optional: true, Retriever: informer.Retrieve[*corev1.Secret](cluster), // which the cluster does not serve
 	}))(t)
+	down := kindserver.New[*corev1.Secret](apiserver.Secrets(), true)
+	down.Fail("list", errors.New("no connection"))
+	down.Fail("watch", errors.New("no connection"))
+	children := must(watched.New(watched.Config{
+		Client: client.Config{Cluster: cluster, FieldOwner: "operator"},
+		Kinds: []watched.Kind{watched.Of(func(config *informer.Config[*corev1.Secret]) {
+			config.Name, config.Retriever = "children", described{down}
+		})},
+	}))(t)
 	events := must(event.New(event.Config{Cluster: cluster, Controller: "operator"}))(t)
 	runnables := []manager.Runnable{{Runner: secrets}, {Name: "events", Runner: events}, {Name: "plain", Runner: manager.RunFunc(
 		func(ctx context.Context) error {
@@ -118,6 +129,7 @@ func runLoggedParts(t *testing.T, cluster *kube.Cluster) {
 	for _, config := range []controller.Config[*corev1.ConfigMap]{
 		{Name: "maps", Cluster: cluster, Handler: handler, Events: events},
 		{Name: "shared", Informer: shared, Handler: ignore},
+		{Name: "parents", Cluster: cluster, Handler: ignore, Sources: children.Sources},
 		{Name: "retrieved", Handler: ignore, Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}})},
 		{
 			Name: "own", Handler: ignore, Cluster: cluster, Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
@@ -145,6 +157,17 @@ func runLoggedParts(t *testing.T, cluster *kube.Cluster) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
+}
+
+// described is a Retriever of the program that knows the kind of its objects.
+type described struct {
+	informer.Retriever[*corev1.Secret]
+}
+
+func (d described) Describe() informer.Description[*corev1.Secret] {
+	description := d.Retriever.Describe()
+	description.GroupVersionKind = corev1.SchemeGroupVersion.WithKind("Secret")
+	return description
 }
 
 // reviewOnce sends a review to a webhook whose function fails.

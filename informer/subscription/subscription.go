@@ -17,7 +17,8 @@ import (
 type Config[T kube.Object] struct {
 	// Name is used in logs and readiness. Default: the Informer's name or the Retriever's kind.
 	Name string
-	// Retriever lists and watches the objects. The Subscription then has its own cache. Required without an Informer.
+	// Retriever lists and watches the objects. The Subscription then has its own cache, with the logger of the Cluster
+	// (slog.Default() for a Retriever of the program's own). Required without an Informer.
 	Retriever informer.Retriever[T]
 	// Informer is an informer that is shared with controllers or other subscriptions. The Subscription runs it too,
 	// while it runs itself. Required without a Retriever.

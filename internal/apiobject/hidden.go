@@ -110,8 +110,8 @@ func HidesKeys(path string, hides func(path string) bool) bool {
 	return !isSecret || path != "data" && path != "stringData"
 }
 
-// isBelow reports whether the fields of the value at path are below a hidden field, or path is that field: a field that
-// does not exist is hidden only then.
+// isHidden reports whether the whole value at path is hidden, and not only a part of it: a field that does not exist is
+// hidden only then.
 func isHidden(path string, hides func(path string) bool) bool { return hides(path + ".\x00") }
 
 // namesHidden reports whether the text in brackets contains a hidden field of the element: "web" is the value of one

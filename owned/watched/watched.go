@@ -58,8 +58,8 @@ type Kind struct {
 
 // Of returns the kind of T, or that of the Retriever that a configure function sets. Its informer selects the objects
 // with the set's label and keeps what the client's field owner has applied (informer.Config.KeepAppliedBy), so that
-// children in their desired state need no request after a restart. Its name contains the
-// kind and the set ("Deployment of webapp"), because names distinguish informers in metrics.
+// children in their desired state need no request after a restart. It uses the logger of the client's Cluster. Its name
+// contains the kind and the set ("Deployment of webapp"), because names distinguish informers in metrics.
 //
 // Each configure function may change the config of the informer before it is created.
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
@@ -68,7 +68,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, informer.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
-			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics,
+			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Cluster.Logger(),
 		}
 		for _, change := range configure {
 			change(&config)
