@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -47,7 +47,7 @@ func TestContract02_ClusterScopedOwnerIsEnqueued(t *testing.T) {
 				t.Fatal(err)
 			}
 			var runs journal
-			var log bytes.Buffer
+			var log testlog.Buffer
 			config := controller.Config[unstructuredObject]{
 				Name: "zones", Informer: zones, ResyncInterval: -1,
 				Sources: []controller.Source{source.OwnedIn(parts, source.Owner{Kind: schema.GroupKind{Group: gv.Group, Kind: "Zone"}})},

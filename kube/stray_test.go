@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -18,7 +18,7 @@ import (
 //
 //nolint:paralleltest // it replaces the default logger
 func TestWritesWithoutLeadershipAreReportedAfterLoss(t *testing.T) {
-	var logged bytes.Buffer
+	var logged testlog.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	defer slog.SetDefault(before)

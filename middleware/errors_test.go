@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -50,7 +51,7 @@ func TestMiddlewareWithPanickingErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, c := newServer(t)
-			var logs strings.Builder
+			var logs testlog.Buffer
 			tracer := &errorReader{}
 			service := web(t, server, c)
 			handler := controller.Chain(

@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -88,10 +88,10 @@ type record struct {
 	Duration                              time.Duration
 }
 
-func records(t *testing.T, log *bytes.Buffer) []record {
+func records(t *testing.T, log *testlog.Buffer) []record {
 	t.Helper()
 	var all []record
-	for decoder := json.NewDecoder(log); ; {
+	for decoder := json.NewDecoder(strings.NewReader(log.String())); ; {
 		var r record
 		err := decoder.Decode(&r)
 		if errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func TestLogResultOfCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
+				var log testlog.Buffer
 				logger := slog.New(slog.NewJSONHandler(&log, nil))
 				got := handle(t.Context(), middleware.Log[*corev1.Pod](logger), func(context.Context, *corev1.Pod) error {
 					time.Sleep(3 * time.Second)
@@ -141,7 +141,7 @@ func TestLogResultOfCalls(t *testing.T) {
 func TestMiddlewareOfReconcilerNamesKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log testlog.Buffer
 		reconcile := controller.Chain(
 			func(context.Context, kube.Key) error { return errBroken },
 			middleware.Log[kube.Key](slog.New(slog.NewTextHandler(&log, nil))),

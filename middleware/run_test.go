@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -34,7 +34,7 @@ func TestLogInController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log, other bytes.Buffer
+				var log, other testlog.Buffer
 				mine := slog.New(slog.NewJSONHandler(&log, nil))
 				ofController, given := mine, (*slog.Logger)(nil)
 				if own {

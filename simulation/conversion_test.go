@@ -1,7 +1,6 @@
 package simulation_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -159,7 +159,7 @@ func TestControllerNamesObjectThatCannotBeConverted(t *testing.T) {
 		c.HandleWebhooks(converter(func(r *apiextensionsv1.ConversionResponse) {
 			r.Result = metav1.Status{Status: metav1.StatusFailure, Message: message}
 		}))
-		var logged bytes.Buffer
+		var logged testlog.Buffer
 		handled := 0
 		ctrl, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name: "robots", Logger: slog.New(slog.NewTextHandler(&logged, nil)), Workers: 1,

@@ -22,6 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 )
 
 // allocated returns how many bytes f allocates. No other test may run at the same time.
@@ -72,7 +74,7 @@ func TestConversionsNeedBoundedMemory(t *testing.T) { //nolint:paralleltest // i
 
 // Names of unknown fields have any length and number. What the server keeps and logs of them is bounded.
 func TestUnknownFieldsAreBounded(t *testing.T) { //nolint:paralleltest // it measures the heap
-	log := &bytes.Buffer{}
+	log := &testlog.Buffer{}
 	s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), robotHook())
 	heap := func() uint64 {
 		var stats runtime.MemStats
@@ -93,7 +95,7 @@ func TestUnknownFieldsAreBounded(t *testing.T) { //nolint:paralleltest // it mea
 	if grown := heap() - min(before, heap()); grown > 2<<20 {
 		t.Errorf("the server keeps %d KiB", grown>>10)
 	}
-	if lines := bytes.Count(log.Bytes(), []byte("\n")); lines != maxUnknown || log.Len() > 600*lines {
+	if lines := log.Count("\n"); lines != maxUnknown || log.Len() > 600*lines {
 		t.Errorf("%d lines, %d bytes", lines, log.Len())
 	}
 }
@@ -288,7 +290,7 @@ func TestFailedReviewsAreLoggedAtABoundedRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				log := &bytes.Buffer{}
+				log := &testlog.Buffer{}
 				s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), test.hook)
 				for range 300 {
 					post(t, s, "/"+test.path, []byte(test.body))
@@ -299,13 +301,13 @@ func TestFailedReviewsAreLoggedAtABoundedRate(t *testing.T) {
 					}
 				}
 				const stack = 2 // a panic is logged once with its stack
-				if lines := bytes.Count(log.Bytes(), []byte("\n")); lines < 1 || lines > maxRecords+stack || log.Len() > 4000*lines {
+				if lines := log.Count("\n"); lines < 1 || lines > maxRecords+stack || log.Len() > 4000*lines {
 					t.Errorf("%d lines, %d bytes", lines, log.Len())
 				}
 				log.Reset()
 				time.Sleep(recordInterval)
 				post(t, s, "/"+test.path, []byte(test.body))
-				if lines := bytes.Count(log.Bytes(), []byte("\n")); lines != 1 || !strings.Contains(log.String(), fmt.Sprint("omitted=", 300-maxRecords)) {
+				if lines := log.Count("\n"); lines != 1 || !strings.Contains(log.String(), fmt.Sprint("omitted=", 300-maxRecords)) {
 					t.Errorf("%d lines: %.300s", lines, log)
 				}
 			})
@@ -326,14 +328,14 @@ func TestReviewsWithoutDecisionAreLogged(t *testing.T) {
 		"conversion":   {robotsCRD, "application/json", "[]", "status=400"},
 		"other hook":   {"other", "application/json", "{}", "path=/other"},
 	} {
-		log := &bytes.Buffer{}
+		log := &testlog.Buffer{}
 		s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), robotHook(), Validating(mapsOptions(), allowMaps))
 		for range 3 * maxRecords {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+test.path, strings.NewReader(test.body))
 			req.Header.Set("Content-Type", test.contentType)
 			s.ServeHTTP(httptest.NewRecorder(), req)
 		}
-		if lines := bytes.Count(log.Bytes(), []byte("\n")); lines != maxRecords || !strings.Contains(log.String(), test.want) {
+		if lines := log.Count("\n"); lines != maxRecords || !strings.Contains(log.String(), test.want) {
 			t.Errorf("%s: %d lines, want %q: %.300s", name, lines, test.want, log)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -280,7 +281,7 @@ func TestFailedConversions(t *testing.T) {
 // The log record of a failed conversion has the key of the object, which blocks the lists of its kind.
 func TestFailedConversionIsLoggedWithItsObject(t *testing.T) {
 	t.Parallel()
-	log := &bytes.Buffer{}
+	log := &testlog.Buffer{}
 	s := serveRobots(t, slog.New(slog.NewTextHandler(log, nil)), robotHook())
 	good, bad := robotJSON("v1", `{"size":"1x2"}`), strings.Replace(robotJSON("v1", `{"size":[]}`), `"one"`, `"two"`, 1)
 	if _, failure := convert(t, s, "example.com/v2", good, bad, good); !strings.Contains(failure, "convert Robot shop/two from example.com/v1") {
@@ -308,7 +309,7 @@ func TestUnstructuredConversions(t *testing.T) {
 // A field that the Go type lacks is logged once, without the index of its item.
 func TestUnknownFieldsAreLogged(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
+	var log testlog.Buffer
 	s := serveRobots(t, slog.New(slog.NewTextHandler(&log, nil)), robotHook())
 	for i := range 3 {
 		arms := strings.Repeat(`{"Joints":1},`, i)
@@ -448,7 +449,7 @@ func TestErrorsOfConversionReviewsAreShort(t *testing.T) {
 		"desired version": request + many("x") + `","objects":[{"apiVersion":"example.com/v1"}]}}`,
 		"object version":  request + `","objects":[{"apiVersion":"example.com/v1` + many("x") + `","kind":"Robot"}]}}`,
 	} {
-		text := &bytes.Buffer{}
+		text := &testlog.Buffer{}
 		s := serveRobots(t, slog.New(slog.NewTextHandler(text, nil)), robotHook())
 		if _, err := readConversion([]byte(body)); len(fmt.Sprint(err)) > 200 {
 			t.Errorf("%s: the error has %d bytes: %.200s", name, len(err.Error()), err)

@@ -1,11 +1,14 @@
 package arch
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,5 +58,36 @@ func TestDefaultLoggerIsThatOfConnection(t *testing.T) {
 	}
 	if len(found) != len(permitted) {
 		t.Errorf("slog.Default is called in %d files, want %d: the test does not find them, or its list is old", len(found), len(permitted))
+	}
+}
+
+// TestLogsOfTestsAreForConcurrentUse checks that no test gives a logger a plain buffer: what it tests may log while the
+// test reads.
+func TestLogsOfTestsAreForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	handler := regexp.MustCompile(`slog\.New(?:Text|JSON)Handler\(&?(\w+),`)
+	plain := `(?m)^\s*(?:var %[1]s|.*\b%[1]s :=|var \w+, %[1]s|var %[1]s, \w+) &?(?:bytes\.Buffer|strings\.Builder)\b`
+	loggers := 0
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range handler.FindAllSubmatch(text, -1) {
+			loggers++
+			if regexp.MustCompile(fmt.Sprintf(plain, match[1])).Match(text) {
+				t.Errorf("%s: the buffer %s of a logger is not for concurrent use: make it a testlog.Buffer", path, match[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loggers == 0 {
+		t.Error("no test has a logger: the test does not find them")
 	}
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
@@ -44,7 +44,7 @@ func TestSmokeApplyWithLeftFieldsProtectedByPolicy(t *testing.T) {
 				t.Fatal(err)
 			}
 			demandLabel(t, c, "team", old, reason)
-			var log bytes.Buffer
+			var log testlog.Buffer
 			c.Cluster().SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
 			set, err := owned.New(owned.Config{
 				Client: c, Name: "policy", Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},

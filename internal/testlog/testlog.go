@@ -27,6 +27,9 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
+// Len returns the length of String.
+func (b *Buffer) Len() int { return len(b.String()) }
+
 // Count returns how often the buffer contains text.
 func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
@@ -90,7 +91,7 @@ func TestShortenKeepsBothEnds(t *testing.T) {
 
 func TestGuardLogsAStackOnce(t *testing.T) {
 	t.Parallel()
-	var logs strings.Builder
+	var logs testlog.Buffer
 	guard := usercode.NewGuard(slog.New(slog.NewTextHandler(&logs, nil)))
 	for range 3 {
 		if got := usercode.Value(guard, "Predicate", true, func() bool { panic("no") }); !got {

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -290,7 +291,7 @@ func TestSourcesThatNoControllerHasAreReported(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var logs strings.Builder
+				var logs testlog.Buffer
 				config := controller.Config[*corev1.ConfigMap]{
 					Name: "webapp", Cluster: cluster, Logger: slog.New(slog.NewTextHandler(&logs, nil)), Workers: 1,
 					Handler: func(ctx context.Context, app *corev1.ConfigMap) error {

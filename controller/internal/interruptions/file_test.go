@@ -1,7 +1,6 @@
 package interruptions
 
 import (
-	"bytes"
 	"log/slog"
 	"maps"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,7 +24,7 @@ func crashed(t *testing.T, dir string) string {
 
 func open(t *testing.T, dir string) (f *File, log string) {
 	t.Helper()
-	var logs bytes.Buffer
+	var logs testlog.Buffer
 	f, err := Open(dir, "test", slog.New(slog.NewTextHandler(&logs, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package owned
 
 import (
-	"bytes"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
@@ -120,7 +120,7 @@ func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	byUpdate(e, app, e.podTemplate("web", "sidecar"), e.c.Config().FieldOwner)
-	var log bytes.Buffer
+	var log testlog.Buffer
 	set := e.set(func(config *owned.Config) {
 		config.Kinds = []schema.GroupVersionKind{podTemplateKind}
 	})

@@ -1,7 +1,6 @@
 package owned
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 )
@@ -105,7 +105,7 @@ func TestDeleteReportsRemainingChildren(t *testing.T) {
 // recorded as an Event.
 func TestForceRemoveFinalizers(t *testing.T) {
 	e := newEnv(t)
-	app, recorder, logged := e.app("web"), &recorder{}, &bytes.Buffer{}
+	app, recorder, logged := e.app("web"), &recorder{}, &testlog.Buffer{}
 	set := e.set(func(c *owned.Config) { c.ForceRemoveFinalizers = []string{"example.com/volume"} })
 	e.stuck(set, app, "held", "example.com/first", "example.com/volume", "example.com/last")
 	report := e.apply(set, app)
