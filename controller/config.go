@@ -10,6 +10,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -98,8 +99,9 @@ type Config[T kube.Object] struct {
 	StateDir string
 
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
-	Metrics       Recorder      // metrics/prometheus has one. Default nil (also a nil pointer): none
-	Events        EventRecorder // writes an Event for each Problem of an object; event.Recorder. Default: none
+	Metrics       Recorder      // metrics/prometheus has one. Default (also a nil pointer): that of the Cluster, or none
+	// Events writes an Event for each Problem of an object. Default: the event.Recorder of the Cluster, or none.
+	Events EventRecorder
 	// PanicsEndProcess lets a panic of the Handler, the Reconciler or Deleted end the process, with the stack of the
 	// panic, for debugging. Default false: a panic is an error of its key.
 	PanicsEndProcess bool
@@ -215,8 +217,8 @@ type LeaderElector interface {
 	Run(ctx context.Context, work func(ctx context.Context) error) error
 }
 
-// connect returns the controller's informer, and sets the defaults of Cluster and Logger.
-func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
+// connect returns the controller's informer, and sets the defaults of Cluster, Logger, Metrics and Events.
+func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err error) {
 	if c.Cluster != nil {
 		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
 	}
@@ -243,6 +245,13 @@ func (c *Config[T]) connect() (own *informer.Informer[T], err error) {
 		}
 	}
 	c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
+	observers := apiobject.ObserversOf(c.Cluster)
+	if recorder := apiobject.Metrics[Recorder](observers); c.Metrics == nil && recorder != nil {
+		c.Metrics = guardedRecorder{recorder, g}
+	}
+	if recorder := apiobject.Events[EventRecorder](observers); c.Events == nil && recorder != nil {
+		c.Events = guardedEvents{recorder, g}
+	}
 	return own, err
 }
 

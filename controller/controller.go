@@ -51,7 +51,7 @@ type addedSource struct {
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	guard := usercode.NewGuard(nil) // nothing is called before it has a logger
 	config = config.guarded(guard)
-	inf, informerErr := config.connect()
+	inf, informerErr := config.connect(guard)
 	guard.SetLogger(config.Logger.With("controller", config.Name))
 	config = config.withDefaults()
 	err := errors.Join(config.validate(), informerErr)

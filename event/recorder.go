@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -72,7 +73,7 @@ func New(config Config) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event recorder: %w", err)
 	}
-	return &Recorder{
+	r := &Recorder{
 		config:  config,
 		client:  client,
 		backoff: retry.Defaults()[retry.Transient],
@@ -80,7 +81,9 @@ func New(config Config) (*Recorder, error) {
 		objects: newObjects(config.Objects),
 		outages: map[string]*outage{},
 		logged:  map[string]time.Time{}, forbidden: map[permission]bool{},
-	}, nil
+	}
+	apiobject.ObserversOf(config.Cluster).SetEvents(r)
+	return r, nil
 }
 
 // Event records an event about the referenced object. reason (what happened) and action (what the controller did)

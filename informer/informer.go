@@ -75,7 +75,7 @@ type Config[T kube.Object] struct {
 	// adds more. Default: none.
 	Indexes []Index[T]
 
-	// Metrics receives measurements. Default nil: none.
+	// Metrics receives measurements. Default: that of the Cluster of the Retriever (see metrics/prometheus), or none.
 	Metrics Recorder
 	// OnError is called for each list or watch that fails, also if it fails for the same reason again, which the log
 	// does not repeat. The error names the operation and wraps that of the API server. The informer waits for the call
@@ -165,6 +165,9 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		switching:     make(chan struct{}, 1),
 	}
 	c.logger = cmp.Or(config.Logger, c.cluster.Logger())
+	if usercode.IsNil(c.metrics) {
+		c.metrics = apiobject.Metrics[Recorder](apiobject.ObserversOf(c.cluster))
+	}
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.objectType)
 	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
 	indexes := make([]store.Index, 0, len(config.Indexes))

@@ -149,7 +149,10 @@ func newCallTransport(
 	if wrap == nil {
 		wrap = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	}
-	roots := newRootsTransport(cluster.config, base)
+	roots, outer := newRootsTransport(cluster.config, base), wrap
+	wrap = func(rt http.RoundTripper) http.RoundTripper {
+		return outer(apiobject.Measured{RoundTripper: rt, By: cluster.observers})
+	}
 	next := wrap(roots)
 	return &callTransport{
 		cluster: cluster, next: next, roots: roots, tokens: &tokenFile{path: cluster.config.BearerTokenFile},

@@ -46,14 +46,16 @@ type Cluster struct {
 	scopes   map[schema.GroupVersionKind]bool // that Go types declare
 	codecs   serializer.CodecFactory
 
-	limits  *writeLimits
-	hidden  *apiobject.HiddenFields
-	strays  *strays
-	limiter flowcontrol.RateLimiter         // of the requests; nil without a limit
-	timeout time.Duration                   // of the requests, after the limits; 0 without one
-	guard   *usercode.Guard                 // calls the functions of the user's config
-	term    atomic.Pointer[leadership.Term] // of the last request
-	logger  atomic.Pointer[slog.Logger]     // of SetLogger; nil: slog.Default()
+	limits *writeLimits
+	hidden *apiobject.HiddenFields
+	strays *strays
+	// What receives measurements and Events unless a part is given others; see apiobject.ObserversOf.
+	observers *apiobject.Observers
+	limiter   flowcontrol.RateLimiter         // of the requests; nil without a limit
+	timeout   time.Duration                   // of the requests, after the limits; 0 without one
+	guard     *usercode.Guard                 // calls the functions of the user's config
+	term      atomic.Pointer[leadership.Term] // of the last request
+	logger    atomic.Pointer[slog.Logger]     // of SetLogger; nil: slog.Default()
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries
@@ -119,6 +121,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 		limits:    newWriteLimits(),
 		hidden:    &apiobject.HiddenFields{},
 		strays:    newStrays(),
+		observers: &apiobject.Observers{},
 		codecs:    serializer.NewCodecFactory(scheme),
 		resources: map[schema.GroupVersion][]metav1.APIResource{},
 		elsewhere: map[schema.GroupVersionKind]string{},
@@ -133,7 +136,7 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 	if c.http, err = rest.HTTPClientFor(withBufferedDial(config)); err != nil {
 		errs = append(errs, fmt.Errorf("make an HTTP client for %s: %w", config.Host, err))
 	} else {
-		c.http.Transport = closableTransport{c.http.Transport, apiobject.NewClaims()}
+		c.http.Transport = closableTransport{c.http.Transport, apiobject.NewClaims(), c.observers}
 	}
 	c.server, c.basePath = kubeconfig.Server(config)
 	if err := errors.Join(errs...); err != nil {

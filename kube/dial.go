@@ -67,11 +67,15 @@ func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 // have WrappedRoundTripper in place of CloseIdleConnections.
 type closableTransport struct {
 	http.RoundTripper
-	claims *apiobject.Claims
+	claims    *apiobject.Claims
+	observers *apiobject.Observers
 }
 
 // Claims returns the claims of the Cluster, for apiobject.ClaimsOf.
 func (t closableTransport) Claims() *apiobject.Claims { return t.claims }
+
+// Observers returns what observes the Cluster, for apiobject.ObserversOf.
+func (t closableTransport) Observers() *apiobject.Observers { return t.observers }
 
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.
 func (t closableTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }

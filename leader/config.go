@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -24,9 +24,6 @@ const (
 	DefaultRenewDeadline = 10 * time.Second
 	DefaultRetryPeriod   = 2 * time.Second
 )
-
-// namespaceFile is the file in which a Pod finds its own namespace.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // podUIDVariable is the environment variable with the uid of the Pod.
 const podUIDVariable = "POD_UID"
@@ -82,7 +79,7 @@ func (c Config) withDefaults(file string) (Config, error) {
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
 	if c.Namespace == "" {
-		namespace, err := podNamespace(file)
+		namespace, err := kubeconfig.PodNamespace(file)
 		c.Namespace = namespace
 		errs = append(errs, err)
 	}
@@ -100,15 +97,6 @@ func (c Config) withDefaults(file string) (Config, error) {
 		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
 	return c, errors.Join(errs...)
-}
-
-// podNamespace reads the namespace of the Pod in which this process runs. It returns "" if the file does not exist.
-func podNamespace(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read the Pod's namespace: %w: set Namespace instead", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 // validate returns all mistakes in a config with its defaults.

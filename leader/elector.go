@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -40,7 +42,7 @@ type Elector struct {
 }
 
 // New returns an Elector. It starts nothing and makes no request. The error lists every mistake in config.
-func New(config Config) (*Elector, error) { return newElector(config, namespaceFile) }
+func New(config Config) (*Elector, error) { return newElector(config, kubeconfig.NamespaceFile) }
 
 func newElector(config Config, namespaceFile string) (*Elector, error) {
 	name := config.Name
@@ -121,12 +123,20 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 			"or run all of them in one work", e.lease)
 	}
 	defer e.stopped()
+	if recorder := apiobject.Metrics[recorder](apiobject.ObserversOf(e.config.Cluster)); recorder != nil {
+		defer recorder.ObserveLeadership(e.Status)()
+	}
 	for ctx.Err() == nil {
 		if done, err := e.runTerm(ctx, work); done {
 			return err
 		}
 	}
 	return nil
+}
+
+// recorder is what metrics/prometheus has for leader election.
+type recorder interface {
+	ObserveLeadership(status func() Status) (stop func())
 }
 
 // stopped resets the Elector at the end of Run.

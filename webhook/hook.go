@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,14 +56,16 @@ func (r *Request[T]) Warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
-// Options registers a hook. The zero value of each field but Name and Rules is its default.
+// Options registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs Name
+// and Rules.
 type Options struct {
 	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook
-	// is "/" and Name.
+	// is "/" and Name. Default: for example "validating.webapps.example.com", from the resource and its group.
 	Name string
 	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
 	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale. All
-	// resources must have the kind of the Go type, so that wildcards need unstructured.Unstructured.
+	// resources must have the kind of the Go type, so that wildcards need unstructured.Unstructured. Default: creations
+	// and updates of the resource of the Go type, whose name is the usual plural of the kind in lower case.
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Ignore admits requests without a decision: if the webhook cannot be reached, panics, does not respond in time, or
 	// the objects are too large for it. Default: such requests are rejected.
@@ -165,6 +169,13 @@ func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](
 // prepare implements protocol: it completes the rules.
 func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs := slices.Clone(a.errs)
+	if a.empty != nil {
+		var err error
+		if a.kind, err = cluster.KindOf(a.empty); err != nil {
+			return nil, append(errs, err)
+		}
+		a.setDefaults()
+	}
 	for _, err := range validation.IsFullyQualifiedName(nil, a.options.Name) {
 		errs = append(errs, errors.New("Name "+err.ErrorBody()+": use a name such as \"hosts.webapps.example.com\""))
 	}
@@ -174,12 +185,6 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
-	if a.empty != nil {
-		var err error
-		if a.kind, err = cluster.KindOf(a.empty); err != nil {
-			return nil, append(errs, err)
-		}
-	}
 	a.options.Rules = slices.Clone(a.options.Rules)
 	for i := range a.options.Rules {
 		rule := &a.options.Rules[i]
@@ -197,6 +202,27 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 		}
 	}
 	return a, errs
+}
+
+// setDefaults sets the defaults of Name and Rules for the kind. The name of the resource is the usual plural of the
+// kind's name; checkRules compares it with the one that the API server has.
+func (a *admission) setDefaults() {
+	plural, _ := meta.UnsafeGuessKindToResource(a.kind)
+	if a.options.Name == "" {
+		verb := "validating"
+		if a.mutating {
+			verb = "mutating"
+		}
+		a.options.Name = verb + "." + plural.Resource + "." + cmp.Or(a.kind.Group, "core")
+	}
+	if len(a.options.Rules) == 0 {
+		a.options.Rules = []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{
+				admissionregistrationv1.Create, admissionregistrationv1.Update,
+			},
+			Rule: admissionregistrationv1.Rule{Resources: []string{plural.Resource}},
+		}}
+	}
 }
 
 func (a admission) limits() (int64, time.Duration) { return maxBodyBytes, a.options.timeout() }

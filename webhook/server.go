@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -77,7 +78,7 @@ type Config struct {
 	// limited. Default: none.
 	Middleware func(http.Handler) http.Handler
 	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
-	// Default: none.
+	// Default: that of the Cluster, or none.
 	Metrics Recorder
 }
 
@@ -122,6 +123,9 @@ func New(config Config) (*Server, error) {
 	if config.Cluster == nil {
 		return nil, errors.New("create a webhook server: Cluster is nil")
 	}
+	if usercode.IsNil(s.metrics) {
+		s.metrics = apiobject.Metrics[Recorder](apiobject.ObserversOf(config.Cluster))
+	}
 	errs.addIf(len(config.Hooks) == 0, "Hooks is empty")
 	names := map[string]bool{}
 	for i, hook := range config.Hooks {
@@ -130,6 +134,9 @@ func New(config Config) (*Server, error) {
 			continue
 		}
 		prepared, mistakes := hook.protocol.prepare(config.Cluster)
+		if a, ok := prepared.(admission); ok {
+			hook.name = a.options.Name // its default depends on the kind
+		}
 		if names[hook.name] {
 			mistakes = append(mistakes, errors.New("another hook has the same name"))
 		}

@@ -156,15 +156,13 @@ func (w *world) operator(identity string) *operator {
 	o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	if o.recorder, err = metrics.New(metrics.Config{Registerer: o.registry, CompatibleNames: true}); err != nil {
+	o.cluster, o.client = apitest.Connect(w.Config("website-operator"))
+	if o.recorder, err = metrics.New(metrics.Config{Cluster: o.cluster, Registerer: o.registry, CompatibleNames: true}); err != nil {
 		w.t.Fatal(err)
 	}
-	config := w.Config("website-operator")
-	config.Wrap(o.recorder.WrapTransport)
-	o.cluster, o.client = apitest.Connect(config)
 	o.lease = leader.Config{Cluster: o.cluster, Namespace: "shop", Name: "website-operator", Identity: identity}
 	o.controller = controller.Config[*unstructured.Unstructured]{
-		Name: "websites", Metrics: o.recorder, Logger: slog.New(slog.DiscardHandler),
+		Name: "websites", Logger: slog.New(slog.DiscardHandler),
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: website()}),
 		Handler:   o.count,
 	}
@@ -194,7 +192,7 @@ func (o *operator) start() (stop func()) {
 		"backups":    {Group: "example.com", Version: "v1", Kind: "Backup"}, // not served
 	} {
 		cache, err := informer.New(informer.Config[*unstructured.Unstructured]{
-			Name: name, Logger: o.controller.Logger, Metrics: o.recorder, Optional: name == "backups",
+			Name: name, Logger: o.controller.Logger, Optional: name == "backups",
 			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: kind}),
 		})
 		if err != nil {
@@ -208,14 +206,12 @@ func (o *operator) start() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	unobserve := o.recorder.ObserveLeadership(m.Leadership)
 	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd })
 	stopManager := testrun.Start(w.t, m.Run)
 	w.targets[o.lease.Identity] = promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{})
 	stop = sync.OnceFunc(func() {
 		w.targets[o.lease.Identity] = nil
 		stopManager()
-		unobserve()
 		uncertify()
 	})
 	w.t.Cleanup(stop)

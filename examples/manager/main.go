@@ -3,28 +3,21 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"net/http"
-	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/manager"
-	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
-func main() {
-	options := manager.Options{Listen: ":8080", LeaderElect: true, LeaseName: "pod-printer"} // defaults of the flags
-	check(options.Parse(flag.CommandLine, os.Args[1:]))
-	cluster, err := options.Connect()
-	check(err)
-	registry := prometheus.NewRegistry()
-	recorder, err := metrics.New(metrics.Config{Registerer: registry})
-	check(err)
+func main() { evenkeel.Main("pod-printer", run) }
+
+func run(ctx context.Context, p *evenkeel.Program) error {
+	cluster, err := p.Connect()
+	if err != nil {
+		return err
+	}
 	printer, err := controller.New(controller.Config[*corev1.Pod]{
 		Name:    "pod-printer",
 		Cluster: cluster,
@@ -32,20 +25,9 @@ func main() {
 			fmt.Printf("%s/%s is %s\n", pod.Namespace, pod.Name, pod.Status.Phase)
 			return nil
 		},
-		Metrics: recorder,
 	})
-	check(err)
-	m, err := options.New(cluster, manager.Config{
-		Handlers:  map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
-		Runnables: []manager.Runnable{{Runner: printer}},
-	})
-	check(err)
-	check(m.Run(context.Background()))
-}
-
-func check(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "manager:", err)
-		os.Exit(1)
+		return err
 	}
+	return p.Run(ctx, printer)
 }

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
@@ -39,27 +38,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	recorder, err := metrics.New(metrics.Config{Registerer: registry, CompatibleNames: true})
+	cluster, err := options.Connect()
 	if err != nil {
 		return err
 	}
-	config, err := options.RESTConfig()
-	if err != nil {
-		return err
-	}
-	config.Wrap(recorder.WrapTransport)
-	cluster, err := kube.Connect(config)
-	if err != nil {
-		return err
-	}
-	cluster.SetReadOnly(options.ReadOnly)
-	cluster.SetWriteLimit(options.WriteLimit)
 	cluster.SetLogger(logger)
+	// Everything that works with the cluster has these metrics, also its requests and its leases.
+	if _, err := metrics.New(metrics.Config{Cluster: cluster, Registerer: registry, CompatibleNames: true}); err != nil {
+		return err
+	}
 	ctrl, err := controller.New(controller.Config[*corev1.Namespace]{
 		Name:    "namespaces",
 		Cluster: cluster,
 		Handler: func(context.Context, *corev1.Namespace) error { return nil },
-		Metrics: recorder,
 	})
 	if err != nil {
 		return err
@@ -74,6 +65,5 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer recorder.ObserveLeadership(m.Leadership)()
 	return m.Run(ctx)
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
@@ -74,7 +75,7 @@ func TestProgramWithSample(t *testing.T) {
 	t.Cleanup(server.Close)
 	address := exampletest.FreeAddress(t)
 	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
-		return run(ctx, []string{"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", address, "--leader-elect"})
+		return run(ctx, evenkeel.NewProgram(operator.Name, "--kubeconfig", asOperator(t), "--records", server.URL, "--listen", address))
 	})
 
 	namespace := exampletest.Namespace(t)
@@ -135,10 +136,10 @@ func TestProgramWithWebhooks(t *testing.T) {
 	t.Cleanup(server.Close)
 	address := exampletest.FreeAddress(t)
 	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
-		return run(ctx, []string{
-			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", exampletest.FreeAddress(t), "--leader-elect",
-			"--webhook-listen", address, "--webhook-url", "https://" + address, "--domain", "example.com",
-		})
+		return run(ctx, evenkeel.NewProgram(operator.Name,
+			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", exampletest.FreeAddress(t),
+			"--webhook-listen", address, "--webhook-url", "https://"+address, "--domain", "example.com",
+		))
 	})
 	t.Cleanup(func() { uninstall(t, cluster, c) })
 	dry, err := c.With(func(config *client.Config) { config.DryRun = true })
@@ -190,7 +191,7 @@ func TestInvalidAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
-	err = run(t.Context(), []string{"--kubeconfig", exampletest.Kubeconfig(t), "--listen", taken.Addr().String()})
+	err = run(t.Context(), evenkeel.NewProgram(operator.Name, "--kubeconfig", exampletest.Kubeconfig(t), "--listen", taken.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the error is %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
@@ -54,8 +55,10 @@ func (r *releases) third() release { return append(r.second(), "--store-v2") }
 // start runs a release until stop.
 func (r *releases) start(arguments release) (stop func()) {
 	r.Helper()
-	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", exampletest.FreeAddress(r.T), "--leader-elect"}, arguments...)
-	_, stop = exampletest.Go(r.T, func(ctx context.Context, _ io.Writer) error { return run(ctx, arguments) })
+	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", exampletest.FreeAddress(r.T)}, arguments...)
+	_, stop = exampletest.Go(r.T, func(ctx context.Context, _ io.Writer) error {
+		return run(ctx, evenkeel.NewProgram(operator.Name, arguments...))
+	})
 	return stop
 }
 

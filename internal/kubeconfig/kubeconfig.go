@@ -100,3 +100,16 @@ func noConfig() error {
 		"token): set $%s to the path of a kubeconfig, or pass its path, or run the program in a Pod with a service "+
 		"account", home, variable, variable)
 }
+
+// NamespaceFile is the file in which a Pod finds its own namespace.
+const NamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// PodNamespace reads the namespace of the Pod in which this process runs from file. It returns "" if the file does not
+// exist.
+func PodNamespace(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the Pod's namespace: %w: set Namespace instead", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

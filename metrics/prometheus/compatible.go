@@ -177,10 +177,9 @@ func (c *compatibleController) countRun(run controller.RunSummary) {
 	}
 }
 
-// WrapTransport returns a transport that counts the requests of next in rest_client_*, or next itself unless
-// Config.CompatibleNames is set. Pass it to rest.Config.Wrap before kube.Connect. The label host has one value for each
-// server of the config.
-func (r *Recorder) WrapTransport(next http.RoundTripper) http.RoundTripper {
+// wrapTransport returns a transport that counts the requests of next in rest_client_*, or next itself unless
+// Config.CompatibleNames is set.
+func (r *Recorder) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	if r.compat == nil {
 		return next
 	}

@@ -39,13 +39,13 @@ func exposedMetrics(t *testing.T) map[string]exposed {
 // compatibleMetrics returns the metrics that Config.CompatibleNames adds.
 func compatibleMetrics(t *testing.T) map[string]exposed {
 	t.Helper()
-	recorder, registry := newCompatibleRecorder(t)
+	recorder, registry, transport := newRecorderOfCluster(t, func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
 	recordAll(recorder)
 	defer recorder.ObserveLeadership(func() leader.Status { return leader.Status{Lease: "system/operator"} })()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/", nil)
-	resp, err := recorder.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-	})).RoundTrip(req)
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +129,8 @@ const compatibleEnd = `
 - The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. There is no label ` + "`priority`" + `.
 - ` + "`workqueue_adds_total`" + ` also counts additions of a key that the queue contains already.
 - ` + "`result`" + ` is ` + "`success`" + `, ` + "`error`" + `, ` + "`requeue_after`" + `, or ` + "`requeue`" + ` for a run that was cancelled by the shutdown.
-- ` + "`rest_client_*`" + ` needs ` + "`config.Wrap(recorder.WrapTransport)`" + ` before ` + "`kube.Connect`" + `. Durations end with the header of the
-  response, and ` + "`code`" + ` is ` + "`<error>`" + ` without a response.
-- ` + "`leader_election_master_status`" + ` needs ` + "`recorder.ObserveLeadership(m.Leadership)`" + `.
+- ` + "`rest_client_*`" + ` and ` + "`leader_election_master_status`" + ` need ` + "`Config.Cluster`" + `. Durations end with the header of the response, and
+  ` + "`code`" + ` is ` + "`<error>`" + ` without a response.
 
 [examples/metrics](../../examples/metrics/main.go) sets all of this, and registers the collectors of the Go runtime, the
 process and the build.

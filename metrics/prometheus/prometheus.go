@@ -1,11 +1,11 @@
 // Package prometheus exposes the measurements of controllers and informers as Prometheus metrics.
 //
-// It has no global registration: set Config.Registerer, and pass the Recorder to
-// controller.Config.Metrics and informer.Config.Metrics. docs/reference/metrics.md lists the metrics.
+// It has no global registration: set Config.Registerer and Config.Cluster. docs/reference/metrics.md lists the metrics.
 package prometheus
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -16,7 +16,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -39,6 +41,10 @@ func defaultBuckets() []float64 {
 
 // Config configures a Recorder. New copies it.
 type Config struct {
+	// Cluster makes the Recorder that of everything that works with the Cluster and is created afterwards: controllers,
+	// informers, webhook servers, leader election, and with CompatibleNames its requests. A Cluster has one Recorder.
+	// Default: only what is given the Recorder.
+	Cluster *kube.Cluster
 	// Registerer registers the metrics: prometheus.DefaultRegisterer, or the program's own registry. Use
 	// prometheus.WrapRegistererWith to add labels to all metrics. Required.
 	Registerer prometheus.Registerer
@@ -55,8 +61,8 @@ type Config struct {
 	// that scrape them. Default false.
 	NativeHistograms bool
 	// CompatibleNames adds metrics with the names, labels and buckets of client-go and controller-runtime, for
-	// existing dashboards and alerts: workqueue_*, controller_runtime_*, rest_client_* (see WrapTransport) and
-	// leader_election_master_status (see ObserveLeadership). Do not register those of client-go or controller-runtime
+	// existing dashboards and alerts: workqueue_*, controller_runtime_*, rest_client_* and
+	// leader_election_master_status (both need Cluster). Do not register those of client-go or controller-runtime
 	// with the same Registerer. Default false.
 	CompatibleNames bool
 }
@@ -123,6 +129,10 @@ func New(config Config) (*Recorder, error) {
 		return nil, fmt.Errorf("new Prometheus recorder: register the metrics %s_...: %w: "+
 			"use one Recorder for all controllers, or another Registerer or Namespace for each", config.Namespace, err)
 	}
+	if config.Cluster != nil && !apiobject.ObserversOf(config.Cluster).SetMetrics(r, r.wrapTransport) {
+		config.Registerer.Unregister((*collector)(r))
+		return nil, errors.New("new Prometheus recorder: the Cluster has another Recorder: use that one")
+	}
 	return r, nil
 }
 
@@ -139,8 +149,8 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 	return r.informers.add(name, health)
 }
 
-// ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing.
-// status is manager.Manager.Leadership or leader.Elector.Status. The Recorder may call it at any time until stop is
+// ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing. An
+// Elector of Config.Cluster calls it. The Recorder may call it at any time until stop is
 // called; stop waits for a scrape that is reading it.
 func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) {
 	return r.electors.add("", status)

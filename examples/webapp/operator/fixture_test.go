@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
@@ -180,7 +181,7 @@ func newClient(t *testing.T, config *rest.Config, owner string) *client.Client {
 
 // operate runs an operator for the namespace until stop or the end of the test. The optional gates are between it and
 // its servers.
-func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp], stop func()) {
+func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], stop func()) {
 	w.Helper()
 	config := asOperator(w.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusChecks{w, next} })
@@ -202,7 +203,9 @@ func (w *world) operate(gates ...*gate) (ctrl *controller.Controller[*v1.WebApp]
 	cluster.SetLogger(slog.New(slog.DiscardHandler))
 	ctrl, err = New(cluster, Config{
 		Records: outside, Namespaces: []string{w.namespace},
-		ResyncInterval: w.resync, ConsistencyTimeout: w.consistency,
+		Controller: controller.Config[*v1.WebApp]{
+			ResyncInterval: w.resync, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: w.consistency},
+		},
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -6,19 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/controller"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/middleware"
-	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
@@ -31,18 +27,16 @@ type Config struct {
 	Records Records
 	// Namespaces are the namespaces of the WebApps that it handles. Default: all.
 	Namespaces []string
-	// LeaderElector, Metrics, Events, ResyncInterval and ConsistencyTimeout are passed to the controller.
-	// Optional. Events needs more permissions than config/role.yaml grants (see package event).
-	LeaderElector                      controller.LeaderElector
-	Metrics                            controller.Recorder
-	Events                             controller.EventRecorder
-	ResyncInterval, ConsistencyTimeout time.Duration
+	// Controller has further settings of the controller. Optional.
+	Controller controller.Config[*v1.WebApp]
+
+	children func(app *v1.WebApp) ([]kube.Object, error) // replaced by tests
 }
 
 // operator has the dependencies of the handler.
 type operator struct {
-	children *owned.Set
 	records  Records
+	children func(app *v1.WebApp) ([]kube.Object, error)
 }
 
 // The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner
@@ -54,84 +48,66 @@ type operator struct {
 // +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// New returns the operator's controller.
-func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebApp], error) {
+// region operator
+
+// New returns the operator.
+func New(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], error) {
 	if config.Records == nil {
 		return nil, errors.New("new webapp operator: Config.Records is required")
 	}
-	// region children
-	// The list of kinds defines informers of the objects with the set's label (not of every Deployment in the cluster),
-	// a client that reads from them, the set, and the sources.
-	children, err := watched.New(watched.Config{
-		Client: client.Config{Cluster: cluster, FieldOwner: Name},
-		Kinds: []watched.Kind{
-			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](),
-			watched.Of[*corev1.ConfigMap](),
+	op := &operator{records: config.Records, children: config.children}
+	if op.children == nil {
+		op.children = children
+	}
+	return evenkeel.New(evenkeel.Config[*v1.WebApp]{
+		Name:    Name,
+		Cluster: cluster,
+		Handle:  op.handle,
+		Owns: []watched.Kind{
+			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap](),
 		},
+		Status: func(app *v1.WebApp) (*[]metav1.Condition, *int64) {
+			return &app.Status.Conditions, &app.Status.ObservedGeneration
+		},
+		Finalizer:  v1.Finalizer,
+		Teardown:   op.deleteRecord,
 		Namespaces: config.Namespaces,
-	})
-	// endregion
-	if err != nil {
-		return nil, err
-	}
-	op := &operator{children: children.Set, records: config.Records}
-	record, err := finalizer.New(finalizer.Config[*v1.WebApp]{
-		Client: children.Client, Name: v1.Finalizer,
-		Steps: []finalizer.Step[*v1.WebApp]{{Name: "record", Run: op.deleteRecord}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return controller.New(controller.Config[*v1.WebApp]{
-		Name:      Name,
-		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
-		Sources:   children.Sources,
-		// region chain
-		// The status is written at the end of each run, with any result. The finalizer is added before the first call
-		// of the handler.
-		Handler: controller.Chain(op.handle,
-			middleware.Status(children.Client, statusOptions()),
-			middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
-		// endregion
-		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
-		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{
-			ConsistencyTimeout: config.ConsistencyTimeout,
-		},
+		Controller: config.Controller,
 	})
 }
+
+// endregion
 
 // region handle
 
 // handle brings the cluster and the record outside of it to app's desired state.
-func (o *operator) handle(ctx context.Context, app *v1.WebApp) error {
-	desired, err := children(app)
+func (o *operator) handle(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
+	desired, err := o.children(app)
 	if err != nil {
 		return controller.Terminal(err)
 	}
-	report, err := o.children.Apply(ctx, app, owned.Of(desired...)...)
-	if err == nil {
-		if !report.Ready() {
-			setStatus(app, report) // the next write contains this and the record's name
-		}
-		err = o.record(ctx, app) // before the status can be Ready
+	report, err := run.Apply(ctx, desired...)
+	setStatus(app, report)
+	if err != nil {
+		return err
 	}
-	setStatus(app, report) // also if a child could not be applied: the report contains the reason
-	return err
+	return o.record(ctx, app, run) // before the status can be Ready
 }
 
 // endregion
 
 // record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is
 // created, so that neither a crash nor a change of the spec can leave an unknown record.
-func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
+func (o *operator) record(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
 	if app.Status.Host != app.Spec.Host {
-		if err := o.deleteRecord(ctx, app); err != nil {
+		if err := o.deleteRecord(ctx, app, run); err != nil {
 			return err
 		}
 		app.Status.Host = app.Spec.Host
 		// This fails for a stale copy, which could lose the name of an existing record.
-		if err := middleware.CommitStatus(ctx, app); err != nil {
+		if err := run.CommitStatus(ctx); err != nil {
 			return fmt.Errorf("write the record's name %q to the status: %w", app.Spec.Host, err)
 		}
 	}
@@ -145,7 +121,7 @@ func (o *operator) record(ctx context.Context, app *v1.WebApp) error {
 }
 
 // deleteRecord deletes the record that may exist, if app still owns it.
-func (o *operator) deleteRecord(ctx context.Context, app *v1.WebApp) error {
+func (o *operator) deleteRecord(ctx context.Context, app *v1.WebApp, _ *evenkeel.Run) error {
 	if app.Status.Host == "" {
 		return nil
 	}

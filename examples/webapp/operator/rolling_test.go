@@ -21,18 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
-	"github.com/evenkeel-go/evenkeel/middleware"
-	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/owned/watched"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
@@ -44,41 +38,10 @@ func TestRollingUpdateChangesChildrenOnce(t *testing.T) {
 	everywhere(t, (*world).updateInTurn)
 }
 
-// newNext returns the controller of the next version: a copy of New and operator.handle with other children.
-func newNext(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebApp], error) {
-	kinds, err := watched.New(watched.Config{
-		Client:     client.Config{Cluster: cluster, FieldOwner: Name},
-		Kinds:      []watched.Kind{watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap]()},
-		Namespaces: config.Namespaces,
-	})
-	if err != nil {
-		return nil, err
-	}
-	op := &operator{children: kinds.Set, records: config.Records}
-	record, err := finalizer.New(finalizer.Config[*v1.WebApp]{
-		Client: kinds.Client, Name: v1.Finalizer,
-		Steps: []finalizer.Step[*v1.WebApp]{{Name: "record", Run: op.deleteRecord}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return controller.New(controller.Config[*v1.WebApp]{
-		Name:      Name,
-		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
-		Sources:   kinds.Sources,
-		Handler: controller.Chain(func(ctx context.Context, app *v1.WebApp) error {
-			desired, err := nextChildren(app)
-			if err != nil {
-				return controller.Terminal(err)
-			}
-			report, err := op.children.Apply(ctx, app, owned.Of(desired...)...)
-			if err == nil {
-				err = op.record(ctx, app)
-			}
-			setStatus(app, report)
-			return err
-		}, middleware.Status(kinds.Client, statusOptions()), middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
-	})
+// newNext returns the next version of the operator, with other children.
+func newNext(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], error) {
+	config.children = nextChildren
+	return New(cluster, config)
 }
 
 // conditionNext is a condition that only the next version sets.
@@ -221,7 +184,7 @@ type replica struct {
 }
 
 // lead starts a replica.
-func (w *world) lead(version func(*kube.Cluster, Config) (*controller.Controller[*v1.WebApp], error)) *replica {
+func (w *world) lead(version func(*kube.Cluster, Config) (*evenkeel.Operator[*v1.WebApp], error)) *replica {
 	w.Helper()
 	r := &replica{T: w.T, writes: map[string][]string{}, states: map[string][]string{}}
 	config := asOperator(w.config)

@@ -29,7 +29,8 @@ func TestPodsRequireLabel(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	program := exampletest.Start(t, exampletest.Build(t), address, namespace)
+	program := exampletest.Start(t, exampletest.Build(t), "--listen=127.0.0.1:0", "--lease-namespace="+namespace,
+		"--webhook-listen="+address, "--webhook-url=https://"+address)
 	create := func(ctx context.Context, labels map[string]string) error {
 		_, err := exampletest.Core(t).Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels},

@@ -1,0 +1,92 @@
+package apiobject
+
+import (
+	"net/http"
+	"sync"
+)
+
+// Observers are what receives the measurements and the Events of all parts that work with one cluster, unless a part is
+// given others. The first that is set stays. It is safe for concurrent use.
+type Observers struct {
+	mu      sync.Mutex
+	metrics any                                       // guarded by mu
+	events  any                                       // guarded by mu
+	wrap    func(http.RoundTripper) http.RoundTripper // guarded by mu; measures requests
+}
+
+// ObserversOf returns the Observers of cluster, a *kube.Cluster, or nil if cluster is nil.
+func ObserversOf[C interface {
+	comparable
+	HTTPClient() *http.Client
+}](cluster C) *Observers {
+	var none C
+	if cluster == none {
+		return nil
+	}
+	if t, ok := cluster.HTTPClient().Transport.(interface{ Observers() *Observers }); ok {
+		return t.Observers()
+	}
+	return nil
+}
+
+// SetMetrics sets the metrics, and what measures requests, which may be nil. It returns false if others are set.
+func (o *Observers) SetMetrics(metrics any, wrap func(http.RoundTripper) http.RoundTripper) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.metrics != nil {
+		return false
+	}
+	o.metrics, o.wrap = metrics, wrap
+	return true
+}
+
+// SetEvents sets the recorder of Events, unless one is set.
+func (o *Observers) SetEvents(events any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.events == nil {
+		o.events = events
+	}
+}
+
+// Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.
+func Metrics[R any](o *Observers) R {
+	var found R
+	if o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		found, _ = o.metrics.(R)
+	}
+	return found
+}
+
+// Events returns the recorder of SetEvents as an R, or nil. o may be nil.
+func Events[R any](o *Observers) R {
+	var found R
+	if o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		found, _ = o.events.(R)
+	}
+	return found
+}
+
+// Measured is a transport that measures requests with what SetMetrics sets at any time.
+type Measured struct {
+	http.RoundTripper
+	By *Observers
+}
+
+// RoundTrip implements http.RoundTripper.
+func (m Measured) RoundTrip(req *http.Request) (*http.Response, error) {
+	m.By.mu.Lock()
+	wrap := m.By.wrap
+	m.By.mu.Unlock()
+	if wrap == nil {
+		return m.RoundTripper.RoundTrip(req)
+	}
+	return wrap(m.RoundTripper).RoundTrip(req)
+}
+
+// WrappedRoundTripper implements client-go's RoundTripperWrapper.
+func (m Measured) WrappedRoundTripper() http.RoundTripper { return m.RoundTripper }

@@ -1,0 +1,182 @@
+package evenkeel
+
+import (
+	"context"
+	"errors"
+	"flag" //nolint:depguard // a Program has the flags of a program
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/manager"
+	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
+	"github.com/evenkeel-go/evenkeel/webhook"
+)
+
+// metricsPattern is the pattern of the metrics among manager.Config.Handlers.
+const metricsPattern = "GET /metrics"
+
+// Program is what surrounds the controllers of an operator: flags, the connection, logs, probes, metrics, Events, a
+// lease, webhooks, and signals. Main passes one to the program's function, which
+//
+//  1. changes Flags and the defaults in Options, if it wants others,
+//  2. calls Connect,
+//  3. creates controllers, with New or controller.New,
+//  4. calls Run.
+//
+// A Program serves /livez, /readyz, /debug and /metrics at --listen, by default :8080. It runs its controllers while
+// it holds a lease of its name, unless --leader-elect is false; everything else runs on every replica. --help lists the
+// flags; docs/manager.md describes them.
+type Program struct {
+	// Flags are the flags of the program. Connect adds those of Options and of the webhooks, and parses them.
+	Flags *flag.FlagSet
+	// Options are the settings that have flags. Their values before Connect are the defaults of the flags. Listen is
+	// ":8080", LeaderElect is true, and LeaseName is the name of the Program, unless they are changed.
+	Options manager.Options
+	// Manager has the settings of the manager that have no flags. Run adds its runnables, and the handler of /metrics
+	// unless there is one.
+	Manager manager.Config
+	// Metrics has the settings of the metrics. Registerer is a registry of the Program with the collectors of the Go
+	// runtime, the process and the build: programs register their own metrics there. Connect sets Cluster.
+	Metrics metrics.Config
+	// Webhooks has the settings of the webhook server. Listen has the flag --webhook-listen. The default of
+	// Certificates is a Secret in the namespace of the lease, and a registration with the name of the Program.
+	Webhooks webhook.Config
+
+	name        string
+	args        []string
+	registry    *prometheus.Registry
+	cluster     *kube.Cluster
+	events      *event.Recorder
+	webhookURL  string
+	caches      []manager.Runnable // that webhooks read
+	definitions []*apiextensionsv1.CustomResourceDefinition
+	// Set by Serve and Install, so that a program that does not call them does not link what they need.
+	server    func() ([]manager.Runnable, error)
+	installer func() ([]manager.Runnable, error)
+}
+
+// NewProgram returns a Program with its defaults, for tests and for programs with a main function of their own. args
+// are the arguments of the command line without the name of the program. name is a DNS label, such as "web-operator".
+func NewProgram(name string, args ...string) *Program {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	return &Program{
+		Flags: flags, Options: manager.Options{Listen: ":8080", LeaderElect: true, LeaseName: name},
+		Metrics: metrics.Config{Registerer: registry},
+		name:    name, args: args, registry: registry,
+	}
+}
+
+// Main runs a program with the arguments of the process until run returns, and exits the process: with status 0 if run
+// returns nil and after --help, otherwise with the status of manager.ExitStatus, after it has printed the error.
+func Main(name string, run func(ctx context.Context, p *Program) error) {
+	os.Exit(exitStatus(name, os.Args[1:], os.Stderr, run)) //nolint:forbidigo // it is the main function
+}
+
+func exitStatus(name string, args []string, out io.Writer, run func(ctx context.Context, p *Program) error) int {
+	err := run(context.Background(), NewProgram(name, args...)) //nolint:forbidigo // it is the main function
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(out, "%s: %v\n", name, err)
+	}
+	return manager.ExitStatus(err)
+}
+
+// Connect parses the flags, and returns the connection to the cluster that they name, with the program's logger,
+// metrics and Events. addTypes register further Go types: see kube.Connect. It makes no request.
+//
+// Errors: mistakes in the flags, the environment and the file of --config; no cluster was found; a second call.
+func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
+	if p.cluster != nil {
+		return nil, errors.New("connect: the program is connected already")
+	}
+	p.Flags.StringVar(&p.Webhooks.Listen, "webhook-listen", p.Webhooks.Listen, "`address` of the webhook server, for "+
+		"example \":9443\"; no server if it is empty")
+	p.Flags.StringVar(&p.webhookURL, "webhook-url", "", "`URL` at which the API server reaches the webhook server; "+
+		"by default a Service of the program's name in the namespace of the lease")
+	if err := p.Options.Parse(p.Flags, p.args); err != nil {
+		return nil, err
+	}
+	cluster, err := p.Options.Connect(addTypes...)
+	if err != nil {
+		return nil, err
+	}
+	p.Metrics.Cluster = cluster
+	if _, err := metrics.New(p.Metrics); err != nil {
+		return nil, err
+	}
+	if p.events, err = event.New(event.Config{Cluster: cluster, Controller: p.name}); err != nil {
+		return nil, err
+	}
+	p.cluster = cluster
+	return cluster, nil
+}
+
+// Events writes Events about objects. It is nil before Connect.
+func (p *Program) Events() *event.Recorder { return p.events }
+
+// served is an Operator.
+type served interface {
+	serveIn(p *Program)
+}
+
+// Run runs the program until ctx ends, or until SIGTERM or SIGINT: the runners (operators, controllers and others) on
+// the replica that holds the lease, and Manager.Runnables in their groups. It serves the webhooks of operators, if
+// --webhook-listen is set, on every replica. See manager.Manager.Run for the result.
+func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
+	if p.cluster == nil {
+		return errors.New("run the program: call Connect first")
+	}
+	config := p.Manager
+	config.Runnables = append([]manager.Runnable{
+		// Events are sent until everything else has ended.
+		{Name: "events", Runner: p.events, Group: manager.Servers},
+	}, config.Runnables...)
+	for _, runner := range runners {
+		config.Runnables = append(config.Runnables, manager.Runnable{Runner: runner})
+		if operator, ok := runner.(served); ok && !usercode.IsNil(runner) {
+			operator.serveIn(p)
+		}
+	}
+	for _, open := range []func() ([]manager.Runnable, error){p.server, p.installer} {
+		if open == nil {
+			continue
+		}
+		more, err := open()
+		if err != nil {
+			return err
+		}
+		config.Runnables = append(config.Runnables, more...)
+	}
+	config.Runnables = append(config.Runnables, p.caches...)
+	config.Handlers = maps.Clone(config.Handlers)
+	if config.Handlers == nil {
+		config.Handlers = map[string]http.Handler{}
+	}
+	if config.Handlers[metricsPattern] == nil {
+		// Exemplars need OpenMetrics.
+		config.Handlers[metricsPattern] = promhttp.HandlerFor(p.registry,
+			promhttp.HandlerOpts{EnableOpenMetrics: true})
+	}
+	m, err := p.Options.New(p.cluster, config)
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}

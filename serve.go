@@ -1,0 +1,116 @@
+package evenkeel
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/manager"
+	"github.com/evenkeel-go/evenkeel/webhook"
+)
+
+// Serve adds webhooks to those that Run serves. Those of operators are added by Run. Call it after Connect.
+func (p *Program) Serve(hooks ...webhook.Hook) {
+	p.Webhooks.Hooks = append(p.Webhooks.Hooks, hooks...)
+	p.server = p.webhooks
+}
+
+// serveIn adds the webhooks of the operator to p. They read its cache, so it is full on every replica.
+func (o *Operator[T]) serveIn(p *Program) {
+	if hooks := o.Hooks(); len(hooks) > 0 {
+		p.Serve(hooks...)
+		p.caches = append(p.caches, manager.Runnable{
+			Name: "cache of " + o.Name(), Runner: o.Informer(), Group: manager.Caches,
+		})
+	}
+}
+
+// Install adds CustomResourceDefinitions that Run installs on every replica before anything else starts, with
+// crd.Ensure and crd.AcceptNewer; then the replica with the lease migrates stored objects to the storage version, with
+// crd.Migrate. If Run serves conversions, it also sets them in the definitions. crd.Parse reads definitions from YAML.
+func (p *Program) Install(definitions ...*apiextensionsv1.CustomResourceDefinition) {
+	p.definitions = append(p.definitions, definitions...)
+	p.installer = p.installations
+}
+
+// client returns the client of the program's own objects.
+func (p *Program) client() (*client.Client, error) {
+	return client.New(client.Config{Cluster: p.cluster, FieldOwner: p.name})
+}
+
+// webhooks returns the server of the webhooks.
+func (p *Program) webhooks() ([]manager.Runnable, error) {
+	config := p.Webhooks
+	if config.Listen == "" && config.Listener == nil {
+		p.cluster.Logger().Info("webhooks are not served", "hint", "set --webhook-listen")
+		p.caches = nil
+		return nil, nil
+	}
+	config.Cluster = cmp.Or(config.Cluster, p.cluster)
+	at := admissionregistrationv1.WebhookClientConfig{}
+	if config.Certificates == nil && config.CertFile == "" && config.KeyFile == "" {
+		_, namespace, err := kubeconfig.Load(p.Options.Kubeconfig, p.Options.Context)
+		if err != nil {
+			return nil, fmt.Errorf("find the namespace of the webhooks: %w", err)
+		}
+		if namespace = cmp.Or(p.Options.LeaseNamespace, namespace); namespace == "" {
+			if namespace, err = kubeconfig.PodNamespace(kubeconfig.NamespaceFile); err != nil {
+				return nil, err
+			}
+		}
+		at.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: p.name}
+		if p.webhookURL != "" {
+			at = admissionregistrationv1.WebhookClientConfig{URL: &p.webhookURL}
+		}
+		own, err := p.client()
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = &webhook.Certificates{
+			Client: own, Secret: kube.Key{Namespace: namespace, Name: p.name + "-tls"}, Register: p.name, ClientConfig: at,
+		}
+	}
+	server, err := webhook.New(config)
+	if err != nil {
+		return nil, err
+	}
+	if config.Certificates != nil && len(p.definitions) > 0 {
+		if err := server.SetConversions(config.Certificates.ClientConfig, p.definitions...); err != nil {
+			return nil, err
+		}
+	}
+	return []manager.Runnable{{Runner: server, Group: manager.Servers}}, nil
+}
+
+// installations returns what installs the definitions.
+func (p *Program) installations() ([]manager.Runnable, error) {
+	own, err := p.client()
+	if err != nil {
+		return nil, err
+	}
+	install := func(ctx context.Context) error {
+		_, err := crd.Ensure(ctx, own, p.definitions, crd.AcceptNewer())
+		return err
+	}
+	runnables := []manager.Runnable{{
+		Name: "definitions", Runner: manager.RunFunc(install), Group: manager.Caches, Task: true,
+		OnFailure: manager.Restart,
+	}}
+	for _, definition := range p.definitions {
+		migrate := func(ctx context.Context) error {
+			_, err := crd.Migrate(ctx, own, definition.Name)
+			return err
+		}
+		runnables = append(runnables, manager.Runnable{
+			Name: "storage migration of " + definition.Name, Runner: manager.RunFunc(migrate), OnFailure: manager.Restart,
+		})
+	}
+	return runnables, nil
+}
