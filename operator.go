@@ -9,7 +9,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -130,10 +132,20 @@ func (c Config[T]) validate() error {
 		{"Controller.Reconciler", c.Controller.Reconciler != nil},
 		{"Client.Cluster", c.Client.Cluster != nil},
 		{"Children.Client", c.Children.Client != nil},
-		{"Children, without Owns,", len(c.Owns) == 0 && !reflect.ValueOf(c.Children).IsZero()},
 	} {
 		if field.isSet {
 			mistakes.Addf("%s is set: New sets it", field.name)
+		}
+	}
+	if len(c.Owns) == 0 && !reflect.ValueOf(c.Children).IsZero() {
+		mistakes.Addf("Children is set without Owns: list the kinds of the children there")
+	}
+	var zero T
+	switch any(zero).(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		if c.Default != nil || c.Validate != nil {
+			mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
+				"webhook that has a name and rules", zero)
 		}
 	}
 	return mistakes.Err()
@@ -142,11 +154,17 @@ func (c Config[T]) validate() error {
 // hooks returns the webhooks of the config.
 func (c Config[T]) hooks() []webhook.Hook {
 	var hooks []webhook.Hook
+	options := webhook.Options{}
+	if len(c.Namespaces) > 0 {
+		options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: c.Namespaces,
+		}}}
+	}
 	if c.Default != nil {
-		hooks = append(hooks, webhook.Mutating(webhook.Options{}, webhook.Mutator[T](c.Default)))
+		hooks = append(hooks, webhook.Mutating(options, webhook.Mutator[T](c.Default)))
 	}
 	if c.Validate != nil {
-		hooks = append(hooks, webhook.Validating(webhook.Options{}, webhook.Validator[T](c.Validate)))
+		hooks = append(hooks, webhook.Validating(options, webhook.Validator[T](c.Validate)))
 	}
 	return hooks
 }

@@ -3,9 +3,11 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -230,5 +233,30 @@ func TestRulesForSeveralGroups(t *testing.T) {
 		if missing, err := (admission{}).compareRule(rule, served); err != nil || len(missing) > 0 {
 			t.Errorf("%v: missing %v, error %v", groups, missing, err)
 		}
+	}
+}
+
+// A hook without a name and rules is asked about creations and updates of its kind.
+func TestDefaultNameAndRules(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Cluster: connect(t), Hooks: []Hook{Validating(Options{}, allow[*corev1.Pod]), Mutating(Options{}, allow[*networkingv1.Ingress])}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, obj := range s.Configurations("web", admissionregistrationv1.WebhookClientConfig{URL: new("https://web:9443")}) {
+		var hooks []admissionregistrationv1.ValidatingWebhook
+		if err := throughJSON(hooksOf(obj), &hooks); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(hooks[0].Name, hooks[0].Rules))
+	}
+	slices.Sort(got)
+	want := []string{
+		"mutating.ingresses.networking.k8s.io[{[CREATE UPDATE] {[networking.k8s.io] [v1] [ingresses] <nil>}}]",
+		"validating.pods.core[{[CREATE UPDATE] {[] [v1] [pods] <nil>}}]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("registered are %q, want %q", got, want)
 	}
 }

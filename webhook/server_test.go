@@ -441,7 +441,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		Validating(mapsOptions(), ok, nil),
 		with(func(o *Options) { o.Name = "short" }),
 		with(func(o *Options) { o.Name = "/a.b.c" }),
-		with(func(o *Options) { o.Rules = nil }),
+		Validating(Options{Name: hookName}, allow[*unstructured.Unstructured]),
 		with(func(o *Options) { o.Rules[0].Operations = nil }),
 		with(func(o *Options) { o.Timeout = 1500 * time.Millisecond }),
 		with(func(o *Options) { o.Timeout = 31 * time.Second }),

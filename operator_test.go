@@ -1,0 +1,302 @@
+package evenkeel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+	"github.com/evenkeel-go/evenkeel/webhook"
+)
+
+const teardownOf = "example.com/teardown"
+
+func webKey() kube.Key { return kube.Key{Namespace: "shop", Name: "web"} }
+
+// fixture is an operator of Services with a ConfigMap each.
+type fixture struct {
+	*testing.T
+	server *apitest.Server
+	config Config[*corev1.Service]
+	client *client.Client // the user's
+	fails  atomic.Pointer[error]
+}
+
+// operate runs test in a bubble with a fixture whose config it may change.
+func operate(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.New(apiserver.ConfigMaps(), apitest.WithStatus(
+			apiserver.Builtin[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), "services", corev1.AddToScheme)))
+		cluster, _ := apitest.Connect(server.Config("operator"))
+		user, _ := apitest.Connect(server.Config("user"))
+		c, err := client.New(client.Config{Cluster: user, FieldOwner: "user"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &fixture{T: t, server: server, client: c}
+		f.config = Config[*corev1.Service]{
+			Name: "web-operator", Cluster: cluster,
+			Handle: func(ctx context.Context, service *corev1.Service, run *Run) error {
+				_, err := run.Apply(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: service.Name}, Data: map[string]string{"type": string(service.Spec.Type)},
+				})
+				if failure := f.fails.Load(); err == nil && failure != nil {
+					err = *failure
+				}
+				return err
+			},
+			Owns:   []watched.Kind{watched.Of[*corev1.ConfigMap]()},
+			Status: func(service *corev1.Service) (*[]metav1.Condition, *int64) { return &service.Status.Conditions, nil },
+		}
+		test(f)
+	})
+}
+
+// start creates the Service web, and runs the operator.
+func (f *fixture) start() (op *Operator[*corev1.Service], stop func()) {
+	f.Helper()
+	if _, err := client.Create(f.Context(), f.client, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}); err != nil {
+		f.Fatal(err)
+	}
+	op, err := New(f.config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	stop = testrun.Start(f.T, op.Run)
+	time.Sleep(time.Minute)
+	return op, stop
+}
+
+func (f *fixture) web() *corev1.Service {
+	f.Helper()
+	service, err := client.Get[*corev1.Service](f.Context(), f.client, webKey())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return service
+}
+
+// conditions formats the conditions of the Service web.
+func (f *fixture) conditions() string {
+	f.Helper()
+	var lines []string
+	for _, c := range f.web().Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s", c.Type, c.Status))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, " ")
+}
+
+func TestHandlerAppliesChildrenAndStatus(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		f.start()
+		child := f.server.Object("configmaps", webKey())
+		if child == nil || child.GetManagedFields()[0].Manager != "web-operator" || !metav1.IsControlledBy(child, f.web()) {
+			f.Fatalf("the child is %v", child)
+		}
+		if got, want := f.conditions(), "Ready=True"; got != want {
+			f.Errorf("the conditions are %s, want %s", got, want)
+		}
+		if _, err := client.Apply(f.Context(), f.client, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Data: map[string]string{"type": "mine"},
+		}, client.Force()); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if data := f.server.Object("configmaps", webKey()).Object["data"]; fmt.Sprint(data) != "map[type:]" {
+			f.Errorf("the child is not applied again after a change of another client: %v", data)
+		}
+		f.server.Requests()
+		time.Sleep(time.Hour)
+		if requests := slices.DeleteFunc(f.server.Requests(), func(r string) bool { return strings.Contains(r, "watch") }); len(requests) > 0 {
+			f.Errorf("requests of the idle operator: %q", requests)
+		}
+	})
+}
+
+// A failure after the children are ready must not leave Ready true: the handler had more to do.
+func TestFailureAfterReadyChildrenIsInStatus(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{errors.New("the record is taken"), controller.Terminal(errors.New("the record is taken"))} {
+		operate(t, func(f *fixture) {
+			f.fails.Store(&failure)
+			f.start()
+			want := "Ready=False Reconciling=True"
+			if controller.OutcomeOf(failure) == controller.OutcomeTerminal {
+				want = "Ready=False Stalled=True"
+			}
+			if got := f.conditions(); got != want {
+				f.Errorf("%v: the conditions are %s, want %s", failure, got, want)
+			}
+		})
+	}
+}
+
+// What CommitStatus writes during the run must not say that the object is ready.
+func TestCommitStatusDoesNotTellReadyBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		apply, during := f.config.Handle, ""
+		f.config.Handle = func(ctx context.Context, service *corev1.Service, run *Run) error {
+			if err := apply(ctx, service, run); err != nil || during != "" {
+				return err
+			}
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "web.example.com"}}
+			if err := run.CommitStatus(ctx); err != nil {
+				return err
+			}
+			during = f.conditions() + " " + f.web().Status.LoadBalancer.Ingress[0].Hostname //nolint:contextcheck // of the user
+			return nil
+		}
+		f.start()
+		if want := " web.example.com"; during != want {
+			f.Errorf("during the run the status is %q, want %q", during, want)
+		}
+		if got, want := f.conditions(), "Ready=True"; got != want {
+			f.Errorf("the conditions are %s, want %s", got, want)
+		}
+	})
+}
+
+func TestTeardownRunsBeforeObjectIsGone(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var torn []string
+		f.config.Finalizer = teardownOf
+		f.config.Teardown = func(ctx context.Context, service *corev1.Service, run *Run) error {
+			report, err := run.Children.Delete(ctx, service)
+			torn = append(torn, fmt.Sprint(service.Name, report.AllDeleted()))
+			if err == nil && !report.AllDeleted() {
+				err = controller.RequeueAfter(time.Second, "the children are being deleted")
+			}
+			return err
+		}
+		f.start()
+		service := f.web()
+		if !slices.Contains(service.Finalizers, teardownOf) {
+			f.Fatalf("the finalizers are %q", service.Finalizers)
+		}
+		if err := client.Delete(f.Context(), f.client, service); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if left := f.server.Keys("services"); len(left) > 0 || len(torn) == 0 || torn[len(torn)-1] != "webtrue" {
+			f.Errorf("the Services %q are left after the teardowns %q", left, torn)
+		}
+	})
+}
+
+// Each of these parts is the user's: the operator adds its own.
+func TestFurtherSettingsReachParts(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		logs := &testlog.Buffer{}
+		f.config.Cluster.SetLogger(logs.Logger(nil))
+		others, err := informer.New(informer.Config[*corev1.ConfigMap]{
+			Retriever: informer.Retrieve[*corev1.ConfigMap](f.config.Cluster),
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.config.Controller.Reads = []informer.Any{others}
+		f.config.Controller.Workers = 7
+		f.config.Children = owned.Config{Name: "web-set"}
+		f.config.Client.Informers = []client.Informer{others}
+		f.config.Namespaces = []string{"shop"}
+		f.config.Validate = func(context.Context, *webhook.Request[*corev1.Service]) error { return nil }
+		op, stop := f.start()
+		stop()
+		if label := f.server.Object("configmaps", webKey()).GetLabels()[owned.LabelSet]; label != "web-set" {
+			f.Errorf("the child has the label %q", label)
+		}
+		if logs.Count("webhooks are not served") != 1 || logs.Count("workers=7") == 0 {
+			f.Errorf("the log is:\n%s", logs)
+		}
+		if hooks := op.Hooks(); len(hooks) != 1 {
+			f.Errorf("the webhooks are %v", hooks)
+		}
+		if op.Name() != "web-operator" || op.Client().Config().FieldOwner != "web-operator" {
+			f.Errorf("the operator is %s, with a client of %s", op.Name(), op.Client().Config().FieldOwner)
+		}
+	})
+}
+
+func TestCallsWithoutTheirConfigFail(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		f.config.Owns, f.config.Status = nil, nil
+		var errs []error
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, err := run.Apply(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
+			errs = append(errs, err, run.CommitStatus(ctx))
+			return nil
+		}
+		f.start()
+		if len(errs) < 2 {
+			f.Fatal(errs)
+		}
+		errtest.Expect(f.T, errs[0], "set Config.Owns")
+		errtest.Expect(f.T, errs[1], "set Config.Status")
+	})
+}
+
+func TestNewReportsAllMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config[*corev1.Service]{})
+	errtest.Expect(t, err, `new operator ""`, "Name is required", "Cluster is required", "Handle is required")
+	cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
+	config := Config[*corev1.Service]{
+		Name: "web", Cluster: cluster, Handle: func(context.Context, *corev1.Service, *Run) error { return nil },
+	}
+	wrong := config
+	wrong.Finalizer = teardownOf
+	wrong.Namespaces = []string{"shop"}
+	wrong.Children.Name = "set"
+	wrong.Client.Cluster = cluster
+	wrong.Controller = controller.Config[*corev1.Service]{
+		Name: "other", Cluster: cluster, Handler: func(context.Context, *corev1.Service) error { return nil },
+		Retriever: informer.Retrieve[*corev1.Service](cluster),
+	}
+	_, err = New(wrong)
+	errtest.Expect(t, err, `new operator "web"`, "one of Finalizer and Teardown is set", "Namespaces and Controller.Retriever",
+		"Controller.Name is set", "Controller.Cluster is set", "Controller.Handler is set", "Client.Cluster is set",
+		"Children is set without Owns")
+	wrong = config
+	wrong.Finalizer, wrong.Teardown = "no domain", config.Handle
+	_, err = New(wrong)
+	errtest.Expect(t, err, `the name "no domain" is not valid`)
+	wrong = config
+	wrong.Controller.Workers = -1
+	_, err = New(wrong)
+	errtest.Expect(t, err, "Workers is -1")
+	_, err = New(Config[*unstructured.Unstructured]{
+		Name: "web", Cluster: cluster, Handle: func(context.Context, *unstructured.Unstructured, *Run) error { return nil },
+		Validate: func(context.Context, *webhook.Request[*unstructured.Unstructured]) error { return nil },
+	})
+	errtest.Expect(t, err, "Default and Validate need a Go type of the kind")
+	if _, err := New(config); err != nil {
+		t.Error(err)
+	}
+}

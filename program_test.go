@@ -1,0 +1,140 @@
+package evenkeel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/errtest"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/webhook"
+)
+
+// kubeconfigFile returns the path of a kubeconfig for a server that does not exist.
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	const content = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+contexts: [{name: c, context: {cluster: c, namespace: shop}}]}`
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestExitStatusAndMessageOfProgram(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args   []string
+		run    func(ctx context.Context, p *Program) error
+		status int
+		want   string
+	}{
+		"success":       {run: func(context.Context, *Program) error { return nil }},
+		"error":         {run: func(context.Context, *Program) error { return errors.New("no records") }, status: 1, want: "web: no records\n"},
+		"help":          {args: []string{"--help"}, run: connects},
+		"mistake":       {args: []string{"--lease-duration=x"}, run: connects, status: 1, want: "web: invalid value \"x\" for flag -lease-duration: parse error\n"},
+		"no connection": {run: func(ctx context.Context, p *Program) error { return p.Run(ctx) }, status: 1, want: "web: run the program: call Connect first\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			status := exitStatus("web", test.args, &out, func(ctx context.Context, p *Program) error {
+				p.Flags.SetOutput(&bytes.Buffer{})
+				return test.run(ctx, p)
+			})
+			if status != test.status || out.String() != test.want {
+				t.Errorf("status %d, output %q, want %d, %q", status, &out, test.status, test.want)
+			}
+		})
+	}
+}
+
+func connects(_ context.Context, p *Program) error {
+	_, err := p.Connect()
+	return err
+}
+
+func TestProgramHasFlagsOfItsParts(t *testing.T) {
+	t.Parallel()
+	p := NewProgram("web", "--kubeconfig", kubeconfigFile(t), "--records=here", "--webhook-listen=127.0.0.1:0", "--leader-elect=false")
+	records := p.Flags.String("records", "", "")
+	cluster, err := p.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *records != "here" || p.Webhooks.Listen != "127.0.0.1:0" || p.Options.LeaderElect || p.Options.LeaseName != "web" {
+		t.Errorf("the records are %s, the webhooks listen on %s, the options are %+v", *records, p.Webhooks.Listen, p.Options)
+	}
+	if cluster.RESTConfig().Host != "https://127.0.0.1:1" || p.Events() == nil {
+		t.Errorf("connected to %s", cluster.RESTConfig().Host)
+	}
+	_, err = p.Connect()
+	errtest.Expect(t, err, "the program is connected already")
+	p.Flags.VisitAll(func(f *flag.Flag) {
+		if f.Usage == "" && f.Name != "records" {
+			t.Errorf("flag %s has no usage", f.Name)
+		}
+	})
+}
+
+// A program that has webhooks says so when it does not serve them.
+func TestWebhooksWithoutAddressAreReported(t *testing.T) {
+	t.Parallel()
+	p := NewProgram("web", "--kubeconfig", kubeconfigFile(t))
+	cluster, err := p.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &testlog.Buffer{}
+	cluster.SetLogger(logs.Logger(nil))
+	op, err := New(Config[*corev1.Service]{
+		Name: "web", Cluster: cluster, Handle: func(context.Context, *corev1.Service, *Run) error { return nil },
+		Validate: func(context.Context, *webhook.Request[*corev1.Service]) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op.serveIn(p)
+	runnables, err := p.webhooks()
+	if err != nil || len(runnables) > 0 || len(p.caches) > 0 || logs.Count("webhooks are not served") != 1 {
+		t.Errorf("the server is %v, with the caches %v, %v; the log is:\n%s", runnables, p.caches, err, logs)
+	}
+	p.Webhooks.Listen = "127.0.0.1:0"
+	op.serveIn(p)
+	p.Webhooks.Hooks = op.Hooks()
+	if runnables, err = p.webhooks(); err != nil || len(runnables) != 1 || len(p.caches) != 1 {
+		t.Errorf("the server is %v, with the caches %v, %v", runnables, p.caches, err)
+	}
+}
+
+// Mistakes of the manager and of the webhooks are errors of Run, and so is a program that runs twice.
+func TestRunReportsMistakes(t *testing.T) {
+	t.Parallel()
+	connected := func() *Program {
+		p := NewProgram("web", "--kubeconfig", kubeconfigFile(t), "--listen=127.0.0.1:0")
+		if err := connects(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := connected()
+	p.Webhooks.Listen = "127.0.0.1:0"
+	p.Serve(webhook.Hook{})
+	errtest.Expect(t, p.Run(t.Context()), "Hooks[0] is empty")
+	p = connected()
+	errtest.Expect(t, p.Run(t.Context(), nil), "Runner")
+	p = connected()
+	p.Manager.Handlers = map[string]http.Handler{"GET /livez": http.NotFoundHandler()}
+	errtest.Expect(t, p.Run(t.Context()), `Handlers["GET /livez"]`)
+	if _, ok := p.Manager.Handlers[metricsPattern]; ok {
+		t.Error("Run changes the config of the caller")
+	}
+}
