@@ -249,12 +249,13 @@ func TestDefaultNameAndRules(t *testing.T) {
 		if err := throughJSON(hooksOf(obj), &hooks); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprint(hooks[0].Name, hooks[0].Rules))
+		rule := hooks[0].Rules[0]
+		got = append(got, fmt.Sprint(hooks[0].Name, rule.Operations, rule.APIGroups, rule.APIVersions, rule.Resources))
 	}
 	slices.Sort(got)
 	want := []string{
-		"mutating.ingresses.networking.k8s.io[{[CREATE UPDATE] {[networking.k8s.io] [v1] [ingresses] <nil>}}]",
-		"validating.pods.core[{[CREATE UPDATE] {[] [v1] [pods] <nil>}}]",
+		"mutating.ingresses.networking.k8s.io[CREATE UPDATE] [networking.k8s.io] [v1] [ingresses]",
+		"validating.pods.core[CREATE UPDATE] [] [v1] [pods]",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("registered are %q, want %q", got, want)
