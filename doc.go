@@ -1,5 +1,6 @@
-// Package evenkeel is the root of a library for Kubernetes controllers and operators. It has no code; start with
-// package controller. A controller calls a handler with each object that changes:
+// Package evenkeel has an operator in one value: Main, Program, Config and Run join the packages of a library for
+// Kubernetes controllers. Package controller is the smallest way to begin. A controller calls a handler with each object
+// that changes:
 //
 //	printer, err := controller.New(controller.Config[*corev1.Pod]{
 //		Name:    "pod-printer",
@@ -16,6 +17,26 @@
 //
 // kube.LoadConfig and kube.Connect create the cluster. A handler returns nil, the result of controller.RequeueAfter or
 // controller.Terminal, or any other error, which is retried.
+//
+// An operator with children, status, finalizer and webhooks is a Config of New. What surrounds it is a Program, with which
+// Main calls the program's function:
+//
+//	cluster, err := p.Connect()
+//	if err != nil {
+//		return err
+//	}
+//	quotas, err := evenkeel.New(evenkeel.Config[*corev1.Namespace]{
+//		Name: "quotas", Cluster: cluster,
+//		Owns: []watched.Kind{watched.Of[*corev1.ResourceQuota]()},
+//		Handle: func(ctx context.Context, namespace *corev1.Namespace, run *evenkeel.Run) error {
+//			_, err := run.Apply(ctx, quotaOf(namespace))
+//			return err
+//		},
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	return p.Run(ctx, quotas)
 //
 // # Packages
 //

@@ -50,7 +50,7 @@ func TestCheckImports(t *testing.T) {
 		"the API server in memory imports the library":           {pkg("internal/apiserver", "internal/usercode"), "internal/apiserver must not import internal/usercode"},
 		"the API server in memory and its schemas":               {pkg("internal/apiserver", "internal/apiserver/openapi"), ""},
 		"a test of the API server in memory imports the library": {goPackage{ImportPath: module + "/internal/apiserver/builtin", XTestImports: []string{module + "/client"}}, "tests of package internal/apiserver/builtin must not import client"},
-		"the root package":                                       {goPackage{ImportPath: module, Imports: []string{module + "/kube"}}, "package . must not import kube"},
+		"the root package":                                       {goPackage{ImportPath: module, Imports: []string{module + "/tracing"}}, "package . must not import tracing"},
 		"an empty name":                                          {pkg("localcluster/cmd/common"), `"common" does not describe a purpose`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,11 @@ func layers() map[string]place {
 	const noEngine = "requests need neither cache nor controller: callers pass them as interfaces"
 	const standalone = "leader election must be usable with any controller, and testable without one"
 	return map[string]place{
-		".":                     {}, // documentation only
+		// The one value joins the parts. No package imports it.
+		".": {may: []string{
+			"client", "controller", "crd", "event", "finalizer", "informer", "kube", "manager", "metrics/prometheus", "middleware",
+			"owned", "owned/watched", "status", "webhook",
+		}},
 		"retry":                 {layer: 1},
 		"kube":                  {layer: 1, may: []string{"retry"}},
 		"internal/workqueue":    {layer: 1},

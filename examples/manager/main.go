@@ -13,6 +13,8 @@ import (
 
 func main() { evenkeel.Main("pod-printer", run) }
 
+// region run
+
 func run(ctx context.Context, p *evenkeel.Program) error {
 	cluster, err := p.Connect()
 	if err != nil {
@@ -31,3 +33,5 @@ func run(ctx context.Context, p *evenkeel.Program) error {
 	}
 	return p.Run(ctx, printer)
 }
+
+// endregion
