@@ -8,7 +8,7 @@
 // Functions that wait for objects take a Check: Of, another function of this package, or the caller's own
 // function. All and Not combine checks.
 //
-//	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
+//	ready := readiness.All(readiness.Of, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 package readiness
 
 import "github.com/evenkeel-go/evenkeel/kube"
