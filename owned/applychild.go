@@ -9,7 +9,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
@@ -103,7 +102,7 @@ func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialOb
 // already. With the reference, the garbage collector would delete it after the owner.
 func (p *pass) checkGiven(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
 	ownership, _ := p.ownershipOf(live)
-	if _, controlled := ownerref.ControllerOf(live); controlled || !i.referable && ownership == own {
+	if metav1.GetControllerOfNoCopy(live) != nil || !i.referable && ownership == own {
 		return nil
 	}
 	if err := p.checkOwner(ctx); err != nil {

@@ -11,14 +11,16 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // formerOwner returns the controller of obj if it is a former owner: it has the kind and name of the owner and another
 // uid. That object is gone, unless the owner of this pass is the outdated one.
 func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok bool) {
-	ref, ok := ownerref.ControllerOf(obj)
-	return ref, ok && ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if ref == nil {
+		return former, false
+	}
+	return *ref, ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
 		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
 }
 

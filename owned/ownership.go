@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // Labels and annotations of every child. They are part of the API: later versions of the library must find children
@@ -124,10 +123,10 @@ func (p *pass) ownershipOf(obj metav1.Object) (ownership ownershipState, holder 
 func (s *Set) ownershipOf(kind schema.GroupKind, owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[labelOwnerUID]
-	if ref, ok := ownerref.ControllerOf(obj); ok {
+	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
 		switch {
 		case ref.UID != owner.GetUID():
-			return foreign, describeOwner(ref)
+			return foreign, describeOwner(*ref)
 		case set != "" && set != s.config.Name:
 			return foreign, "set " + set + " of the same owner"
 		}
@@ -169,11 +168,11 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reas
 		return false, fmt.Sprintf("it has the labels of a child, but it is not a child: annotation %s is %q",
 			annotationChild, original)
 	}
-	ref, controlled := ownerref.ControllerOf(obj)
+	ref := metav1.GetControllerOfNoCopy(obj)
 	switch {
-	case controlled && ref.UID != owner.GetUID():
-		return false, "it has the labels of a child, but its controller is " + describeOwner(ref)
-	case referable && !controlled:
+	case ref != nil && ref.UID != owner.GetUID():
+		return false, "it has the labels of a child, but its controller is " + describeOwner(*ref)
+	case referable && ref == nil:
 		return false, "it has the labels of a child, but no controller"
 	case referable && owner.GetDeletionTimestamp() != nil &&
 		slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents):
