@@ -17,9 +17,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrNoSubresource reports that a kind has no status subresource, so that its status cannot be written separately.
-var ErrNoSubresource = errors.New("the kind has no status subresource")
-
 // maxAttempts is the maximum number of patches that Commit sends.
 const maxAttempts = 5
 
@@ -69,8 +66,8 @@ const maxAttempts = 5
 //
 // Before any request: before and after are not two states of one object; a status that cannot be patched; a change of
 // a condition of a type that occurs twice. After the other changes were written: conditions that Commit has left out
-// because the API server would reject the whole status. ErrNoSubresource. client.ErrChanged, for which
-// apierrors.IsConflict is true too, after the last attempt. Errors of requests.
+// because the API server would reject the whole status. kube.ErrNotServed for a kind without a status subresource.
+// client.ErrChanged, for which apierrors.IsConflict is true too, after the last attempt. Errors of requests.
 func Commit[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {
@@ -289,9 +286,8 @@ func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err e
 	if _, servedErr := c.Cluster().Resource(ctx, kind); servedErr != nil {
 		return err
 	}
-	return fmt.Errorf("%s %s: %w: declare it in the CustomResourceDefinition (subresources: {status: {}}), or write "+
-		"the status with client.Patch: %w",
-		kind.Kind, kube.KeyOf(obj), ErrNoSubresource, err)
+	return fmt.Errorf("%s %s: the kind has no status subresource: declare it in the CustomResourceDefinition "+
+		"(subresources: {status: {}}), or write the status with client.Patch: %w", kind.Kind, kube.KeyOf(obj), err)
 }
 
 // check validates the arguments.
