@@ -29,7 +29,7 @@
 //
 // Where Kubernetes allows an owner reference, the owner is also the controller of the child. A name is never enough to
 // identify a child: a Set does not change an object with the name of a child that belongs to another owner. It reports
-// the object as Foreign.
+// the object with a ForeignError.
 //
 // # Requests
 //

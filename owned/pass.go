@@ -58,10 +58,11 @@ func (i *item) identity() identity {
 }
 
 // begin validates the owner. It makes no request.
-func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
+func (s *Set) begin(owner kube.Object) (*pass, error) {
 	if usercode.IsNil(owner) {
 		return nil, errors.New("the owner is nil")
 	}
+	c := s.config.Client
 	kind, err := c.Cluster().KindOf(owner)
 	if err != nil {
 		return nil, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
