@@ -35,7 +35,7 @@ func main() {
 	check(err)
 	server, err := webhook.New(webhook.Config{
 		Cluster: cluster, Listen: os.Args[1],
-		Hooks: []webhook.Hook{webhook.Validating(webhook.Options{
+		Hooks: []webhook.Hook{webhook.Validating(webhook.HookConfig{
 			Name: "labels.pods.example.com",
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
