@@ -19,7 +19,7 @@
 //	handler := controller.Chain(handle,
 //		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 //
-// Add, Remove and Has manage only the entry.
+// Add and Remove manage only the entry.
 //
 // # Other finalizers
 //
