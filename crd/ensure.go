@@ -18,6 +18,23 @@ import (
 )
 
 // Ensured is the result of Ensure for one definition.
+//
+// Ensure never writes a change that it did not compare with the live state. If another client
+// writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
+// the same time. If nothing has changed, it makes one request for each definition, and one for each group
+// version that the Cluster has not discovered yet.
+//
+// Ensure does not read from the client's informers, because they may be stale.
+//
+// The caller must keep the client's FieldOwner the same across versions of the program. Short names and
+// categories that another field owner has set are not removed.
+//
+// Each API server starts to use a changed schema shortly after the write, and does not report when. Until
+// then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
+// instead, and the caller can retry.
+//
+// With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
+// deleted.
 type Ensured struct {
 	// Outcome is client.Created, client.Updated or client.Unchanged.
 	Outcome client.ObjectOutcome
@@ -86,23 +103,6 @@ func (e *ChangeError) pathsOf(severity severity) []string {
 // this program may have to remove finalizers before: a task of package manager lets them start after 2 s, and waits
 // without the timeout. A program without a manager starts the Run of its controllers in goroutines first, and then
 // calls Ensure, with a deadline after the cleanup; a controller waits for a definition that is missing.
-//
-// Guarantees: Ensure never writes a change that it did not compare with the live state. If another client
-// writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
-// the same time. If nothing has changed, it makes one request for each definition, and one for each group
-// version that the Cluster has not discovered yet.
-//
-// Ensure does not read from the client's informers, because they may be stale.
-//
-// The caller must keep the client's FieldOwner the same across versions of the program. Short names and
-// categories that another field owner has set are not removed.
-//
-// Each API server starts to use a changed schema shortly after the write, and does not report when. Until
-// then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
-// instead, and the caller can retry.
-//
-// With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
-// deleted.
 //
 // Options: AllowDataLoss, AllowNarrowing, AcceptNewer. Default: refuse harmful changes. The timeout is the deadline of
 // ctx, by default 1 min.

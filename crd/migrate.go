@@ -18,6 +18,14 @@ import (
 )
 
 // Migration is the result of Migrate.
+//
+// An object that was changed, deleted or replaced after it was listed is in the storage version already. An object is a
+// failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
+// invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
+// other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
+// requests (after its Retry-After, at most 10 min), until ctx ends, and 10 times when it reports an internal error. An
+// object that cannot be converted makes the API server reject lists: Migrate names it if a served version can show it,
+// and ends after 100 of them.
 type Migration struct {
 	name string // of the definition
 	// Version is the storage version.
@@ -56,23 +64,13 @@ func (m Migration) String() string {
 //
 // Migrate may be killed between any two requests, and may run in several processes: the next call continues
 // after the mark. If the storage version changes in between, it starts again.
-//
-// An object that was changed, deleted or replaced after it was listed is in the storage version already. An object is a
-// failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
-// invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
-// other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
-// requests (after its Retry-After, at most 10 min), until ctx ends, and 10 times when it reports an internal error. An
-// object that cannot be converted makes the API server reject lists: Migrate names it if a served version can show it,
-// and ends after 100 of them.
-//
 // The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
 // watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each
 // rewritten object; generation and managedFields do not change.
 //
-// With a client for dry runs Migrate waits for nothing and changes nothing. It reports the objects that would
-// fail.
+// With a client for dry runs Migrate waits for nothing and changes nothing, and reports the objects that would fail.
 //
-// Options: Pace. Default: no pause between objects. There is no default time limit. The progress is logged every 10 s.
+// Options: Pace. Default: no pause, and no time limit. The progress is logged every 10 s.
 //
 // Errors: the objects that were not rewritten (100 of them; Migration.Failures has all), a missing permission,
 // a definition that does not exist or that serves no version, errors of requests.

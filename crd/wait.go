@@ -23,7 +23,8 @@ import (
 // definition exists, and the API server has accepted its names, has established it, and lists each
 // served version among its resources. Any program may install the definition.
 //
-// Errors: names that another definition uses; the deadline of ctx, by default 1 min, with the missing condition; errors of requests.
+// Errors: names that another definition uses; the deadline of ctx, by default 1 min, with the missing condition; errors
+// of requests.
 func WaitEstablished(ctx context.Context, c *client.Client, name string) error {
 	s, err := newSettings[EnsureOption](ctx, c)
 	if err == nil && name == "" {

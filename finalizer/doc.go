@@ -10,10 +10,7 @@
 //	cleanup, err := finalizer.New(finalizer.Config[*corev1.ConfigMap]{
 //		Client: c,
 //		Name:   "shop.example.com/cleanup",
-//		Steps: []finalizer.Step[*corev1.ConfigMap]{
-//			{Name: "dns", Run: removeRecord},
-//			{Name: "bucket", Run: removeBucket},
-//		},
+//		Steps:  []finalizer.Step[*corev1.ConfigMap]{{Name: "dns", Run: removeRecord}},
 //	})
 //	...
 //	handler := controller.Chain(handle,

@@ -21,25 +21,6 @@ import (
 //  4. When all children of all waves are applied, it deletes the children that are not desired, the highest wave first
 //     (noted in an annotation): each wave when all children of higher waves are gone.
 //
-// Guarantees:
-//   - Apply changes only children of owner. An existing object with the name of a child has a ForeignError if it
-//     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
-//     child is created only if the API server has no object with its name at that time (client.IfAbsent).
-//   - A changed child is in the state from which Apply determined that it is one: the resourceVersion is a
-//     precondition.
-//   - Apply gives an owner reference only to a new child, or after reading owner, which must not be terminating. So
-//     kubectl delete --cascade=orphan keeps the children also during a run.
-//   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
-//     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
-//     that state as preconditions.
-//   - An outdated list of children deletes nothing. Before the first deletion Apply reads owner from the API server.
-//     Its uid and its generation (for kinds without one: its resourceVersion) must be those of the argument. This
-//     does not detect changes of labels and annotations of kinds with a generation, nor changes of other inputs
-//     from which the list was made.
-//   - If owner is deleted, or was created again with its name, Apply creates no child that the garbage collector
-//     would not delete.
-//   - An error of one child does not stop the other children of its wave.
-//
 // The error joins the errors of the children, which the report contains too: *ForeignError, client.ErrTerminating if
 // owner is being deleted and the argument does not show that yet, and errors of requests (apierrors.IsInvalid for
 // immutable fields). A child that is not ready, or waits, is not an error. The report of an error is never Ready, so a

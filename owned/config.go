@@ -26,6 +26,19 @@ const defaultForceRemoveAfter = 10 * time.Minute
 const defaultFormerOwnerGrace = time.Minute
 
 // Config configures a Set. New does not keep or change the caller's copy.
+//
+// # Requests
+//
+// If the client has informers that cover the kinds (those of package watched do, and have only objects with LabelSet),
+// a run without changes makes no request. Without informers, it makes one list of metadata for each of Config.Kinds,
+// and the requests of client.Apply for each child. To create a child takes one request, and one more GET for kinds that
+// are not built into Kubernetes (client.IfAbsent).
+//
+// # Permissions
+//
+// A Set needs get, list, create, patch and delete for each of Config.Kinds in the namespaces of children, and get for
+// the kind of the owner. If the API server has the admission plugin OwnerReferencesPermissionEnforcement, it also needs
+// update for the finalizers subresource of the owner.
 type Config struct {
 	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields. Reads use its
 	// Informers where they cover the objects. Required.
@@ -98,6 +111,25 @@ type Config struct {
 
 // Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use.
 // There should be only one call at a time for one owner, which controllers ensure.
+//
+// Guarantees:
+//   - Apply changes only children of owner. An existing object with the name of a child has a ForeignError if it
+//     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
+//     child is created only if the API server has no object with its name at that time (client.IfAbsent).
+//   - A changed child is in the state from which Apply determined that it is one: the resourceVersion is a
+//     precondition.
+//   - Apply gives an owner reference only to a new child, or after reading owner, which must not be terminating. So
+//     kubectl delete --cascade=orphan keeps the children also during a run.
+//   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
+//     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
+//     that state as preconditions.
+//   - An outdated list of children deletes nothing. Before the first deletion Apply reads owner from the API server.
+//     Its uid and its generation (for kinds without one: its resourceVersion) must be those of the argument. This
+//     does not detect changes of labels and annotations of kinds with a generation, nor changes of other inputs
+//     from which the list was made.
+//   - If owner is deleted, or was created again with its name, Apply creates no child that the garbage collector
+//     would not delete.
+//   - An error of one child does not stop the other children of its wave.
 type Set struct {
 	config    Config                                        // immutable after New
 	dry       *client.Client                                // for plans

@@ -26,8 +26,8 @@ import (
 //  3. It lists the kinds of the deleted children again. When all children of a wave are gone, it continues with the
 //     next lower wave.
 //
-// The report contains the children that are gone (Deleted), those that still exist, and those that wait for them. Delete does not wait: a source of the controller enqueues the owner when a child
-// is gone, and the next run continues.
+// The report contains the children that are gone (Deleted), those that still exist, and those that wait for them.
+// Delete does not wait: a source of the controller enqueues the owner when a child is gone, and the next run continues.
 //
 // Guarantees: those of Apply about which objects are children, with the same preconditions. Delete does not read owner,
 // which need not be terminating. If owner is being deleted with kubectl delete --cascade=orphan, children with an owner

@@ -16,6 +16,18 @@ import (
 // of earlier ones.
 const (
 	// LabelSet is the label with the name of the set.
+	//
+	// A set identifies its children by their metadata:
+	//
+	//   - label evenkeel.dev/set (LabelSet): the name of the set
+	//   - label evenkeel.dev/owner-uid: the uid of the owner
+	//   - annotations evenkeel.dev/owner and evenkeel.dev/owner-kind: the key and kind of the owner, which OwnerKeys reads
+	//   - annotation evenkeel.dev/child: the key of the child; a copy of a child has another name, so it is not a child
+	//   - annotation evenkeel.dev/wave: the wave, unless it is 0; children are deleted in reverse order
+	//   - annotation evenkeel.dev/configuration: a hash of the applied fields
+	//   - annotation evenkeel.dev/taken-over: see Config.FormerManagers
+	//
+	// The owner has the annotation evenkeel.dev/finished: see Child.Once.
 	LabelSet = "evenkeel.dev/set"
 	// labelOwnerUID is the label with the uid of the owner.
 	labelOwnerUID = "evenkeel.dev/owner-uid"

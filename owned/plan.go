@@ -10,9 +10,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Plan returns what Apply would do with the same arguments: the report has the outcomes that Apply would have. It writes
-// nothing: it sends dry runs of the changes, so the plan contains defaults, results of admission and rejections. It does
-// not contain changes between the plan and the apply. Without children, it shows what would be deleted.
+// Plan returns what Apply would do with the same arguments: the report has the outcomes that Apply would have. It
+// writes nothing: it sends dry runs of the changes, so the plan contains defaults, results of admission and rejections.
+// It does not contain changes between the plan and the apply. Without children, it shows what would be deleted.
 //
 // Children of waves that would have to wait are planned too, from the current state; their Waits is set. A dry run of a
 // child is not possible if its namespace or kind is only planned; its Note reports that.

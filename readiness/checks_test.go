@@ -28,7 +28,6 @@ func TestChecks(t *testing.T) {
 		obj   kube.Object
 		want  readiness.State
 	}{
-
 		"condition": {warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"True"}]}}`), current()},
 		"condition, with another status": {
 			warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"False","reason":"Off"}]}}`), progress("condition Warm is False: Off"),

@@ -46,7 +46,7 @@ func newCondition(
 //
 // Set corrects fields that the API server would reject: an empty Status becomes Unknown, an empty Reason "Unknown",
 // invalid characters of a Reason are removed ("no such bucket" becomes NoSuchBucket), and long texts are shortened.
-// It cannot correct Type: Commit leaves out a condition with an invalid one, and returns an error.
+// It cannot correct Type: Commit leaves out a condition with an invalid one, writes the rest, and returns an error.
 func Set(conditions *[]metav1.Condition, c metav1.Condition) (changed bool) {
 	c = corrected(c)
 	i := slices.IndexFunc(*conditions, func(old metav1.Condition) bool { return old.Type == c.Type })

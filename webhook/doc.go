@@ -1,9 +1,9 @@
 // Package webhook serves functions that the API server calls: admission before it stores an object, and conversion
 // between the versions of a custom resource.
 //
-// Validating makes a hook of functions that reject objects that no schema can reject, and Mutating of functions that set
-// fields. A Server serves hooks with TLS. Server.Configurations returns the configurations that register them, so that
-// they cannot differ from what the program serves:
+// Validating makes a hook of functions that reject objects that no schema can reject, and Mutating of functions that
+// set fields. A Server serves hooks with TLS. Server.Configurations returns the configurations that register them, so
+// that they cannot differ from what the program serves:
 //
 //	server, err := webhook.New(webhook.Config{
 //		Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",

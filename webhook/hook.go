@@ -23,9 +23,9 @@ import (
 // Func validates or mutates an object. ctx ends at nine tenths of the time that the API server waits; a Func that does
 // not return then keeps one of 64 places of the server.
 //
-// An error rejects the request. Errors of package field reject it like the API server's own validation: status 422, with
-// the fields as causes. An error with a Status method, such as those of k8s.io/apimachinery/pkg/api/errors, rejects it
-// with that status. Any other error rejects it with status 403.
+// An error rejects the request. Errors of package field reject it like the API server's own validation: status 422,
+// with the fields as causes. An error with a Status method, such as those of k8s.io/apimachinery/pkg/api/errors,
+// rejects it with that status. Any other error rejects it with status 403.
 //
 // A panic, an error after the time-out of the request, and an error that Failure has marked are not decisions: the
 // server responds with status 500, and the failure policy of the hook decides.
@@ -127,8 +127,9 @@ type admission struct {
 type reviewFunc func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // Validating returns a hook that calls the validators in order until one returns an error. They must not change the
-// request's objects. A validator of updates also decides on those that remove finalizers, also this program's: it should
-// return nil for an object with a deletionTimestamp, which otherwise cannot be deleted while the object is not valid.
+// request's objects. A validator of updates also decides on those that remove finalizers, also this program's: it
+// should return nil for an object with a deletionTimestamp, which otherwise cannot be deleted while the object is not
+// valid.
 func Validating[T kube.Object](config HookConfig, validators ...Func[T]) Hook {
 	return newHook(config, false, validators)
 }
@@ -137,8 +138,8 @@ func Validating[T kube.Object](config HookConfig, validators ...Func[T]) Hook {
 // with the changes of the previous ones.
 //
 // They change request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go type
-// does not have stay unchanged. The API server may call a mutator more than once for a request, so that it must have the
-// same result for an object that it has changed before.
+// does not have stay unchanged. The API server may call a mutator more than once for a request, so that it must have
+// the same result for an object that it has changed before.
 func Mutating[T kube.Object](config HookConfig, mutators ...Func[T]) Hook {
 	return newHook(config, true, mutators)
 }
