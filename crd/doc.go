@@ -1,10 +1,10 @@
-// Package crd installs, compares and removes CustomResourceDefinitions. Programs use it before they start
-// their controllers, and in tests.
+// Package crd installs, compares and removes CustomResourceDefinitions, before the controllers start, and in tests.
 //
 // Parse and ParseFS read definitions from YAML, as code generators write it. Ensure installs definitions and returns
 // when objects can be created.
 //
 //	crds, err := crd.ParseFS(definitions, "crds/*.yaml")
+//	...
 //	ensured, err := crd.Ensure(ctx, c, crds)
 //
 // In this example definitions is an embed.FS with the folder crds.

@@ -35,10 +35,10 @@ func options() webhook.HookConfig {
 }
 
 func Example() {
-	run := func(ctx context.Context, cluster *kube.Cluster, options webhook.HookConfig) error {
+	run := func(ctx context.Context, cluster *kube.Cluster, config webhook.HookConfig) error {
 		server, err := webhook.New(webhook.Config{
 			Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
-			Hooks: []webhook.Hook{webhook.Validating(options, validateHost)},
+			Hooks: []webhook.Hook{webhook.Validating(config, validateHost)},
 		})
 		if err != nil {
 			return err
