@@ -12,7 +12,7 @@ type Report struct {
 	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period. Zero if the object is
 	// not being deleted.
 	Since time.Time
-	// Finalizers are those of the object.
+	// Finalizers are those of the object, which block the deletion. Empty if the object is not being deleted.
 	Finalizers []string
 	// Step is the first step of the Finalizer's teardown that is not done, and Done are those that are. Empty if its
 	// entry is not in Finalizers.
@@ -36,9 +36,6 @@ func (f *Finalizer[T]) Blocking(obj T) Report {
 	}
 	return r
 }
-
-// Blocked reports whether the object is being deleted and has finalizers.
-func (r Report) Blocked() bool { return len(r.Finalizers) > 0 && !r.Since.IsZero() }
 
 // String describes the report for people. It does not change while the state does not.
 func (r Report) String() string {

@@ -91,7 +91,7 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 		return err
 	}
 	report := f.Blocking(obj)
-	if !report.Blocked() {
+	if len(report.Finalizers) == 0 {
 		return err
 	}
 	if wait := o.BlockedAfter - max(time.Since(report.Since), 0); wait > 0 {

@@ -123,7 +123,7 @@ func waitText(pending []Result, state string) string {
 	if len(pending) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("wave %d is not %s: %s", pending[0].Wave, state, pending[0].pending())
+	text := fmt.Sprintf("wave %d is not %s: %s", pending[0].wave, state, pending[0].pending())
 	if more := len(pending) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}

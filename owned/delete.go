@@ -47,7 +47,7 @@ func (p *pass) deleteAll(ctx context.Context) (Report, error) {
 	for _, wave := range byWaveDescending(objects) {
 		from := len(p.undesired)
 		for _, u := range wave {
-			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), Wave: u.wave, Waits: waits}
+			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), wave: u.wave, Waits: waits}
 			if err := p.deleteOne(ctx, &r, u.obj); err != nil {
 				r.Outcome, r.Err = outcomeFailed, fmt.Errorf("%s: %w", r, err)
 			}

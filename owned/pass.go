@@ -137,7 +137,7 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if i.identity() == (identity{p.ownerKind.GroupKind(), kube.KeyOf(p.owner)}) {
 		return nil, fmt.Errorf("%s is the owner, which cannot be its own child", name)
 	}
-	i.result = Result{Kind: kind, Key: kube.KeyOf(i.object), Wave: i.Wave, Desired: true}
+	i.result = Result{Kind: kind, Key: kube.KeyOf(i.object), wave: i.Wave, Desired: true}
 	return i, nil
 }
 

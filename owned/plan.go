@@ -98,8 +98,8 @@ func (r Result) planLines() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", sign, r)
-	if r.Wave != 0 {
-		fmt.Fprintf(&b, " (wave %d)", r.Wave)
+	if r.wave != 0 {
+		fmt.Fprintf(&b, " (wave %d)", r.wave)
 	}
 	b.WriteString("\n")
 	line := func(text string) {

@@ -31,7 +31,7 @@ func TestPlanString(t *testing.T) {
 		}
 	}
 	service := result("Service", "web", Updated, client.FieldChange{Path: "spec.ports[http].port", Before: 80, After: 8080})
-	service.Wave = 1
+	service.wave = 1
 	plan := Report{owner: "WebApp shop/web", Results: []Result{
 		result("ConfigMap", "colours", Created, client.FieldChange{Path: "data.primary", After: "blue"}),
 		result("ConfigMap", "web", Unchanged),

@@ -26,7 +26,7 @@ func (p *pass) prune(ctx context.Context, waits string) {
 	for _, wave := range byWaveDescending(p.undesiredObjects()) {
 		from := len(p.undesired)
 		for _, u := range wave {
-			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), Wave: u.wave, Waits: waits}
+			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), wave: u.wave, Waits: waits}
 			if err := p.pruneOne(ctx, &r, u.obj, checkOwner); err != nil {
 				r.Outcome, r.Err = outcomeFailed, fmt.Errorf("prune %s: %w", r, err)
 			}

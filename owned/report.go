@@ -70,8 +70,6 @@ type Result struct {
 	Key  kube.Key
 	// Desired is false for an existing object that is not, or not anymore, a desired child.
 	Desired bool
-	// Wave is the child's wave; for an undesired one, that of its annotation.
-	Wave    int
 	Outcome ChildOutcome
 	// Object is the child as it is in the API server or an informer; nil if it was not applied.
 	Object kube.Object
@@ -87,6 +85,7 @@ type Result struct {
 	// Err is the reason why the child is not in its desired state.
 	Err error
 
+	wave        int          // of the child; for an undesired one, that of its annotation
 	terminating *termination // if the object is being deleted
 }
 

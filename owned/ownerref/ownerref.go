@@ -141,7 +141,7 @@ func (p pair) references(owner, child kube.Object, controller bool) ([]metav1.Ow
 	refs := slices.Clone(child.GetOwnerReferences())
 	if present := metav1.GetControllerOfNoCopy(child); controller && present != nil && present.UID != ref.UID {
 		return nil, &AlreadyOwnedError{
-			Kind: p.childKind, Key: kube.KeyOf(child), Controller: *present,
+			kind: p.childKind, key: kube.KeyOf(child), Controller: *present,
 			Former: kindOfRef(*present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
 		}
 	}

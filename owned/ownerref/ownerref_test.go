@@ -63,20 +63,6 @@ func hasOwner(owner, child metav1.Object) bool {
 	return slices.ContainsFunc(child.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == owner.GetUID() })
 }
 
-func TestAlreadyOwnedErrorText(t *testing.T) {
-	t.Parallel()
-	err := &ownerref.AlreadyOwnedError{
-		Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Key: kube.Key{Namespace: "shop", Name: "web-1"},
-		Controller: ref("ReplicaSet", "web", "r1", true),
-	}
-	if got, want := err.Error(), "Pod shop/web-1 has a controller already: ReplicaSet web (uid r1)"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if err.Former = true; !strings.Contains(err.Error(), "earlier") {
-		t.Error(err)
-	}
-}
-
 // SetController must detect invalid objects without a request: this cluster does not exist.
 func TestInvalidObjectsRejectedWithoutRequest(t *testing.T) {
 	t.Parallel()
