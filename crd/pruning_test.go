@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 )
 
 // FuzzCompareReportsPruning prunes objects with the API server's own code after a schema change: if it drops
@@ -35,8 +35,8 @@ func FuzzCompareReportsPruning(f *testing.F) {
 func compareAndPrune(t *testing.T, generator maker) {
 	t.Helper()
 	spec := generator.schema(3)
-	before := definition(t, nil, apitest.DefinedVersion{Name: "v1", Schema: objectOf(spec)})
-	after := definition(t, nil, apitest.DefinedVersion{Name: "v1", Schema: objectOf(generator.changed(spec, 3))})
+	before := definition(t, nil, crdtest.Version{Name: "v1", Schema: objectOf(spec)})
+	after := definition(t, nil, crdtest.Version{Name: "v1", Schema: objectOf(generator.changed(spec, 3))})
 	problems := crd.Compare(before, after)
 	if slices.ContainsFunc(problems, func(p crd.Problem) bool { return strings.HasPrefix(p.String(), "lossy: ") }) {
 		return

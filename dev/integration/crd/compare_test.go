@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -206,7 +206,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 	e := newEnv(t)
 	const schema = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}, status: {type: object, properties: {url: {type: string}}}}}`
 	plain := e.define("Website", e.version("v1", schema))
-	split := e.define("Website", e.version("v1", schema, func(v *apitest.DefinedVersion) { v.Status = true }))
+	split := e.define("Website", e.version("v1", schema, func(v *crdtest.Version) { v.Status = true }))
 	e.ensure(plain)
 	obj := e.object("Website", "v1", "a", nil)
 	obj.Object["status"] = map[string]any{"url": "http://a"}

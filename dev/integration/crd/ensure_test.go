@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -77,7 +77,7 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 
 func TestEnsuredKindIsServedAsDeclared(t *testing.T) {
 	e := newEnv(t)
-	d := e.define("Website", apitest.DefinedVersion{
+	d := e.define("Website", crdtest.Version{
 		Name:   "v1",
 		Schema: e.version("", `{type: object, properties: {spec: {type: object, properties: {host: {type: string}, replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}, url: {type: string}}}}}`).Schema,
 		Status: true, Scale: true, SelectableFields: []string{".spec.host"}, Deprecated: true,

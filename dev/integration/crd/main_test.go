@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -52,13 +52,13 @@ func newProgram(t *testing.T) *client.Client {
 const host = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}}}`
 
 // version returns a version with a schema in YAML.
-func (e env) version(name, text string, change ...func(*apitest.DefinedVersion)) apitest.DefinedVersion {
+func (e env) version(name, text string, change ...func(*crdtest.Version)) crdtest.Version {
 	e.Helper()
 	props := &apiextensionsv1.JSONSchemaProps{}
 	if err := yaml.Unmarshal([]byte(text), props); err != nil {
 		e.Fatal(err)
 	}
-	v := apitest.DefinedVersion{Name: name, Schema: props}
+	v := crdtest.Version{Name: name, Schema: props}
 	for _, c := range change {
 		c(&v)
 	}
@@ -71,12 +71,12 @@ func severityOf(p crd.Problem) string {
 	return severity
 }
 
-func stored(v *apitest.DefinedVersion) { v.Storage = true }
+func stored(v *crdtest.Version) { v.Storage = true }
 
 // define returns a definition in the test's group.
-func (e env) define(kind string, versions ...apitest.DefinedVersion) *apiextensionsv1.CustomResourceDefinition {
+func (e env) define(kind string, versions ...crdtest.Version) *apiextensionsv1.CustomResourceDefinition {
 	e.Helper()
-	return apitest.Define(e.group, kind, versions...)
+	return crdtest.Define(e.group, kind, versions...)
 }
 
 // ensure ensures definitions with the test's client.

@@ -25,8 +25,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -37,7 +37,7 @@ const (
 	domained = `{type: object, properties: {spec: {type: object, properties: {domain: {type: string}, size: {type: integer}}}}}`
 )
 
-func deprecated(v *apitest.DefinedVersion) { v.Deprecated = true }
+func deprecated(v *crdtest.Version) { v.Deprecated = true }
 
 // convertWebsites starts a conversion webhook for Websites.
 func convertWebsites(t *testing.T) *apiextensionsv1.CustomResourceConversion {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -203,7 +203,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
 			define := func(schemas []string) *apiextensionsv1.CustomResourceDefinition {
-				var versions []apitest.DefinedVersion
+				var versions []crdtest.Version
 				for i, schema := range schemas {
 					v := e.version([]string{"v1", "v2"}[i], schema)
 					v.Storage = i == len(schemas)-1

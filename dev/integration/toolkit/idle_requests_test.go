@@ -20,8 +20,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
@@ -129,7 +129,7 @@ func helpers() []helper {
 			return err
 		}},
 		{"`crd.Ensure`, at the start of a program", true, func(s *scene, c *client.Client) error {
-			definition := apitest.Define("calls.example.com", "Call", apitest.DefinedVersion{Name: "v1"})
+			definition := crdtest.Define("calls.example.com", "Call", crdtest.Version{Name: "v1"})
 			_, err := crd.Ensure(s.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition})
 			return err
 		}},

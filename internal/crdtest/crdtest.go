@@ -1,4 +1,5 @@
-package apitest
+// Package crdtest makes definitions of custom resources for tests.
+package crdtest
 
 import (
 	"strings"
@@ -7,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefinedVersion is a version of a kind for Define. Without a schema it keeps every field.
-type DefinedVersion struct {
+// Version is a version of a kind for Define. Without a schema it keeps every field.
+type Version struct {
 	Name                       string
 	Schema                     *apiextensionsv1.JSONSchemaProps
 	NotServed, Storage, Status bool
@@ -18,7 +19,7 @@ type DefinedVersion struct {
 }
 
 // Define returns the definition of a namespaced kind with a regular plural. A single version is stored.
-func Define(group, kind string, versions ...DefinedVersion) *apiextensionsv1.CustomResourceDefinition {
+func Define(group, kind string, versions ...Version) *apiextensionsv1.CustomResourceDefinition {
 	singular := strings.ToLower(kind)
 	d := &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{
@@ -39,7 +40,7 @@ func Define(group, kind string, versions ...DefinedVersion) *apiextensionsv1.Cus
 	return d
 }
 
-func (v DefinedVersion) build() apiextensionsv1.CustomResourceDefinitionVersion {
+func (v Version) build() apiextensionsv1.CustomResourceDefinitionVersion {
 	schema := v.Schema.DeepCopy()
 	if schema == nil {
 		schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
