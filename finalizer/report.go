@@ -9,8 +9,8 @@ import (
 
 // Report describes what blocks the deletion of an object.
 type Report struct {
-	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period. Zero if the object is
-	// not being deleted.
+	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period. Zero if the object
+	// is not being deleted.
 	Since time.Time
 	// Finalizers are those of the object, which block the deletion. Empty if the object is not being deleted.
 	Finalizers []string

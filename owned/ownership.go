@@ -21,7 +21,7 @@ const (
 	//
 	//   - label evenkeel.dev/set (LabelSet): the name of the set
 	//   - label evenkeel.dev/owner-uid: the uid of the owner
-	//   - annotations evenkeel.dev/owner and evenkeel.dev/owner-kind: the key and kind of the owner, which OwnerKeys reads
+	//   - annotations evenkeel.dev/owner and evenkeel.dev/owner-kind: the key and kind of the owner, for OwnerKeys
 	//   - annotation evenkeel.dev/child: the key of the child; a copy of a child has another name, so it is not a child
 	//   - annotation evenkeel.dev/wave: the wave, unless it is 0; children are deleted in reverse order
 	//   - annotation evenkeel.dev/configuration: a hash of the applied fields
