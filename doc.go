@@ -1,6 +1,6 @@
 // Package evenkeel has an operator in one value: Main, Program, Config and Run join the packages of a library for
-// Kubernetes controllers. Package controller is the smallest way to begin. A controller calls a handler with each object
-// that changes:
+// Kubernetes controllers. Package controller is the smallest way to begin. A controller calls a handler with each
+// object that changes:
 //
 //	printer, err := controller.New(controller.Config[*corev1.Pod]{
 //		Name:    "pod-printer",
@@ -18,8 +18,8 @@
 // kube.LoadConfig and kube.Connect create the cluster. A handler returns nil, the result of controller.RequeueAfter or
 // controller.Terminal, or any other error, which is retried.
 //
-// An operator with children, status, finalizer and webhooks is a Config of New. What surrounds it is a Program, with which
-// Main calls the program's function:
+// An operator with children, status, finalizer and webhooks is a Config of New. What surrounds it is a Program, with
+// which Main calls the program's function:
 //
 //	cluster, err := p.Connect()
 //	if err != nil {

@@ -49,9 +49,8 @@ type Config[T kube.Object] struct {
 	Finalizer string
 	Teardown  func(ctx context.Context, obj T, run *Run) error
 	// Default completes, and Validate decides on, each new and each changed object. Program.Run serves them. See
-	// webhook.Mutator and webhook.Validator. Default: no webhooks.
-	Default  func(ctx context.Context, request *webhook.Request[T]) error
-	Validate func(ctx context.Context, request *webhook.Request[T]) error
+	// webhook.Func. Default: no webhooks.
+	Default, Validate webhook.Func[T]
 
 	// Namespaces are the namespaces of the objects and of their children; a Role in each of them is enough. Default:
 	// all, which needs a ClusterRole.
@@ -98,7 +97,8 @@ func build[T kube.Object](config Config[T]) (*Operator[T], error) {
 	}
 	setup.Name, setup.Cluster = config.Name, config.Cluster
 	if setup.Retriever == nil && setup.Informer == nil {
-		setup.Retriever = informer.RetrieveSelected[T](config.Cluster, informer.Selection{Namespaces: config.Namespaces})
+		selection := informer.Selection{Namespaces: config.Namespaces}
+		setup.Retriever = informer.RetrieveSelected[T](config.Cluster, selection)
 	}
 	o.client = parts.client
 	o.Controller, err = controller.New(setup)
@@ -154,17 +154,17 @@ func (c Config[T]) validate() error {
 // hooks returns the webhooks of the config.
 func (c Config[T]) hooks() []webhook.Hook {
 	var hooks []webhook.Hook
-	options := webhook.Options{}
+	options := webhook.HookConfig{}
 	if len(c.Namespaces) > 0 {
 		options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: c.Namespaces,
 		}}}
 	}
 	if c.Default != nil {
-		hooks = append(hooks, webhook.Mutating(options, webhook.Mutator[T](c.Default)))
+		hooks = append(hooks, webhook.Mutating(options, c.Default))
 	}
 	if c.Validate != nil {
-		hooks = append(hooks, webhook.Validating(options, webhook.Validator[T](c.Validate)))
+		hooks = append(hooks, webhook.Validating(options, c.Validate))
 	}
 	return hooks
 }

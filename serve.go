@@ -74,7 +74,8 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 			return nil, err
 		}
 		config.Certificates = &webhook.Certificates{
-			Client: own, Secret: kube.Key{Namespace: namespace, Name: p.name + "-tls"}, Register: p.name, ClientConfig: at,
+			Client: own, Secret: kube.Key{Namespace: namespace, Name: p.name + "-tls"},
+			Register: p.name, ClientConfig: at,
 		}
 	}
 	server, err := webhook.New(config)
@@ -109,7 +110,8 @@ func (p *Program) installations() ([]manager.Runnable, error) {
 			return err
 		}
 		runnables = append(runnables, manager.Runnable{
-			Name: "storage migration of " + definition.Name, Runner: manager.RunFunc(migrate), OnFailure: manager.Restart,
+			Name:   "storage migration of " + definition.Name,
+			Runner: manager.RunFunc(migrate), OnFailure: manager.Restart,
 		})
 	}
 	return runnables, nil

@@ -34,7 +34,7 @@ func Timeout(d time.Duration) interface {
 // WaitFor waits until the object with key exists and check finds it Current. It returns that object, which belongs
 // to the caller.
 //
-//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut,
+//	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.Of,
 //		client.Timeout(time.Minute))
 //
 // For a custom resource with a condition Ready use readiness.Ready: unlike readiness.Condition, it ends the

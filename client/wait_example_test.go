@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
@@ -41,15 +42,15 @@ func ExampleWaitFor() {
 	}()
 
 	ctx := context.Background()
-	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.RolledOut, client.Timeout(time.Minute))
+	deployment, err := client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.Of, client.Timeout(time.Minute))
 	fmt.Println(deployment.Status.AvailableReplicas, "replicas are available:", err)
 
 	<-ended
-	_, err = client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.JobDone)
+	_, err = client.WaitFor[*appsv1.Deployment](ctx, c, key, readiness.When("", func(*corev1.Pod) bool { return true }))
 	fmt.Println(err)
 	// Output:
 	// 2 replicas are available: <nil>
-	// wait for Deployment shop/web: the object has failed: a Deployment cannot be done
+	// wait for Deployment shop/web: the object has failed: the check requires a *v1.Pod, the object is a *v1.Deployment
 }
 
 // ExampleWaitDeleted is a command that replaces a Deployment. A handler must not wait, but return.

@@ -111,7 +111,7 @@ func (s *waitServer) delete() {
 }
 
 func (s *waitServer) wait(ctx context.Context, options ...client.WaitOption) (*appsv1.Deployment, error) {
-	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.RolledOut, options...)
+	return client.WaitFor[*appsv1.Deployment](ctx, s.client, webKey(), readiness.Of, options...)
 }
 
 // waiting is a wait that runs in another goroutine.

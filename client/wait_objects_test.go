@@ -66,7 +66,7 @@ func TestWaitForObjectsCountsReadyObjects(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newWaitServer(t)
 				s.putNamed("a", "web", 3)
-				result := s.waitForWebs(t.Context(), 2, readiness.RolledOut)
+				result := s.waitForWebs(t.Context(), 2, readiness.Of)
 				began, ended := time.Now(), false
 				go func() { // joined by result below
 					_, _ = result()
@@ -111,7 +111,7 @@ func TestWaitForObjectsNamesMissingObjects(t *testing.T) {
 		check   readiness.Check
 		want    string
 	}{
-		"no object": {n: 1, check: readiness.RolledOut, want: "wait for 1 objects: Deployment in shop: context deadline exceeded after 1m0s: no object exists, selected by labels \"app=web\""},
+		"no object": {n: 1, check: readiness.Of, want: "wait for 1 objects: Deployment in shop: context deadline exceeded after 1m0s: no object exists, selected by labels \"app=web\""},
 		"some are not ready": {
 			prepare: func(s *waitServer) {
 				for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -120,7 +120,7 @@ func TestWaitForObjectsNamesMissingObjects(t *testing.T) {
 				s.putNamed("b", "web", 3)
 				s.putNamed("x", "db", 3)
 			},
-			n: 3, check: readiness.RolledOut,
+			n: 3, check: readiness.Of,
 			want: "1 of 3 are ready, selected by labels \"app=web\"; shop/a: InProgress: 1 of 3 replicas are available; shop/c: InProgress: 1 of 3 replicas are available; shop/d: InProgress: 1 of 3 replicas are available; ...",
 		},
 		"one is being deleted": {

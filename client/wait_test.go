@@ -193,7 +193,7 @@ func TestWaitForReadsFromAPIServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cached, err := client.Get[*appsv1.Deployment](t.Context(), s.client, webKey()); err != nil || !readiness.RolledOut(cached).Ready() {
+		if cached, err := client.Get[*appsv1.Deployment](t.Context(), s.client, webKey()); err != nil || !readiness.Of(cached).Ready() {
 			t.Fatalf("the informer does not answer: %v, %v", cached, err)
 		}
 		w := s.begin(t.Context())

@@ -249,7 +249,8 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 	if recorder := apiobject.Metrics[Recorder](observers); c.Metrics == nil && recorder != nil {
 		c.Metrics = guardedRecorder{recorder, g}
 	}
-	if recorder := apiobject.Events[EventRecorder](observers); c.Events == nil && recorder != nil && !c.withoutObject() {
+	recorder := apiobject.Events[EventRecorder](observers)
+	if c.Events == nil && recorder != nil && !c.withoutObject() {
 		c.Events = guardedEvents{recorder, g}
 	}
 	return own, err

@@ -8,25 +8,24 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Severity classifies the harm that a change of a definition does.
-type Severity string
+// severity classifies the harm that a change of a definition does.
+type severity string
 
-// The severities, the worst first.
+// The severities, the worst first: see Problem.
 const (
-	// Impossible: the API server rejects the change. No option allows it.
-	Impossible Severity = "impossible"
-	// Lossy: existing objects may lose data at their next write, or may become unreadable.
-	Lossy Severity = "lossy"
-	// Narrowing: values or requests that are accepted today would be rejected. Existing objects stay
-	// readable. Whether they can be written depends on the field: since 1.30 Kubernetes accepts
-	// invalid values that a write does not change (ratcheting). It does not for missing required
-	// fields, for example.
-	Narrowing Severity = "narrowing"
+	impossible severity = "impossible"
+	lossy      severity = "lossy"
+	narrowing  severity = "narrowing"
 )
 
-// Problem is a change of a definition that may harm existing objects or their clients.
+// Problem is a change of a definition that may harm existing objects or their clients:
+//   - impossible: the API server rejects the change. No option allows it.
+//   - lossy (option AllowDataLoss): existing objects may lose data at their next write, or may become unreadable.
+//   - narrowing (option AllowNarrowing): values or requests that are accepted today would be rejected. Existing objects
+//     stay readable. Whether they can be written depends on the field: since 1.30 Kubernetes accepts invalid values
+//     that a write does not change (ratcheting). It does not for missing required fields, for example.
 type Problem struct {
-	Severity Severity
+	severity severity
 	// Path is the place of the change: "spec.scope" in the definition itself, "v1: spec.ports[*].name"
 	// in the schema of a version. [*] stands for each item of a list and each value of a map.
 	Path string
@@ -35,7 +34,7 @@ type Problem struct {
 }
 
 // String returns the problem as one line.
-func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Severity, p.Path, p.Message) }
+func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.severity, p.Path, p.Message) }
 
 // Compare returns the problems of changing the definition before into after, the worst first. It makes
 // no request, and changes neither argument.
@@ -49,7 +48,7 @@ func Compare(before, after *apiextensionsv1.CustomResourceDefinition) []Problem 
 	c := comparison{before: before, after: after}
 	c.compareIdentity()
 	if before.Spec.PreserveUnknownFields && !after.Spec.PreserveUnknownFields {
-		c.report(Lossy, "spec.preserveUnknownFields", "fields that the schemas do not have are kept today and would "+
+		c.report(lossy, "spec.preserveUnknownFields", "fields that the schemas do not have are kept today and would "+
 			"be dropped: "+
 			"add every field to the schemas, or set x-kubernetes-preserve-unknown-fields in them")
 	}
@@ -57,9 +56,9 @@ func Compare(before, after *apiextensionsv1.CustomResourceDefinition) []Problem 
 		c.compareVersion(&before.Spec.Versions[i])
 	}
 	c.compareStorage()
-	order := []Severity{Impossible, Lossy, Narrowing}
+	order := []severity{impossible, lossy, narrowing}
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {
-		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
+		return slices.Index(order, a.severity) - slices.Index(order, b.severity)
 	})
 	return c.problems
 }
@@ -71,8 +70,8 @@ type comparison struct {
 }
 
 // report adds a problem. Each problem is added at most once: several comparisons may find the same one.
-func (c *comparison) report(severity Severity, path, format string, args ...any) {
-	p := Problem{Severity: severity, Path: path, Message: fmt.Sprintf(format, args...)}
+func (c *comparison) report(severity severity, path, format string, args ...any) {
+	p := Problem{severity: severity, Path: path, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.problems, p) {
 		c.problems = append(c.problems, p)
 	}
@@ -93,7 +92,7 @@ func (c *comparison) compareIdentity() {
 		{"spec.scope", string(before.Scope), string(after.Scope), unused},
 	} {
 		if field.before != field.after && !field.mutable {
-			c.report(Impossible, field.path, "%q becomes %q, and the field is immutable: "+
+			c.report(impossible, field.path, "%q becomes %q, and the field is immutable: "+
 				"remove the definition with all its objects first, or define a new kind and copy the objects",
 				field.before, field.after)
 		}
@@ -107,12 +106,12 @@ func (c *comparison) compareVersion(before *apiextensionsv1.CustomResourceDefini
 	path := "spec.versions[" + before.Name + "]"
 	switch {
 	case after == nil && stored:
-		c.report(Impossible, path, "objects may be stored in this version (status.storedVersions): keep it, with "+
+		c.report(impossible, path, "objects may be stored in this version (status.storedVersions): keep it, with "+
 			"served: false; "+
 			"Migrate rewrites every object, and then removes the version from status.storedVersions")
 		return
 	case before.Served && (after == nil || !after.Served) && !before.Deprecated:
-		c.report(Narrowing, path, "the version would not be served, and requests for it would get \"not found\": "+
+		c.report(narrowing, path, "the version would not be served, and requests for it would get \"not found\": "+
 			"mark it as deprecated in one release, and stop serving it in a later one")
 	}
 	if after == nil {
@@ -131,19 +130,19 @@ func (c *comparison) compareSubresources(path string, before, after *apiextensio
 	namesAfter := subresourcesOf(after)
 	for _, name := range subresourcesOf(before) {
 		if !slices.Contains(namesAfter, name) && before.Served && after.Served {
-			c.report(Narrowing, path+".subresources."+name, "requests for %s would get \"not found\": keep it as "+
+			c.report(narrowing, path+".subresources."+name, "requests for %s would get \"not found\": keep it as "+
 				"long as the version is served%s", name, subresourceHint(name))
 		}
 	}
 	_, hasStatus := schemaOf(before).Properties["status"]
 	if hasStatus && !slices.Contains(subresourcesOf(before), "status") && slices.Contains(namesAfter, "status") &&
 		before.Served {
-		c.report(Narrowing, path+".subresources.status", "writes of objects would ignore their status silently: let "+
+		c.report(narrowing, path+".subresources.status", "writes of objects would ignore their status silently: let "+
 			"every client that writes it use the subresource first, which the API server serves from then on")
 	}
 	for _, field := range before.SelectableFields {
 		if !slices.Contains(after.SelectableFields, field) && before.Served && after.Served {
-			c.report(Narrowing, path+".selectableFields", "lists and watches with a field selector for %s would be "+
+			c.report(narrowing, path+".selectableFields", "lists and watches with a field selector for %s would be "+
 				"rejected: keep it as long as the version is served", field.JSONPath)
 		}
 	}
@@ -179,7 +178,7 @@ func (c *comparison) compareStorage() {
 		return
 	}
 	if usesWebhook(c.before) && len(c.before.Spec.Versions) > 1 && len(versionsInUse(c.before, c.after)) > 1 {
-		c.report(Lossy, "spec.conversion", "a webhook converts versions %s today; without it the API server would "+
+		c.report(lossy, "spec.conversion", "a webhook converts versions %s today; without it the API server would "+
 			"change the apiVersion only: "+
 			"keep the webhook as long as objects are stored in more than one version",
 			strings.Join(versionNames(c.before), ", "))
@@ -213,19 +212,19 @@ func (c *comparison) compareNewFields(version, stored *apiextensionsv1.CustomRes
 		known = c.losses(before, stored)
 	}
 	for _, problem := range c.losses(version, stored) {
-		samePlace := func(p Problem) bool { return p.Severity == Lossy && p.Path == problem.Path }
+		samePlace := func(p Problem) bool { return p.severity == lossy && p.Path == problem.Path }
 		if !slices.ContainsFunc(known, samePlace) && !slices.ContainsFunc(c.problems, samePlace) {
-			c.report(Lossy, problem.Path, "objects are stored in %s, which does not accept what %s accepts here: "+
+			c.report(lossy, problem.Path, "objects are stored in %s, which does not accept what %s accepts here: "+
 				"make the schemas of both versions equal, or convert with a webhook", stored.Name, version.Name)
 		}
 	}
 }
 
-// losses returns the Lossy problems of objects that change from one version to another without conversion.
+// losses returns the lossy problems of objects that change from one version to another without conversion.
 func (c *comparison) losses(from, to *apiextensionsv1.CustomResourceDefinitionVersion) []Problem {
 	other := comparison{before: c.before, after: c.after}
 	other.compareSchemas(from.Name+" to "+to.Name+": ", schemaOf(from), schemaOf(to))
-	return slices.DeleteFunc(other.problems, func(p Problem) bool { return p.Severity != Lossy })
+	return slices.DeleteFunc(other.problems, func(p Problem) bool { return p.severity != lossy })
 }
 
 // versionsInUse returns the versions between which the API server may have to convert after the change:

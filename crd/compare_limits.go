@@ -37,7 +37,7 @@ func (n node) compareLimits() {
 		{"uniqueItems", before.UniqueItems, after.UniqueItems},
 	} {
 		if !flag.before && flag.after {
-			n.report(Narrowing, "%s is set, and was not", flag.name)
+			n.report(narrowing, "%s is set, and was not", flag.name)
 		}
 	}
 	n.compareNulls()
@@ -53,18 +53,18 @@ func (n node) compareNulls() {
 	switch {
 	case !n.before.Nullable || n.after.Nullable:
 	case n.item:
-		n.report(Narrowing, "null is accepted today and would be rejected: keep nullable")
+		n.report(narrowing, "null is accepted today and would be rejected: keep nullable")
 	case n.after.Default != nil:
-		n.report(Lossy, "null is kept today and would become the default, %s: keep nullable", n.after.Default.Raw)
+		n.report(lossy, "null is kept today and would become the default, %s: keep nullable", n.after.Default.Raw)
 	default:
-		n.report(Lossy, "null is kept today and would be dropped: keep nullable")
+		n.report(lossy, "null is kept today and would be dropped: keep nullable")
 	}
 }
 
 // reportLowered reports an upper limit that is new or lower than before.
 func reportLowered[V cmp.Ordered](n node, name string, before, after *V) {
 	if after != nil && (before == nil || *after < *before) {
-		n.report(Narrowing, "%s %s", name, describeChange(before, after))
+		n.report(narrowing, "%s %s", name, describeChange(before, after))
 	}
 }
 
@@ -75,7 +75,7 @@ func reportRaised[V cmp.Ordered](n node, name string, before, after *V) {
 		before = &zero // lengths and counts are never negative
 	}
 	if after != nil && (before == nil || *after > *before) {
-		n.report(Narrowing, "%s %s", name, describeChange(before, after))
+		n.report(narrowing, "%s %s", name, describeChange(before, after))
 	}
 }
 
@@ -91,17 +91,17 @@ func sameValue[V comparable](a, b *V) bool { return a != nil && b != nil && *a =
 func (n node) comparePattern() {
 	before, after := n.before, n.after
 	if after.Pattern != "" && after.Pattern != before.Pattern {
-		n.report(Narrowing, "the pattern is %q, was %q: values that matched the old pattern may not match the new one",
+		n.report(narrowing, "the pattern is %q, was %q: values that matched the old pattern may not match the new one",
 			after.Pattern, before.Pattern)
 	}
 	// These formats restrict nothing: every integer is an int64, and every number is a double.
 	unrestricted := after.Type == "integer" && after.Format == "int64" || after.Type == "number" &&
 		after.Format == "double"
 	if after.Format != "" && after.Format != before.Format && !unrestricted {
-		n.report(Narrowing, "the format is %q, was %q", after.Format, before.Format)
+		n.report(narrowing, "the format is %q, was %q", after.Format, before.Format)
 	}
 	if after.MultipleOf != nil && !sameValue(before.MultipleOf, after.MultipleOf) {
-		n.report(Narrowing, "only multiples of %v would be accepted", *after.MultipleOf)
+		n.report(narrowing, "only multiples of %v would be accepted", *after.MultipleOf)
 	}
 }
 
@@ -110,7 +110,7 @@ func (n node) compareEnum() {
 		return
 	}
 	if len(n.before.Enum) == 0 {
-		n.report(Narrowing, "any value is accepted today, and only %s would be",
+		n.report(narrowing, "any value is accepted today, and only %s would be",
 			strings.Join(rawValues(n.after.Enum), ", "))
 		return
 	}
@@ -123,7 +123,7 @@ func (n node) compareEnum() {
 		}
 	}
 	if len(removed) > 0 {
-		n.report(Narrowing, "%s would be rejected: keep the old values in the enum, and handle them as aliases of "+
+		n.report(narrowing, "%s would be rejected: keep the old values in the enum, and handle them as aliases of "+
 			"the new ones", strings.Join(rawValues(removed), ", "))
 	}
 }
@@ -147,10 +147,10 @@ func (n node) compareRequired() {
 		switch {
 		case after.Default != nil:
 		case !wasRequired:
-			n.child("."+name, nil, nil).report(Narrowing, "the field becomes required, and objects without it could "+
+			n.child("."+name, nil, nil).report(narrowing, "the field becomes required, and objects without it could "+
 				"not be written: give it a default")
 		case before.Default != nil:
-			n.child("."+name, nil, nil).report(Narrowing, "the required field loses its default, and objects that "+
+			n.child("."+name, nil, nil).report(narrowing, "the required field loses its default, and objects that "+
 				"rely on the default could not be written: keep the default")
 		}
 	}
@@ -165,18 +165,18 @@ func (n node) compareListType() {
 	switch {
 	case before == after && after == "atomic":
 	case after == "atomic":
-		n.report(Narrowing, becomesAtomic, "x-kubernetes-list-type", before)
+		n.report(narrowing, becomesAtomic, "x-kubernetes-list-type", before)
 	case before != after:
-		n.report(Narrowing, "lists with two equal items would be rejected: x-kubernetes-list-type is %s, was %s", after,
+		n.report(narrowing, "lists with two equal items would be rejected: x-kubernetes-list-type is %s, was %s", after,
 			before)
 	case !slices.Equal(slices.Sorted(slices.Values(n.before.XListMapKeys)),
 		slices.Sorted(slices.Values(n.after.XListMapKeys))):
-		n.report(Narrowing, "other fields identify the items: x-kubernetes-list-map-keys are %q, were %q",
+		n.report(narrowing, "other fields identify the items: x-kubernetes-list-map-keys are %q, were %q",
 			n.after.XListMapKeys, n.before.XListMapKeys)
 	}
 	if valueOf(n.before.XMapType) != "atomic" && valueOf(n.after.XMapType) == "atomic" &&
 		typeOf(n.before) == typeOf(n.after) {
-		n.report(Narrowing, becomesAtomic, "x-kubernetes-map-type", "granular")
+		n.report(narrowing, becomesAtomic, "x-kubernetes-map-type", "granular")
 	}
 }
 
@@ -195,7 +195,7 @@ func (n node) compareRules() {
 			return old.Rule == rule.Rule && sameOptional(old.OptionalOldSelf, rule.OptionalOldSelf)
 		})
 		if !existed {
-			n.report(Narrowing, "the rule %q is new: objects that violate it could not be written", rule.Rule)
+			n.report(narrowing, "the rule %q is new: objects that violate it could not be written", rule.Rule)
 		}
 	}
 	n.before, n.after = withoutImpliedTypes(n.before), withoutImpliedTypes(n.after)
@@ -209,7 +209,7 @@ func (n node) compareRules() {
 		{"not", n.before.Not, n.after.Not},
 	} {
 		if !reflect.ValueOf(part.after).IsZero() && !sameContent(part.before, part.after) {
-			n.report(Narrowing, "%s changes and cannot be compared: values that are accepted today may be rejected",
+			n.report(narrowing, "%s changes and cannot be compared: values that are accepted today may be rejected",
 				part.name)
 		}
 	}

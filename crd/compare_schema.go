@@ -24,7 +24,7 @@ func (c *comparison) compareSchemas(root string, before, after *apiextensionsv1.
 	node{comparison: c, root: root, before: before, after: after}.compare()
 }
 
-func (n node) report(severity Severity, format string, args ...any) {
+func (n node) report(severity severity, format string, args ...any) {
 	path := n.path
 	if path == "" {
 		path = "the object"
@@ -64,18 +64,18 @@ func (n node) compareTypes() bool {
 		if after == "object" {
 			affected = "objects in lists" // compareProperties covers other objects
 		}
-		n.report(Lossy, "any value is accepted today, and only %s would be; %s stored here would lose all "+
+		n.report(lossy, "any value is accepted today, and only %s would be; %s stored here would lose all "+
 			"their fields: "+
 			"add a property with another name", after, affected)
 		return true // items and map values still have to be compared
 	case before == anyType:
-		n.report(Narrowing, "any value is accepted today, and only %s would be", after)
+		n.report(narrowing, "any value is accepted today, and only %s would be", after)
 		return true // stored objects may have fields that the new schema lacks
 	case before == "number" && after == "integer":
-		n.report(Narrowing, "fractions would be rejected: %s becomes %s", before, after)
+		n.report(narrowing, "fractions would be rejected: %s becomes %s", before, after)
 		return true
 	}
-	n.report(Lossy, "the type changes from %s to %s, and stored values have the old type: "+
+	n.report(lossy, "the type changes from %s to %s, and stored values have the old type: "+
 		"add a property with another name, or a version with a conversion webhook", before, after)
 	return false
 }
@@ -99,21 +99,21 @@ func typeOf(schema *apiextensionsv1.JSONSchemaProps) string {
 func (n node) compareUnknownFields() {
 	if preservesUnknown(n.before) && !n.afterPreservesUnknown() && n.after.AdditionalProperties == nil &&
 		mayBeObject(n.after) {
-		n.report(Lossy, "fields that the schema does not have are kept today and would be dropped: "+
+		n.report(lossy, "fields that the schema does not have are kept today and would be dropped: "+
 			"keep x-kubernetes-preserve-unknown-fields, or add every field that objects use")
 	}
 	_, hasMetadata := n.before.Properties["metadata"]
 	switch {
 	case n.before.XEmbeddedResource && !n.after.XEmbeddedResource && !n.afterPreservesUnknown():
-		n.report(Lossy, "apiVersion, kind and metadata of the embedded object would be dropped: keep "+
+		n.report(lossy, "apiVersion, kind and metadata of the embedded object would be dropped: keep "+
 			"x-kubernetes-embedded-resource")
 	case n.before.XEmbeddedResource || !n.after.XEmbeddedResource:
 	case hasMetadata || preservesUnknown(n.before) || mapValues(n.before) != nil:
-		n.report(Lossy, "the value becomes an embedded object, and fields of its metadata that Kubernetes does not "+
+		n.report(lossy, "the value becomes an embedded object, and fields of its metadata that Kubernetes does not "+
 			"define would be dropped: "+
 			"leave out x-kubernetes-embedded-resource")
 	default:
-		n.report(Narrowing, "only embedded objects with apiVersion, kind and metadata would be accepted")
+		n.report(narrowing, "only embedded objects with apiVersion, kind and metadata would be accepted")
 	}
 }
 
@@ -140,7 +140,7 @@ func (n node) compareProperties() {
 		if after, ok := n.schemaAfter(name); ok {
 			n.child("."+name, &before, after).compare()
 		} else if !n.afterPreservesUnknown() {
-			n.child("."+name, nil, nil).report(Lossy, "the property is removed, and the values that objects have "+
+			n.child("."+name, nil, nil).report(lossy, "the property is removed, and the values that objects have "+
 				"would be dropped: "+
 				"keep it, and mark it as deprecated in its description")
 		}
@@ -216,7 +216,7 @@ func (n node) compareValues() {
 	case before != nil && after != nil:
 		n.child("[*]", before, after).compare()
 	case before != nil && !n.afterPreservesUnknown() && mayBeObject(n.after):
-		n.report(Lossy, "the map becomes an object, and entries that are not among its properties would be dropped: "+
+		n.report(lossy, "the map becomes an object, and entries that are not among its properties would be dropped: "+
 			"keep additionalProperties")
 	case before == nil && after != nil && preservesUnknown(n.before):
 		n.child("[*]", &apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}, after).compare()

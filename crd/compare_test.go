@@ -10,15 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 )
 
 // definition returns a definition of kind Website.
-func definition(tb testing.TB, change func(*apiextensionsv1.CustomResourceDefinition), versions ...crd.Version) *apiextensionsv1.CustomResourceDefinition {
+func definition(tb testing.TB, change func(*apiextensionsv1.CustomResourceDefinition), versions ...crdtest.Version) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	d, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Website", Versions: versions})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := crdtest.Define("shop.example.com", "Website", versions...)
 	if change != nil {
 		change(d)
 	}
@@ -145,7 +143,7 @@ func TestCompareSchemas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := func(field string) *apiextensionsv1.CustomResourceDefinition {
-				return definition(t, nil, crd.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
+				return definition(t, nil, crdtest.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"f": *schemaOf(t, field)},
 				}})
 			}
@@ -164,7 +162,7 @@ func TestCompareIgnoresJSONSpelling(t *testing.T) {
 		for _, value := range values {
 			field.Enum = append(field.Enum, apiextensionsv1.JSON{Raw: []byte(value)})
 		}
-		return definition(t, nil, crd.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
+		return definition(t, nil, crdtest.Version{Name: "v1", Schema: &apiextensionsv1.JSONSchemaProps{
 			Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"f": field},
 		}})
 	}
@@ -181,7 +179,7 @@ func TestCompareIgnoresJSONSpelling(t *testing.T) {
 func short(problems []crd.Problem) []string {
 	var lines []string
 	for _, p := range problems {
-		lines = append(lines, fmt.Sprintf("%s: %s", p.Severity, p.Path))
+		lines = append(lines, strings.TrimSuffix(p.String(), ": "+p.Message))
 	}
 	return lines
 }
@@ -192,18 +190,18 @@ func TestCompareDefinitions(t *testing.T) {
 	const host = `{type: object, properties: {host: {type: string}}}`
 	const none = `{type: object}`
 	const strict = `{type: object, required: [host], properties: {host: {type: string, maxLength: 3}}}`
-	v := func(name, text string, change ...func(*crd.Version)) crd.Version {
-		version := crd.Version{Name: name, Schema: schemaOf(t, text)}
+	v := func(name, text string, change ...func(*crdtest.Version)) crdtest.Version {
+		version := crdtest.Version{Name: name, Schema: schemaOf(t, text)}
 		for _, c := range change {
 			c(&version)
 		}
 		return version
 	}
-	stored := func(v *crd.Version) { v.Storage = true }
-	unserved := func(v *crd.Version) { v.NotServed = true }
-	deprecated := func(v *crd.Version) { v.Deprecated = true }
+	stored := func(v *crdtest.Version) { v.Storage = true }
+	unserved := func(v *crdtest.Version) { v.NotServed = true }
+	deprecated := func(v *crdtest.Version) { v.Deprecated = true }
 	one := func(change func(*definitionOf)) *definitionOf { return definition(t, change, v("v1", host)) }
-	several := func(versions ...crd.Version) *definitionOf { return definition(t, nil, versions...) }
+	several := func(versions ...crdtest.Version) *definitionOf { return definition(t, nil, versions...) }
 	converted := func(d *definitionOf) *definitionOf {
 		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: "Webhook"}
 		return d
@@ -247,14 +245,14 @@ func TestCompareDefinitions(t *testing.T) {
 		"metadata removed from the schema": {
 			several(v("v1", `{type: object, properties: {apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}}}`)), several(v("v1", none)), nil,
 		},
-		"schema removed": {one(nil), definition(t, nil, crd.Version{Name: "v1"}), nil},
-		"schema added":   {definition(t, nil, crd.Version{Name: "v1"}), one(nil), []string{"lossy: v1: the object"}},
+		"schema removed": {one(nil), definition(t, nil, crdtest.Version{Name: "v1"}), nil},
+		"schema added":   {definition(t, nil, crdtest.Version{Name: "v1"}), one(nil), []string{"lossy: v1: the object"}},
 		"subresources removed": {
-			several(v("v1", host, func(v *crd.Version) { v.Status = true; v.Scale = &apiextensionsv1.CustomResourceSubresourceScale{} })), one(nil),
+			several(v("v1", host, func(v *crdtest.Version) { v.Status = true; v.Scale = true })), one(nil),
 			[]string{"narrowing: spec.versions[v1].subresources.status", "narrowing: spec.versions[v1].subresources.scale"},
 		},
 		"selectable field removed": {
-			several(v("v1", host, func(v *crd.Version) { v.SelectableFields = []string{".host"} })), one(nil), []string{"narrowing: spec.versions[v1].selectableFields"},
+			several(v("v1", host, func(v *crdtest.Version) { v.SelectableFields = []string{".host"} })), one(nil), []string{"narrowing: spec.versions[v1].selectableFields"},
 		},
 		"status subresource added to a kind with a status": {
 			one(func(d *apiextensionsv1.CustomResourceDefinition) { withStatus(d) }),
@@ -263,7 +261,7 @@ func TestCompareDefinitions(t *testing.T) {
 			}),
 			[]string{"narrowing: spec.versions[v1].subresources.status"},
 		},
-		"subresources added": {one(nil), several(v("v1", host, func(v *crd.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
+		"subresources added": {one(nil), several(v("v1", host, func(v *crdtest.Version) { v.Status = true; v.SelectableFields = []string{".host"} })), nil},
 
 		"new served version has more fields than the new storage version": {one(nil), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v1: host", "lossy: v2 to v1: host"}},
 		"new version has more fields than the stored one":                 {several(v("v1", none)), several(v("v1", none, stored), v("v2", host)), []string{"lossy: v2 to v1: host"}},
@@ -327,14 +325,10 @@ func TestCompareDefinitions(t *testing.T) {
 
 func ExampleCompare() {
 	at := func(spec apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
-		definition, err := crd.New(crd.Definition{Group: "shop.example.com", Kind: "Website", Versions: []crd.Version{{
+		return crdtest.Define("shop.example.com", "Website", crdtest.Version{
 			Name:   "v1",
 			Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}},
-		}}})
-		if err != nil {
-			panic(err)
-		}
-		return definition
+		})
 	}
 	installed := at(apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"host": {Type: "string"}, "replicas": {Type: "integer"},

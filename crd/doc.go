@@ -1,8 +1,7 @@
-// Package crd installs, compares and removes CustomResourceDefinitions. Programs use it before they start
-// their controllers, and in tests.
+// Package crd installs, compares and removes CustomResourceDefinitions, before the controllers start, and in tests.
 //
-// Parse and ParseFS read definitions from YAML, as code generators write it. New builds one from Go
-// values. Ensure installs definitions and returns when objects can be created.
+// Parse and ParseFS read definitions from YAML, as code generators write it. Ensure installs definitions and returns
+// when objects can be created.
 //
 //	crds, err := crd.ParseFS(definitions, "crds/*.yaml")
 //	...

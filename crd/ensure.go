@@ -18,9 +18,24 @@ import (
 )
 
 // Ensured is the result of Ensure for one definition.
+//
+// Ensure never writes a change that it did not compare with the live state. If another client
+// writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
+// the same time. If nothing has changed, it makes one request for each definition, and one for each group
+// version that the Cluster has not discovered yet.
+//
+// Ensure does not read from the client's informers, because they may be stale.
+//
+// The caller must keep the client's FieldOwner the same across versions of the program. Short names and
+// categories that another field owner has set are not removed.
+//
+// Each API server starts to use a changed schema shortly after the write, and does not report when. Until
+// then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
+// instead, and the caller can retry.
+//
+// With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
+// deleted.
 type Ensured struct {
-	// Name is the definition's name.
-	Name string
 	// Outcome is client.Created, client.Updated or client.Unchanged.
 	Outcome client.ObjectOutcome
 	// Allowed are the problems of the change that an option allowed.
@@ -48,9 +63,9 @@ func (e *ChangeError) Error() string {
 		fmt.Fprintf(&b, "\n\t%s", problem)
 	}
 	for _, allowed := range []struct {
-		severity       Severity
+		severity       severity
 		effect, option string
-	}{{Lossy, "the loss is", "AllowDataLoss"}, {Narrowing, "the new limits are", "AllowNarrowing"}} {
+	}{{lossy, "the loss is", "AllowDataLoss"}, {narrowing, "the new limits are", "AllowNarrowing"}} {
 		if paths := e.pathsOf(allowed.severity); len(paths) > 0 {
 			fmt.Fprintf(&b, "\nIf %s acceptable, use option %s(%s).", allowed.effect, allowed.option,
 				strings.Join(paths, ", "))
@@ -60,10 +75,10 @@ func (e *ChangeError) Error() string {
 }
 
 // pathsOf returns the quoted paths of the problems of one severity, each once.
-func (e *ChangeError) pathsOf(severity Severity) []string {
+func (e *ChangeError) pathsOf(severity severity) []string {
 	var paths []string
 	for _, problem := range e.Problems {
-		if path := strconv.Quote(problem.Path); problem.Severity == severity && !slices.Contains(paths, path) {
+		if path := strconv.Quote(problem.Path); problem.severity == severity && !slices.Contains(paths, path) {
 			paths = append(paths, path)
 		}
 	}
@@ -87,26 +102,10 @@ func (e *ChangeError) pathsOf(severity Severity) []string {
 // If a definition is being deleted, Ensure waits for the deletion and creates the definition again. Controllers of
 // this program may have to remove finalizers before: a task of package manager lets them start after 2 s, and waits
 // without the timeout. A program without a manager starts the Run of its controllers in goroutines first, and then
-// calls Ensure, with a Timeout that is longer than the cleanup; a controller waits for a definition that is missing.
+// calls Ensure, with a deadline after the cleanup; a controller waits for a definition that is missing.
 //
-// Guarantees: Ensure never writes a change that it did not compare with the live state. If another client
-// writes in between, Ensure reads and compares again, at most 10 times. Any number of programs may call it at
-// the same time. If nothing has changed, it makes one request for each definition, and one for each group
-// version that the Cluster has not discovered yet.
-//
-// Ensure does not read from the client's informers, because they may be stale.
-//
-// The caller must keep the client's FieldOwner the same across versions of the program. Short names and
-// categories that another field owner has set are not removed.
-//
-// Each API server starts to use a changed schema shortly after the write, and does not report when. Until
-// then it prunes writes by the old schema. With client.FieldValidation("Strict") it rejects such a write
-// instead, and the caller can retry.
-//
-// With a client for dry runs Ensure waits for nothing, and a definition that is being deleted counts as
-// deleted.
-//
-// Options: AllowDataLoss, AllowNarrowing, AcceptNewer, Timeout. Default: refuse harmful changes, 1 min.
+// Options: AllowDataLoss, AllowNarrowing, AcceptNewer. Default: refuse harmful changes. The timeout is the deadline of
+// ctx, by default 1 min.
 //
 // Errors of all definitions are joined: *ChangeError for refused changes; names that another definition
 // uses; the timeout, with the missing condition; errors of requests, among them kube.ErrNotServed if the
@@ -115,13 +114,13 @@ func Ensure(
 	ctx context.Context, c *client.Client, definitions []*apiextensionsv1.CustomResourceDefinition,
 	options ...EnsureOption,
 ) ([]Ensured, error) {
-	s, err := newSettings(c, options)
+	s, err := newSettings(ctx, c, options...)
 	if err := errors.Join(err, checkDefinitions(definitions)); err != nil {
 		return nil, fmt.Errorf("ensure definitions: %w", err)
 	}
 	ensurers := make([]*ensurer, len(definitions))
 	for i, definition := range definitions {
-		ensurers[i] = &ensurer{settings: s, desired: definition}
+		ensurers[i] = &ensurer{settings: s, name: definition.Name, desired: definition}
 	}
 	if observers.StartFrom(ctx) == nil { // in a manager, the timeout bounds each attempt: see waitGone
 		var cancel context.CancelFunc
@@ -170,6 +169,7 @@ func forEach(ensurers []*ensurer, f func(*ensurer) error) error {
 // write fails when live is stale, and plan must run again.
 type ensurer struct {
 	settings
+	name    string                                    // of the definition
 	desired *apiextensionsv1.CustomResourceDefinition // the caller's; never changed
 
 	live   *apiextensionsv1.CustomResourceDefinition // nil: the definition does not exist
@@ -182,7 +182,7 @@ type ensurer struct {
 // plan reads the live definition, computes the target, and returns a ChangeError for changes that are not
 // allowed. It resets the result.
 func (e *ensurer) plan(ctx context.Context) error {
-	e.result, e.terminating = Ensured{Name: e.desired.Name}, false
+	e.result, e.terminating = Ensured{}, false
 	live, err := e.find(ctx)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ spec:
 			return err
 		}
 		for _, e := range ensured {
-			fmt.Println(e.Name, e.Outcome)
+			fmt.Println(e.Definition.Name, e.Outcome)
 		}
 		return nil
 	}

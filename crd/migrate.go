@@ -17,14 +17,21 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Migration is the progress of Migrate, and its result.
+// Migration is the result of Migrate.
+//
+// An object that was changed, deleted or replaced after it was listed is in the storage version already. An object is a
+// failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
+// invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
+// other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
+// requests (after its Retry-After, at most 10 min), until ctx ends, and 10 times when it reports an internal error. An
+// object that cannot be converted makes the API server reject lists: Migrate names it if a served version can show it,
+// and ends after 100 of them.
 type Migration struct {
-	// Name is the definition's name.
-	Name string
+	name string // of the definition
 	// Version is the storage version.
 	Version string
 	// Total is the number of objects when the walk over all objects began. It is 0 if no object has to be rewritten,
-	// and before the first page was read.
+	// and if no page was read.
 	Total int
 	// Done is the number of objects that the walk has passed: those that were rewritten by this call, an earlier call
 	// or another client, that were deleted, and those in Failures.
@@ -36,9 +43,9 @@ type Migration struct {
 	Failures []error
 }
 
-// String returns the progress as one line.
+// String returns the result as one line.
 func (m Migration) String() string {
-	return fmt.Sprintf("%s to %s: %d of %d objects done, %d rewritten, %d failed", m.Name, m.Version, m.Done, m.Total,
+	return fmt.Sprintf("%s to %s: %d of %d objects done, %d rewritten, %d failed", m.name, m.Version, m.Done, m.Total,
 		m.Rewritten, len(m.Failures))
 }
 
@@ -57,32 +64,22 @@ func (m Migration) String() string {
 //
 // Migrate may be killed between any two requests, and may run in several processes: the next call continues
 // after the mark. If the storage version changes in between, it starts again.
-//
-// An object that was changed, deleted or replaced after it was listed is in the storage version already. An object is a
-// failure if the API server rejects the patch: an admission webhook denies the request, its conversion fails, or it is
-// invalid in the storage version. (Since Kubernetes 1.30 an invalid spec is rewritten.) Migrate continues with the
-// other objects, and then returns an error. Migrate retries while the API server is unreachable or asks for fewer
-// requests (after its Retry-After, at most 10 min), until ctx ends, and 10 times when it reports an internal error. An
-// object that cannot be converted makes the API server reject lists: Migrate names it if a served version can show it,
-// and ends after 100 of them.
-//
 // The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
 // watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each
 // rewritten object; generation and managedFields do not change.
 //
-// With a client for dry runs Migrate waits for nothing and changes nothing. It reports the objects that would
-// fail.
+// With a client for dry runs Migrate waits for nothing and changes nothing, and reports the objects that would fail.
 //
-// Options: Pace, OnProgress. Default: no pause between objects. There is no default time limit.
+// Options: Pace. Default: no pause, and no time limit. The progress is logged every 10 s.
 //
 // Errors: the objects that were not rewritten (100 of them; Migration.Failures has all), a missing permission,
 // a definition that does not exist or that serves no version, errors of requests.
 func Migrate(ctx context.Context, c *client.Client, name string, options ...MigrateOption) (Migration, error) {
-	s, err := newSettings(c, options)
+	s, err := newSettings(ctx, c, options...)
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
-	m := &migrator{settings: s, result: Migration{Name: name}}
+	m := &migrator{settings: s, result: Migration{name: name}}
 	if err == nil {
 		err = m.run(ctx)
 	}
@@ -164,7 +161,7 @@ func (m *migrator) run(ctx context.Context) error {
 		if !errors.Is(err, errRestart) || restart == maxRestarts {
 			return err
 		}
-		m.settings.logger.InfoContext(ctx, "storage migration starts again", "name", m.result.Name, "reason", err)
+		m.settings.logger.InfoContext(ctx, "storage migration starts again", "name", m.result.name, "reason", err)
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
@@ -212,7 +209,7 @@ func (m *migrator) isMigrated() bool {
 // read reads the definition.
 func (m *migrator) read(ctx context.Context) error {
 	return m.retry(ctx, maxTransient, func() (err error) {
-		m.definition, err = read(ctx, m.client, m.result.Name)
+		m.definition, err = read(ctx, m.client, m.result.name)
 		if err == nil && m.definition.DeletionTimestamp != nil {
 			return client.ErrTerminating
 		}
@@ -239,7 +236,8 @@ func (m *migrator) kind() (schema.GroupVersionKind, error) {
 func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) error {
 	waiting := &ensurer{
 		settings: m.settings,
-		result:   Ensured{Name: m.result.Name, Definition: m.definition},
+		name:     m.result.name,
+		result:   Ensured{Definition: m.definition},
 	}
 	limited, cancel := context.WithTimeout(ctx, m.settings.timeout)
 	defer cancel()
@@ -266,7 +264,7 @@ func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) erro
 		}
 		m.mark.After = page.ResourceVersion
 	}
-	m.settings.logger.InfoContext(ctx, "storage migration started", "name", m.result.Name, "version", m.result.Version,
+	m.settings.logger.InfoContext(ctx, "storage migration started", "name", m.result.name, "version", m.result.Version,
 		"storedVersions", m.definition.Status.StoredVersions, "resumed", resumed)
 	m.logAt = time.Now().Add(logInterval)
 	return m.follow(ctx)
@@ -333,7 +331,7 @@ func (m *migrator) finish(ctx context.Context) error {
 			return err
 		}
 		if written {
-			m.settings.logger.InfoContext(ctx, "storage migration finished", "name", m.result.Name, "version",
+			m.settings.logger.InfoContext(ctx, "storage migration finished", "name", m.result.name, "version",
 				m.result.Version,
 				"rewritten", m.result.Rewritten)
 			return m.removeMark(ctx)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -140,17 +139,12 @@ func (m *migrator) passUnreadable(
 	return objects{}, fmt.Errorf("the object after %s cannot be read in any version: %w", m.passed, cause)
 }
 
-// report reports the progress after a page.
+// report logs the progress after a page.
 func (m *migrator) report(ctx context.Context, last bool) {
 	m.result.Total = max(m.result.Total, m.result.Done)
-	if m.settings.onProgress != nil {
-		reported := m.result
-		reported.Failures = slices.Clip(reported.Failures)
-		m.settings.onProgress(reported)
-	}
 	if now := time.Now(); !last && !now.Before(m.logAt) {
 		m.logAt = now.Add(logInterval)
-		m.settings.logger.InfoContext(ctx, "storage migration continues", "name", m.result.Name, "version",
+		m.settings.logger.InfoContext(ctx, "storage migration continues", "name", m.result.name, "version",
 			m.result.Version,
 			"done", m.result.Done, "total", m.result.Total, "rewritten", m.result.Rewritten, "failed",
 			len(m.result.Failures))
@@ -278,7 +272,7 @@ func (m *migrator) retry(ctx context.Context, limit int, f func() error) error {
 		}
 		if now := time.Now(); !now.Before(logAt) {
 			logAt = now.Add(logInterval)
-			m.settings.logger.WarnContext(ctx, "storage migration is interrupted", "name", m.result.Name, "error", err)
+			m.settings.logger.WarnContext(ctx, "storage migration is interrupted", "name", m.result.name, "error", err)
 		}
 		if err := sleep(ctx, max(delay, retryrules.ServerDelay(err))); err != nil {
 			return err

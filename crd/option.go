@@ -1,7 +1,7 @@
 package crd
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// defaultTimeout bounds each call of Ensure, Remove and WaitEstablished that has no option Timeout.
+// defaultTimeout bounds each call of Ensure, Remove and WaitEstablished whose context has no deadline.
 const defaultTimeout = time.Minute
 
 const (
@@ -25,64 +25,22 @@ const (
 	describeTimeout = 2 * time.Second
 )
 
-// The options of each function. An option of a function implements the function's interface, so the
-// compiler rejects the others.
-type (
-	// EnsureOption is an option of Ensure: AllowDataLoss, AllowNarrowing, AcceptNewer or Timeout.
-	EnsureOption interface {
-		option
-		forEnsure()
-	}
-	// RemoveOption is an option of Remove: DeleteObjectsToo or Timeout.
-	RemoveOption interface {
-		option
-		forRemove()
-	}
-	// MigrateOption is an option of Migrate: Pace or OnProgress.
-	MigrateOption interface {
-		option
-		forMigrate()
-	}
-	// WaitOption is an option of WaitEstablished, Ensure and Remove: Timeout.
-	WaitOption interface {
-		EnsureOption
-		RemoveOption
-	}
-)
+// EnsureOption is an option of Ensure: AllowDataLoss, AllowNarrowing or AcceptNewer.
+type EnsureOption func(s *settings)
 
-// option is an option of any function.
-type option interface{ applyTo(s *settings) }
+// MigrateOption is an option of Migrate: Pace.
+type MigrateOption func(s *settings)
 
-// optionFunc implements the interfaces of all functions. Each constructor returns it as those of the
-// functions that accept the option.
-type optionFunc func(s *settings)
-
-func (f optionFunc) applyTo(s *settings) { f(s) }
-func (optionFunc) forEnsure()            {}
-func (optionFunc) forRemove()            {}
-func (optionFunc) forMigrate()           {}
-
-// Timeout bounds the whole call. It must be positive. Default 1 min. After the timeout, a
-// call that waits for a deletion may take up to 2 s more to find the objects that block it.
-func Timeout(d time.Duration) WaitOption {
-	return optionFunc(func(s *settings) {
-		if d <= 0 {
-			s.problems = append(s.problems, fmt.Errorf("option Timeout is %s, must be positive", d))
-		}
-		s.timeout = d
-	})
-}
-
-// AllowDataLoss allows Lossy changes. paths are the Path values of the Problems to allow, such as
+// AllowDataLoss allows lossy changes. paths are the Path values of the Problems to allow, such as
 // "v1: spec.size". Without paths it allows all of them, which is only suitable for development clusters.
 func AllowDataLoss(paths ...string) EnsureOption {
-	return optionFunc(func(s *settings) { s.allow(Lossy, paths) })
+	return func(s *settings) { s.allow(lossy, paths) }
 }
 
-// AllowNarrowing allows Narrowing changes. paths are the Path values of the Problems to allow; without
+// AllowNarrowing allows narrowing changes. paths are the Path values of the Problems to allow; without
 // paths it allows all of them.
 func AllowNarrowing(paths ...string) EnsureOption {
-	return optionFunc(func(s *settings) { s.allow(Narrowing, paths) })
+	return func(s *settings) { s.allow(narrowing, paths) }
 }
 
 // AcceptNewer makes Ensure keep a definition that a newer version of the program has installed, so that the
@@ -92,47 +50,29 @@ func AllowNarrowing(paths ...string) EnsureOption {
 // given definition to the kept one. The caller's definition must have exactly the served versions that the program
 // uses. Default: return a ChangeError.
 func AcceptNewer() EnsureOption {
-	return optionFunc(func(s *settings) { s.acceptNewer = true })
-}
-
-// DeleteObjectsToo allows Remove to delete all objects of the kind together with the definition.
-func DeleteObjectsToo() RemoveOption {
-	return optionFunc(func(s *settings) { s.deleteObjects = true })
+	return func(s *settings) { s.acceptNewer = true }
 }
 
 // Pace limits Migrate to a number of objects per second. It must be positive. Default: no limit.
 func Pace(objectsPerSecond float64) MigrateOption {
-	return optionFunc(func(s *settings) {
+	return func(s *settings) {
 		if !(objectsPerSecond > 0) { // false for NaN
 			s.problems = append(s.problems, fmt.Errorf("option Pace is %v, must be positive", objectsPerSecond))
 			return
 		}
 		const longest = 1000 * 24 * time.Hour // a Duration cannot have any value of a float64
 		s.pace = time.Duration(min(float64(time.Second)/objectsPerSecond, float64(longest)))
-	})
-}
-
-// OnProgress makes Migrate call f after each page of 250 objects, in the goroutine of the caller. The log has the same
-// every 10 s. Default: none.
-func OnProgress(f func(Migration)) MigrateOption {
-	return optionFunc(func(s *settings) {
-		if f == nil {
-			s.problems = append(s.problems, errors.New("option OnProgress is nil"))
-		}
-		s.onProgress = f
-	})
+	}
 }
 
 // settings are the evaluated options of one call.
 type settings struct {
-	client        *client.Client // the caller's client without its informers
-	timeout       time.Duration
-	logger        *slog.Logger
-	allowed       map[Severity]allowance
-	acceptNewer   bool
-	deleteObjects bool
-	pace          time.Duration // between two objects
-	onProgress    func(Migration)
+	client      *client.Client // the caller's client without its informers
+	timeout     time.Duration
+	logger      *slog.Logger
+	allowed     map[severity]allowance
+	acceptNewer bool
+	pace        time.Duration // between two objects
 
 	problems []error
 }
@@ -144,14 +84,17 @@ type allowance struct {
 }
 
 // newSettings evaluates options. It returns an error that names every invalid one.
-func newSettings[O option](c *client.Client, options []O) (settings, error) {
-	s := settings{allowed: map[Severity]allowance{}}
-	for _, o := range options {
-		if any(o) == nil {
+func newSettings[O ~func(*settings)](ctx context.Context, c *client.Client, options ...O) (settings, error) {
+	s := settings{allowed: map[severity]allowance{}, timeout: defaultTimeout}
+	if deadline, ok := ctx.Deadline(); ok {
+		s.timeout = time.Until(deadline)
+	}
+	for _, option := range options {
+		if option == nil {
 			s.problems = append(s.problems, errors.New("an option is nil"))
 			continue
 		}
-		o.applyTo(&s)
+		option(&s)
 	}
 	if c == nil {
 		s.problems = append(s.problems, errors.New("the client is nil: client.New makes one"))
@@ -164,11 +107,10 @@ func newSettings[O option](c *client.Client, options []O) (settings, error) {
 		}
 		s.client = uncached
 	}
-	s.timeout = cmp.Or(s.timeout, defaultTimeout)
 	return s, errors.Join(s.problems...)
 }
 
-func (s *settings) allow(severity Severity, paths []string) {
+func (s *settings) allow(severity severity, paths []string) {
 	a := s.allowed[severity]
 	a.all = a.all || len(paths) == 0
 	a.paths = append(a.paths, paths...)
@@ -177,6 +119,6 @@ func (s *settings) allow(severity Severity, paths []string) {
 
 // allows reports whether an option allows the problem. Impossible problems are never allowed.
 func (s settings) allows(p Problem) bool {
-	a := s.allowed[p.Severity]
+	a := s.allowed[p.severity]
 	return a.all || slices.Contains(a.paths, p.Path)
 }

@@ -13,17 +13,15 @@ import (
 func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	t.Parallel()
 	options := map[string]any{
-		"AllowDataLoss": crd.AllowDataLoss, "AllowNarrowing": crd.AllowNarrowing, "DeleteObjectsToo": crd.DeleteObjectsToo,
-		"Timeout": crd.Timeout, "AcceptNewer": crd.AcceptNewer, "Pace": crd.Pace, "OnProgress": crd.OnProgress,
+		"AllowDataLoss": crd.AllowDataLoss, "AllowNarrowing": crd.AllowNarrowing, "AcceptNewer": crd.AcceptNewer,
+		"Pace": crd.Pace,
 	}
 	for name, test := range map[string]struct {
 		function any
 		accepts  []string
 	}{
-		"Ensure":          {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "AcceptNewer", "Timeout"}},
-		"Remove":          {crd.Remove, []string{"DeleteObjectsToo", "Timeout"}},
-		"Migrate":         {crd.Migrate, []string{"Pace", "OnProgress"}},
-		"WaitEstablished": {crd.WaitEstablished, []string{"Timeout"}},
+		"Ensure":  {crd.Ensure, []string{"AllowDataLoss", "AllowNarrowing", "AcceptNewer"}},
+		"Migrate": {crd.Migrate, []string{"Pace"}},
 	} {
 		function := reflect.TypeOf(test.function)
 		accepted := function.In(function.NumIn() - 1).Elem()

@@ -21,19 +21,27 @@ var ErrHasObjects = errors.New("objects of its kind exist")
 // Remove deletes the definition with this name ("websites.shop.example.com") and returns when it is gone. A
 // definition that does not exist is not an error.
 //
-// Deleting a definition deletes all objects of its kind in all namespaces. Remove therefore returns
-// ErrHasObjects while objects exist, unless option DeleteObjectsToo allows their deletion. Objects with
-// finalizers block the deletion until their controllers remove the finalizers; these controllers must still
-// run. Remove does not detect an object that is created between its check and the deletion.
+// Deleting a definition deletes all objects of its kind in all namespaces. Remove therefore returns ErrHasObjects while
+// objects exist; RemoveWithObjects deletes them too. Remove does not detect an object that is created between its check
+// and the deletion.
 //
 // With a client for dry runs Remove does not wait.
 //
-// Options: DeleteObjectsToo, Timeout.
-//
-// Errors: ErrHasObjects, with the number of objects and some names; the timeout, with what blocks the
-// deletion; errors of requests.
-func Remove(ctx context.Context, c *client.Client, name string, options ...RemoveOption) error {
-	s, err := newSettings(c, options)
+// Errors: ErrHasObjects, with the number of objects and some names; the deadline of ctx, by default 1 min, with what
+// blocks the deletion; errors of requests.
+func Remove(ctx context.Context, c *client.Client, name string) error {
+	return remove(ctx, c, name, false)
+}
+
+// RemoveWithObjects is Remove with all objects of the kind. Objects with finalizers block the deletion until their
+// controllers remove the finalizers; these controllers must still run. After the deadline, it may take up to 2 s more
+// to find the objects that block the deletion.
+func RemoveWithObjects(ctx context.Context, c *client.Client, name string) error {
+	return remove(ctx, c, name, true)
+}
+
+func remove(ctx context.Context, c *client.Client, name string, withObjects bool) error {
+	s, err := newSettings[EnsureOption](ctx, c)
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
@@ -42,15 +50,15 @@ func Remove(ctx context.Context, c *client.Client, name string, options ...Remov
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{settings: s}
-	if err := e.remove(ctx, name); err != nil {
+	e := &ensurer{settings: s, name: name}
+	if err := e.remove(ctx, withObjects); err != nil {
 		return fmt.Errorf("remove %s %s: %w", kindName, name, err)
 	}
 	return nil
 }
 
-func (e *ensurer) remove(ctx context.Context, name string) error {
-	definition, err := read(ctx, e.client, name)
+func (e *ensurer) remove(ctx context.Context, withObjects bool) error {
+	definition, err := read(ctx, e.client, e.name)
 	if errors.Is(err, client.ErrGone) {
 		return nil
 	}
@@ -58,7 +66,7 @@ func (e *ensurer) remove(ctx context.Context, name string) error {
 		return err
 	}
 	if definition.DeletionTimestamp == nil { // otherwise its objects are being deleted already
-		if !e.settings.deleteObjects {
+		if !withObjects {
 			if err := e.checkNoObjects(ctx, definition); err != nil {
 				return err
 			}
@@ -88,7 +96,7 @@ func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomR
 	served := servedKinds(d)
 	if len(served) == 0 {
 		return errors.New("none of its versions is served, so its objects cannot be listed: " +
-			"serve one version, or use option DeleteObjectsToo to delete the objects too")
+			"serve one version, or delete the objects too with RemoveWithObjects")
 	}
 	e.client.Cluster().Forget(served[0].GroupVersion())
 	objects, err := e.summarizeObjects(ctx, served[0])
@@ -96,7 +104,7 @@ func (e *ensurer) checkNoObjects(ctx context.Context, d *apiextensionsv1.CustomR
 		return fmt.Errorf("list objects: %w", err)
 	}
 	if objects.count > 0 {
-		return fmt.Errorf("%w: %s: delete them first, or use option DeleteObjectsToo", ErrHasObjects, objects)
+		return fmt.Errorf("%w: %s: delete them first, or use RemoveWithObjects", ErrHasObjects, objects)
 	}
 	return nil
 }

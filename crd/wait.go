@@ -23,11 +23,10 @@ import (
 // definition exists, and the API server has accepted its names, has established it, and lists each
 // served version among its resources. Any program may install the definition.
 //
-// Options: Timeout.
-//
-// Errors: names that another definition uses; the timeout, with the missing condition; errors of requests.
-func WaitEstablished(ctx context.Context, c *client.Client, name string, options ...WaitOption) error {
-	s, err := newSettings(c, options)
+// Errors: names that another definition uses; the deadline of ctx, by default 1 min, with the missing condition; errors
+// of requests.
+func WaitEstablished(ctx context.Context, c *client.Client, name string) error {
+	s, err := newSettings[EnsureOption](ctx, c)
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}
@@ -36,7 +35,7 @@ func WaitEstablished(ctx context.Context, c *client.Client, name string, options
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	e := &ensurer{settings: s, result: Ensured{Name: name}}
+	e := &ensurer{settings: s, name: name}
 	if err := e.waitServed(ctx); err != nil {
 		return fmt.Errorf("wait for a definition: %w", err)
 	}
@@ -92,7 +91,7 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 	var definition *apiextensionsv1.CustomResourceDefinition
 	err := e.waitWithProgress(ctx, func(within client.WaitOption) (err error) {
 		definition, err = client.WaitFor[*apiextensionsv1.CustomResourceDefinition](
-			ctx, e.client, kube.Key{Name: e.result.Name}, check, client.OfKind(crdKind()), within)
+			ctx, e.client, kube.Key{Name: e.name}, check, client.OfKind(crdKind()), within)
 		return err
 	}, func() string {
 		if last != nil && last.DeletionTimestamp != nil {
@@ -101,7 +100,7 @@ func (e *ensurer) waitEstablished(ctx context.Context) (*apiextensionsv1.CustomR
 		return missing
 	})
 	if errors.Is(err, client.ErrFailed) {
-		return nil, fmt.Errorf("%s %s: names not accepted: %s", kindName, e.result.Name,
+		return nil, fmt.Errorf("%s %s: names not accepted: %s", kindName, e.name,
 			e.describeNameConflict(ctx, last))
 	}
 	return definition, err
@@ -143,7 +142,7 @@ func (p *progress) log(ctx context.Context, missing func() string) {
 	}
 	p.next = now.Add(logInterval)
 	p.settings.logger.InfoContext(ctx, "waiting for a CustomResourceDefinition",
-		"name", p.result.Name, "missing", missing(), "since", now.Sub(p.began).Round(time.Second))
+		"name", p.name, "missing", missing(), "since", now.Sub(p.began).Round(time.Second))
 }
 
 // reasonNotEstablished returns why the definition is not in use, or "".
@@ -222,7 +221,6 @@ func uniqueNames(names apiextensionsv1.CustomResourceDefinitionNames) []string {
 // waitGone waits until the object with the uid of d is gone. A new definition with the same name counts as
 // gone.
 func (e *ensurer) waitGone(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) error {
-	e.result.Name = d.Name
 	err := e.waitWithProgress(ctx, func(within client.WaitOption) error {
 		return client.WaitDeleted(ctx, e.client, d, within)
 	}, func() string { return e.remaining(ctx, d) })
@@ -255,13 +253,13 @@ func (e *ensurer) poll(ctx context.Context, missing func() (string, error)) erro
 		case err == nil && reason == "":
 			return nil
 		case err != nil && !isTransient(err):
-			return fmt.Errorf("%s %s: %w", kindName, e.result.Name, err)
+			return fmt.Errorf("%s %s: %w", kindName, e.name, err)
 		case err != nil:
 			reason = err.Error()
 		}
 		progress.log(ctx, func() string { return reason })
 		if !retryrules.Wait(ctx, pollInterval) {
-			return fmt.Errorf("wait for %s %s: %w: %s", kindName, e.result.Name, ctx.Err(), reason)
+			return fmt.Errorf("wait for %s %s: %w: %s", kindName, e.name, ctx.Err(), reason)
 		}
 	}
 }

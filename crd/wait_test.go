@@ -24,6 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -77,7 +78,7 @@ func install(t *testing.T, c *client.Client, change func(*apiextensionsv1.Custom
 		if change != nil {
 			change(d)
 		}
-	}, crd.Version{Name: "v1"})
+	}, crdtest.Version{Name: "v1"})
 	applied, err := client.Apply(t.Context(), c, d)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,9 @@ func TestWaitEstablishedRetriesTransientDiscoveryErrors(t *testing.T) {
 					}
 					return nil
 				}
-				err := crd.WaitEstablished(t.Context(), c, website, crd.Timeout(20*time.Second))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				err := crd.WaitEstablished(ctx, c, website)
 				elapsed := time.Since(server.began)
 				if test.wantOK != (err == nil) || test.wantOK && (elapsed < 5*time.Second || elapsed > 5100*time.Millisecond) {
 					t.Errorf("after %s the error is %v", elapsed, err)
@@ -245,7 +248,7 @@ func TestOldRejectionOfNamesIgnoredAfterChange(t *testing.T) {
 					})
 				}
 				began := time.Now()
-				_, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crd.Version{Name: "v1"})})
+				_, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crdtest.Version{Name: "v1"})})
 				elapsed := time.Since(began)
 				if (err == nil) != (test.acceptedAfter > 0) || elapsed < test.earliest || elapsed > test.latest {
 					t.Errorf("after %s the error is %v, want it between %s and %s", elapsed, err, test.earliest, test.latest)
@@ -273,11 +276,15 @@ func TestWaitNamesObjectsThatBlockDeletion(t *testing.T) {
 			t.Fatal(err)
 		}
 		ensure := func() error {
-			_, err := crd.Ensure(t.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crd.Version{Name: "v1"})}, crd.Timeout(3*time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			_, err := crd.Ensure(ctx, c, []*apiextensionsv1.CustomResourceDefinition{definition(t, nil, crdtest.Version{Name: "v1"})})
 			return err
 		}
 		remove := func() error {
-			return crd.Remove(t.Context(), c, website, crd.DeleteObjectsToo(), crd.Timeout(3*time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			return crd.RemoveWithObjects(ctx, c, website)
 		}
 		for i, wait := range []func() error{remove, ensure, remove} { // the first call starts the deletion
 			began, lines := time.Now(), len(logged.times())
@@ -321,7 +328,7 @@ func TestEnsureInTaskWaitsForDeletionDuringCall(t *testing.T) {
 					}
 					return nil
 				}
-				changed := definition(t, func(d *apiextensionsv1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} }, crd.Version{Name: "v1"})
+				changed := definition(t, func(d *apiextensionsv1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} }, crdtest.Version{Name: "v1"})
 				var running sync.WaitGroup
 				running.Go(func() { // waited for below
 					time.Sleep(5 * time.Minute)

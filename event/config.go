@@ -2,8 +2,6 @@ package event
 
 import (
 	"cmp"
-	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -17,10 +15,15 @@ import (
 const (
 	defaultQueueSize      = 1000
 	defaultObjectBurst    = 25
-	defaultObjectInterval = 5 * time.Minute
-	defaultObjects        = 1000
 	defaultRepeatInterval = 5 * time.Minute
 	defaultFlushTimeout   = 2 * time.Second
+)
+
+const (
+	// objectInterval is the time after which one more event about an object is allowed.
+	objectInterval = 5 * time.Minute
+	// minObjects is the minimum number of objects with a stored budget and stored events.
+	minObjects = 1000
 )
 
 // Config configures a Recorder. New copies it.
@@ -30,21 +33,14 @@ type Config struct {
 	// Controller is the Events' reportingController, a qualified name such as "shop-operator" or
 	// "shop.example.com/operator". Required.
 	Controller string
-	// Instance is the Events' reportingInstance, which identifies the process, at most 128 bytes. Default: the host
-	// name, which is the Pod's name in a Pod.
-	Instance string
 
 	// QueueSize is the maximum number of new events that wait to be sent. If it is reached, an event of a namespace
-	// whose last request has failed temporarily gives way to one of another namespace. Default 1000.
+	// whose last request has failed temporarily gives way to one of another namespace. The Recorder keeps the events of
+	// the most recent objects, at most as many objects, and at least 1000; each event needs about 1 KB. Default 1000.
 	QueueSize int
-	// ObjectBurst is the number of different events about one object that may be sent in a row.
-	// ObjectInterval is the time after which one more is allowed. Repeats do not count. Default 25, and 5
-	// min.
-	ObjectBurst    int
-	ObjectInterval time.Duration
-	// Objects is the maximum number of objects with a stored budget and stored events. The Recorder keeps the objects
-	// of the most recent events. It uses about 1 KB of memory for each kept event. Default 1000.
-	Objects int
+	// ObjectBurst is the number of different events about one object that may be sent in a row. One more is allowed
+	// every 5 min. Repeats do not count. Default 25.
+	ObjectBurst int
 	// RepeatInterval is the minimum time between two updates of the count of a repeated event. It should be
 	// well below the lifetime of Events in the API server, 1 h by default. Default 5 min.
 	RepeatInterval time.Duration
@@ -53,21 +49,12 @@ type Config struct {
 	FlushTimeout time.Duration
 }
 
-func (c Config) withDefaults() (Config, error) {
+func (c Config) withDefaults() Config {
 	c.QueueSize = cmp.Or(c.QueueSize, defaultQueueSize)
 	c.ObjectBurst = cmp.Or(c.ObjectBurst, defaultObjectBurst)
-	c.ObjectInterval = cmp.Or(c.ObjectInterval, defaultObjectInterval)
-	c.Objects = cmp.Or(c.Objects, defaultObjects)
 	c.RepeatInterval = cmp.Or(c.RepeatInterval, defaultRepeatInterval)
 	c.FlushTimeout = max(cmp.Or(c.FlushTimeout, defaultFlushTimeout), 0)
-	if c.Instance == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return c, fmt.Errorf("get the host's name: %w: set Instance", err)
-		}
-		c.Instance = cut(host, maxShort)
-	}
-	return c, nil
+	return c
 }
 
 // validate returns all mistakes in a Config with defaults set.
@@ -82,17 +69,12 @@ func (c Config) validate() error {
 		mistakes.Addf("Controller %q is not a valid reportingController: %s", c.Controller,
 			strings.Join(problems, ", "))
 	}
-	if len(c.Instance) > maxShort {
-		mistakes.Addf("Instance has %d bytes, more than %d", len(c.Instance), maxShort)
-	}
 	for _, field := range []struct {
 		name  string
 		value int64
 	}{
 		{"QueueSize", int64(c.QueueSize)},
 		{"ObjectBurst", int64(c.ObjectBurst)},
-		{"ObjectInterval", int64(c.ObjectInterval)},
-		{"Objects", int64(c.Objects)},
 		{"RepeatInterval", int64(c.RepeatInterval)},
 	} {
 		if field.value < 0 {

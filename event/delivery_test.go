@@ -16,7 +16,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Both cases have status 403, but a Role helps only in one of them.
@@ -80,37 +79,20 @@ func TestRepeatsDuringLostResponseAreCounted(t *testing.T) {
 func TestObjectWithoutNameIsLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, recorder, logged := newRunning(t, event.Config{})
+		_, recorder, logged := newRunning(t, event.Config{})
 		generated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-"}}
 		recorder.Normal(generated, "A", "B", "")
-		recorder.Record(event.Entry{Regarding: podObject("web"), Related: generated, Reason: "A"})
 		recorder.Normal(nil, "A", "B", "")
 		recorder.Event(corev1.ObjectReference{Kind: "Pod"}, "Normal", "A", "B", "")
 		synctest.Wait()
-		expectStats(t, recorder, event.Stats{Sent: 1, Dropped: 3})
+		expectStats(t, recorder, event.Stats{Dropped: 3})
 		if n := logged.with("it has no name"); n != 1 {
 			t.Errorf("%d lines about the missing name, want 1", n)
 		}
 		if n := logged.with("too many events at once"); n != 0 {
 			t.Errorf("%d lines about too many events", n)
 		}
-		if got := server.one(t); got.Related != nil {
-			t.Errorf("Related is %v", got.Related)
-		}
 	})
-}
-
-func TestRegardingNil(t *testing.T) {
-	t.Parallel()
-	cluster := newAPIServer().cluster(t)
-	for _, obj := range []kube.Object{nil, (*corev1.Pod)(nil)} {
-		if _, err := event.Regarding(cluster, obj); err == nil || !strings.Contains(err.Error(), "is nil") {
-			t.Errorf("the error is %v", err)
-		}
-	}
-	if _, err := event.Regarding(nil, podObject("web")); err == nil || !strings.Contains(err.Error(), "kube.Connect") {
-		t.Errorf("without a cluster the error is %v", err)
-	}
 }
 
 // A server that does not respond counts as an outage, like one that refuses connections.

@@ -7,8 +7,8 @@
 //
 //	events.Warning(web, "Stalled", "Retry", "%s is away", "the database")
 //
-// Normal and Warning take an object. Record also takes a related object and annotations. Event takes an object
-// reference.
+// Normal and Warning take an object, Event an object reference. Programs that need a related object or annotations
+// create an Event of k8s.io/api/events/v1 with client.Create.
 //
 // Event path:
 //

@@ -218,7 +218,6 @@ func (s *apiServer) recorder(t *testing.T, config event.Config) (*event.Recorder
 	logged := &lines{}
 	config.Cluster = s.cluster(t)
 	config.Controller = "shop.example.com/operator"
-	config.Instance = "shop-0"
 	config.Cluster.SetLogger(slog.New(slog.NewTextHandler(logged, nil)))
 	recorder, err := event.New(config)
 	if err != nil {

@@ -20,18 +20,12 @@ const (
 	maxNote  = 1024
 )
 
-// Regarding returns a reference to obj for Recorder.Event. It makes no request.
-//
-// Errors: a nil argument; a kind that is neither in obj nor in the cluster's scheme.
-func Regarding(cluster *kube.Cluster, obj kube.Object) (corev1.ObjectReference, error) {
-	switch {
-	case usercode.IsNil(obj):
+// reference returns a reference to obj. It makes no request.
+func (r *Recorder) reference(obj kube.Object) (corev1.ObjectReference, error) {
+	if usercode.IsNil(obj) {
 		return corev1.ObjectReference{}, errors.New("refer to an object in an event: the object is nil")
-	case cluster == nil:
-		return corev1.ObjectReference{},
-			fmt.Errorf("refer to %s in an event: the cluster is nil: create one with kube.Connect", kube.KeyOf(obj))
 	}
-	kind, err := cluster.KindOf(obj)
+	kind, err := r.config.Cluster.KindOf(obj)
 	if err != nil {
 		return corev1.ObjectReference{}, fmt.Errorf("refer to %s in an event: %w", kube.KeyOf(obj), err)
 	}

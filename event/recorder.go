@@ -1,10 +1,9 @@
 package event
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +30,7 @@ import (
 type Recorder struct {
 	// Immutable after New.
 	config  Config
+	host    string // the Events' reportingInstance: the Pod's name in a Pod
 	client  rest.Interface
 	backoff retry.Policy
 	wake    chan struct{} // capacity 1; has an element after queue or waiting have grown
@@ -44,18 +44,18 @@ type Recorder struct {
 	waiting    []*series            // guarded by mu; repeats, sent when due
 	outages    map[string]*outage   // guarded by mu; by namespace
 	lastName   time.Time            // guarded by mu; the time in the last event's name
-	stats      Stats                // guarded by mu
+	stats      stats                // guarded by mu
 	unreported uint64               // guarded by mu; dropped events of valid objects since the last log line
 	logged     map[string]time.Time // guarded by mu; the last log line by cause
 	forbidden  map[permission]bool  // guarded by mu; missing permissions and namespaces being deleted that were logged
 }
 
-// Stats are counters since New.
-type Stats struct {
+// stats are counters since New.
+type stats struct {
 	// Sent counts successful requests: created Events, and patches with the count of repeats.
 	Sent uint64
 	// Dropped counts recorded events that were dropped because of a full queue, the object's budget, an invalid
-	// object (nil, without a name, of an unknown kind), the eviction of the object (Config.Objects), or the end of
+	// object (nil, without a name, of an unknown kind), the eviction of the object (Config.QueueSize), or the end of
 	// FlushTimeout.
 	Dropped uint64
 	// Failed counts recorded events that the API server rejected, or that could not be sent within 1 min.
@@ -65,9 +65,13 @@ type Stats struct {
 // New returns a Recorder. The error lists all mistakes in config. New makes no request and starts no goroutine:
 // events stay in the queue until Run is called.
 func New(config Config) (*Recorder, error) {
-	config, err := config.withDefaults()
-	if err := errors.Join(err, config.validate()); err != nil {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("event recorder: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("event recorder: get the host's name: %w", err)
 	}
 	client, err := config.Cluster.RESTClient(eventsv1.SchemeGroupVersion)
 	if err != nil {
@@ -75,10 +79,11 @@ func New(config Config) (*Recorder, error) {
 	}
 	r := &Recorder{
 		config:  config,
+		host:    cut(host, maxShort),
 		client:  client,
 		backoff: retry.Defaults()[retry.Transient],
 		wake:    make(chan struct{}, 1),
-		objects: newObjects(config.Objects),
+		objects: newObjects(max(config.QueueSize, minObjects)),
 		outages: map[string]*outage{},
 		logged:  map[string]time.Time{}, forbidden: map[permission]bool{},
 	}
@@ -101,7 +106,7 @@ func (r *Recorder) Event(regarding corev1.ObjectReference, eventType, reason, ac
 	case regarding.Name == "":
 		r.dropInvalid(missingName(regarding), reason, action)
 	default:
-		r.record(regarding, sanitize(eventType, reason, action, note), corev1.ObjectReference{}, nil)
+		r.record(regarding, sanitize(eventType, reason, action, note))
 	}
 }
 
@@ -139,14 +144,10 @@ func (r *Recorder) drop(count uint64) {
 	r.unreported += count
 }
 
-// record counts a repeat, or queues a new event. regarding must have a name. related and annotations may be empty.
-func (r *Recorder) record(
-	regarding corev1.ObjectReference, id identity, related corev1.ObjectReference, annotations map[string]string,
-) {
+// record counts a repeat, or queues a new event. regarding must have a name.
+func (r *Recorder) record(regarding corev1.ObjectReference, id identity) {
 	now := time.Now()
 	defer r.warnIfNotRunning(now) // runs after the unlock
-	id.related = related
-	id.related.ResourceVersion = "" // another version is the same object
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	obj, evicted := r.objects.get(regarding, now, r.config.ObjectBurst)
@@ -160,7 +161,7 @@ func (r *Recorder) record(
 		return
 	}
 	switch {
-	case !obj.takeToken(now, r.config.ObjectBurst, r.config.ObjectInterval):
+	case !obj.takeToken(now, r.config.ObjectBurst, objectInterval):
 		r.drop(1)
 		return
 	case !r.hasRoom(namespaceOf(regarding)):
@@ -171,23 +172,9 @@ func (r *Recorder) record(
 	s := &series{
 		object: obj, id: id, event: r.newEvent(regarding, id, now), state: queued, count: 1, last: now, due: now,
 	}
-	s.event.Annotations = maps.Clone(annotations)
-	if related != (corev1.ObjectReference{}) {
-		s.event.Related = &related
-	}
 	obj.series[id] = s
 	r.queue = append(r.queue, s)
 	r.signal()
-}
-
-// Stats returns the current counters.
-func (r *Recorder) Stats() Stats {
-	if r == nil {
-		return Stats{}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stats
 }
 
 // newEvent returns the Event to create. r.mu must be held.
@@ -206,7 +193,7 @@ func (r *Recorder) newEvent(regarding corev1.ObjectReference, id identity, now t
 		},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: r.config.Controller,
-		ReportingInstance:   r.config.Instance,
+		ReportingInstance:   r.host,
 		Regarding:           regarding,
 		Type:                id.eventType,
 		Reason:              id.reason,

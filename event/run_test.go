@@ -12,9 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
@@ -247,15 +245,14 @@ func TestEventsAreNotSentAfterLossOfLeadership(t *testing.T) {
 func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := event.New(event.Config{
-		Controller: "shop operator", Instance: strings.Repeat("x", 129),
-		QueueSize: -1, ObjectBurst: -1, ObjectInterval: -1, Objects: -1, RepeatInterval: -1,
+		Controller: "shop operator", QueueSize: -1, ObjectBurst: -1, RepeatInterval: -1,
 	})
 	if err == nil {
 		t.Fatal("New returned no error")
 	}
 	for _, want := range []string{
-		"Cluster is required", `Controller "shop operator" is not a valid`, "Instance has 129 bytes",
-		"QueueSize is -1", "ObjectBurst is -1", "ObjectInterval is -1", "Objects is -1", "RepeatInterval is -1",
+		"Cluster is required", `Controller "shop operator" is not a valid`,
+		"QueueSize is -1", "ObjectBurst is -1", "RepeatInterval is -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
@@ -263,34 +260,6 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	}
 	if _, err := event.New(event.Config{}); err == nil || !strings.Contains(err.Error(), "Controller is required") {
 		t.Errorf("without a Controller: %v", err)
-	}
-	server := newAPIServer()
-	if _, err := event.New(event.Config{Cluster: server.cluster(t), Controller: "shop"}); err != nil {
-		t.Errorf("New without Instance: %v", err)
-	}
-}
-
-func TestRegarding(t *testing.T) {
-	t.Parallel()
-	cluster := newAPIServer().cluster(t)
-	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", ResourceVersion: "7"}
-	got, err := event.Regarding(cluster, &corev1.Pod{ObjectMeta: meta})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(pod("web"), got); diff != "" {
-		t.Errorf("the reference (-want +got):\n%s", diff)
-	}
-	got, err = event.Regarding(cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "admin"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := corev1.ObjectReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "admin"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the reference (-want +got):\n%s", diff)
-	}
-	if _, err := event.Regarding(cluster, &metav1.PartialObjectMetadata{ObjectMeta: meta}); err == nil {
-		t.Error("Regarding accepted an object without a kind")
 	}
 }
 

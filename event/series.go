@@ -13,7 +13,6 @@ import (
 // identity contains the fields by which events about one object are repeats of each other.
 type identity struct {
 	eventType, reason, action, note string
-	related                         corev1.ObjectReference // without a resourceVersion
 }
 
 // state is the state of a series.

@@ -11,18 +11,15 @@
 //		Client: c,
 //		Name:   "shop.example.com/cleanup",
 //		Steps: []finalizer.Step[*corev1.ConfigMap]{
-//			{Name: "dns", Run: removeRecord},
-//			{Name: "bucket", Run: removeBucket},
+//			{Name: "dns", Run: removeRecord}, {Name: "bucket", Run: removeBucket},
 //		},
 //	})
 //	...
 //	handler := controller.Chain(handle,
 //		middleware.Finalizer(cleanup, middleware.FinalizerOptions[*corev1.ConfigMap]{}))
 //
-// Add, Remove and Has manage only the entry.
-//
 // # Other finalizers
 //
 // An object may have finalizers of several controllers. This package sends only JSON patches that change one entry and
-// test its position, so no other entry is lost, however outdated the cache is.
+// test its position, so no other entry is lost, however outdated the cache is. Add and Remove manage only the entry.
 package finalizer

@@ -79,7 +79,7 @@ func (e edit) operations(base kube.Object) []client.Operation {
 	list := base.GetFinalizers()
 	operations := []client.Operation{{Op: "test", Path: "/metadata/uid", Value: base.GetUID()}}
 	switch {
-	case e.add == Has(base, e.name):
+	case e.add == has(base, e.name):
 		return nil
 	case e.add && len(list) == 0:
 		// The value null tests that the list is missing. Without this test, one of two clients that both see no list

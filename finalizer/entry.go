@@ -15,8 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Has reports whether obj has the finalizer.
-func Has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFinalizers(), name) }
+func has(obj metav1.Object, name string) bool { return slices.Contains(obj.GetFinalizers(), name) }
 
 // Add adds the finalizer to the object and reports whether it wrote. It may be called on every run: if obj has the
 // finalizer, it makes no request. The things that the finalizer cleans up may be created only after Add has returned.
@@ -41,7 +40,7 @@ func Add(
 	if err := check(c, obj, name); err != nil {
 		return false, fmt.Errorf("add the finalizer %q: %w", name, err)
 	}
-	if Has(obj, name) {
+	if has(obj, name) {
 		return false, nil
 	}
 	changed, err = edit{name: name, add: true}.do(ctx, c, obj, obj, options)

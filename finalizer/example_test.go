@@ -4,28 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/finalizer"
 )
-
-// ExampleBlocking shows why an object that was deleted still exists.
-func ExampleBlocking() {
-	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	deleted := metav1.NewTime(now.Add(-20 * time.Minute))
-	shop := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "town", Name: "books", DeletionTimestamp: &deleted, Finalizers: []string{"bank.example.com/audit"},
-	}}
-	report := finalizer.Blocking(shop, now)
-	fmt.Println(report.Blocked(), report.For)
-	fmt.Println(report)
-	// Output:
-	// true 20m0s
-	// it is being deleted since 2026-03-04T11:40:00Z, and waits for the finalizer bank.example.com/audit
-}
 
 // ExampleFinalizer_Teardown continues a teardown of two steps. An earlier process has done the first step.
 func ExampleFinalizer_Teardown() {

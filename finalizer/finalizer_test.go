@@ -147,46 +147,34 @@ func TestBlocking(t *testing.T) {
 	}
 	since := now.Add(-time.Hour)
 	for name, test := range map[string]struct {
-		obj     *corev1.ConfigMap
-		want    Report
-		blocked bool
-		text    string
+		obj  *corev1.ConfigMap
+		want Report
+		text string
 	}{
-		"live":   {config(own), Report{}, false, "it is not being deleted"},
-		"nobody": {deleted(""), Report{Since: since, For: time.Hour}, false, "it is being deleted since 2026-03-04T04:06:07Z, and has no finalizers"},
+		"live":   {config(own), Report{}, "it is not being deleted"},
+		"nobody": {deleted(""), Report{Since: since}, "it is being deleted since 2026-03-04T04:06:07Z, and has no finalizers"},
 		"others": {
 			deleted("", other),
-			Report{Since: since, For: time.Hour, Finalizers: []string{other}},
-			true,
+			Report{Since: since, Finalizers: []string{other}},
 			"it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer bank.example.com/audit",
 		},
 		"own": {
 			deleted("", own, other),
-			Report{Since: since, For: time.Hour, Finalizers: []string{own, other}, Own: true, Step: "a"},
-			true,
+			Report{Since: since, Finalizers: []string{own, other}, Step: "a"},
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizers shop.example.com/cleanup, bank.example.com/audit; the teardown is at step "a"`,
 		},
 		"own, under way": {
 			deleted("u:a", own),
-			Report{Since: since, For: time.Hour, Finalizers: []string{own}, Own: true, Step: "b", Done: []string{"a"}},
-			true,
+			Report{Since: since, Finalizers: []string{own}, Step: "b", Done: []string{"a"}},
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup; the teardown is at step "b" (done: a)`,
 		},
 	} {
-		got := f.Blocking(test.obj, now)
+		got := f.Blocking(test.obj)
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: the report (-want +got):\n%s", name, diff)
 		}
-		if got.Blocked() != test.blocked || got.String() != test.text {
-			t.Errorf("%s: blocked is %v, the text\n%s\nwant\n%s", name, got.Blocked(), got, test.text)
+		if got.String() != test.text {
+			t.Errorf("%s: the text\n%s\nwant\n%s", name, got, test.text)
 		}
-	}
-	early := deleted("", other)
-	early.DeletionTimestamp = new(metav1.NewTime(now.Add(time.Minute))) // the grace period
-	if got := Blocking(early, now); got.For != 0 {
-		t.Errorf("within the grace period it is blocked for %s", got.For)
-	}
-	if Has(early, own) || !Has(early, other) {
-		t.Error("Has does not see what is there")
 	}
 }

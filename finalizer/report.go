@@ -5,45 +5,29 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Report describes what blocks the deletion of an object.
 type Report struct {
-	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period. For is the time
-	// since then. Both are zero if the object is not being deleted.
+	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period. Zero if the object
+	// is not being deleted.
 	Since time.Time
-	For   time.Duration
-	// Finalizers are those of the object.
+	// Finalizers are those of the object, which block the deletion. Empty if the object is not being deleted.
 	Finalizers []string
-
-	// Only Finalizer.Blocking sets the following fields.
-
-	// Own is true if the Finalizer's own entry is in Finalizers.
-	Own bool
-	// Step is the first step of the Finalizer's teardown that is not done, and Done are those that are. Empty unless
-	// Own.
+	// Step is the first step of the Finalizer's teardown that is not done, and Done are those that are. Empty if its
+	// entry is not in Finalizers.
 	Step string
 	Done []string
 }
 
-// Blocking returns a report about obj at the time now.
-func Blocking(obj metav1.Object, now time.Time) Report {
+// Blocking returns a report about obj, with the progress of the teardown.
+func (f *Finalizer[T]) Blocking(obj T) Report {
 	deleted := obj.GetDeletionTimestamp()
 	if deleted == nil {
 		return Report{}
 	}
-	return Report{
-		Since: deleted.Time, For: max(now.Sub(deleted.Time), 0),
-		Finalizers: slices.Clone(obj.GetFinalizers()),
-	}
-}
-
-// Blocking returns a report about obj at the time now, with the progress of the teardown.
-func (f *Finalizer[T]) Blocking(obj T, now time.Time) Report {
-	r := Blocking(obj, now)
-	if r.Own = slices.Contains(r.Finalizers, f.config.Name); !r.Own {
+	r := Report{Since: deleted.Time, Finalizers: slices.Clone(obj.GetFinalizers())}
+	if !has(obj, f.config.Name) {
 		return r
 	}
 	r.Done = f.done(obj)
@@ -53,10 +37,7 @@ func (f *Finalizer[T]) Blocking(obj T, now time.Time) Report {
 	return r
 }
 
-// Blocked reports whether the object is being deleted and has finalizers.
-func (r Report) Blocked() bool { return len(r.Finalizers) > 0 && !r.Since.IsZero() }
-
-// String describes the report for people. It contains Since, not For, so it does not change while the state does not.
+// String describes the report for people. It does not change while the state does not.
 func (r Report) String() string {
 	if r.Since.IsZero() {
 		return "it is not being deleted"

@@ -144,7 +144,7 @@ func (f *Finalizer[T]) Teardown(ctx context.Context, obj T) error {
 	if err := check(f.config.Client, obj, f.config.Name); err != nil {
 		return fmt.Errorf("teardown %q: %w", f.config.Name, err)
 	}
-	if !Has(obj, f.config.Name) {
+	if !has(obj, f.config.Name) {
 		return nil
 	}
 	if obj.GetDeletionTimestamp() == nil {
@@ -172,7 +172,7 @@ func (f *Finalizer[T]) teardown(ctx context.Context, obj T) error {
 	} else if err := assign(obj, live); err != nil {
 		return err
 	}
-	if !Has(obj, f.config.Name) {
+	if !has(obj, f.config.Name) {
 		return nil
 	}
 	last := live

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,7 +92,7 @@ func TestTeardownOfCopyRunsAllSteps(t *testing.T) {
 	ran := 0
 	f := one(t, c, func(context.Context, *corev1.ConfigMap) error { ran++; return nil }, nil)
 	obj := read[*corev1.ConfigMap](t, c)
-	if report := f.Blocking(obj, time.Now()); report.Step != "first" || len(report.Done) > 0 {
+	if report := f.Blocking(obj); report.Step != "first" || len(report.Done) > 0 {
 		t.Errorf("the report is %+v", report)
 	}
 	if err := f.Teardown(t.Context(), obj); err != nil || ran != 1 || server.Object("configmaps", books()) != nil {

@@ -33,8 +33,7 @@ func Example() {
 		Client: c,
 		Name:   "shop.example.com/cleanup",
 		Steps: []finalizer.Step[*corev1.ConfigMap]{
-			{Name: "dns", Run: removeRecord},
-			{Name: "bucket", Run: removeBucket},
+			{Name: "dns", Run: removeRecord}, {Name: "bucket", Run: removeBucket},
 		},
 	})
 	if err != nil {

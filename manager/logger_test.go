@@ -173,7 +173,7 @@ func (d described) Describe() informer.Description[*corev1.Secret] {
 // reviewOnce sends a review to a webhook whose function fails.
 func reviewOnce(t *testing.T, cluster *kube.Cluster) {
 	t.Helper()
-	hook := webhook.Validating(webhook.Options{Name: "maps.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
+	hook := webhook.Validating(webhook.HookConfig{Name: "maps.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},

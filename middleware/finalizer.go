@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalizer[T], obj T) error {
 	var err error
 	switch {
-	case finalizer.Has(obj, f.Name()):
+	case slices.Contains(obj.GetFinalizers(), f.Name()):
 		err = f.Teardown(ctx, obj)
 	case o.Deleted != nil:
 		err = o.Deleted(ctx, obj)
@@ -89,11 +90,11 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 	if o.Blocked == nil && o.Events == nil {
 		return err
 	}
-	report := f.Blocking(obj, time.Now())
-	if !report.Blocked() {
+	report := f.Blocking(obj)
+	if len(report.Finalizers) == 0 {
 		return err
 	}
-	if wait := o.BlockedAfter - report.For; wait > 0 {
+	if wait := o.BlockedAfter - max(time.Since(report.Since), 0); wait > 0 {
 		if err == nil {
 			return controller.RequeueAfter(wait, "is the deletion blocked?")
 		}

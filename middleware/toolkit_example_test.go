@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -94,7 +95,7 @@ func ExampleCommitStatus() {
 	}
 	handler := controller.Chain(
 		func(ctx context.Context, service *corev1.Service) error {
-			if !status.IsTrue(service.Status.Conditions, "Named") {
+			if !meta.IsStatusConditionTrue(service.Status.Conditions, "Named") {
 				status.Set(&service.Status.Conditions, status.True("Named", service.Generation, "Named", "web-1.example.com"))
 				if err := middleware.CommitStatus(ctx, service); err != nil {
 					return err

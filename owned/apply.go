@@ -21,40 +21,22 @@ import (
 //  4. When all children of all waves are applied, it deletes the children that are not desired, the highest wave first
 //     (noted in an annotation): each wave when all children of higher waves are gone.
 //
-// Guarantees:
-//   - Apply changes only children of owner. An existing object with the name of a child is reported as Foreign if it
-//     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
-//     child is created only if the API server has no object with its name at that time (client.IfAbsent).
-//   - A changed child is in the state from which Apply determined that it is one: the resourceVersion is a
-//     precondition.
-//   - Apply gives an owner reference only to a new child, or after reading owner, which must not be terminating. So
-//     kubectl delete --cascade=orphan keeps the children also during a run.
-//   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
-//     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
-//     that state as preconditions.
-//   - An outdated list of children deletes nothing. Before the first deletion Apply reads owner from the API server.
-//     Its uid and its generation (for kinds without one: its resourceVersion) must be those of the argument. This
-//     does not detect changes of labels and annotations of kinds with a generation, nor changes of other inputs
-//     from which the list was made.
-//   - If owner is deleted, or was created again with its name, Apply creates no child that the garbage collector
-//     would not delete.
-//   - An error of one child does not stop the other children of its wave.
-//
-// The error joins the errors of the children, which the report contains too: *ForeignError, *ImmutableError,
-// client.ErrTerminating if owner is being deleted and the argument does not show that yet, and errors of requests. A
-// child that is not ready, or waits, is not an error. The report of an error is never Ready, so a handler can
-// summarize its States in the owner's status before it returns the error.
+// The error joins the errors of the children, which the report contains too: *ForeignError, client.ErrTerminating if
+// owner is being deleted and the argument does not show that yet, and errors of requests (apierrors.IsInvalid for
+// immutable fields). A child that is not ready, or waits, is not an error. The report of an error is never Ready, so a
+// handler can summarize its States in the owner's status before it returns the error.
 func (s *Set) Apply(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
 	return s.run("apply children", owner, func(p *pass) (Report, error) { return p.apply(ctx, children) })
 }
 
 // run calls do for the owner.
 func (s *Set) run(what string, owner kube.Object, do func(p *pass) (Report, error)) (Report, error) {
-	p, err := s.begin(s.config.Client, owner)
+	p, err := s.begin(owner)
 	if err != nil {
 		return Report{failure: err}, fmt.Errorf("%s: %w", what, err)
 	}
 	report, err := do(p)
+	report.owner = p.String()
 	if err != nil {
 		return report, fmt.Errorf("%s of %s: %w", what, p, err)
 	}
@@ -74,16 +56,15 @@ func (p *pass) apply(ctx context.Context, children []Child) (Report, error) {
 	if err := p.findFormerChildren(ctx); err != nil {
 		return Report{failure: err}, err
 	}
-	if p.set.config.Prune == PruneFirst {
+	if p.set.config.PruneFirst {
 		p.prune(ctx, "")
 	}
 	p.applyWaves(ctx)
-	switch p.set.config.Prune {
-	case PruneLast:
+	switch {
+	case p.set.config.PruneNever:
+		p.prune(ctx, "Config.PruneNever is set")
+	case !p.set.config.PruneFirst:
 		p.prune(ctx, p.unapplied())
-	case PruneNever:
-		p.prune(ctx, "Config.Prune is PruneNever")
-	case PruneFirst:
 	}
 	report := p.report()
 	err := report.err()
@@ -116,11 +97,11 @@ func (p *pass) applyWaves(ctx context.Context) {
 		}
 		i.result.Waits = waits
 		if waits != "" && !p.plan {
-			i.result.Outcome = Waiting
+			i.result.Outcome = outcomeWaiting
 			continue
 		}
 		if err := p.applyChild(ctx, i); err != nil {
-			i.result.Outcome, i.result.Err = Failed, err
+			i.result.Outcome, i.result.Err = outcomeFailed, err
 		}
 	}
 }
@@ -142,7 +123,7 @@ func waitText(pending []Result, state string) string {
 	if len(pending) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("wave %d is not %s: %s", pending[0].Wave, state, pending[0].pending())
+	text := fmt.Sprintf("wave %d is not %s: %s", pending[0].wave, state, pending[0].pending())
 	if more := len(pending) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}

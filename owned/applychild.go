@@ -9,7 +9,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
@@ -83,12 +82,12 @@ func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialOb
 	}
 	switch {
 	case ownership == foreign || ownership == orphan && !p.set.config.AdoptOrphans:
-		i.result.Outcome = Foreign
-		i.result.Err = &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
+		i.result.Outcome = outcomeForeign
+		i.result.Err = &ForeignError{kind: i.kind, key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 		return nil
 	case live.GetDeletionTimestamp() != nil && ownership == orphan:
 		// An orphan was never given to the owner, so its finalizers must stay.
-		i.result.Outcome, i.result.Terminating = Terminating, deletionOf(live)
+		i.result.Outcome, i.result.terminating = outcomeTerminating, deletionOf(live)
 		return nil
 	case live.GetDeletionTimestamp() != nil:
 		return p.terminating(ctx, &i.result, live)
@@ -103,7 +102,7 @@ func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialOb
 // already. With the reference, the garbage collector would delete it after the owner.
 func (p *pass) checkGiven(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
 	ownership, _ := p.ownershipOf(live)
-	if _, controlled := ownerref.ControllerOf(live); controlled || !i.referable && ownership == own {
+	if metav1.GetControllerOfNoCopy(live) != nil || !i.referable && ownership == own {
 		return nil
 	}
 	if err := p.checkOwner(ctx); err != nil {
@@ -146,7 +145,7 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	i.object.SetUID(live.GetUID())
 	i.object.SetResourceVersion(live.GetResourceVersion())
 	options := append(i.configurationHash(), client.IfUnchanged())
-	if p.set.config.OnConflict == ForceConflicts {
+	if !p.set.config.ReportConflicts {
 		options = append(options, client.Force())
 	}
 	applied, err := client.Apply(ctx, p.client, i.object, options...)
@@ -169,9 +168,9 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	if !immutable {
 		return err
 	}
-	reason := &ImmutableError{Kind: i.kind, Key: kube.KeyOf(live), Fields: fields, Err: err}
+	reason := &immutableError{child: i.result.String(), fields: fields, err: err}
 	p.nameFields(ctx, i, reason)
-	if !i.Recreate && !p.set.config.Recreate {
+	if !i.Recreate {
 		return reason
 	}
 	return p.recreate(ctx, i, live, reason)

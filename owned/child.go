@@ -21,7 +21,7 @@ type Child struct {
 	// Ready determines whether the child is ready. Default readiness.Of.
 	Ready readiness.Check
 	// Recreate permits to delete the child and create it again if immutable fields must change. Its Pods, data and
-	// addresses are lost. Default false: the child has an ImmutableError.
+	// addresses are lost. Default false: an immutable field is the error of the child.
 	Recreate bool
 	// Propagation determines what happens to the dependents of the child when it is recreated. With
 	// metav1.DeletePropagationOrphan the Pods of a StatefulSet stay, and the new StatefulSet adopts them. Default

@@ -25,33 +25,20 @@ const defaultForceRemoveAfter = 10 * time.Minute
 // defaultFormerOwnerGrace is the default of Config.FormerOwnerGrace.
 const defaultFormerOwnerGrace = time.Minute
 
-// ConflictPolicy determines how an apply handles desired fields that another field manager owns.
-type ConflictPolicy string
-
-// Conflict policies.
-const (
-	// ForceConflicts overwrites the fields and takes their ownership, as is usual for controllers.
-	ForceConflicts ConflictPolicy = ""
-	// ReportConflicts does not change the child. The conflict is the child's error.
-	ReportConflicts ConflictPolicy = "Report"
-)
-
-// PrunePolicy determines when children are deleted that are not desired anymore.
-type PrunePolicy string
-
-// Prune policies.
-const (
-	// PruneLast deletes them when all desired children of all waves are applied.
-	PruneLast PrunePolicy = ""
-	// PruneFirst deletes them before desired children are applied, for old children that occupy a resource that the new
-	// ones need, such as a port or quota. Of several waves only the highest is deleted before; lower waves follow in
-	// later runs, and the desired children do not wait for them.
-	PruneFirst PrunePolicy = "First"
-	// PruneNever only reports them.
-	PruneNever PrunePolicy = "Never"
-)
-
 // Config configures a Set. New does not keep or change the caller's copy.
+//
+// # Requests
+//
+// If the client has informers that cover the kinds (those of package watched do, and have only objects with LabelSet),
+// a run without changes makes no request. Without informers, it makes one list of metadata for each of Config.Kinds,
+// and the requests of client.Apply for each child. To create a child takes one request, and one more GET for kinds that
+// are not built into Kubernetes (client.IfAbsent).
+//
+// # Permissions
+//
+// A Set needs get, list, create, patch and delete for each of Config.Kinds in the namespaces of children, and get for
+// the kind of the owner. If the API server has the admission plugin OwnerReferencesPermissionEnforcement, it also needs
+// update for the finalizers subresource of the owner.
 type Config struct {
 	// Client makes the requests. Its FieldOwner becomes the field manager of the children's fields. Reads use its
 	// Informers where they cover the objects. Required.
@@ -69,21 +56,24 @@ type Config struct {
 	// program. metav1.NamespaceAll means all. Default: only the owner's namespace; all for cluster-scoped owners.
 	Namespaces []string
 
-	// OnConflict determines how an apply handles fields of other field managers. Default ForceConflicts.
-	OnConflict ConflictPolicy
-	// Prune determines when children are deleted that are not desired anymore. Default PruneLast.
-	Prune PrunePolicy
+	// ReportConflicts does not change a child with desired fields that another field manager owns. The conflict is the
+	// child's error. Default false: Apply overwrites the fields and takes their ownership, as is usual for controllers.
+	ReportConflicts bool
+	// PruneFirst deletes children that are not desired anymore before desired children are applied, for old children
+	// that occupy a resource that the new ones need, such as a port or quota. Of several waves only the highest is
+	// deleted before; lower waves follow in later runs, and the desired children do not wait for them. Default false:
+	// when all desired children of all waves are applied.
+	PruneFirst bool
+	// PruneNever only reports children that are not desired anymore. Default false.
+	PruneNever bool
 	// Propagation determines what happens to the dependents of a deleted child. With
 	// metav1.DeletePropagationForeground the child is gone only after them. metav1.DeletePropagationOrphan is an error,
 	// because it would leave the dependents of pruned children behind: see Child.Propagation. Default
 	// metav1.DeletePropagationBackground.
 	Propagation metav1.DeletionPropagation
-	// Recreate permits to delete every child and create it again if immutable fields must change. Child.Recreate
-	// permits it for one child. Default false.
-	Recreate bool
 	// AdoptOrphans takes over existing objects with the name of a child that have no owner: no owner reference and no
 	// labels of another set. This includes children of an earlier owner of the same name. Default false: they are
-	// reported as Foreign and not changed.
+	// reported (ForeignError) and not changed.
 	AdoptOrphans bool
 
 	// FormerManagers are the field managers with which earlier versions of the program, or another tool, wrote children
@@ -109,7 +99,7 @@ type Config struct {
 	// FormerOwnerGrace is the time for the garbage collector to delete a child of a former owner: an earlier object of
 	// the owner's kind and name. It starts with the creation of the owner, or of the child if that is younger. After
 	// it, Apply deletes the child by its uid and creates it again, if it has the labels and the annotation of a child
-	// of this set and no other owner. Until then it is Foreign. Default 1 min.
+	// of this set and no other owner. Until then it has a ForeignError. Default 1 min.
 	FormerOwnerGrace time.Duration
 
 	// Events writes Events about owners: ChildRecreating and FinalizersForceRemoved. It is an event.Recorder or any
@@ -121,6 +111,25 @@ type Config struct {
 
 // Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use.
 // There should be only one call at a time for one owner, which controllers ensure.
+//
+// Guarantees:
+//   - Apply changes only children of owner. An existing object with the name of a child has a ForeignError if it
+//     has another controller or the labels of another set, or if it has no owner and Config.AdoptOrphans is false. A
+//     child is created only if the API server has no object with its name at that time (client.IfAbsent).
+//   - A changed child is in the state from which Apply determined that it is one: the resourceVersion is a
+//     precondition.
+//   - Apply gives an owner reference only to a new child, or after reading owner, which must not be terminating. So
+//     kubectl delete --cascade=orphan keeps the children also during a run.
+//   - A deleted child has the labels of the owner's children, its own key in an annotation and, where an owner
+//     reference is possible, the owner's uid as its controller. The deletion has the uid and the resourceVersion of
+//     that state as preconditions.
+//   - An outdated list of children deletes nothing. Before the first deletion Apply reads owner from the API server.
+//     Its uid and its generation (for kinds without one: its resourceVersion) must be those of the argument. This
+//     does not detect changes of labels and annotations of kinds with a generation, nor changes of other inputs
+//     from which the list was made.
+//   - If owner is deleted, or was created again with its name, Apply creates no child that the garbage collector
+//     would not delete.
+//   - An error of one child does not stop the other children of its wave.
 type Set struct {
 	config    Config                                        // immutable after New
 	dry       *client.Client                                // for plans
@@ -178,11 +187,8 @@ func (c Config) validate() error {
 }
 
 func (c Config) validatePolicies(mistakes *usercode.Mistakes) {
-	if c.OnConflict != ForceConflicts && c.OnConflict != ReportConflicts {
-		mistakes.Addf("OnConflict is %q: it must be ForceConflicts or ReportConflicts", c.OnConflict)
-	}
-	if c.Prune != PruneLast && c.Prune != PruneFirst && c.Prune != PruneNever {
-		mistakes.Addf("Prune is %q: it must be PruneLast, PruneFirst or PruneNever", c.Prune)
+	if c.PruneFirst && c.PruneNever {
+		mistakes.Addf("PruneFirst and PruneNever are both set: use one")
 	}
 	if c.Propagation != metav1.DeletePropagationBackground && c.Propagation != metav1.DeletePropagationForeground {
 		mistakes.Addf("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; "+

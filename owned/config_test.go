@@ -39,11 +39,11 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	_, err := New(Config{
 		Client: newClient(t, "webapp"), Name: "not a label",
 		Kinds:      []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
-		OnConflict: "maybe", Prune: "sometimes", Propagation: "sideways",
+		PruneFirst: true, PruneNever: true, Propagation: "sideways",
 		ForceRemoveFinalizers: []string{""}, ForceRemoveAfter: -1,
 	})
 	for _, part := range []string{
-		"Name is", "Kinds[1]", "Kinds[2]", "OnConflict", "Prune is", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
+		"Name is", "Kinds[1]", "Kinds[2]", "PruneFirst and PruneNever", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not tell %q: %v", part, err)
@@ -64,8 +64,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := set.config
-	if c.OnConflict != ForceConflicts || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
-		c.ForceRemoveAfter != 10*time.Minute || c.Recreate || c.AdoptOrphans || c.Events != nil {
+	if c.ReportConflicts || c.PruneFirst || c.PruneNever || c.Propagation != metav1.DeletePropagationBackground ||
+		c.ForceRemoveAfter != 10*time.Minute || c.AdoptOrphans || c.Events != nil {
 		t.Errorf("%+v", c)
 	}
 	if !set.dry.Config().DryRun {

@@ -16,8 +16,8 @@ import (
 // Informers of the label LabelSet do not have the object, so its deletion does not enqueue the owner: the next retry
 // detects it. Retries are those of a missing permission (retry.Forbidden): the first after 1 s, later every 5 min.
 type ForeignError struct {
-	Kind schema.GroupVersionKind
-	Key  kube.Key
+	kind schema.GroupVersionKind
+	key  kube.Key
 	// Holder describes the current owner: "Deployment web (uid 1234)", or "no owner".
 	Holder string
 	// Orphan is true if the object has no owner, so that Config.AdoptOrphans would take it over.
@@ -27,13 +27,13 @@ type ForeignError struct {
 	// this set and has no other owner, Apply deletes it after Config.FormerOwnerGrace.
 	Former bool
 
-	terminating *Deletion // if a child of a former owner is being deleted
-	deletedAt   time.Time // when Apply deletes it; zero: never
+	terminating *termination // if a child of a former owner is being deleted
+	deletedAt   time.Time    // when Apply deletes it; zero: never
 }
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	text := fmt.Sprintf("%s %s already exists, and belongs to %s", e.Kind.Kind, e.Key, e.Holder)
+	text := fmt.Sprintf("%s %s already exists, and belongs to %s", e.kind.Kind, e.key, e.Holder)
 	if e.Former {
 		text += ", an earlier object of that name that is gone: "
 		switch {
@@ -63,29 +63,27 @@ func (e *ForeignError) RetryClass() retry.Class {
 	return retry.Forbidden
 }
 
-// ImmutableError reports that the desired state changes immutable fields of a child.
-type ImmutableError struct {
-	Kind schema.GroupVersionKind
-	Key  kube.Key
-	// Fields are the paths of the fields, if they are known.
-	Fields []string
-	// Err is the error of the API server.
-	Err error
+// immutableError reports that the desired state changes immutable fields of a child.
+type immutableError struct {
+	child  string   // "Job shop/web"
+	fields []string // the paths of the fields, if they are known
+	err    error    // of the API server
 }
 
 // Error implements error.
-func (e *ImmutableError) Error() string {
-	return fmt.Sprintf("%s %s: %s cannot be changed: set Recreate of the child to delete it and create it again "+
+func (e *immutableError) Error() string {
+	return fmt.Sprintf("%s: %s cannot be changed: set Recreate of the child to delete it and create it again "+
 		"(its dependents stay with Propagation: DeletePropagationOrphan): %s",
-		e.Kind.Kind, e.Key, e.fields(), e.Err)
+		e.child, e.changed(), e.err)
 }
 
-func (e *ImmutableError) fields() string {
-	if len(e.Fields) == 0 {
+// changed names the fields.
+func (e *immutableError) changed() string {
+	if len(e.fields) == 0 {
 		return "an immutable field"
 	}
-	return strings.Join(e.Fields, ", ")
+	return strings.Join(e.fields, ", ")
 }
 
 // Unwrap returns the error of the API server.
-func (e *ImmutableError) Unwrap() error { return e.Err }
+func (e *immutableError) Unwrap() error { return e.err }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
@@ -88,33 +87,4 @@ func ExampleOwnerKeys() {
 	// shop/web: listed
 	// shop/web: mapped configs: proxies/web added by editor
 	// shop/web: mapped configs: proxies/web deleted
-}
-
-// ExamplePlan_String shows the format of a plan. Programs get plans from Set.Plan; this one is constructed for the
-// example.
-func ExamplePlan_String() {
-	result := func(kind, name string, outcome owned.ChildOutcome, changed ...client.FieldChange) owned.Result {
-		return owned.Result{
-			Kind: corev1.SchemeGroupVersion.WithKind(kind), Key: kube.Key{Namespace: "shop", Name: name},
-			Desired: outcome != owned.Pruned, Outcome: outcome, Changed: changed,
-		}
-	}
-	service := result("Service", "web", owned.Updated, client.FieldChange{Path: "spec.ports[http].port", Before: 80, After: 8080})
-	service.Wave = 1
-	fmt.Print(owned.Plan{Owner: "WebApp shop/web", Results: []owned.Result{
-		result("ConfigMap", "colours", owned.Created, client.FieldChange{Path: "data.primary", After: "blue"}),
-		result("ConfigMap", "web", owned.Unchanged),
-		result("Secret", "web", owned.Updated, client.FieldChange{Path: "data.password", Before: client.Hidden, After: client.Hidden}),
-		service,
-		result("ConfigMap", "old", owned.Pruned),
-	}})
-	// Output:
-	// WebApp shop/web: 1 to create, 2 to update, 1 to delete, 1 unchanged
-	// + ConfigMap shop/colours
-	//     data.primary: none -> "blue"
-	// ~ Secret shop/web
-	//     data.password: (hidden) -> another value (hidden)
-	// ~ Service shop/web (wave 1)
-	//     spec.ports[http].port: 80 -> 8080
-	// - ConfigMap shop/old
 }

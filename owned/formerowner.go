@@ -11,14 +11,16 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // formerOwner returns the controller of obj if it is a former owner: it has the kind and name of the owner and another
 // uid. That object is gone, unless the owner of this pass is the outdated one.
 func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok bool) {
-	ref, ok := ownerref.ControllerOf(obj)
-	return ref, ok && ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if ref == nil {
+		return former, false
+	}
+	return *ref, ref.UID != p.owner.GetUID() && ref.Name == p.owner.GetName() &&
 		schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == p.ownerKind.GroupKind()
 }
 
@@ -32,11 +34,11 @@ func (p *pass) replaceFormer(
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("%s belongs to %s: %w", i.result, describeOwner(former), err)
 	}
-	reason := &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: describeOwner(former), Former: true}
-	i.result.Outcome, i.result.Err = Foreign, reason
+	reason := &ForeignError{kind: i.kind, key: kube.KeyOf(live), Holder: describeOwner(former), Former: true}
+	i.result.Outcome, i.result.Err = outcomeForeign, reason
 	if live.GetDeletionTimestamp() != nil {
-		i.result.Terminating = deletionOf(live)
-		reason.terminating = i.result.Terminating
+		i.result.terminating = deletionOf(live)
+		reason.terminating = i.result.terminating
 		return nil
 	}
 	if !p.set.isChildOfFormer(live, former) {
@@ -56,7 +58,7 @@ func (p *pass) replaceFormer(
 	if err != nil && !errors.Is(err, client.ErrGone) {
 		return fmt.Errorf("delete %s, which belongs to %s: %w", i.result, reason.Holder, err)
 	}
-	i.result.Outcome, i.result.Err = Recreating, nil
+	i.result.Outcome, i.result.Err = outcomeRecreating, nil
 	i.result.Note = fmt.Sprintf("it belonged to %s, which is gone, and the garbage collector has not deleted it",
 		reason.Holder)
 	p.recordRecreating(i)

@@ -10,13 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 )
 
 // Labels and annotations of every child. They are part of the API: later versions of the library must find children
 // of earlier ones.
 const (
 	// LabelSet is the label with the name of the set.
+	//
+	// A set identifies its children by their metadata:
+	//
+	//   - label evenkeel.dev/set (LabelSet): the name of the set
+	//   - label evenkeel.dev/owner-uid: the uid of the owner
+	//   - annotations evenkeel.dev/owner and evenkeel.dev/owner-kind: the key and kind of the owner, for OwnerKeys
+	//   - annotation evenkeel.dev/child: the key of the child; a copy of a child has another name, so it is not a child
+	//   - annotation evenkeel.dev/wave: the wave, unless it is 0; children are deleted in reverse order
+	//   - annotation evenkeel.dev/configuration: a hash of the applied fields
+	//   - annotation evenkeel.dev/taken-over: see Config.FormerManagers
+	//
+	// The owner has the annotation evenkeel.dev/finished: see Child.Once.
 	LabelSet = "evenkeel.dev/set"
 	// labelOwnerUID is the label with the uid of the owner.
 	labelOwnerUID = "evenkeel.dev/owner-uid"
@@ -124,10 +135,10 @@ func (p *pass) ownershipOf(obj metav1.Object) (ownership ownershipState, holder 
 func (s *Set) ownershipOf(kind schema.GroupKind, owner, obj metav1.Object) (ownership ownershipState, holder string) {
 	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
 	set, uid := labels[LabelSet], labels[labelOwnerUID]
-	if ref, ok := ownerref.ControllerOf(obj); ok {
+	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
 		switch {
 		case ref.UID != owner.GetUID():
-			return foreign, describeOwner(ref)
+			return foreign, describeOwner(*ref)
 		case set != "" && set != s.config.Name:
 			return foreign, "set " + set + " of the same owner"
 		}
@@ -169,11 +180,11 @@ func (s *Set) mayDelete(owner, obj metav1.Object, referable bool) (ok bool, reas
 		return false, fmt.Sprintf("it has the labels of a child, but it is not a child: annotation %s is %q",
 			annotationChild, original)
 	}
-	ref, controlled := ownerref.ControllerOf(obj)
+	ref := metav1.GetControllerOfNoCopy(obj)
 	switch {
-	case controlled && ref.UID != owner.GetUID():
-		return false, "it has the labels of a child, but its controller is " + describeOwner(ref)
-	case referable && !controlled:
+	case ref != nil && ref.UID != owner.GetUID():
+		return false, "it has the labels of a child, but its controller is " + describeOwner(*ref)
+	case referable && ref == nil:
 		return false, "it has the labels of a child, but no controller"
 	case referable && owner.GetDeletionTimestamp() != nil &&
 		slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents):

@@ -58,10 +58,11 @@ func (i *item) identity() identity {
 }
 
 // begin validates the owner. It makes no request.
-func (s *Set) begin(c *client.Client, owner kube.Object) (*pass, error) {
+func (s *Set) begin(owner kube.Object) (*pass, error) {
 	if usercode.IsNil(owner) {
 		return nil, errors.New("the owner is nil")
 	}
+	c := s.config.Client
 	kind, err := c.Cluster().KindOf(owner)
 	if err != nil {
 		return nil, fmt.Errorf("owner %s: %w", kube.KeyOf(owner), err)
@@ -136,7 +137,7 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if i.identity() == (identity{p.ownerKind.GroupKind(), kube.KeyOf(p.owner)}) {
 		return nil, fmt.Errorf("%s is the owner, which cannot be its own child", name)
 	}
-	i.result = Result{Kind: kind, Key: kube.KeyOf(i.object), Wave: i.Wave, Desired: true}
+	i.result = Result{Kind: kind, Key: kube.KeyOf(i.object), wave: i.Wave, Desired: true}
 	return i, nil
 }
 

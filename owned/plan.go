@@ -10,27 +10,17 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Plan is what Apply or Delete would do.
-type Plan struct {
-	// Owner names the owner: "WebApp shop/web".
-	Owner string
-	// Results are those of the Report, with the outcomes that Apply or Delete would have. If Waits is set, the outcome
-	// follows when the wait is over.
-	Results []Result
-	// OwnerTerminating is true if Apply would do nothing because the owner is being deleted.
-	OwnerTerminating bool
-}
-
-// Plan returns what Apply would do with the same arguments. It writes nothing: it sends dry runs of the changes, so
-// the plan contains defaults, results of admission and rejections. It does not contain changes between the plan and the
-// apply.
+// Plan returns what Apply would do with the same arguments: the report has the outcomes that Apply would have. It
+// writes nothing: it sends dry runs of the changes, so the plan contains defaults, results of admission and rejections.
+// It does not contain changes between the plan and the apply. Without children, it shows what would be deleted.
 //
-// Children of waves that would have to wait are planned too, from the current state. A dry run of a child is not
-// possible if its namespace or kind is only planned; its Note reports that.
+// Children of waves that would have to wait are planned too, from the current state; their Waits is set. A dry run of a
+// child is not possible if its namespace or kind is only planned; its Note reports that.
 //
 // The error is that of Apply. The plan contains the results so far.
-func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (Plan, error) {
-	return s.planned("plan children", owner, func(p *pass) (Report, error) {
+func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (Report, error) {
+	return s.run("plan children", owner, func(p *pass) (Report, error) {
+		p.client, p.plan = s.dry, true
 		report, err := p.apply(ctx, children)
 		for n := range report.Results {
 			if r := &report.Results[n]; r.Outcome == Created {
@@ -41,33 +31,10 @@ func (s *Set) Plan(ctx context.Context, owner kube.Object, children ...Child) (P
 	})
 }
 
-// planned calls do for the owner with dry runs.
-func (s *Set) planned(what string, owner kube.Object, do func(p *pass) (Report, error)) (Plan, error) {
-	p, err := s.begin(s.dry, owner)
-	if err != nil {
-		return Plan{}, fmt.Errorf("%s: %w", what, err)
-	}
-	p.plan = true
-	report, err := do(p)
-	plan := Plan{Owner: p.String(), Results: report.Results, OwnerTerminating: report.OwnerTerminating}
-	if err != nil {
-		return plan, fmt.Errorf("%s of %s: %w", what, p, err)
-	}
-	return plan, nil
-}
-
-// PlanDelete returns what Delete would do. It writes nothing: it sends dry runs of the deletions. Children of waves
-// that would have to wait are planned too.
+// String formats the report of a plan, or of a run, for people: a line for each child that is not in its desired state,
+// and below it a line for each field that changes.
 //
-// The error is that of Delete. The plan contains the results so far.
-func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
-	return s.planned("plan the deletion of children", owner, func(p *pass) (Report, error) { return p.deleteAll(ctx) })
-}
-
-// String formats the plan for people: a line for each child that is not in its desired state, and below it a line for
-// each field that would change.
-//
-//	WebApp shop/web: 1 to create, 1 to update, 1 to delete, 3 unchanged
+//	WebApp shop/web: create 1, update 1, delete 1, unchanged 3
 //	+ ConfigMap shop/web-colours
 //	    data.primary: none -> "blue"
 //	~ Deployment shop/web (wave 1)
@@ -75,25 +42,24 @@ func (s *Set) PlanDelete(ctx context.Context, owner kube.Object) (Plan, error) {
 //	- Service shop/web-old
 //
 // "-/+" means deleted and created again, "!" means not possible, or not yet. The values of Secrets are not shown.
-func (p Plan) String() string {
+func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", p.Owner, p.summary())
-	for _, r := range p.Results {
-		if r.Outcome == Unchanged {
-			continue
+	fmt.Fprintf(&b, "%s: %s\n", r.owner, r.summary())
+	for _, result := range r.Results {
+		if result.Outcome != Unchanged {
+			b.WriteString(result.planLines())
 		}
-		b.WriteString(r.planLines())
 	}
 	return b.String()
 }
 
-func (p Plan) summary() string {
-	if p.OwnerTerminating {
+func (r Report) summary() string {
+	if r.OwnerTerminating {
 		return "nothing to do, because it is being deleted"
 	}
 	counts := map[ChildOutcome]int{}
-	for _, r := range p.Results {
-		counts[r.Outcome]++
+	for _, result := range r.Results {
+		counts[result.Outcome]++
 	}
 	var parts []string
 	part := func(text string, outcomes ...ChildOutcome) {
@@ -102,15 +68,15 @@ func (p Plan) summary() string {
 			n += counts[outcome]
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, text))
+			parts = append(parts, fmt.Sprintf("%s %d", text, n))
 		}
 	}
-	part("to create", Created)
-	part("to update", Updated)
-	part("to recreate", Recreating)
-	part("to delete", Pruned, Deleted)
+	part("create", Created)
+	part("update", Updated)
+	part("recreate", outcomeRecreating)
+	part("delete", Deleted)
 	part("unchanged", Unchanged)
-	part("not possible, or not yet", Waiting, Terminating, Foreign, Failed)
+	part("not possible or not yet", outcomeWaiting, outcomeTerminating, outcomeForeign, outcomeFailed)
 	if len(parts) == 0 {
 		return "no children"
 	}
@@ -125,15 +91,15 @@ func (r Result) planLines() string {
 		sign = "+"
 	case Updated:
 		sign = "~"
-	case Pruned, Deleted:
+	case Deleted:
 		sign = "-"
-	case Recreating:
+	case outcomeRecreating:
 		sign = "-/+"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", sign, r)
-	if r.Wave != 0 {
-		fmt.Fprintf(&b, " (wave %d)", r.Wave)
+	if r.wave != 0 {
+		fmt.Fprintf(&b, " (wave %d)", r.wave)
 	}
 	b.WriteString("\n")
 	line := func(text string) {
@@ -141,8 +107,8 @@ func (r Result) planLines() string {
 			fmt.Fprintf(&b, "    %s\n", text)
 		}
 	}
-	if r.Terminating != nil {
-		line(r.Terminating.text())
+	if r.terminating != nil {
+		line(r.terminating.text())
 	}
 	if r.Err != nil {
 		line(r.Err.Error())

@@ -26,23 +26,23 @@ func (p *pass) prune(ctx context.Context, waits string) {
 	for _, wave := range byWaveDescending(p.undesiredObjects()) {
 		from := len(p.undesired)
 		for _, u := range wave {
-			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), Wave: u.wave, Waits: waits}
+			r := Result{Kind: u.kind, Key: kube.KeyOf(u.obj), wave: u.wave, Waits: waits}
 			if err := p.pruneOne(ctx, &r, u.obj, checkOwner); err != nil {
-				r.Outcome, r.Err = Failed, fmt.Errorf("prune %s: %w", r, err)
+				r.Outcome, r.Err = outcomeFailed, fmt.Errorf("prune %s: %w", r, err)
 			}
 			if r.Outcome != "" { // otherwise it is gone, and the cache is outdated
 				p.undesired = append(p.undesired, r)
 			}
 		}
-		waits = cmp.Or(waits, p.undeleted(p.undesired[from:]))
+		waits = cmp.Or(waits, undeleted(p.undesired[from:], false))
 	}
 }
 
-// undeleted describes the results of a wave that keep lower waves from being deleted; "" for none. In a plan, all
-// planned deletions do.
-func (p *pass) undeleted(wave []Result) string {
+// undeleted describes the results of a wave that keep lower waves from being deleted; "" for none. With gone, those
+// that are Deleted are gone.
+func undeleted(wave []Result, gone bool) string {
 	return waitText(slices.DeleteFunc(slices.Clone(wave), func(r Result) bool {
-		return r.Outcome == Foreign || r.Outcome == Deleted && !p.plan
+		return r.Outcome == outcomeForeign || r.Outcome == Deleted && gone
 	}), "gone")
 }
 
@@ -55,25 +55,23 @@ func (p *pass) pruneOne(
 	if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
 		return err
 	}
-	if r.Waits != "" && (!p.plan || p.set.config.Prune == PruneNever) {
-		r.Outcome = Waiting
+	if r.Waits != "" && (!p.plan || p.set.config.PruneNever) {
+		r.Outcome = outcomeWaiting
 		return nil
 	}
 	if err := checkOwner(); err != nil {
 		return err
 	}
 	if p.ownerChanged() {
-		r.Outcome, r.Waits = Waiting, waitsForOwner
+		r.Outcome, r.Waits = outcomeWaiting, waitsForOwner
 		return nil
 	}
-	return client.IgnoreNotFound(p.deleteKnown(ctx, r, obj, Pruned))
+	return client.IgnoreNotFound(p.deleteKnown(ctx, r, obj))
 }
 
 // deleteKnown deletes a child in its known state, and sets the result. Most children have not changed since, so they
 // are not read before. A changed one, which another client may have removed from the set, is read from the API server.
-func (p *pass) deleteKnown(
-	ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata, outcome ChildOutcome,
-) error {
+func (p *pass) deleteKnown(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
 	for attempt := 1; ; attempt++ {
 		known, id := metadataOnly(r.Kind, obj), identity{r.Kind.GroupKind(), r.Key}
 		deletes, loop := p.checkLoop(id, obj.UID)
@@ -83,7 +81,7 @@ func (p *pass) deleteKnown(
 		err := client.Delete(ctx, p.client, known, client.IfUnchanged(), client.Propagation(p.set.config.Propagation))
 		if err == nil {
 			p.noteDeletion(id, obj.UID)
-			r.Outcome, err = outcome, loop
+			r.Outcome, err = Deleted, loop
 		}
 		if !apierrors.IsConflict(err) || attempt == maxAttempts {
 			return err
@@ -104,7 +102,7 @@ func (p *pass) skipDeletion(ctx context.Context, r *Result, obj *metav1.PartialO
 	case err != nil:
 		return false, err
 	case !certain:
-		r.Outcome, r.Note, r.Waits = Foreign, reason, ""
+		r.Outcome, r.Note, r.Waits = outcomeForeign, reason, ""
 		return true, nil
 	case obj.GetDeletionTimestamp() != nil:
 		r.Waits = ""

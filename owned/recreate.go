@@ -20,14 +20,14 @@ import (
 
 // recreate deletes a child with immutable fields, if it still belongs to the owner. The next run creates it.
 func (p *pass) recreate(
-	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, reason *ImmutableError,
+	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, reason *immutableError,
 ) error {
-	i.result.Note = reason.fields() + " cannot be changed"
+	i.result.Note = reason.changed() + " cannot be changed"
 	if err := p.checkOwner(ctx); err != nil {
 		return fmt.Errorf("recreate %s: %w", i.result, err)
 	}
 	if p.ownerChanged() {
-		i.result.Outcome, i.result.Waits = Waiting, waitsForOwner
+		i.result.Outcome, i.result.Waits = outcomeWaiting, waitsForOwner
 		return nil
 	}
 	deletes, loop := p.checkLoop(i.identity(), live.UID)
@@ -36,14 +36,14 @@ func (p *pass) recreate(
 	}
 	err := client.DeleteLive(ctx, p.client, metadataOnly(i.kind, live), func(live *metav1.PartialObjectMetadata) error {
 		if ownership, holder := p.ownershipOf(live); ownership != own {
-			return &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
+			return &ForeignError{kind: i.kind, key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 		}
 		return nil
 	}, client.Propagation(cmp.Or(i.Propagation, p.set.config.Propagation)))
 	if err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
-	i.result.Outcome = Recreating
+	i.result.Outcome = outcomeRecreating
 	p.noteDeletion(i.identity(), live.UID)
 	p.recordRecreating(i)
 	return loop
@@ -76,8 +76,8 @@ func immutableFields(err error) (fields []string, ok bool) {
 
 // nameFields replaces "spec" in the fields of an error by the fields below it that must change, because the API server
 // does not name those of a StatefulSet. The text of the API server quotes the fields that may change.
-func (p *pass) nameFields(ctx context.Context, i *item, reason *ImmutableError) {
-	at := slices.Index(reason.Fields, "spec")
+func (p *pass) nameFields(ctx context.Context, i *item, reason *immutableError) {
+	at := slices.Index(reason.fields, "spec")
 	if at < 0 {
 		return
 	}
@@ -90,12 +90,12 @@ func (p *pass) nameFields(ctx context.Context, i *item, reason *ImmutableError) 
 	for _, change := range client.Diff(p.client, live, i.object) {
 		field, inSpec := strings.CutPrefix(change.Path, "spec.")
 		name := regexp.MustCompile(`^\w*`).FindString(field)
-		if inSpec && change.After != nil && !strings.Contains(reason.Err.Error(), "'"+name+"'") {
+		if inSpec && change.After != nil && !strings.Contains(reason.err.Error(), "'"+name+"'") {
 			named = append(named, change.Path)
 		}
 	}
 	if len(named) > 0 {
-		reason.Fields = slices.Replace(reason.Fields, at, at+1, named...)
+		reason.fields = slices.Replace(reason.fields, at, at+1, named...)
 	}
 }
 

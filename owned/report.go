@@ -14,7 +14,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// ChildOutcome is the result of a run for a child; in a Plan, the expected result.
+// ChildOutcome is the result of a run for a child; in a plan, the expected result. Other values than the constants are
+// for people: Err, Waits, Readiness, and Report.Pending and Report.Remaining describe them.
 type ChildOutcome string
 
 // Outcomes.
@@ -25,42 +26,40 @@ const (
 	Updated ChildOutcome = "updated"
 	// Unchanged: the child was in its desired state.
 	Unchanged ChildOutcome = "unchanged"
-	// Recreating: the child was deleted because immutable fields must change, or because it belonged to a former owner
-	// (Config.FormerOwnerGrace). The run after its deletion creates it.
-	Recreating ChildOutcome = "recreating"
-	// Waiting: the child was not changed in this run; see Result.Waits.
-	Waiting ChildOutcome = "waiting"
-	// Terminating: the child is being deleted and still exists; see Result.Terminating. A desired child is created when
-	// it is gone.
-	Terminating ChildOutcome = "terminating"
-	// Foreign: the object with the name of the child belongs to another owner, and was not changed.
-	Foreign ChildOutcome = "foreign"
-	// Failed: see Result.Err.
-	Failed ChildOutcome = "failed"
-	// Pruned: the child was not desired anymore, and was deleted.
-	Pruned ChildOutcome = "pruned"
-	// Deleted: Set.Delete has deleted the child, and it is gone.
+	// Deleted: the child was deleted. After Set.Delete it is gone; after Apply its finalizers may keep it.
 	Deleted ChildOutcome = "deleted"
+
+	// The child was deleted because immutable fields must change, or because it belonged to a former owner
+	// (Config.FormerOwnerGrace). The run after its deletion creates it.
+	outcomeRecreating ChildOutcome = "recreating"
+	// The child was not changed in this run; see Result.Waits.
+	outcomeWaiting ChildOutcome = "waiting"
+	// The child is being deleted and still exists; see Result.terminating. A desired child is created when it is gone.
+	outcomeTerminating ChildOutcome = "terminating"
+	// The object with the name of the child belongs to another owner, and was not changed.
+	outcomeForeign ChildOutcome = "foreign"
+	// See Result.Err.
+	outcomeFailed ChildOutcome = "failed"
 )
 
-// Deletion describes the deletion of an object that still exists.
-type Deletion struct {
-	// Since is the deletionTimestamp of the object: the time of the deletion plus the grace period.
-	Since time.Time
-	// Finalizers block the deletion. Without finalizers, the object exists until its grace period ends.
-	Finalizers []string
-	// ForceRemoved are finalizers of other controllers that this run has removed; see Config.ForceRemoveFinalizers.
-	ForceRemoved []string
+// termination describes the deletion of an object that still exists.
+type termination struct {
+	// since is the deletionTimestamp of the object: the time of the deletion plus the grace period.
+	since time.Time
+	// finalizers block the deletion. Without finalizers, the object exists until its grace period ends.
+	finalizers []string
+	// forceRemoved are finalizers of other controllers that this run has removed; see Config.ForceRemoveFinalizers.
+	forceRemoved []string
 }
 
 // text describes the deletion for messages.
-func (d Deletion) text() string {
-	text := "it is being deleted since " + d.Since.UTC().Format(time.RFC3339)
-	if len(d.Finalizers) > 0 {
-		text += ", held by finalizers " + strings.Join(d.Finalizers, ", ")
+func (d termination) text() string {
+	text := "it is being deleted since " + d.since.UTC().Format(time.RFC3339)
+	if len(d.finalizers) > 0 {
+		text += ", held by finalizers " + strings.Join(d.finalizers, ", ")
 	}
-	if len(d.ForceRemoved) > 0 {
-		text += "; force-removed finalizers " + strings.Join(d.ForceRemoved, ", ")
+	if len(d.forceRemoved) > 0 {
+		text += "; force-removed finalizers " + strings.Join(d.forceRemoved, ", ")
 	}
 	return text
 }
@@ -71,8 +70,6 @@ type Result struct {
 	Key  kube.Key
 	// Desired is false for an existing object that is not, or not anymore, a desired child.
 	Desired bool
-	// Wave is the child's wave; for an undesired one, that of its annotation.
-	Wave    int
 	Outcome ChildOutcome
 	// Object is the child as it is in the API server or an informer; nil if it was not applied.
 	Object kube.Object
@@ -83,12 +80,13 @@ type Result struct {
 	Readiness readiness.State
 	// Waits is the reason why the child waits; in a Plan, would wait.
 	Waits string
-	// Terminating is set if the object is being deleted.
-	Terminating *Deletion
 	// Note is additional information for people. Most children have no note.
 	Note string
 	// Err is the reason why the child is not in its desired state.
 	Err error
+
+	wave        int          // of the child; for an undesired one, that of its annotation
+	terminating *termination // if the object is being deleted
 }
 
 // String names the child: "Deployment shop/web".
@@ -109,15 +107,15 @@ func (r Result) isPending() bool { return r.Err != nil || r.Desired && !r.isRead
 // pending describes why the child is not ready, or not gone.
 func (r Result) pending() string {
 	switch {
-	case r.Outcome == Waiting:
+	case r.Outcome == outcomeWaiting:
 		return r.String() + " waits: " + r.Waits
-	case r.Terminating != nil:
-		return r.String() + ": " + r.Terminating.text()
+	case r.terminating != nil:
+		return r.String() + ": " + r.terminating.text()
 	case r.Err != nil:
 		return r.Err.Error() // contains the child's name
-	case r.Outcome == Pruned || r.Outcome == Deleted:
+	case r.Outcome == Deleted:
 		return r.String() + " is deleted first"
-	case r.Outcome == Recreating:
+	case r.Outcome == outcomeRecreating:
 		return r.String() + " is created again when it is deleted"
 	case r.Readiness.Message != "":
 		return r.String() + ": " + r.Readiness.Message
@@ -125,7 +123,7 @@ func (r Result) pending() string {
 	return r.String() + ": " + string(r.Outcome) + ", not ready"
 }
 
-// Report is the result of a call for an owner.
+// Report is the result of a call for an owner: of Apply, Delete or Plan.
 type Report struct {
 	// Results are the desired children, by wave and otherwise in the given order, and after them the other existing
 	// children, the highest wave first and otherwise by kind (in the order of Config.Kinds) and key.
@@ -136,7 +134,8 @@ type Report struct {
 	// finalizer or to delete a child of a former owner. Handlers pass it to controller.RequeueAfter. Zero: not needed.
 	RunAgain time.Duration
 
-	failure error // the reason why Results is empty
+	failure error  // the reason why Results is empty
+	owner   string // "WebApp shop/web"
 }
 
 // Ready reports whether all desired children are in their desired state and ready, and nothing has failed. Undesired
@@ -173,13 +172,13 @@ func joinFirst(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// remaining returns the undesired children that still exist. Those that this run has pruned are not among them: if
+// remaining returns the undesired children that still exist. Those that this run has deleted are not among them: if
 // their deletion is blocked, the next run reports it.
 func (r Report) remaining() []Result {
 	var remaining []Result
 	for _, result := range r.Results {
 		switch result.Outcome {
-		case Deleted, Pruned, Foreign:
+		case Deleted, outcomeForeign:
 		default:
 			if !result.Desired {
 				remaining = append(remaining, result)
@@ -189,13 +188,10 @@ func (r Report) remaining() []Result {
 	return remaining
 }
 
-// AllDeleted reports, after Delete, whether no child of this set is left: the API server returned no object of
-// Config.Kinds with the owner's labels in the namespaces of the set, except Foreign ones. It ignores objects without
-// these labels, such as children that another library created or that Config.FormerChildren selects. It is false for
-// the report of an error.
-func (r Report) AllDeleted() bool { return r.failure == nil && len(r.remaining()) == 0 }
-
-// Remaining describes the undesired children that still exist, for the message of a condition; "" if none exist.
+// Remaining describes the undesired children that still exist, for the message of a condition. After Delete, "" means
+// that no child of this set is left: the API server returned no object of Config.Kinds with the owner's labels in the
+// namespaces of the set, except those of other owners. It ignores objects without these labels, such as children that
+// another library created or that Config.FormerChildren selects. The report of an error is never "".
 func (r Report) Remaining() string {
 	if r.failure != nil {
 		return r.failure.Error()

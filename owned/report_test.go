@@ -23,12 +23,12 @@ func TestReportDescribesPendingChildren(t *testing.T) {
 			Readiness: readiness.State{Status: readiness.Current},
 		}
 	}
-	ready, slow, waits, failed := result("ready", Unchanged), result("slow", Updated), result("waits", Waiting), result("failed", Failed)
+	ready, slow, waits, failed := result("ready", Unchanged), result("slow", Updated), result("waits", outcomeWaiting), result("failed", outcomeFailed)
 	slow.Readiness = readiness.State{Status: readiness.InProgress, Message: "1 of 2 replicas are available"}
 	waits.Waits = "wave 0 is not ready"
 	failed.Err = errors.New("apply ConfigMap shop/failed: refused")
-	old := result("old", Terminating)
-	old.Desired, old.Terminating = false, &Deletion{Since: time.Unix(0, 0), Finalizers: []string{"example.com/a"}}
+	old := result("old", outcomeTerminating)
+	old.Desired, old.terminating = false, &termination{since: time.Unix(0, 0), finalizers: []string{"example.com/a"}}
 	report := Report{Results: []Result{ready, slow, waits, failed, old}}
 	want := "ConfigMap shop/slow: 1 of 2 replicas are available; ConfigMap shop/waits waits: wave 0 is not ready; " +
 		"apply ConfigMap shop/failed: refused"
@@ -36,8 +36,8 @@ func TestReportDescribesPendingChildren(t *testing.T) {
 		t.Errorf("ready %t: %s", report.Ready(), got)
 	}
 	want = "ConfigMap shop/old: it is being deleted since 1970-01-01T00:00:00Z, held by finalizers example.com/a"
-	if got := report.Remaining(); got != want || report.AllDeleted() {
-		t.Errorf("all deleted %t: %s", report.AllDeleted(), got)
+	if got := report.Remaining(); got != want {
+		t.Error(got)
 	}
 	if report = (Report{Results: []Result{ready, old}}); !report.Ready() || report.Pending() != "" {
 		t.Errorf("ready %t: %s", report.Ready(), report.Pending())
@@ -54,7 +54,7 @@ func TestReportDescribesPendingChildren(t *testing.T) {
 			t.Errorf("%d pending children: %q, want %q", n, got, want)
 		}
 	}
-	pruned := Result{Kind: kind, Outcome: Pruned}
+	pruned := Result{Kind: kind, Outcome: Deleted}
 	if report = (Report{Results: []Result{ready, pruned}}); report.Remaining() != "" || !report.Ready() {
 		t.Errorf("remaining %q, ready %t", report.Remaining(), report.Ready())
 	}
@@ -68,7 +68,7 @@ func TestReportWithFailedPruneIsNotReady(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("prune: refused"), readiness.Failed: refusal()} {
 		report := Report{Results: []Result{
-			{Desired: true, Outcome: Unchanged, Readiness: readiness.State{Status: readiness.Current}}, {Outcome: Failed, Err: err}, {Outcome: Foreign},
+			{Desired: true, Outcome: Unchanged, Readiness: readiness.State{Status: readiness.Current}}, {Outcome: outcomeFailed, Err: err}, {Outcome: outcomeForeign},
 		}}
 		if report.Ready() || report.Pending() != err.Error() {
 			t.Errorf("ready: %t, pending: %q", report.Ready(), report.Pending())
@@ -89,24 +89,24 @@ func TestStatesOfChildren(t *testing.T) {
 		"ready":            {Result{Outcome: Updated, Readiness: readiness.State{Status: readiness.Current}}, readiness.Current},
 		"not ready yet":    {Result{Outcome: Unchanged, Readiness: state(readiness.InProgress)}, readiness.InProgress},
 		"failed":           {Result{Outcome: Unchanged, Readiness: state(readiness.Failed)}, readiness.Failed},
-		"not applied":      {Result{Outcome: Failed, Err: errors.New("refused")}, readiness.InProgress},
-		"cannot change":    {Result{Outcome: Failed, Err: &ImmutableError{Err: refusal(metav1.StatusCause{})}}, readiness.Failed},
-		"somebody else's":  {Result{Outcome: Foreign, Err: &ForeignError{}}, readiness.Failed},
-		"earlier owner's":  {Result{Outcome: Foreign, Err: &ForeignError{Former: true}}, readiness.InProgress},
-		"not accepted":     {Result{Outcome: Failed, Err: refusal()}, readiness.Failed},
-		"waits":            {Result{Outcome: Waiting}, readiness.InProgress},
-		"is being deleted": {Result{Outcome: Terminating, Terminating: &Deletion{}}, readiness.InProgress},
+		"not applied":      {Result{Outcome: outcomeFailed, Err: errors.New("refused")}, readiness.InProgress},
+		"cannot change":    {Result{Outcome: outcomeFailed, Err: &immutableError{err: refusal(metav1.StatusCause{})}}, readiness.Failed},
+		"somebody else's":  {Result{Outcome: outcomeForeign, Err: &ForeignError{}}, readiness.Failed},
+		"earlier owner's":  {Result{Outcome: outcomeForeign, Err: &ForeignError{Former: true}}, readiness.InProgress},
+		"not accepted":     {Result{Outcome: outcomeFailed, Err: refusal()}, readiness.Failed},
+		"waits":            {Result{Outcome: outcomeWaiting}, readiness.InProgress},
+		"is being deleted": {Result{Outcome: outcomeTerminating, terminating: &termination{}}, readiness.InProgress},
 	} {
 		test.result.Desired = true
-		states := Report{Results: []Result{test.result, {Outcome: Pruned}}}.States()
+		states := Report{Results: []Result{test.result, {Outcome: Deleted}}}.States()
 		if len(states) != 1 || states[0].Status != test.want || (states[0].Message == "") != (test.want == readiness.Current) {
 			t.Errorf("%s: %+v", name, states)
 		}
 	}
 	for want, err := range map[readiness.Status]error{readiness.InProgress: errors.New("the list failed"), readiness.Failed: refusal()} {
 		failed := Report{failure: err}
-		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.AllDeleted() || failed.Pending() == "" {
-			t.Errorf("%v: %+v, ready %t, all deleted %t, pending %q", err, states, failed.Ready(), failed.AllDeleted(), failed.Pending())
+		if states := failed.States(); len(states) != 1 || states[0].Status != want || failed.Ready() || failed.Remaining() == "" || failed.Pending() == "" {
+			t.Errorf("%v: %+v, ready %t, remaining %q, pending %q", err, states, failed.Ready(), failed.Remaining(), failed.Pending())
 		}
 	}
 	if states := (Report{OwnerTerminating: true}).States(); len(states) != 1 || states[0].Status != readiness.Terminating {

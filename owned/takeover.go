@@ -32,7 +32,7 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 	}
 	if ownership, holder := p.ownershipOf(live); ownership == foreign || ownership == orphan &&
 		!p.set.config.AdoptOrphans {
-		return nil, &ForeignError{Kind: i.kind, Key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
+		return nil, &ForeignError{kind: i.kind, key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 	}
 	changed, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.FormerManagers,
 		client.IfUnchanged())

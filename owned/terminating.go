@@ -19,14 +19,14 @@ import (
 // terminating reports an object that is being deleted, and removes the finalizers of Config.ForceRemoveFinalizers when
 // it has been terminating long enough.
 func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
-	r.Outcome, r.Terminating = Terminating, deletionOf(obj)
+	r.Outcome, r.terminating = outcomeTerminating, deletionOf(obj)
 	hasForceRemoved := func(obj metav1.Object) bool {
 		return slices.ContainsFunc(obj.GetFinalizers(), p.isForceRemoved)
 	}
 	if !hasForceRemoved(obj) {
 		return nil
 	}
-	if wait := p.set.config.ForceRemoveAfter - time.Since(r.Terminating.Since); wait > 0 {
+	if wait := p.set.config.ForceRemoveAfter - time.Since(r.terminating.since); wait > 0 {
 		p.runAgainIn(wait)
 		return nil
 	}
@@ -43,11 +43,11 @@ func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialOb
 	return p.forceRemoveFinalizers(ctx, r, live)
 }
 
-// deletionOf returns the Deletion of an object after the API server has accepted its deletion.
-func deletionOf(obj metav1.Object) *Deletion {
-	deletion := &Deletion{Finalizers: slices.Clone(obj.GetFinalizers())}
+// deletionOf returns the termination of an object after the API server has accepted its deletion.
+func deletionOf(obj metav1.Object) *termination {
+	deletion := &termination{finalizers: slices.Clone(obj.GetFinalizers())}
 	if deleted := obj.GetDeletionTimestamp(); deleted != nil {
-		deletion.Since = deleted.Time
+		deletion.since = deleted.Time
 	}
 	return deletion
 }
@@ -81,17 +81,17 @@ func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav
 		return fmt.Errorf("force-remove finalizers %s: %w", strings.Join(removed, ", "), err)
 	}
 	slices.Reverse(removed)
-	r.Terminating.ForceRemoved = removed
+	r.terminating.forceRemoved = removed
 	if p.plan {
 		return nil
 	}
 	logger := p.client.Cluster().Logger()
 	logger.WarnContext(ctx, "force-removed finalizers of a child; the cleanup by their controllers "+
 		"may be missing",
-		"owner", p.String(), "child", r.String(), "finalizers", removed, "terminating_since", r.Terminating.Since)
+		"owner", p.String(), "child", r.String(), "finalizers", removed, "terminating_since", r.terminating.since)
 	p.record(corev1.EventTypeWarning, "FinalizersForceRemoved", "RemoveFinalizers", fmt.Sprintf(
 		"%s has been terminating since %s: removed finalizers %s; the cleanup by their controllers may be missing",
-		r, r.Terminating.Since.UTC().Format(time.RFC3339), strings.Join(removed, ", ")))
+		r, r.terminating.since.UTC().Format(time.RFC3339), strings.Join(removed, ", ")))
 	return nil
 }
 

@@ -2,25 +2,15 @@ package readiness
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// Exists is a Check: every object is Current, also one that is being deleted.
-func Exists(obj kube.Object) State {
-	if usercode.IsNil(obj) {
-		return inProgress("object does not exist")
-	}
-	return current()
-}
 
 // Condition returns a Check: Current if the object has a condition of this type with this status. Otherwise
 // it is InProgress, or Terminating if the object is being deleted.
@@ -78,58 +68,6 @@ func When[T kube.Object](what string, holds func(obj T) bool) Check {
 	}
 }
 
-// RolledOut is a Check for Deployments, StatefulSets, DaemonSets, ReplicaSets and ReplicationControllers. It
-// is Current if every replica is available and, as far as the update strategy updates replicas, has the
-// current template. It is equal to Of for these kinds. Objects of other kinds are Failed.
-func RolledOut(obj kube.Object) State {
-	return ofKinds(obj, "be rolled out", generalRule,
-		schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
-		schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
-		schema.GroupKind{Kind: "ReplicationController"})
-}
-
-// JobDone is a Check for Jobs: Current if the Job is complete, Failed if it has failed. It is equal to Of for
-// Jobs. Objects of other kinds are Failed.
-func JobDone(obj kube.Object) State {
-	return ofKinds(obj, "be done", generalRule, schema.GroupKind{Group: "batch", Kind: "Job"})
-}
-
-// PodReady is a Check for Pods: Current if the Pod is Ready. Unlike Of it returns Failed for a Pod that has
-// succeeded, because that Pod never becomes ready again. Objects of other kinds are Failed.
-func PodReady(obj kube.Object) State {
-	running := func(o object) State {
-		state := generalRule(o)
-		if state.Ready() && o.string("status", "phase") == "Succeeded" {
-			return failed("the Pod has terminated")
-		}
-		return state
-	}
-	return ofKinds(obj, "be ready as Pods are", running, schema.GroupKind{Kind: "Pod"})
-}
-
-// Established is a Check for CustomResourceDefinitions: Current if the API server serves the kind, Failed if
-// it does not accept the names. It is equal to Of for this kind. Objects of other kinds are Failed. Discovery
-// may list the kind slightly later.
-func Established(obj kube.Object) State {
-	return ofKinds(obj, "be established", generalRule,
-		schema.GroupKind{Group: groupCRD, Kind: "CustomResourceDefinition"})
-}
-
-// ofKinds evaluates r for objects of some kinds. Objects of other kinds are Failed: "a Pod cannot" + verb.
-func ofKinds(obj kube.Object, verb string, r rule, kinds ...schema.GroupKind) State {
-	if usercode.IsNil(obj) {
-		return inProgress("object does not exist")
-	}
-	if kind := kindOf(obj); !slices.Contains(kinds, kind) {
-		name := kind.Kind
-		if name == "" {
-			name = fmt.Sprintf("%T", obj)
-		}
-		return failed("a %s cannot %s", name, verb)
-	}
-	return evaluate(obj, r)
-}
-
 // evaluate calls r for an object that exists, is not being deleted and has readable content.
 func evaluate(obj kube.Object, r rule) State {
 	if usercode.IsNil(obj) {
@@ -166,20 +104,6 @@ func All(checks ...Check) Check {
 			}
 		}
 		return State{Status: worst, Message: strings.Join(messages, "; ")}
-	}
-}
-
-// Not returns a Check: InProgress if check is Current, otherwise Current. The message of InProgress is what, such as
-// "the database is in maintenance".
-func Not(what string, check Check) Check {
-	if problem := nilCheck([]Check{check}); problem != nil {
-		return problem
-	}
-	return func(obj kube.Object) State {
-		if check(obj).Ready() {
-			return inProgress("%s", what)
-		}
-		return current()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,18 +22,12 @@ func TestChecks(t *testing.T) {
 	warm := readiness.Condition("Warm", metav1.ConditionTrue)
 	cold := readiness.Condition("Warm", metav1.ConditionFalse)
 	hasData := readiness.When("it has no data", func(obj *corev1.ConfigMap) bool { return len(obj.Data) > 0 })
-	pod := func(phase corev1.PodPhase, ready corev1.ConditionStatus) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: "Ready", Status: ready}}}}
-	}
 	deleted := custom(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"conditions":[{"type":"Warm","status":"True"}]}}`)
 	for name, test := range map[string]struct {
 		check readiness.Check
 		obj   kube.Object
 		want  readiness.State
 	}{
-		"exists":      {readiness.Exists, deleted, current()},
-		"exists, nil": {readiness.Exists, nil, progress("object does not exist")},
-
 		"condition": {warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"True"}]}}`), current()},
 		"condition, with another status": {
 			warm, custom(`{"status":{"conditions":[{"type":"Warm","status":"False","reason":"Off"}]}}`), progress("condition Warm is False: Off"),
@@ -75,27 +68,12 @@ func TestChecks(t *testing.T) {
 		"when, nil function":    {readiness.When[*corev1.Pod]("x", nil), &corev1.Pod{}, failed(`the function of the check ("x") is nil`)},
 		"when, nil object":      {hasData, (*corev1.ConfigMap)(nil), progress("object does not exist")},
 
-		"rolled out":                   {readiness.RolledOut, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}, current()},
-		"rolled out, of another kind":  {readiness.RolledOut, &corev1.Pod{}, failed("a Pod cannot be rolled out")},
-		"done":                         {readiness.JobDone, &batchv1.Job{}, progress("the Job has not started")},
-		"done, of another kind":        {readiness.JobDone, custom(`{}`), failed("a Database cannot be done")},
-		"pod ready":                    {readiness.PodReady, pod("Running", "True"), current()},
-		"pod not ready":                {readiness.PodReady, pod("Running", "False"), progress("condition Ready is False")},
-		"pod ready, succeeded":         {readiness.PodReady, pod("Succeeded", "False"), failed("the Pod has terminated")},
-		"pod ready, of another kind":   {readiness.PodReady, &corev1.Node{}, failed("a Node cannot be ready as Pods are")},
-		"established":                  {readiness.Established, definition(`[{"type":"Established","status":"True"}]`), current()},
-		"established, of another kind": {readiness.Established, &corev1.Pod{}, failed("a Pod cannot be established")},
-		"established, nil":             {readiness.Established, nil, progress("object does not exist")},
-
 		"all":                  {readiness.All(yes, yes), nil, current()},
 		"all without checks":   {readiness.All(), nil, current()},
 		"all, one in progress": {readiness.All(yes, no), nil, progress("not yet")},
 		"all, the worst":       {readiness.All(no, never, terminating), nil, failed("not yet; never; terminating")},
 		"all, terminating":     {readiness.All(no, terminating), nil, state(readiness.Terminating, "not yet; terminating")},
 		"all, with a nil":      {readiness.All(yes, nil), nil, failed("check 2 of 2 is nil")},
-		"not, current":         {readiness.Not("still on", yes), nil, progress("still on")},
-		"not, of a failure":    {readiness.Not("still on", never), nil, current()},
-		"not, of nil":          {readiness.Not("still on", nil), nil, failed("check 1 of 1 is nil")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,9 +115,9 @@ func ExampleOf() {
 
 func ExampleAll() {
 	hasAddress := readiness.When("it has no address", func(s *corev1.Service) bool { return s.Spec.ClusterIP != "" })
-	notPaused := readiness.Not("it is paused", readiness.When("", func(s *corev1.Service) bool {
-		return s.Annotations["shop.example.com/paused"] != ""
-	}))
+	notPaused := readiness.When("it is paused", func(s *corev1.Service) bool {
+		return s.Annotations["shop.example.com/paused"] == ""
+	})
 	check := readiness.All(readiness.Of, hasAddress, notPaused)
 
 	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"shop.example.com/paused": "yes"}}}

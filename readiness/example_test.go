@@ -12,7 +12,7 @@ import (
 
 // A Deployment is ready when it is rolled out and its condition Warm is True.
 func Example() {
-	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
+	ready := readiness.All(readiness.Of, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 
 	web := &appsv1.Deployment{
 		Spec:   appsv1.DeploymentSpec{Replicas: new(int32(1))},

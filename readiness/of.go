@@ -18,36 +18,12 @@ import (
 //     Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers and
 //     PodDisruptionBudgets without an observedGeneration.
 //  3. Condition Reconciling is True: InProgress. Otherwise, condition Stalled is True: Failed.
-//  4. The kind has a rule: see below.
+//  4. The kind has a rule: see State.
 //  5. The object has a condition Ready: Current if it is True, otherwise InProgress.
 //
 // All other objects are Current, such as a ConfigMap. So is a custom resource without a status, because many
 // kinds never have one. For a kind that reports condition Ready use check Ready, for which a missing condition
 // is InProgress.
-//
-// The rules by kind, with the differences from kstatus in parentheses:
-//   - Deployment, ReplicaSet, ReplicationController: Current if all replicas exist, are updated and
-//     available, and no others exist. A Deployment past its progress deadline is Failed. A paused
-//     Deployment is judged by its replicas (kstatus: InProgress until it is resumed).
-//   - StatefulSet: the same. With a partition only the replicas from it on must be updated. With update
-//     strategy OnDelete none must be (kstatus: such a set is always Current).
-//   - DaemonSet: Current if each selected node has a Pod that is available and, unless the strategy is
-//     OnDelete, updated (kstatus ignores OnDelete).
-//   - Pod: Current if it is Ready or has succeeded. Failed if it has failed (kstatus: Current), or if a
-//     container or init container is in CrashLoopBackOff. An unschedulable Pod is InProgress, because a
-//     node may be added (kstatus: Failed after 15 s).
-//   - Job: Current if it is complete, Failed if it has failed. Running and suspended Jobs are InProgress
-//     (kstatus: Current).
-//   - PersistentVolumeClaim: Current if it is bound, Failed if its volume is lost (kstatus: InProgress). A
-//     claim with volume binding mode WaitForFirstConsumer stays InProgress until a Pod uses it.
-//   - Service of type LoadBalancer: Current if it has an external address (kstatus: a cluster IP). Other
-//     Services are Current.
-//   - PodDisruptionBudget: Current if its controller has processed it. The health of its Pods does not
-//     matter.
-//   - CustomResourceDefinition: Current if it is Established, Failed if its names are not accepted.
-//   - APIService: Current if it is Available (kstatus: always Current).
-//   - Namespace: Current unless it is Terminating.
-//   - CronJob and all other kinds: no rule.
 //
 // A condition with another observedGeneration than the object's generation does not count in step 3, and is
 // not True in step 5 (kstatus ignores it). Generations are not compared if the object has none.

@@ -8,7 +8,7 @@
 // Functions that wait for objects take a Check: Of, another function of this package, or the caller's own
 // function. All and Not combine checks.
 //
-//	ready := readiness.All(readiness.RolledOut, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
+//	ready := readiness.All(readiness.Of, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 package readiness
 
 import "github.com/evenkeel-go/evenkeel/kube"
@@ -30,6 +30,30 @@ const (
 )
 
 // State is a Status with its reason.
+//
+// The rules of Of by kind, with the differences from kstatus in parentheses:
+//   - Deployment, ReplicaSet, ReplicationController: Current if all replicas exist, are updated and
+//     available, and no others exist. A Deployment past its progress deadline is Failed. A paused
+//     Deployment is judged by its replicas (kstatus: InProgress until it is resumed).
+//   - StatefulSet: the same. With a partition only the replicas from it on must be updated. With update
+//     strategy OnDelete none must be (kstatus: such a set is always Current).
+//   - DaemonSet: Current if each selected node has a Pod that is available and, unless the strategy is
+//     OnDelete, updated (kstatus ignores OnDelete).
+//   - Pod: Current if it is Ready or has succeeded. Failed if it has failed (kstatus: Current), or if a
+//     container or init container is in CrashLoopBackOff. An unschedulable Pod is InProgress, because a
+//     node may be added (kstatus: Failed after 15 s).
+//   - Job: Current if it is complete, Failed if it has failed. Running and suspended Jobs are InProgress
+//     (kstatus: Current).
+//   - PersistentVolumeClaim: Current if it is bound, Failed if its volume is lost (kstatus: InProgress). A
+//     claim with volume binding mode WaitForFirstConsumer stays InProgress until a Pod uses it.
+//   - Service of type LoadBalancer: Current if it has an external address (kstatus: a cluster IP). Other
+//     Services are Current.
+//   - PodDisruptionBudget: Current if its controller has processed it. The health of its Pods does not
+//     matter.
+//   - CustomResourceDefinition: Current if it is Established, Failed if its names are not accepted.
+//   - APIService: Current if it is Available (kstatus: always Current).
+//   - Namespace: Current unless it is Terminating.
+//   - CronJob and all other kinds: no rule.
 type State struct {
 	Status Status
 	// Message describes the missing part of the desired state. It is empty for Current.

@@ -69,7 +69,6 @@ func TestInvalidStatesAndUnusualObjects(t *testing.T) {
 		"all, check with an unknown status": {readiness.All(custom, yes), nil, progress("it is warming up")},
 		"when, interface type":              {readiness.When("x", func(labelled) bool { return true }), &corev1.Pod{}, failed("the check requires a readiness_test.labelled, the object is a *v1.Pod")},
 		"object is not a pointer":           {readiness.Of, wrapped{&corev1.ConfigMap{}}, failed("the object cannot be read: type readiness_test.wrapped is not a pointer to a struct")},
-		"object is not a pointer, by kind":  {readiness.RolledOut, wrapped{&corev1.ConfigMap{}}, failed("a readiness_test.wrapped cannot be rolled out")},
 		"empty unstructured":                {readiness.Of, &unstructured.Unstructured{}, current()},
 		"empty unstructured, condition":     {readiness.Condition("Ready", metav1.ConditionTrue), &unstructured.Unstructured{}, progress("condition Ready is not reported yet")},
 	} {

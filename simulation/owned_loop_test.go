@@ -49,7 +49,7 @@ func (f family) setOn(cluster *kube.Cluster) *owned.Set {
 		f.Fatal(err)
 	}
 	set, err := owned.New(owned.Config{
-		Client: c, Name: "family", Recreate: true,
+		Client: c, Name: "family",
 		Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
 	})
 	if err != nil {
@@ -58,13 +58,13 @@ func (f family) setOn(cluster *kube.Cluster) *owned.Set {
 	return set
 }
 
-// children returns immutable children of these names.
+// children returns immutable children of these names, which may be recreated.
 func children(text string, names ...string) (all []owned.Child) {
 	for _, name := range names {
-		all = append(all, owned.Of(&corev1.ConfigMap{
+		all = append(all, owned.Child{Recreate: true, Object: &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Immutable:  new(true), Data: map[string]string{"text": text},
-		})...)
+		}})
 	}
 	return all
 }

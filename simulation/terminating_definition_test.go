@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -43,13 +44,7 @@ func newDrainer(t *testing.T, c *simulation.Cluster) *drainer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definition, err := crd.New(crd.Definition{
-		Group: "example.com", Kind: "Volume",
-		Versions: []crd.Version{{Name: "v1"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := crdtest.Define("example.com", "Volume", crdtest.Version{Name: "v1"})
 	return &drainer{T: t, Cluster: c, c: writer, definition: definition, handled: map[string]int{}}
 }
 

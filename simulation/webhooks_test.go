@@ -127,8 +127,8 @@ func TestWebhookWithoutV1(t *testing.T) {
 func TestWebhookServer(t *testing.T) {
 	t.Parallel()
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
-		options := func(name string) webhooks.Options {
-			return webhooks.Options{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+		options := func(name string) webhooks.HookConfig {
+			return webhooks.HookConfig{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
 			}}}

@@ -17,60 +17,35 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// ErrNoSubresource reports that a kind has no status subresource, so that its status cannot be written separately.
-var ErrNoSubresource = errors.New("the kind has no status subresource")
-
 // maxAttempts is the maximum number of patches that Commit sends.
 const maxAttempts = 5
 
 // Commit writes the differences between the status of before, the object as a run received it, and that of after, the
 // object at the end of the run. It sends one patch to the status subresource. If nothing differs, it sends no patch.
 // changed reports whether it wrote. It may be called at the end of every run, as middleware.Status does. It changes
-// neither object, and ignores differences outside of the status.
-//
-// # Steps
-//
-//  1. Commit computes the difference, without a request. If nothing differs, it returns.
-//  2. It sends one patch. If all parents of the changed fields exist, that is a JSON patch of these fields and
-//     conditions. It tests the uid, and for each condition its position, status and observedGeneration, so other
-//     writes to the object do not matter. Otherwise (the first status, a new condition, a run that wrote to the
-//     object itself) the patch requires the resourceVersion of after.
-//  3. If a test fails, Commit reads the live object and creates the patch again from the changes of the run, at most
-//     5 times.
+// neither object, and ignores differences outside of the status. If a test of the patch fails, it reads the live object
+// and creates the patch again from the changes of the run, at most 5 times.
 //
 // # Guarantees
 //
 //   - Commit writes only those entries of status.conditions, if they have types, that differ between before and
-//     after. Changes of other clients to other conditions stay. It writes other lists as a whole: clients that share
-//     such a list must use client.Apply.
+//     after. It writes other lists as a whole: clients that share such a list must use client.Apply.
 //   - If a condition in the cluster already has the status that the run has set, it keeps its lastTransitionTime,
 //     however outdated before is. An earlier run with a lost response, or another replica, may have written it.
 //   - Commit does not change a condition with the observedGeneration of a later generation of the object, and does
 //     not lower status.observedGeneration, unless before has them: the object was restored from a backup with its
 //     status. The generation of a change is the condition's observedGeneration, or that of before if the run has set
 //     none.
-//   - Commit corrects changed conditions as Set does, if they are metav1.Conditions: long messages are shortened. It
-//     leaves out those with an invalid type or status, and writes the rest.
-//   - Commit keeps fields of conditions that T does not have. If the patch must write the whole list (a condition
-//     changes together with an object in the status that does not exist yet), Commit reads the list first.
-//   - Commit does not write to another object that was created with the same name.
+//   - Commit corrects changed conditions as Set does, and keeps fields of conditions that T does not have.
 //   - An object that is gone, or was replaced, is not an error, because it needs no status. changed is then false.
-//
-// # Requirements
-//
-// The resourceVersion of after must belong to its content. A handler that writes to the object itself may ignore the
-// response or take over all of it (*obj = *response). In the second case Commit cannot distinguish the run's changes
-// from those in the response: if one of these fields or conditions has changed again before a retry, it returns
-// ErrChanged, and the run must be repeated. A change back to the value in before is not detected, and is overwritten.
 //
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //
-// # Errors
-//
-// Before any request: before and after are not two states of one object; a status that cannot be patched; a change of
-// a condition of a type that occurs twice. After the other changes were written: conditions that Commit has left out
-// because the API server would reject the whole status. ErrNoSubresource. client.ErrChanged, for which
-// apierrors.IsConflict is true too, after the last attempt. Errors of requests.
+// Errors. Before any request: before and after are not two states of one object; a status that cannot be patched; a
+// change of a condition of a type that occurs twice. After the other changes were written: conditions that Commit has
+// left out because the API server would reject the whole status. kube.ErrNotServed for a kind without a status
+// subresource. client.ErrChanged, for which apierrors.IsConflict is true too, after the last attempt. Errors of
+// requests.
 func Commit[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {
@@ -178,6 +153,12 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 
 // commit writes the changes of a run to an object with the last known state base. It returns the new resourceVersion;
 // "" if nothing was left to write.
+//
+// If all parents of the changed fields exist, it sends a JSON patch of these fields and conditions. The patch tests the
+// uid, and for each condition its position, status and observedGeneration, so other writes to the object do not matter.
+// Otherwise (the first status, a new condition, a run that wrote to the object itself) the patch requires the
+// resourceVersion of after. If it must write the whole list (a condition changes together with an object in the status
+// that does not exist yet), commit reads the list first.
 func (r *run) commit(
 	ctx context.Context, c *client.Client, base kube.Object, given []client.WriteOption,
 ) (version string, err error) {
@@ -289,9 +270,8 @@ func noSubresource(ctx context.Context, c *client.Client, obj kube.Object, err e
 	if _, servedErr := c.Cluster().Resource(ctx, kind); servedErr != nil {
 		return err
 	}
-	return fmt.Errorf("%s %s: %w: declare it in the CustomResourceDefinition (subresources: {status: {}}), or write "+
-		"the status with client.Patch: %w",
-		kind.Kind, kube.KeyOf(obj), ErrNoSubresource, err)
+	return fmt.Errorf("%s %s: the kind has no status subresource: declare it in the CustomResourceDefinition "+
+		"(subresources: {status: {}}), or write the status with client.Patch: %w", kind.Kind, kube.KeyOf(obj), err)
 }
 
 // check validates the arguments.

@@ -29,11 +29,6 @@ func False(conditionType string, generation int64, reason, message string) metav
 	return newCondition(conditionType, metav1.ConditionFalse, generation, reason, message)
 }
 
-// Unknown returns a condition with status Unknown.
-func Unknown(conditionType string, generation int64, reason, message string) metav1.Condition {
-	return newCondition(conditionType, metav1.ConditionUnknown, generation, reason, message)
-}
-
 func newCondition(
 	conditionType string, status metav1.ConditionStatus, generation int64, reason, message string,
 ) metav1.Condition {
@@ -51,7 +46,7 @@ func newCondition(
 //
 // Set corrects fields that the API server would reject: an empty Status becomes Unknown, an empty Reason "Unknown",
 // invalid characters of a Reason are removed ("no such bucket" becomes NoSuchBucket), and long texts are shortened.
-// It cannot correct Type: Commit leaves out a condition with an invalid one, and returns an error.
+// It cannot correct Type: Commit leaves out a condition with an invalid one, writes the rest, and returns an error.
 func Set(conditions *[]metav1.Condition, c metav1.Condition) (changed bool) {
 	c = corrected(c)
 	i := slices.IndexFunc(*conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
@@ -75,38 +70,6 @@ func Set(conditions *[]metav1.Condition, c metav1.Condition) (changed bool) {
 
 // now returns the time with the precision of the API.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
-
-// Get returns the condition of a type, and whether it exists.
-func Get(conditions []metav1.Condition, conditionType string) (metav1.Condition, bool) {
-	for _, c := range conditions {
-		if c.Type == conditionType {
-			return c, true
-		}
-	}
-	return metav1.Condition{}, false
-}
-
-// Remove removes the conditions of these types, and reports whether there was one. The others keep their order.
-func Remove(conditions *[]metav1.Condition, conditionTypes ...string) (changed bool) {
-	before := len(*conditions)
-	*conditions = slices.DeleteFunc(*conditions, func(c metav1.Condition) bool {
-		return slices.Contains(conditionTypes, c.Type)
-	})
-	return len(*conditions) != before
-}
-
-// IsTrue reports whether the condition exists and its status is True.
-func IsTrue(conditions []metav1.Condition, conditionType string) bool {
-	c, _ := Get(conditions, conditionType)
-	return c.Status == metav1.ConditionTrue
-}
-
-// IsFalse reports whether the condition exists and its status is False. A missing condition is neither true nor
-// false.
-func IsFalse(conditions []metav1.Condition, conditionType string) bool {
-	c, _ := Get(conditions, conditionType)
-	return c.Status == metav1.ConditionFalse
-}
 
 // corrected returns c with valid fields.
 func corrected(c metav1.Condition) metav1.Condition {

@@ -53,7 +53,7 @@ func TestSet(t *testing.T) {
 			before: []metav1.Condition{at(earlier(), status.False("Ready", 1, "Deploying", "")), other}, set: ready, changed: true,
 		},
 		"another status, with a time": {
-			before: []metav1.Condition{other, at(earlier(), status.Unknown("Ready", 1, "Deploying", ""))}, set: at(given(), ready),
+			before: []metav1.Condition{other, at(earlier(), metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, ObservedGeneration: 1, Reason: "Deploying"})}, set: at(given(), ready),
 			transition: given(), changed: true, position: 1,
 		},
 		"the same, and no time is known": {before: []metav1.Condition{ready}, set: ready, changed: true},
@@ -117,29 +117,6 @@ func TestSetCorrectsInvalidFields(t *testing.T) {
 	got := conditions[0]
 	if len(got.Message) > 32768 || len(got.Message) < 32760 || !strings.HasSuffix(got.Message, "ä...") || got.ObservedGeneration != 0 {
 		t.Errorf("the message has %d bytes and ends with %q, the generation is %d", len(got.Message), got.Message[len(got.Message)-8:], got.ObservedGeneration)
-	}
-}
-
-func TestRemoveAndGet(t *testing.T) {
-	t.Parallel()
-	conditions := []metav1.Condition{
-		status.True("A", 1, "Yes", ""), status.False("B", 1, "No", ""), status.Unknown("C", 1, "Maybe", ""), status.True("D", 1, "Yes", ""),
-	}
-	type answer struct{ There, True, False bool }
-	got := map[string]answer{}
-	for _, c := range []string{"A", "B", "C", "E"} {
-		found, exists := status.Get(conditions, c)
-		got[c] = answer{exists && found.Type == c, status.IsTrue(conditions, c), status.IsFalse(conditions, c)}
-	}
-	want := map[string]answer{"A": {true, true, false}, "B": {true, false, true}, "C": {true, false, false}, "E": {}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
-	if status.Remove(&conditions, "E") || !status.Remove(&conditions, "B", "A", "E") {
-		t.Error("Remove does not say whether it has removed anything")
-	}
-	if len(conditions) != 2 || conditions[0].Type != "C" || conditions[1].Type != "D" {
-		t.Errorf("what is left is %v", conditions)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -16,7 +17,7 @@ func ExampleSet() {
 	fmt.Println(status.Set(&conditions, status.False("Synced", 1, "no credentials", "the Secret shop/cloud is missing")))
 	fmt.Println(status.Set(&conditions, status.True("Synced", 1, "Synced", "")))
 	fmt.Println(status.Set(&conditions, status.True("Synced", 1, "Synced", "")))
-	fmt.Println(status.IsTrue(conditions, "Synced"))
+	fmt.Println(meta.IsStatusConditionTrue(conditions, "Synced"))
 	// Output:
 	// true
 	// true

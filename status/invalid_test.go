@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -53,7 +54,7 @@ func TestCommitWithInvalidConditionsOfOtherClients(t *testing.T) {
 
 	w, before = sloppy(t)
 	after = before.copy()
-	status.Remove(&after.Status.Conditions, "Ready")
+	meta.RemoveStatusCondition(&after.Status.Conditions, "Ready")
 	after.Status.Summary.First = "a" // this change requires to write the whole list
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=False =True Theirs=True", get, patch)
@@ -66,7 +67,7 @@ func TestCommitWithInvalidConditionsOfOtherClients(t *testing.T) {
 			func(s *Shop) { status.Set(&s.Status.Conditions, status.True("Theirs", 1, "Mine", "")) },
 			`two of type "Theirs"`,
 		},
-		"both":           {func(s *Shop) { status.Remove(&s.Status.Conditions, "Theirs") }, `two of type "Theirs"`},
+		"both":           {func(s *Shop) { meta.RemoveStatusCondition(&s.Status.Conditions, "Theirs") }, `two of type "Theirs"`},
 		"without a type": {func(s *Shop) { s.Status.Conditions[1].Reason = "Mine" }, "has no type"},
 	} {
 		w, before := sloppy(t)

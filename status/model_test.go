@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
@@ -62,7 +64,7 @@ func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 			for range 1 + random.IntN(3) {
 				name := fmt.Sprint("Own", random.IntN(4))
 				if random.IntN(4) == 0 {
-					status.Remove(&after.Status.Conditions, name)
+					meta.RemoveStatusCondition(&after.Status.Conditions, name)
 					continue
 				}
 				c := metav1.Condition{Type: name, Status: metav1.ConditionStatus([]string{"True", "False"}[random.IntN(2)]), Reason: fmt.Sprint("Step", step), Message: ""}
@@ -75,11 +77,11 @@ func TestStaleCommitsKeepOtherClientsChanges(t *testing.T) {
 			wanted := maps.Clone(want) // the changes of the other client during the commit
 			for n := range 4 {
 				name := fmt.Sprint("Own", n)
-				old, had := status.Get(before.Status.Conditions, name)
-				current, has := status.Get(after.Status.Conditions, name)
+				old := meta.FindStatusCondition(before.Status.Conditions, name)
+				current := meta.FindStatusCondition(after.Status.Conditions, name)
 				switch {
-				case had == has && old == current:
-				case has:
+				case reflect.DeepEqual(old, current):
+				case current != nil:
 					wanted[name] = string(current.Status) + current.Reason
 				default:
 					delete(wanted, name)

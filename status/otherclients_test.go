@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -165,7 +166,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 			}
 			live := w.shop(t)
 			for _, changes := range after.Status.Conditions {
-				if got, ok := status.Get(live.Status.Conditions, changes.Type); !ok || got.Status != changes.Status || got.Reason != changes.Reason {
+				if got := meta.FindStatusCondition(live.Status.Conditions, changes.Type); got == nil || got.Status != changes.Status || got.Reason != changes.Reason {
 					t.Errorf("the condition is %+v, want %+v", got, changes)
 				}
 			}

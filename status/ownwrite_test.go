@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -20,9 +21,9 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 		change func(*Shop)
 		want   string
 	}{
-		"the last one":   {func(s *Shop) { status.Remove(&s.Status.Conditions, "Ready") }, "0 [a] Theirs=True"},
+		"the last one":   {func(s *Shop) { meta.RemoveStatusCondition(&s.Status.Conditions, "Ready") }, "0 [a] Theirs=True"},
 		"all":            {func(s *Shop) { s.Status.Conditions = nil }, "0 [a]"},
-		"beside another": {func(s *Shop) { status.Remove(&s.Status.Conditions, "Ready"); s.Status.Replicas = 2 }, "2 [a] Theirs=True"},
+		"beside another": {func(s *Shop) { meta.RemoveStatusCondition(&s.Status.Conditions, "Ready"); s.Status.Replicas = 2 }, "2 [a] Theirs=True"},
 	} {
 		for commits, commit := range map[string]func(*testing.T, *world, *Shop, *Shop) (bool, error){
 			"Commit": func(t *testing.T, w *world, before, after *Shop) (bool, error) {
@@ -57,7 +58,7 @@ func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	before := w.shop(t)
 	w.say("Ready", "Unknown")
 	after := w.shop(t)
-	status.Remove(&after.Status.Conditions, "Ready")
+	meta.RemoveStatusCondition(&after.Status.Conditions, "Ready")
 	commit(t, w, before, after)
 	w.expect(t, "0 [a] Theirs=True", get, patch)
 
@@ -65,7 +66,7 @@ func TestCommitRemovesConditionFromTakenOverState(t *testing.T) {
 	before = w.shop(t)
 	w.say("Theirs", "Unknown")
 	after = w.shop(t)
-	status.Remove(&after.Status.Conditions, "Theirs")
+	meta.RemoveStatusCondition(&after.Status.Conditions, "Theirs")
 	w.say("Theirs", "False")
 	if _, err := status.Commit(t.Context(), w.client, before, after); !errors.Is(err, client.ErrChanged) {
 		t.Errorf("the error is %v, want a conflict", err)

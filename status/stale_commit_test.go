@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/status"
@@ -12,8 +13,10 @@ import (
 // condition returns the Shop's condition of a type.
 func (w *world) condition(t *testing.T, conditionType string) metav1.Condition {
 	t.Helper()
-	c, _ := status.Get(w.shop(t).Status.Conditions, conditionType)
-	return c
+	if c := meta.FindStatusCondition(w.shop(t).Status.Conditions, conditionType); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }
 
 func ready(shop *Shop, value metav1.ConditionStatus, generation int64, since time.Time, message string) {
@@ -116,7 +119,7 @@ func TestCommitOfOlderGenerationKeepsLaterOne(t *testing.T) {
 		"another status":     func(s *Shop) { ready(s, metav1.ConditionTrue, 1, given().Time, "of generation 1") },
 		"the same status":    func(s *Shop) { ready(s, metav1.ConditionFalse, 1, given().Time, "of generation 1") },
 		"without generation": func(s *Shop) { ready(s, metav1.ConditionTrue, 0, given().Time, "of generation 1") },
-		"removed":            func(s *Shop) { status.Remove(&s.Status.Conditions, "Ready") },
+		"removed":            func(s *Shop) { meta.RemoveStatusCondition(&s.Status.Conditions, "Ready") },
 		"with fields and a new condition": func(s *Shop) {
 			ready(s, metav1.ConditionTrue, 1, given().Time, "of generation 1")
 			status.Set(&s.Status.Conditions, at(given(), status.True("New", 1, "New", "")))
@@ -143,7 +146,7 @@ func TestCommitOfOlderGenerationKeepsLaterOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			now := w.shop(t)
-			if got, _ := status.Get(now.Status.Conditions, "Ready"); got.Message != "of generation 2" || got.ObservedGeneration != 2 || got.Status != metav1.ConditionFalse {
+			if got := meta.FindStatusCondition(now.Status.Conditions, "Ready"); got.Message != "of generation 2" || got.ObservedGeneration != 2 || got.Status != metav1.ConditionFalse {
 				t.Errorf("the condition is %+v", got)
 			}
 			if now.Status.ObservedGeneration != 2 {
@@ -185,7 +188,7 @@ func TestCommitToRestoredObjectWritesItsGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := w.shop(t)
-	if got, _ := status.Get(now.Status.Conditions, "Ready"); got.ObservedGeneration != 1 || now.Status.ObservedGeneration != 1 {
+	if got := meta.FindStatusCondition(now.Status.Conditions, "Ready"); got.ObservedGeneration != 1 || now.Status.ObservedGeneration != 1 {
 		t.Errorf("the status is about generation %d, and the condition about %d", now.Status.ObservedGeneration, got.ObservedGeneration)
 	}
 }

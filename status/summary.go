@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -13,42 +14,39 @@ import (
 
 // Condition types of the summary. People and `kubectl wait` use Ready. The other two exist only while they are true.
 const (
-	// ConditionReady is True if the object is in the state that its spec describes.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True while the controller works towards that state or retries.
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True if the controller cannot continue before a person changes something.
-	ConditionStalled = "Stalled"
+	ready       = "Ready"
+	reconciling = "Reconciling"
+	stalled     = "Stalled"
 )
 
 // SetReady sets Ready to True and removes Reconciling and Stalled: the object is in the state that its spec of this
 // generation describes. kstatus calls it Current. It reports whether conditions changed.
 func SetReady(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return setReady(conditions, True(ConditionReady, generation, reason, message), "")
+	return setReady(conditions, True(ready, generation, reason, message), "")
 }
 
 // SetReconciling sets Ready to False and Reconciling to True, and removes Stalled: the object will reach its desired
 // state without intervention. kstatus calls it InProgress. It reports whether conditions changed.
 func SetReconciling(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return setReady(conditions, False(ConditionReady, generation, reason, message), ConditionReconciling)
+	return setReady(conditions, False(ready, generation, reason, message), reconciling)
 }
 
-// setReady sets ready, and the condition of type also with the same reason and message. It removes the others.
-func setReady(conditions *[]metav1.Condition, ready metav1.Condition, also string) (changed bool) {
-	for _, conditionType := range []string{ConditionReconciling, ConditionStalled} {
+// setReady sets summary, and the condition of type also with the same reason and message. It removes the others.
+func setReady(conditions *[]metav1.Condition, summary metav1.Condition, also string) (changed bool) {
+	for _, conditionType := range []string{reconciling, stalled} {
 		if conditionType != also {
-			changed = Remove(conditions, conditionType) || changed
+			changed = meta.RemoveStatusCondition(conditions, conditionType) || changed
 		}
 	}
-	changed = Set(conditions, ready) || changed
+	changed = Set(conditions, summary) || changed
 	return also != "" &&
-		Set(conditions, True(also, ready.ObservedGeneration, ready.Reason, ready.Message)) || changed
+		Set(conditions, True(also, summary.ObservedGeneration, summary.Reason, summary.Message)) || changed
 }
 
 // SetStalled sets Ready to False and Stalled to True, and removes Reconciling: the object will not reach its desired
 // state before a person changes something. kstatus calls it Failed. It reports whether conditions changed.
 func SetStalled(conditions *[]metav1.Condition, generation int64, reason, message string) (changed bool) {
-	return setReady(conditions, False(ConditionReady, generation, reason, message), ConditionStalled)
+	return setReady(conditions, False(ready, generation, reason, message), stalled)
 }
 
 // Reasons that Summarize sets.
@@ -91,8 +89,8 @@ func Summarize(conditions *[]metav1.Condition, generation int64, states ...readi
 	case has(readiness.Terminating):
 		return SetReconciling(conditions, generation, reasonTerminating, joinDistinct(messages[all]))
 	case has(all):
-		return setReady(conditions, Unknown(ConditionReady, generation, reasonUndecided, joinDistinct(messages[all])),
-			ConditionReconciling)
+		return setReady(conditions, newCondition(ready, metav1.ConditionUnknown, generation, reasonUndecided,
+			joinDistinct(messages[all])), reconciling)
 	}
 	return SetReady(conditions, generation, reasonCurrent, "")
 }

@@ -57,7 +57,7 @@ func oneOf[T any](condition bool, yes, no T) *T {
 	return &no
 }
 
-func (o Options) mutatingWebhook(
+func (o HookConfig) mutatingWebhook(
 	client admissionregistrationv1.WebhookClientConfig,
 ) admissionregistrationv1.MutatingWebhook {
 	v := o.validatingWebhook(client)
@@ -74,7 +74,7 @@ func (o Options) mutatingWebhook(
 
 // validatingWebhook sets each field, also to its default, so that an applied configuration takes back changes of
 // others.
-func (o Options) validatingWebhook(
+func (o HookConfig) validatingWebhook(
 	client admissionregistrationv1.WebhookClientConfig,
 ) admissionregistrationv1.ValidatingWebhook {
 	hook := admissionregistrationv1.ValidatingWebhook{

@@ -81,10 +81,10 @@ func ExampleCheckRoundTrips() {
 		return nil
 	}
 	lossy := webhook.Converting("webapps.example.com", webhook.Spoke(toV2, toFirstHost))
-	fmt.Println(webhook.CheckRoundTrips(lossy, webhook.RoundTrips{Objects: 10, Seed: 1}))
+	fmt.Println(webhook.CheckRoundTrips(lossy, webhook.RoundTrips{}))
 	// Output:
-	// round trips of webapps.example.com with seed 1:
-	// *webhook_test.WebAppV2 by way of *webhook_test.WebAppV1: spec.hosts is changed from ["t715","t701"] to ["t715"]
+	// round trips of webapps.example.com:
+	// *webhook_test.WebAppV2 by way of *webhook_test.WebAppV1: spec.hosts is changed from ["t578","t560"] to ["t578"]
 }
 
 // region roundtrips

@@ -27,18 +27,18 @@ func validateHost(_ context.Context, request *webhook.Request[*networkingv1.Ingr
 	return errs.ToAggregate()
 }
 
-func options() webhook.Options {
-	return webhook.Options{Name: "hosts.ingresses.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
+func options() webhook.HookConfig {
+	return webhook.HookConfig{Name: "hosts.ingresses.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 		Rule:       admissionregistrationv1.Rule{Resources: []string{"ingresses"}},
 	}}}
 }
 
 func Example() {
-	run := func(ctx context.Context, cluster *kube.Cluster, options webhook.Options) error {
+	run := func(ctx context.Context, cluster *kube.Cluster, config webhook.HookConfig) error {
 		server, err := webhook.New(webhook.Config{
 			Cluster: cluster, Listen: ":9443", CertFile: "tls.crt", KeyFile: "tls.key",
-			Hooks: []webhook.Hook{webhook.Validating(options, validateHost)},
+			Hooks: []webhook.Hook{webhook.Validating(config, validateHost)},
 		})
 		if err != nil {
 			return err

@@ -22,18 +22,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Validator decides on a request. It must not change the request's objects. The error is the result; the package's
-// documentation lists the kinds of errors. ctx ends at nine tenths of the time that the API server waits;
-// a Validator that does not return then keeps one of 64 places of the server.
+// Func validates or mutates an object. ctx ends at nine tenths of the time that the API server waits; a Func that does
+// not return then keeps one of 64 places of the server.
 //
-// A Validator of updates also decides on those that remove finalizers, also this program's: it should return nil for an
-// object with a deletionTimestamp, which otherwise cannot be deleted while the object is not valid.
-type Validator[T kube.Object] func(ctx context.Context, request *Request[T]) error
-
-// Mutator changes request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go
-// type does not have stay unchanged. Errors have the same meaning as those of a Validator. The API server may call a
-// Mutator more than once for a request, so that it must have the same result for an object that it has changed before.
-type Mutator[T kube.Object] func(ctx context.Context, request *Request[T]) error
+// An error rejects the request. Errors of package field reject it like the API server's own validation: status 422,
+// with the fields as causes. An error with a Status method, such as those of k8s.io/apimachinery/pkg/api/errors,
+// rejects it with that status. Any other error rejects it with status 403.
+//
+// A panic, an error after the time-out of the request, and an error that Failure has marked are not decisions: the
+// server responds with status 500, and the failure policy of the hook decides.
+type Func[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
 // Request is the API server's question whether to admit an operation.
 type Request[T kube.Object] struct {
@@ -47,7 +45,7 @@ type Request[T kube.Object] struct {
 	warnings []string
 }
 
-// DryRun reports whether nothing will be stored. A Validator or Mutator with side effects must have none then.
+// DryRun reports whether nothing will be stored. A Func with side effects must have none then.
 func (r *Request[T]) DryRun() bool { return r.Admission.DryRun != nil && *r.Admission.DryRun }
 
 // Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters,
@@ -56,9 +54,9 @@ func (r *Request[T]) Warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
-// Options registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs Name
-// and Rules.
-type Options struct {
+// HookConfig registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs
+// Name and Rules.
+type HookConfig struct {
 	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook
 	// is "/" and Name. Default: for example "validating.webapps.example.com", from the resource and its group.
 	Name string
@@ -117,9 +115,9 @@ func (m *mistakes) addIf(isMistake bool, format string, args ...any) {
 // encodedReview is a response in JSON.
 type encodedReview []byte
 
-// admission is the protocol of Validators and Mutators.
+// admission is the protocol of Validating and Mutating.
 type admission struct {
-	options  Options
+	options  HookConfig
 	mutating bool
 	// empty is an object of the Go type, nil if any kind is accepted.
 	empty    runtime.Object
@@ -132,38 +130,42 @@ type admission struct {
 // reviewFunc returns the response to a request, or an error if there is no decision.
 type reviewFunc func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// Validating returns a hook that calls the validators in order until one returns an error.
-func Validating[T kube.Object](options Options, validators ...Validator[T]) Hook {
-	return newHook(options, false, validators)
+// Validating returns a hook that calls the validators in order until one returns an error. They must not change the
+// request's objects. A validator of updates also decides on those that remove finalizers, also this program's: it
+// should return nil for an object with a deletionTimestamp, which otherwise cannot be deleted while the object is not
+// valid.
+func Validating[T kube.Object](config HookConfig, validators ...Func[T]) Hook {
+	return newHook(config, false, validators)
 }
 
 // Mutating returns a hook that calls the mutators in order until one returns an error. Each of them gets the object
 // with the changes of the previous ones.
-func Mutating[T kube.Object](options Options, mutators ...Mutator[T]) Hook {
-	return newHook(options, true, mutators)
+//
+// They change request.Object. The changes are sent to the API server as a minimal JSON patch: fields that the Go type
+// does not have stay unchanged. The API server may call a mutator more than once for a request, so that it must have
+// the same result for an object that it has changed before.
+func Mutating[T kube.Object](config HookConfig, mutators ...Func[T]) Hook {
+	return newHook(config, true, mutators)
 }
 
-func newHook[T kube.Object, F ~func(context.Context, *Request[T]) error](
-	options Options, mutating bool, functions []F,
-) Hook {
+func newHook[T kube.Object](config HookConfig, mutating bool, functions []Func[T]) Hook {
 	a := admission{
-		options: options, mutating: mutating, empty: apiobject.New[T](), reviewed: reflect.TypeFor[admissionShape[T]](),
+		options: config, mutating: mutating, empty: apiobject.New[T](), reviewed: reflect.TypeFor[admissionShape[T]](),
 	}
 	if isUnstructured(a.empty) {
 		a.empty = nil
 	}
-	chain := make([]func(context.Context, *Request[T]) error, 0, len(functions))
+	functions = slices.Clone(functions)
 	for i, f := range functions {
 		a.errs.addIf(f == nil, "function %d is nil", i)
-		chain = append(chain, f)
 	}
 	a.errs.addIf(len(functions) == 0, "no function: pass at least one")
 	a.decide = func(ctx context.Context, request *admissionv1.AdmissionRequest) (
 		*admissionv1.AdmissionResponse, error,
 	) {
-		return review(ctx, request, chain, mutating)
+		return review(ctx, request, functions, mutating)
 	}
-	return Hook{name: options.Name, protocol: a}
+	return Hook{name: config.Name, protocol: a}
 }
 
 // prepare implements protocol: it completes the rules.
@@ -293,7 +295,7 @@ func reviewKind() schema.GroupVersionKind {
 }
 
 // timeout returns how long the API server waits.
-func (o *Options) timeout() time.Duration {
+func (o *HookConfig) timeout() time.Duration {
 	if o.Timeout == 0 {
 		return 10 * time.Second
 	}

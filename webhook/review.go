@@ -39,7 +39,7 @@ func (f *failure) Unwrap() error { return f.err }
 
 // review calls the functions of a hook.
 func review[T kube.Object](
-	ctx context.Context, admission *admissionv1.AdmissionRequest, chain []func(context.Context, *Request[T]) error,
+	ctx context.Context, admission *admissionv1.AdmissionRequest, chain []Func[T],
 	mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
 	request := &Request[T]{Admission: admission}
@@ -87,7 +87,7 @@ func review[T kube.Object](
 	return response, nil
 }
 
-// rejection returns the response for an error of a Validator or Mutator, or an error if it is not a decision.
+// rejection returns the response for an error of a Func, or an error if it is not a decision.
 func rejection(
 	ctx context.Context, admission *admissionv1.AdmissionRequest, err error, warnings []string,
 ) (*admissionv1.AdmissionResponse, error) {

@@ -32,7 +32,7 @@ import (
 )
 
 // rulesFor are the options of a hook with one rule.
-func rulesFor(groups, versions []string, resources ...string) Options {
+func rulesFor(groups, versions []string, resources ...string) HookConfig {
 	options := mapsOptions()
 	options.Rules[0].APIGroups, options.Rules[0].APIVersions, options.Rules[0].Resources = groups, versions, resources
 	return options

@@ -42,8 +42,8 @@ func connect(tb testing.TB) *kube.Cluster {
 const hookName = "test.example.com"
 
 // mapsOptions are the options of a hook for ConfigMaps.
-func mapsOptions() Options {
-	return Options{Name: hookName, Rules: []admissionregistrationv1.RuleWithOperations{{
+func mapsOptions() HookConfig {
+	return HookConfig{Name: hookName, Rules: []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
 	}}}
@@ -219,7 +219,7 @@ func TestMutatorsOfWholeObjects(t *testing.T) {
 	deletion.Request.Operation, deletion.Request.Object, deletion.Request.OldObject = admissionv1.Delete, deletion.Request.OldObject, deletion.Request.Object
 	for name, test := range map[string]struct {
 		review *admissionv1.AdmissionReview
-		mutate Mutator[*corev1.ConfigMap]
+		mutate Func[*corev1.ConfigMap]
 		want   string // the patch
 		code   int
 	}{
@@ -273,7 +273,7 @@ func (s *sharing) DeepCopyObject() runtime.Object { return &sharing{s.ConfigMap}
 
 func TestPatchDoesNotDependOnDeepCopy(t *testing.T) {
 	t.Parallel()
-	chain := []func(context.Context, *Request[*sharing]) error{func(_ context.Context, r *Request[*sharing]) error {
+	chain := []Func[*sharing]{func(_ context.Context, r *Request[*sharing]) error {
 		r.Object.Data["b"] = "2"
 		return nil
 	}}
@@ -430,7 +430,7 @@ func TestInvalidReviews(t *testing.T) {
 func TestNewReportsMistakes(t *testing.T) {
 	t.Parallel()
 	ok := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
-	with := func(change func(*Options)) Hook {
+	with := func(change func(*HookConfig)) Hook {
 		options := mapsOptions()
 		change(&options)
 		return Validating(options, ok)
@@ -439,13 +439,13 @@ func TestNewReportsMistakes(t *testing.T) {
 		{},
 		Validating[*corev1.ConfigMap](mapsOptions()),
 		Validating(mapsOptions(), ok, nil),
-		with(func(o *Options) { o.Name = "short" }),
-		with(func(o *Options) { o.Name = "/a.b.c" }),
-		Validating(Options{Name: hookName}, allow[*unstructured.Unstructured]),
-		with(func(o *Options) { o.Rules[0].Operations = nil }),
-		with(func(o *Options) { o.Timeout = 1500 * time.Millisecond }),
-		with(func(o *Options) { o.Timeout = 31 * time.Second }),
-		with(func(o *Options) { o.Reinvoke = true }),
+		with(func(o *HookConfig) { o.Name = "short" }),
+		with(func(o *HookConfig) { o.Name = "/a.b.c" }),
+		Validating(HookConfig{Name: hookName}, allow[*unstructured.Unstructured]),
+		with(func(o *HookConfig) { o.Rules[0].Operations = nil }),
+		with(func(o *HookConfig) { o.Timeout = 1500 * time.Millisecond }),
+		with(func(o *HookConfig) { o.Timeout = 31 * time.Second }),
+		with(func(o *HookConfig) { o.Reinvoke = true }),
 		Validating(mapsOptions(), func(context.Context, *Request[*unstructured.Unstructured]) error { return nil }),
 		Validating(mapsOptions(), func(context.Context, *Request[*unregistered]) error { return nil }),
 	}})

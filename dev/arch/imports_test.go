@@ -123,6 +123,7 @@ func layers() map[string]place {
 
 		"internal/apitest/kindserver":    {may: []string{"internal/apiserver/...", "internal/apitest", "informer", "kube"}},
 		"internal/certificates/certtest": {may: []string{"internal/certificates"}}, // client certificates of tests
+		"internal/crdtest":               {},                                       // definitions of tests
 		"internal/testlength":            {foundation: true},                       // the counts of long tests
 		"internal/errtest":               {foundation: true},                       // API errors of tests
 		"internal/testlog":               {foundation: true},                       // the log buffer of tests

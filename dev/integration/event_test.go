@@ -33,19 +33,20 @@ func TestSmokeLiveEvents(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
 	}, metav1.CreateOptions{}))(t)
-	regarding := must(event.Regarding(cluster, pod))(t)
+	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	for range 3 {
 		recorder.Event(regarding, "Warning", "Stalled", "Retry", "given up")
 	}
 	recorder.Event(regarding, "", "", "", "")
 	long := strings.Repeat("ä\xff", 1000)
 	recorder.Event(regarding, "Normal", long, long, long)
-	role := must(event.Regarding(cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:Live:" + e.namespace}}))(t)
-	recorder.Event(role, "Normal", "Seen", "Look", "it has no namespace, and a name that no Event may have")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:Live:" + e.namespace}}
+	recorder.Normal(role, "Seen", "Look", "it has no namespace, and a name that no Event may have")
 	events := e.clients.EventsV1()
 	eventually(t, func() string {
-		if got := recorder.Stats().Sent; got < 4 {
-			return fmt.Sprintf("%d requests were done", got)
+		list := must(events.Events(e.namespace).List(t.Context(), metav1.ListOptions{}))(t)
+		if got := len(list.Items); got < 3 {
+			return fmt.Sprintf("%d Events were created", got)
 		}
 		return ""
 	})
@@ -53,9 +54,6 @@ func TestSmokeLiveEvents(t *testing.T) {
 	cancel()
 	running.Wait()
 
-	if got := recorder.Stats(); got.Dropped+got.Failed > 0 {
-		t.Errorf("stats are %+v, want everything sent", got)
-	}
 	list := must(events.Events(e.namespace).List(t.Context(), metav1.ListOptions{}))(t)
 	counts := map[string]int32{}
 	for _, e := range list.Items {

@@ -90,7 +90,7 @@ func (d *demo) untilReady(ctx context.Context) (*appsv1.Deployment, error) {
 		return nil, err
 	}
 	return client.WaitFor[*appsv1.Deployment](ctx, c, kube.Key{Namespace: d.namespace, Name: deploymentName},
-		readiness.RolledOut)
+		readiness.Of)
 }
 
 func (d *demo) applyTerminator(ctx context.Context) error {

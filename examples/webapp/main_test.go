@@ -17,6 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -32,7 +33,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 	"github.com/evenkeel-go/evenkeel/simulation"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 func TestMain(m *testing.M) {
@@ -88,7 +88,7 @@ func TestProgramWithSample(t *testing.T) {
 		if err != nil {
 			return false, err.Error()
 		}
-		return status.IsTrue(app.Status.Conditions, v1.ConditionReady), fmt.Sprintf("%+v", app.Status)
+		return meta.IsStatusConditionTrue(app.Status.Conditions, v1.ConditionReady), fmt.Sprintf("%+v", app.Status)
 	})
 	if got := outside.all(); len(got) != 1 || got["shop.example.com"] != "shop."+namespace+".svc" {
 		t.Errorf("records are %v", got)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel"
@@ -26,7 +27,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // releases runs releases of the program, with the permissions of folder config.
@@ -71,8 +71,8 @@ func (r *releases) ready(names ...string) {
 			if err != nil {
 				return false, err.Error()
 			}
-			ready, _ := status.Get(app.Status.Conditions, v1.ConditionReady)
-			return ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == app.Generation, fmt.Sprintf("generation %d, %+v", app.Generation, app.Status)
+			ready := meta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady)
+			return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == app.Generation, fmt.Sprintf("generation %d, %+v", app.Generation, app.Status)
 		})
 	}
 }

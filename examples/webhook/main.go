@@ -93,8 +93,8 @@ func hostsOf(ingress *networkingv1.Ingress) []string {
 
 // region hook
 // hostsOptions registers the hook for all Ingresses.
-func hostsOptions() webhook.Options {
-	return webhook.Options{
+func hostsOptions() webhook.HookConfig {
+	return webhook.HookConfig{
 		Name: "hosts.ingresses.example.com",
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{
@@ -108,7 +108,7 @@ func hostsOptions() webhook.Options {
 
 // uniqueHosts rejects hosts that another Ingress has. Two requests at the same time can both be accepted, because the
 // cache has neither object yet: a controller must expect that.
-func uniqueHosts(ingresses *informer.Informer[*networkingv1.Ingress]) webhook.Validator[*networkingv1.Ingress] {
+func uniqueHosts(ingresses *informer.Informer[*networkingv1.Ingress]) webhook.Func[*networkingv1.Ingress] {
 	return func(ctx context.Context, request *webhook.Request[*networkingv1.Ingress]) error {
 		if err := ingresses.WaitSynced(ctx); err != nil {
 			return webhook.Failure(err) // the failure policy decides

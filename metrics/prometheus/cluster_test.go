@@ -66,7 +66,7 @@ func TestMetricsAndEventsOfClusterReachEveryPart(t *testing.T) {
 			t.Fatal(err)
 		}
 		hooks, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: []webhook.Hook{
-			webhook.Validating(webhook.Options{}, func(context.Context, *webhook.Request[*corev1.ConfigMap]) error { return nil }),
+			webhook.Validating(webhook.HookConfig{}, func(context.Context, *webhook.Request[*corev1.ConfigMap]) error { return nil }),
 		}})
 		if err != nil {
 			t.Fatal(err)

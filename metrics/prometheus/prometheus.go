@@ -149,9 +149,9 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 	return r.informers.add(name, health)
 }
 
-// ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing. An
-// Elector of Config.Cluster calls it. The Recorder may call it at any time until stop is
-// called; stop waits for a scrape that is reading it.
+// ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing.
+// An Elector of Config.Cluster calls it. The Recorder may call status at any time until stop is called; stop waits for a
+// scrape that is reading it.
 func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) {
 	return r.electors.add("", status)
 }

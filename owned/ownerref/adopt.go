@@ -31,11 +31,9 @@ import (
 // Errors: *AlreadyOwnedError; client.ErrTerminating if either object is being deleted; ErrScope;
 // client.ErrGone and client.ErrReplaced for either object; client.ErrChanged if the owner references of child
 // have changed since it was read.
-func Adopt[T kube.Object](
-	ctx context.Context, c *client.Client, owner kube.Object, child T, options ...Option,
-) (T, error) {
+func Adopt[T kube.Object](ctx context.Context, c *client.Client, owner kube.Object, child T) (T, error) {
 	var none T
-	refs, err := withReference(ctx, c, owner, child, true, options)
+	refs, err := withReference(ctx, c, owner, child, true)
 	if err != nil {
 		return none, fmt.Errorf("adopt: %w", err)
 	}
@@ -73,7 +71,7 @@ func Release[T kube.Object](ctx context.Context, c *client.Client, owner kube.Ob
 		return none, errors.New("release: the owner is nil")
 	case usercode.IsNil(child):
 		return none, errors.New("release: the child is nil")
-	case !Has(owner, child):
+	case indexOf(child.GetOwnerReferences(), owner) < 0:
 		return child, nil
 	}
 	released, err := write(ctx, c, child, without(child.GetOwnerReferences(), owner))

@@ -16,9 +16,8 @@ var ErrScope = errors.New("no owner reference is possible here")
 
 // AlreadyOwnedError reports that an object has another controller already. An object has at most one.
 type AlreadyOwnedError struct {
-	// Kind and Key identify the object.
-	Kind schema.GroupVersionKind
-	Key  kube.Key
+	kind schema.GroupVersionKind
+	key  kube.Key
 	// Controller is the reference to the existing controller.
 	Controller metav1.OwnerReference
 	// Former is true if the existing controller has the kind and name of the new owner and another uid:
@@ -28,7 +27,7 @@ type AlreadyOwnedError struct {
 
 // Error implements error.
 func (e *AlreadyOwnedError) Error() string {
-	text := fmt.Sprintf("%s %s has a controller already: %s", e.Kind.Kind, e.Key, describeRef(e.Controller))
+	text := fmt.Sprintf("%s %s has a controller already: %s", e.kind.Kind, e.key, describeRef(e.Controller))
 	if e.Former {
 		return text + ", an earlier object of that name: the garbage collector deletes what it owned"
 	}

@@ -45,11 +45,10 @@ func TestSetControllerInMemory(t *testing.T) {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v2", Kind: "Shop"})
 	for name, test := range map[string]struct {
-		scheme  *runtime.Scheme
-		owner   kube.Object
-		child   kube.Object
-		options []ownerref.Option
-		want    []metav1.OwnerReference
+		scheme *runtime.Scheme
+		owner  kube.Object
+		child  kube.Object
+		want   []metav1.OwnerReference
 	}{
 		"a built-in kind":             {owner: named(&appsv1.Deployment{}, "shop", "web", "d1"), child: object("p", ""), want: []metav1.OwnerReference{controller("apps/v1", "Deployment", "web", "d1")}},
 		"a registered kind":           {scheme: shops(), owner: named(&shop{}, "shop", "s", "s1"), child: object("p", ""), want: []metav1.OwnerReference{controller("shop.example.com/v1", "Shop", "s", "s1")}},
@@ -59,11 +58,8 @@ func TestSetControllerInMemory(t *testing.T) {
 		"a child without a kind":      {owner: named(&corev1.Node{}, "", "n1", "n1"), child: named(&shop{}, "shop", "s", ""), want: []metav1.OwnerReference{controller("v1", "Node", "n1", "n1")}},
 		"beside other owners":         {owner: named(&corev1.Node{}, "", "n1", "n1"), child: object("p", "", plain), want: []metav1.OwnerReference{plain, controller("v1", "Node", "n1", "n1")}},
 		"an owner becomes controller": {owner: named(&appsv1.ReplicaSet{}, "shop", "plain", "r2"), child: object("p", "", plain), want: []metav1.OwnerReference{controller("apps/v1", "ReplicaSet", "plain", "r2")}},
-		"an option": {owner: named(&appsv1.ReplicaSet{}, "shop", "r", "r1"), child: object("p", ""), options: []ownerref.Option{ownerref.BlockOwnerDeletion(false)}, want: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r1", Controller: new(true), BlockOwnerDeletion: new(false)},
-		}},
 	} {
-		if err := ownerref.SetControllerInMemory(test.scheme, test.owner, test.child, test.options...); err != nil {
+		if err := ownerref.SetControllerInMemory(test.scheme, test.owner, test.child); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if diff := cmp.Diff(test.want, test.child.GetOwnerReferences()); diff != "" {
@@ -78,7 +74,6 @@ func TestSetControllerInMemoryFails(t *testing.T) {
 	var nobody *corev1.Pod
 	for name, test := range map[string]struct {
 		owner, child kube.Object
-		options      []ownerref.Option
 		is           error
 		want         string
 	}{
@@ -92,13 +87,12 @@ func TestSetControllerInMemoryFails(t *testing.T) {
 		"an owner without a kind": {owner: named(&shop{}, "shop", "s", "s1"), child: object("p", ""), want: "the kind of a *ownerref_test.shop is unknown"},
 		"no owner":                {owner: nobody, child: object("p", ""), want: "the owner is nil"},
 		"no child":                {owner: web, child: nobody, want: "the child is nil"},
-		"an option that is nil":   {owner: web, child: object("p", ""), options: []ownerref.Option{nil}, want: "option 0 is nil"},
 	} {
 		var before []metav1.OwnerReference
 		if test.child != kube.Object(nobody) {
 			before = test.child.GetOwnerReferences()
 		}
-		err := ownerref.SetControllerInMemory(nil, test.owner, test.child, test.options...)
+		err := ownerref.SetControllerInMemory(nil, test.owner, test.child)
 		if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
@@ -121,7 +115,7 @@ func ExampleSetControllerInMemory() {
 		fmt.Println(err)
 		return
 	}
-	owner, _ := ownerref.ControllerOf(child)
+	owner := metav1.GetControllerOf(child)
 	fmt.Println(owner.APIVersion, owner.Kind, owner.Name, owner.UID)
 
 	child.Namespace = "bank"

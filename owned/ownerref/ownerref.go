@@ -17,28 +17,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Option modifies the new owner reference.
-type Option func(*metav1.OwnerReference)
-
-// BlockOwnerDeletion sets whether a foreground deletion of the owner waits until the child is gone. Default:
-// true for controllers, unset (which means false) for other owners.
-//
-// If the API server has the admission plugin OwnerReferencesPermissionEnforcement, as OpenShift has, true
-// requires permission to update the finalizers subresource of the owner.
-func BlockOwnerDeletion(block bool) Option {
-	return func(ref *metav1.OwnerReference) { ref.BlockOwnerDeletion = &block }
-}
-
 // SetController makes owner the controller of child in memory. An object has at most one controller. An existing
-// reference to owner is updated in place. References to other owners stay.
+// reference to owner is updated in place. References to other owners stay. A foreground deletion of the owner waits
+// until the child is gone (blockOwnerDeletion). If the API server has the admission plugin
+// OwnerReferencesPermissionEnforcement, as OpenShift has, that requires permission to update the finalizers subresource
+// of the owner.
 //
 // The owner must have been read from the cluster, because the reference needs its uid. The Cluster discovers the
 // scope of both kinds, with one request for each group version.
 //
 // Errors: *AlreadyOwnedError; ErrScope; kube.ErrNotServed; an owner without a uid. SetController does not change
 // child then.
-func SetController(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
-	return set(ctx, c, owner, child, true, options)
+func SetController(ctx context.Context, c *client.Client, owner, child kube.Object) error {
+	return set(ctx, c, owner, child, true)
 }
 
 // SetControllerInMemory is SetController without a client and without any request, for functions that compute objects,
@@ -51,8 +42,8 @@ func SetController(ctx context.Context, c *client.Client, owner, child kube.Obje
 //
 // Errors: *AlreadyOwnedError; ErrScope; an owner without a kind or a uid. SetControllerInMemory does not change child
 // then.
-func SetControllerInMemory(scheme *runtime.Scheme, owner, child kube.Object, options ...Option) error {
-	refs, err := inMemory(scheme, owner, child, options)
+func SetControllerInMemory(scheme *runtime.Scheme, owner, child kube.Object) error {
+	refs, err := inMemory(scheme, owner, child)
 	if err != nil {
 		return fmt.Errorf("set an owner reference: %w", err)
 	}
@@ -60,7 +51,7 @@ func SetControllerInMemory(scheme *runtime.Scheme, owner, child kube.Object, opt
 	return nil
 }
 
-func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option) ([]metav1.OwnerReference, error) {
+func inMemory(scheme *runtime.Scheme, owner, child kube.Object) ([]metav1.OwnerReference, error) {
 	if err := notNil(owner, child); err != nil {
 		return nil, err
 	}
@@ -90,7 +81,7 @@ func inMemory(scheme *runtime.Scheme, owner, child kube.Object, options []Option
 			return nil, err
 		}
 	}
-	return p.references(owner, child, true, options)
+	return p.references(owner, child, true)
 }
 
 // kindIn returns the kind of obj, as kube.Cluster.KindOf does, from scheme.
@@ -114,12 +105,12 @@ func kindIn(scheme *runtime.Scheme, obj kube.Object) (schema.GroupVersionKind, e
 // gone. If owner is the controller of child, it becomes a plain owner.
 //
 // Errors: those of SetController except *AlreadyOwnedError.
-func Set(ctx context.Context, c *client.Client, owner, child kube.Object, options ...Option) error {
-	return set(ctx, c, owner, child, false, options)
+func Set(ctx context.Context, c *client.Client, owner, child kube.Object) error {
+	return set(ctx, c, owner, child, false)
 }
 
-func set(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option) error {
-	refs, err := withReference(ctx, c, owner, child, controller, options)
+func set(ctx context.Context, c *client.Client, owner, child kube.Object, controller bool) error {
+	refs, err := withReference(ctx, c, owner, child, controller)
 	if err != nil {
 		return fmt.Errorf("set an owner reference: %w", err)
 	}
@@ -129,17 +120,17 @@ func set(ctx context.Context, c *client.Client, owner, child kube.Object, contro
 
 // withReference returns a copy of the references of child with exactly one to owner. It does not change child.
 func withReference(
-	ctx context.Context, c *client.Client, owner, child kube.Object, controller bool, options []Option,
+	ctx context.Context, c *client.Client, owner, child kube.Object, controller bool,
 ) ([]metav1.OwnerReference, error) {
 	p, err := validatePair(ctx, c, owner, child)
 	if err != nil {
 		return nil, err
 	}
-	return p.references(owner, child, controller, options)
+	return p.references(owner, child, controller)
 }
 
 // references returns a copy of the references of child with exactly one to owner.
-func (p pair) references(owner, child kube.Object, controller bool, options []Option) ([]metav1.OwnerReference, error) {
+func (p pair) references(owner, child kube.Object, controller bool) ([]metav1.OwnerReference, error) {
 	ref := metav1.OwnerReference{
 		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind, Name: owner.GetName(),
 		UID: owner.GetUID(),
@@ -147,17 +138,11 @@ func (p pair) references(owner, child kube.Object, controller bool, options []Op
 	if controller {
 		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
 	}
-	for i, option := range options {
-		if option == nil {
-			return nil, fmt.Errorf("option %d is nil", i)
-		}
-		option(&ref)
-	}
 	refs := slices.Clone(child.GetOwnerReferences())
-	if present, ok := ControllerOf(child); controller && ok && present.UID != ref.UID {
+	if present := metav1.GetControllerOfNoCopy(child); controller && present != nil && present.UID != ref.UID {
 		return nil, &AlreadyOwnedError{
-			Kind: p.childKind, Key: kube.KeyOf(child), Controller: present,
-			Former: kindOfRef(present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
+			kind: p.childKind, key: kube.KeyOf(child), Controller: *present,
+			Former: kindOfRef(*present) == p.ownerKind.GroupKind() && present.Name == ref.Name,
 		}
 	}
 	at := indexOf(refs, owner)
@@ -257,7 +242,8 @@ func describe(kind schema.GroupVersionKind, obj metav1.Object) string {
 	return kind.Kind + " " + kube.KeyOf(obj).String()
 }
 
-// Remove removes the references to owner from child in memory. It reports whether child had one.
+// Remove removes the references to owner from child in memory. It reports whether child had one. It compares uids: an
+// object that was deleted and created again is another owner.
 func Remove(owner, child metav1.Object) (removed bool) {
 	refs := child.GetOwnerReferences()
 	if indexOf(refs, owner) < 0 {
@@ -265,32 +251,6 @@ func Remove(owner, child metav1.Object) (removed bool) {
 	}
 	child.SetOwnerReferences(without(refs, owner))
 	return true
-}
-
-// RemoveController removes the reference to owner from child in memory if owner is its controller. It reports
-// whether owner was the controller.
-func RemoveController(owner, child metav1.Object) (removed bool) {
-	return isControlledBy(child, owner) && Remove(owner, child)
-}
-
-// Has reports whether child has a reference to owner, as its controller or not. It compares uids: an object that
-// was deleted and created again is another owner.
-func Has(owner, child metav1.Object) bool { return indexOf(child.GetOwnerReferences(), owner) >= 0 }
-
-// isControlledBy reports whether owner is the controller of child.
-func isControlledBy(child, owner metav1.Object) bool {
-	ref, ok := ControllerOf(child)
-	return ok && owner.GetUID() != "" && ref.UID == owner.GetUID()
-}
-
-// ControllerOf returns the reference to child's controller, if it has one.
-func ControllerOf(child metav1.Object) (metav1.OwnerReference, bool) {
-	for _, ref := range child.GetOwnerReferences() {
-		if ref.Controller != nil && *ref.Controller {
-			return ref, true
-		}
-	}
-	return metav1.OwnerReference{}, false
 }
 
 // kindOfRef returns the kind of the referenced owner.

@@ -211,7 +211,7 @@ func TestNewReportsAllMistakes(t *testing.T) {
 			[]string{`Set.Namespaces has "b", which is not among Namespaces`},
 		},
 		"no name of the set":         {func(c *watched.Config) { c.Client.FieldOwner, c.Set.Name = "", "" }, []string{"Set.Name is required"}},
-		"rejected by package owned":  {func(c *watched.Config) { c.Set.Prune = "sometimes" }, []string{"Prune is"}},
+		"rejected by package owned":  {func(c *watched.Config) { c.Set.Propagation = "sideways" }, []string{"Propagation is"}},
 		"rejected by package client": {func(c *watched.Config) { c.Client.FieldValidation = "Lax" }, []string{"Lax"}},
 		"kind of an earlier version is current too": {
 			func(c *watched.Config) {

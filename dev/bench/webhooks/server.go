@@ -195,8 +195,8 @@ func newEvenKeel(listener net.Listener, folder string) (*webhook.Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	options := func(name string) webhook.Options {
-		return webhook.Options{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+	options := func(name string) webhook.HookConfig {
+		return webhook.HookConfig{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 			Rule:       admissionregistrationv1.Rule{Resources: []string{"pods"}},
 		}}}

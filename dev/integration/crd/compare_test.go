@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -25,7 +26,7 @@ import (
 type fieldChange struct {
 	before, after string // schemas
 	value         string // JSON
-	want          crd.Severity
+	want          string
 }
 
 // fieldChanges returns possible changes of a schema, by the name of the field.
@@ -40,36 +41,36 @@ func fieldChanges() map[string]fieldChange {
 		pod      = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "k": 1}`
 	)
 	return map[string]fieldChange{
-		"canary": {object, `{type: object}`, `{"k": 1}`, crd.Lossy},
+		"canary": {object, `{type: object}`, `{"k": 1}`, "lossy"},
 
 		// Changes that drop data.
-		"mapOfAny":        {unknown, `{type: object, additionalProperties: true}`, `{"a": {"b": 1}}`, crd.Lossy},
-		"mapOfObjects":    {`{type: object, additionalProperties: {type: object, properties: {k: {type: integer}}}}`, `{type: object, additionalProperties: true}`, `{"a": {"k": 1}}`, crd.Lossy},
-		"mapOfLists":      {`{type: object, additionalProperties: {type: array, items: {type: object, properties: {k: {type: integer}}}}}`, `{type: object, additionalProperties: true}`, `{"a": [{"k": 1}]}`, crd.Lossy},
+		"mapOfAny":        {unknown, `{type: object, additionalProperties: true}`, `{"a": {"b": 1}}`, "lossy"},
+		"mapOfObjects":    {`{type: object, additionalProperties: {type: object, properties: {k: {type: integer}}}}`, `{type: object, additionalProperties: true}`, `{"a": {"k": 1}}`, "lossy"},
+		"mapOfLists":      {`{type: object, additionalProperties: {type: array, items: {type: object, properties: {k: {type: integer}}}}}`, `{type: object, additionalProperties: true}`, `{"a": [{"k": 1}]}`, "lossy"},
 		"mapOfNumbers":    {`{type: object, additionalProperties: {type: integer}}`, `{type: object, additionalProperties: true}`, `{"a": 1}`, ""},
-		"listOfUnknown":   {`{type: array, x-kubernetes-preserve-unknown-fields: true, items: ` + object + `}`, `{type: array, items: ` + object + `}`, `[{"k": 1, "more": 1}]`, crd.Lossy},
-		"listKeepsItems":  {`{type: array, items: ` + unknown + `}`, `{type: array, x-kubernetes-preserve-unknown-fields: true, items: ` + object + `}`, `[{"k": 1, "more": 1}]`, crd.Lossy},
-		"anyToString":     {anything, `{type: string}`, `{"k": 1}`, crd.Lossy},
-		"anyToPort":       {anything, port, `{"k": 1}`, crd.Lossy},
-		"anyToList":       {anything, `{type: array, items: {type: string}}`, `{"k": 1}`, crd.Lossy},
-		"anyToMap":        {anything, `{type: object, additionalProperties: ` + anything + `}`, `[{"k": 1}]`, crd.Lossy},
-		"anyToListItems":  {anything, `{type: array, items: {type: string}}`, `[{"k": 1}]`, crd.Lossy},
-		"unknown":         {unknown, object, `{"k": 1, "more": 1}`, crd.Lossy},
-		"unknownMap":      {unknown, `{type: object, additionalProperties: {type: object}}`, `{"a": {"b": 1}}`, crd.Lossy},
-		"embeddedMeta":    {unknown, embedded, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"more": 1}}`, crd.Lossy},
+		"listOfUnknown":   {`{type: array, x-kubernetes-preserve-unknown-fields: true, items: ` + object + `}`, `{type: array, items: ` + object + `}`, `[{"k": 1, "more": 1}]`, "lossy"},
+		"listKeepsItems":  {`{type: array, items: ` + unknown + `}`, `{type: array, x-kubernetes-preserve-unknown-fields: true, items: ` + object + `}`, `[{"k": 1, "more": 1}]`, "lossy"},
+		"anyToString":     {anything, `{type: string}`, `{"k": 1}`, "lossy"},
+		"anyToPort":       {anything, port, `{"k": 1}`, "lossy"},
+		"anyToList":       {anything, `{type: array, items: {type: string}}`, `{"k": 1}`, "lossy"},
+		"anyToMap":        {anything, `{type: object, additionalProperties: ` + anything + `}`, `[{"k": 1}]`, "lossy"},
+		"anyToListItems":  {anything, `{type: array, items: {type: string}}`, `[{"k": 1}]`, "lossy"},
+		"unknown":         {unknown, object, `{"k": 1, "more": 1}`, "lossy"},
+		"unknownMap":      {unknown, `{type: object, additionalProperties: {type: object}}`, `{"a": {"b": 1}}`, "lossy"},
+		"embeddedMeta":    {unknown, embedded, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"more": 1}}`, "lossy"},
 		"embeddedNames":   {`{type: object, x-kubernetes-embedded-resource: true, properties: {apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}, k: {type: integer}}}`, `{type: object, x-kubernetes-embedded-resource: true, properties: {k: {type: integer}}}`, pod, ""},
-		"embeddedNoMore":  {embedded, object, pod, crd.Lossy},
-		"typeOfItems":     {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: string}}`, `[{"k": 1}]`, crd.Lossy},
-		"nullWithDefault": {`{type: string, nullable: true, default: a}`, `{type: string, default: a}`, `null`, crd.Lossy},
-		"nulls":           {`{type: string, nullable: true}`, `{type: string}`, `null`, crd.Lossy},
-		"nullEntry":       {`{type: object, additionalProperties: {type: string, nullable: true}}`, `{type: object, additionalProperties: {type: string}}`, `{"a": null}`, crd.Lossy},
-		"nullItem":        {`{type: array, items: {type: string, nullable: true}}`, `{type: array, items: {type: string}}`, `[null]`, crd.Narrowing},
+		"embeddedNoMore":  {embedded, object, pod, "lossy"},
+		"typeOfItems":     {`{type: array, items: {type: object, properties: {k: {type: integer}}}}`, `{type: array, items: {type: string}}`, `[{"k": 1}]`, "lossy"},
+		"nullWithDefault": {`{type: string, nullable: true, default: a}`, `{type: string, default: a}`, `null`, "lossy"},
+		"nulls":           {`{type: string, nullable: true}`, `{type: string}`, `null`, "lossy"},
+		"nullEntry":       {`{type: object, additionalProperties: {type: string, nullable: true}}`, `{type: object, additionalProperties: {type: string}}`, `{"a": null}`, "lossy"},
+		"nullItem":        {`{type: array, items: {type: string, nullable: true}}`, `{type: array, items: {type: string}}`, `[null]`, "narrowing"},
 
 		// Changes that make the API server reject objects.
-		"listToMap":      {list + `}`, list + `, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k]}`, `[{"k": "a"}, {"k": "a"}]`, crd.Narrowing},
-		"fractions":      {`{type: number}`, `{type: integer}`, `1.5`, crd.Narrowing},
-		"int32":          {`{type: integer}`, `{type: integer, format: int32}`, `5000000000`, crd.Narrowing},
-		"portWithLimits": {`{type: string}`, `{x-kubernetes-int-or-string: true, pattern: ^a$, anyOf: [{type: integer}, {type: string}]}`, `"b"`, crd.Narrowing},
+		"listToMap":      {list + `}`, list + `, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k]}`, `[{"k": "a"}, {"k": "a"}]`, "narrowing"},
+		"fractions":      {`{type: number}`, `{type: integer}`, `1.5`, "narrowing"},
+		"int32":          {`{type: integer}`, `{type: integer, format: int32}`, `5000000000`, "narrowing"},
+		"portWithLimits": {`{type: string}`, `{x-kubernetes-int-or-string: true, pattern: ^a$, anyOf: [{type: integer}, {type: string}]}`, `"b"`, "narrowing"},
 
 		// Changes that are allowed.
 		"port":         {`{type: integer}`, port, `1`, ""},
@@ -157,18 +158,18 @@ func TestCompareMatchesAPIServer(t *testing.T) {
 		_, freshErr := client.Create(t.Context(), e.client, object("fresh", name), client.DryRun())
 		lost, refusedNow := valueOf(live, name) != valueOf(stored[name], name), freshErr != nil
 
-		said := crd.Severity("")
+		said := ""
 		for _, p := range refused.Problems {
 			path, _ := strings.CutPrefix(p.Path, "v1: spec.")
-			if field := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0]; field == name && (said == "" || p.Severity == crd.Lossy) {
-				said = p.Severity
+			if field := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0]; field == name && (said == "" || severityOf(p) == "lossy") {
+				said = severityOf(p)
 			}
 		}
 		t.Logf("%-16s said %-10q lost %-5t (%s -> %s) refused %t (touch: %v)", name, said, lost, valueOf(stored[name], name), valueOf(live, name), refusedNow, touchErr)
 		if said != changes[name].want {
 			t.Errorf("%s: Compare says %q, want %q", name, said, changes[name].want)
 		}
-		if lost && said != crd.Lossy || refusedNow && said == "" {
+		if lost && said != "lossy" || refusedNow && said == "" {
 			t.Errorf("%s: Compare says %q: it was lost: %t (%s became %s), it is refused: %v", name, said,
 				lost, valueOf(stored[name], name), valueOf(live, name), freshErr)
 		}
@@ -205,7 +206,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 	e := newEnv(t)
 	const schema = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}, status: {type: object, properties: {url: {type: string}}}}}`
 	plain := e.define("Website", e.version("v1", schema))
-	split := e.define("Website", e.version("v1", schema, func(v *crd.Version) { v.Status = true }))
+	split := e.define("Website", e.version("v1", schema, func(v *crdtest.Version) { v.Status = true }))
 	e.ensure(plain)
 	obj := e.object("Website", "v1", "a", nil)
 	obj.Object["status"] = map[string]any{"url": "http://a"}

@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -31,8 +32,8 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range definitions {
-		if got := ensured[i]; got.Name != want.Name || got.Outcome != client.Created || got.Definition.UID == "" {
-			t.Errorf("definition %d is %s, %s, uid %q, want %s to be created", i, got.Name, got.Outcome, got.Definition.UID, want.Name)
+		if got := ensured[i]; got.Definition.Name != want.Name || got.Outcome != client.Created || got.Definition.UID == "" {
+			t.Errorf("definition %d is %s, %s, uid %q, want %s to be created", i, got.Definition.Name, got.Outcome, got.Definition.UID, want.Name)
 		}
 	}
 	// Objects can be created at once, in every served version.
@@ -68,7 +69,7 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 		}
 		for i := range second {
 			if second[i].Outcome != client.Unchanged || second[i].Definition.ResourceVersion != e.live(definitions[i].Name).ResourceVersion {
-				t.Errorf("%s: %s is %s", name, second[i].Name, second[i].Outcome)
+				t.Errorf("%s: %s is %s", name, second[i].Definition.Name, second[i].Outcome)
 			}
 		}
 	}
@@ -76,21 +77,16 @@ func TestSmokeEnsureWaitsUntilKindIsServed(t *testing.T) {
 
 func TestEnsuredKindIsServedAsDeclared(t *testing.T) {
 	e := newEnv(t)
-	d, err := crd.New(crd.Definition{
-		Group: e.group, Kind: "Website", ShortNames: []string{"web", "ws"}, Categories: []string{"all", "shop"}, Scope: apiextensionsv1.ClusterScoped,
-		Labels: map[string]string{"app": "shop"},
-		Versions: []crd.Version{{
-			Name:   "v1",
-			Schema: e.version("", `{type: object, properties: {spec: {type: object, properties: {host: {type: string}, replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}, url: {type: string}}}}}`).Schema,
-			Status: true, Scale: &apiextensionsv1.CustomResourceSubresourceScale{},
-			PrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
-				{Name: "Host", JSONPath: ".spec.host"}, {Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
-			},
-			SelectableFields: []string{".spec.host"}, Deprecated: true, DeprecationWarning: "use something else",
-		}},
+	d := e.define("Website", crdtest.Version{
+		Name:   "v1",
+		Schema: e.version("", `{type: object, properties: {spec: {type: object, properties: {host: {type: string}, replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}, url: {type: string}}}}}`).Schema,
+		Status: true, Scale: true, SelectableFields: []string{".spec.host"}, Deprecated: true,
 	})
-	if err != nil {
-		t.Fatal(err)
+	d.Labels, d.Spec.Scope = map[string]string{"app": "shop"}, apiextensionsv1.ClusterScoped
+	d.Spec.Names.ShortNames, d.Spec.Names.Categories = []string{"web", "ws"}, []string{"all", "shop"}
+	d.Spec.Versions[0].DeprecationWarning = new("use something else")
+	d.Spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{
+		{Name: "Host", Type: "string", JSONPath: ".spec.host"}, {Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 	}
 	e.ensure(d)
 	resources := e.resources("v1")
@@ -371,7 +367,6 @@ func TestEnsureRejectsInvalidArguments(t *testing.T) {
 		"twice":        {e.client, []*apiextensionsv1.CustomResourceDefinition{good, good}, nil, "twice"},
 		"nil":          {e.client, []*apiextensionsv1.CustomResourceDefinition{nil}, nil, "definition 1: the definition is nil"},
 		"a nil option": {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{nil}, "an option is nil"},
-		"a timeout":    {e.client, []*apiextensionsv1.CustomResourceDefinition{good}, []crd.EnsureOption{crd.Timeout(-1)}, "Timeout is -1ns"},
 	} {
 		if _, err := crd.Ensure(kube.ObserveCalls(t.Context(), calls), test.client, test.definitions, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)

@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -51,29 +52,31 @@ func newProgram(t *testing.T) *client.Client {
 const host = `{type: object, properties: {spec: {type: object, properties: {host: {type: string}}}}}`
 
 // version returns a version with a schema in YAML.
-func (e env) version(name, text string, change ...func(*crd.Version)) crd.Version {
+func (e env) version(name, text string, change ...func(*crdtest.Version)) crdtest.Version {
 	e.Helper()
 	props := &apiextensionsv1.JSONSchemaProps{}
 	if err := yaml.Unmarshal([]byte(text), props); err != nil {
 		e.Fatal(err)
 	}
-	v := crd.Version{Name: name, Schema: props}
+	v := crdtest.Version{Name: name, Schema: props}
 	for _, c := range change {
 		c(&v)
 	}
 	return v
 }
 
-func stored(v *crd.Version) { v.Storage = true }
+// severityOf returns the severity of a problem, which only its text has.
+func severityOf(p crd.Problem) string {
+	severity, _, _ := strings.Cut(p.String(), ":")
+	return severity
+}
+
+func stored(v *crdtest.Version) { v.Storage = true }
 
 // define returns a definition in the test's group.
-func (e env) define(kind string, versions ...crd.Version) *apiextensionsv1.CustomResourceDefinition {
+func (e env) define(kind string, versions ...crdtest.Version) *apiextensionsv1.CustomResourceDefinition {
 	e.Helper()
-	d, err := crd.New(crd.Definition{Group: e.group, Kind: kind, Versions: versions})
-	if err != nil {
-		e.Fatal(err)
-	}
-	return d
+	return crdtest.Define(e.group, kind, versions...)
 }
 
 // ensure ensures definitions with the test's client.

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
@@ -36,7 +37,7 @@ const (
 	domained = `{type: object, properties: {spec: {type: object, properties: {domain: {type: string}, size: {type: integer}}}}}`
 )
 
-func deprecated(v *crd.Version) { v.Deprecated = true }
+func deprecated(v *crdtest.Version) { v.Deprecated = true }
 
 // convertWebsites starts a conversion webhook for Websites.
 func convertWebsites(t *testing.T) *apiextensionsv1.CustomResourceConversion {
@@ -351,7 +352,7 @@ func TestStorageMigrationSurvivesAPIServer(t *testing.T) {
 		}
 	})
 	c := clustertest.Client(t, clustertest.Connect(t, config))
-	m, err := crd.Migrate(t.Context(), c, releases[0].Name, crd.OnProgress(func(m crd.Migration) { t.Log(m) }))
+	m, err := crd.Migrate(t.Context(), c, releases[0].Name)
 	if err != nil || m.Done != objects {
 		t.Fatalf("%v, %v", m, err)
 	}

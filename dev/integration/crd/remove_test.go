@@ -14,6 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -76,7 +77,7 @@ func TestRemoveRejectsDefinitionWithObjects(t *testing.T) {
 	e.edit(d.Name, func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false })
 	e.wantError(crd.Remove(t.Context(), e.client, d.Name), "none of its versions is served")
 
-	if err := crd.Remove(t.Context(), e.client, d.Name, crd.DeleteObjectsToo()); err != nil {
+	if err := crd.RemoveWithObjects(t.Context(), e.client, d.Name); err != nil {
 		t.Fatal(err)
 	}
 	if !e.isGone(d.Name) {
@@ -171,38 +172,38 @@ func TestProblemsBreakObjects(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string // schemas of v1, v2; the last one is stored
 		spec          map[string]any
-		severity      crd.Severity
+		severity      string
 		path          string
 	}{
-		"a property":     {[]string{host}, []string{none}, map[string]any{"host": "a"}, crd.Lossy, "v1: spec.host"},
-		"a map":          {[]string{`{type: object, properties: {spec: {type: object, additionalProperties: {type: string}}}}`}, []string{none}, map[string]any{"host": "a"}, crd.Lossy, "v1: spec"},
-		"unknown fields": {[]string{`{type: object, x-kubernetes-preserve-unknown-fields: true}`}, []string{none}, map[string]any{"host": "a"}, crd.Lossy, "v1: the object"},
+		"a property":     {[]string{host}, []string{none}, map[string]any{"host": "a"}, "lossy", "v1: spec.host"},
+		"a map":          {[]string{`{type: object, properties: {spec: {type: object, additionalProperties: {type: string}}}}`}, []string{none}, map[string]any{"host": "a"}, "lossy", "v1: spec"},
+		"unknown fields": {[]string{`{type: object, x-kubernetes-preserve-unknown-fields: true}`}, []string{none}, map[string]any{"host": "a"}, "lossy", "v1: the object"},
 		"another storage version": {
-			[]string{host}, []string{host, none}, map[string]any{"host": "a"}, crd.Lossy, "v1 to v2: spec.host",
+			[]string{host}, []string{host, none}, map[string]any{"host": "a"}, "lossy", "v1 to v2: spec.host",
 		},
 		"a type": {
 			[]string{host},
 			[]string{`{type: object, properties: {spec: {type: object, properties: {host: {type: integer}}}}}`},
 			map[string]any{"host": "a"},
-			crd.Lossy, "v1: spec.host",
+			"lossy", "v1: spec.host",
 		},
 		"an enum": {
 			[]string{host},
 			[]string{`{type: object, properties: {spec: {type: object, properties: {host: {type: string, enum: [b]}}}}}`},
 			map[string]any{"host": "a"},
-			crd.Narrowing, "v1: spec.host",
+			"narrowing", "v1: spec.host",
 		},
 		"a required field": {
 			[]string{host},
 			[]string{`{type: object, properties: {spec: {type: object, required: [path], properties: {host: {type: string}, path: {type: string}}}}}`},
 			map[string]any{"host": "a"},
-			crd.Narrowing, "v1: spec.path",
+			"narrowing", "v1: spec.path",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
 			define := func(schemas []string) *apiextensionsv1.CustomResourceDefinition {
-				var versions []crd.Version
+				var versions []crdtest.Version
 				for i, schema := range schemas {
 					v := e.version([]string{"v1", "v2"}[i], schema)
 					v.Storage = i == len(schemas)-1
@@ -214,7 +215,7 @@ func TestProblemsBreakObjects(t *testing.T) {
 			created := e.create(e.object("Website", "v1", "a", test.spec))
 			_, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{define(test.after)})
 			var refused *crd.ChangeError
-			if !errors.As(err, &refused) || refused.Problems[0].Severity != test.severity || refused.Problems[0].Path != test.path {
+			if !errors.As(err, &refused) || severityOf(refused.Problems[0]) != test.severity || refused.Problems[0].Path != test.path {
 				t.Errorf("the error is %v, want %s: %s", err, test.severity, test.path)
 			}
 			if _, err := crd.Ensure(t.Context(), e.client, []*apiextensionsv1.CustomResourceDefinition{define(test.after)}, crd.AllowDataLoss(), crd.AllowNarrowing()); err != nil {
@@ -264,7 +265,7 @@ func TestAPIServerRejectsImpossibleChanges(t *testing.T) {
 		changed := e.live(d.Name)
 		change(changed)
 		problems := crd.Compare(e.live(d.Name), changed)
-		if len(problems) == 0 || problems[0].Severity != crd.Impossible || problems[0].Path != name {
+		if len(problems) == 0 || severityOf(problems[0]) != "impossible" || problems[0].Path != name {
 			t.Errorf("%s: the problems are %v", name, problems)
 		}
 		if _, err := client.Update(t.Context(), e.client, changed, client.DryRun()); client.ReasonOf(err) != client.ReasonInvalid {

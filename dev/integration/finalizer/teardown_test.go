@@ -162,7 +162,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 		t.Errorf("the answer is %v, want the step's", err)
 	}
 	observer.Want(t, "to the second step", "get", "patch")
-	if got := p.finalizer(e, e.Client, nil).Blocking(obj, time.Now()); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
+	if got := p.finalizer(e, e.Client, nil).Blocking(obj); got.Step != "bucket" || !slices.Equal(got.Done, []string{"dns"}) {
 		t.Errorf("the report is %+v", got)
 	}
 	if live := e.live("a"); notedOf(live) != "dns" || live.ResourceVersion != obj.ResourceVersion {
@@ -270,7 +270,7 @@ func TestFinalizerInController(t *testing.T) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			out.runs++
-			if !finalizer.Has(e.live(obj.Name), own) { //nolint:contextcheck // the context of another client
+			if !slices.Contains(e.live(obj.Name).Finalizers, own) { //nolint:contextcheck // the context of another client
 				t.Errorf("%s is handled without its finalizer", obj.Name)
 			}
 			out.records[obj.Name] = true

@@ -98,7 +98,7 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", QueueSize: operatorObjects, Objects: operatorObjects, FlushTimeout: 10 * time.Second})
+	events, err := event.New(event.Config{Cluster: cluster, Controller: "shop-operator", QueueSize: operatorObjects, FlushTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}

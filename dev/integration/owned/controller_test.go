@@ -99,7 +99,7 @@ func TestSetInController(t *testing.T) {
 	handle := func(ctx context.Context, app *unstructured.Unstructured) error {
 		if app.GetDeletionTimestamp() != nil {
 			report, err := set.Delete(ctx, app)
-			if err != nil || !report.AllDeleted() || len(app.GetFinalizers()) == 0 {
+			if err != nil || report.Remaining() != "" || len(app.GetFinalizers()) == 0 {
 				return err
 			}
 			after := app.DeepCopy()

@@ -231,7 +231,7 @@ func TestKindsInVersionsNotServed(t *testing.T) {
 			switch {
 			case throttled(err):
 				return err.Error()
-			case err != nil || len(plan.Results) != 1 || plan.Results[0].Outcome != owned.Pruned:
+			case err != nil || len(plan.Results) != 1 || plan.Results[0].Outcome != owned.Deleted:
 				t.Errorf("%s: %s, %v", name, plan, err)
 			}
 			return ""

@@ -116,6 +116,15 @@ func (e env) set(change ...func(*owned.Config)) *owned.Set {
 	return must(owned.New(config))(e)
 }
 
+// recreated returns children of wave 0 that may be deleted and created again.
+func recreated(objects ...kube.Object) []owned.Child {
+	children := owned.Of(objects...)
+	for n := range children {
+		children[n].Recreate = true
+	}
+	return children
+}
+
 func (e env) configMap(name string, data ...string) *corev1.ConfigMap {
 	return configMapIn(e.namespace, name, data...)
 }
@@ -200,7 +209,7 @@ func newCalls() *fixture.Calls {
 }
 
 // changes reports whether a plan would change anything.
-func changes(plan owned.Plan) bool {
+func changes(plan owned.Report) bool {
 	return slices.ContainsFunc(plan.Results, func(r owned.Result) bool { return r.Outcome != owned.Unchanged })
 }
 
@@ -208,14 +217,14 @@ func changes(plan owned.Plan) bool {
 // nor objects of other owners.
 func undesired(report owned.Report) []owned.Result {
 	return slices.DeleteFunc(slices.Clone(report.Results), func(r owned.Result) bool {
-		return r.Desired || slices.Contains([]owned.ChildOutcome{owned.Deleted, owned.Pruned, owned.Foreign}, r.Outcome)
+		return r.Desired || slices.Contains([]owned.ChildOutcome{owned.Deleted, "foreign"}, r.Outcome)
 	})
 }
 
 // wrote reports whether a run has changed any object.
 func wrote(report owned.Report) bool {
-	writes := []owned.ChildOutcome{owned.Created, owned.Updated, owned.Recreating, owned.Pruned, owned.Deleted}
+	writes := []owned.ChildOutcome{owned.Created, owned.Updated, "recreating", owned.Deleted}
 	return slices.ContainsFunc(report.Results, func(r owned.Result) bool {
-		return slices.Contains(writes, r.Outcome) || r.Terminating != nil && len(r.Terminating.ForceRemoved) > 0
+		return slices.Contains(writes, r.Outcome) || strings.Contains(owned.Report{Results: []owned.Result{r}}.String(), "force-removed")
 	})
 }

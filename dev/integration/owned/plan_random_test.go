@@ -29,9 +29,8 @@ func TestRandomPlansMatchApply(t *testing.T) {
 		configure := func(c *owned.Config) {
 			c.Kinds = kinds
 			c.AdoptOrphans = random.IntN(2) == 0
-			c.Recreate = random.IntN(2) == 0
 			if random.IntN(2) == 0 {
-				c.OnConflict = owned.ReportConflicts
+				c.ReportConflicts = true
 			}
 			if random.IntN(2) == 0 {
 				c.FormerManagers = []string{"old"}
@@ -78,7 +77,7 @@ func TestRandomPlansMatchApply(t *testing.T) {
 			case 1:
 				byUpdate(e, app, obj, "old")
 			default:
-				must(e.set(func(c *owned.Config) { c.Prune, c.Kinds = owned.PruneNever, kinds }).Apply(t.Context(), app, owned.Of(obj)...))(t)
+				must(e.set(func(c *owned.Config) { c.PruneNever, c.Kinds = true, kinds }).Apply(t.Context(), app, owned.Of(obj)...))(t)
 			}
 		}
 		for _, obj := range desired() { // a user edits
@@ -92,6 +91,9 @@ func TestRandomPlansMatchApply(t *testing.T) {
 			}
 		}
 		children := owned.Of(desired()...)
+		if random.IntN(2) == 0 {
+			children = recreated(desired()...)
+		}
 		plan, planErr := set.Plan(t.Context(), app, children...)
 		report, err := set.Apply(t.Context(), app, children...)
 		describe := func(results []owned.Result) []string {

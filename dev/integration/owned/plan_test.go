@@ -42,7 +42,7 @@ func TestPlanMatchesApply(t *testing.T) {
 	}
 	text := plan.String()
 	for _, part := range []string{
-		"WebApp " + e.namespace + "/web: 1 to create, 2 to update, 1 to recreate, 1 to delete, 1 unchanged, 1 not possible, or not yet\n",
+		"WebApp " + e.namespace + "/web: create 1, update 2, recreate 1, delete 1, unchanged 1, not possible or not yet 1\n",
 		"+ ConfigMap " + e.namespace + "/new\n    data.colour: none -> \"green\"\n",
 		"~ ConfigMap " + e.namespace + "/changed\n    data.colour: \"blue\" -> \"red\"\n",
 		"-/+ ConfigMap " + e.namespace + "/frozen\n    data cannot be changed\n",
@@ -63,7 +63,7 @@ func TestPlanMatchesApply(t *testing.T) {
 	expected := slices.Clone(plan.Results)
 	for n := range expected {
 		if expected[n].Waits != "" { // the outcome after the foreign object is gone
-			expected[n].Outcome = owned.Waiting
+			expected[n].Outcome = "waiting"
 		}
 	}
 	if diff := cmp.Diff(outcomes(expected), outcomes(report.Results)); diff != "" {
@@ -85,7 +85,7 @@ func TestPlanIncludesWaitingWaves(t *testing.T) {
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, owned.Of(e.configMap("old"))...)
 	plan := must(set.Plan(t.Context(), app, slices.Concat(owned.Of(e.loadBalancer("web")), owned.Wave(1, e.configMap("new")))...))(t)
-	e.want(plan.Results, "Service web: created", "ConfigMap new: created", "ConfigMap old: pruned")
+	e.want(plan.Results, "Service web: created", "ConfigMap new: created", "ConfigMap old: deleted")
 	if plan.Results[0].Waits != "" || plan.Results[1].Waits == "" || plan.Results[2].Waits == "" {
 		t.Errorf("%+v", plan.Results)
 	}

@@ -44,10 +44,10 @@ func TestNamespacedAndClusterScopedChildren(t *testing.T) {
 	must(client.Create(t.Context(), e.c, duplicate))(t)
 	report = e.apply(set, app, owned.Of(e.configMap("near"), configMapIn(other, "far"), role)...)
 	e.want(report.Results, "ConfigMap near: unchanged", "ConfigMap far: unchanged", "ClusterRole "+role.Name+": unchanged",
-		"ConfigMap copy: foreign", "ConfigMap old: pruned")
+		"ConfigMap copy: foreign", "ConfigMap old: deleted")
 
 	report = must(set.Delete(t.Context(), app))(t)
-	if !report.AllDeleted() {
+	if report.Remaining() != "" {
 		t.Errorf("left: %s", report.Remaining())
 	}
 	for _, gone := range []kube.Key{e.key("near"), {Namespace: other, Name: "far"}} {
@@ -76,7 +76,7 @@ func TestClusterScopedOwner(t *testing.T) {
 	if got := e.get(e.key("a")); !metav1.IsControlledBy(got, owner) {
 		t.Errorf("its owners: %v", got.OwnerReferences)
 	}
-	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": unchanged", "ConfigMap a: pruned")
+	e.want(e.apply(set, owner, owned.Of(role)...).Results, "ClusterRole "+role.Name+": unchanged", "ConfigMap a: deleted")
 	e.apply(set, owner, owned.Of(e.configMap("a"), role)...)
 	if err := client.Delete(t.Context(), e.c, owner); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestStaleOwnerPrunesNothing(t *testing.T) {
 	if e.get(e.key("b")) == nil || !strings.Contains(report.Remaining(), "the owner has changed") {
 		t.Errorf("left: %s", report.Remaining())
 	}
-	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: unchanged", "ConfigMap b: pruned")
+	e.want(e.apply(set, next, owned.Of(e.configMap("a"))...).Results, "ConfigMap a: unchanged", "ConfigMap b: deleted")
 }
 
 // Kinds that the cluster does not serve, or does not serve anymore, have no objects.
@@ -150,7 +150,7 @@ func TestKindsNotServed(t *testing.T) {
 	if requests := seen.Take(); slices.Contains(requests, fixture.Discovery) {
 		t.Errorf("asked again: %q", requests)
 	}
-	if report := must(set.Delete(kube.ObserveCalls(t.Context(), seen), app))(t); !report.AllDeleted() {
+	if report := must(set.Delete(kube.ObserveCalls(t.Context(), seen), app))(t); report.Remaining() != "" {
 		t.Error(report.Remaining())
 	}
 	if !slices.Contains(seen.Take(), fixture.Discovery) {
@@ -173,6 +173,6 @@ func TestKindsServedLater(t *testing.T) {
 		return obj
 	}
 	e.apply(set, app, owned.Of(named("a"), named("b"))...)
-	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: unchanged", "Late b: pruned")
-	e.want(e.apply(set, app).Results, "Late a: pruned")
+	e.want(e.apply(set, app, owned.Of(named("a"))...).Results, "Late a: unchanged", "Late b: deleted")
+	e.want(e.apply(set, app).Results, "Late a: deleted")
 }

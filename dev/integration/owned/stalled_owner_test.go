@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,7 +64,7 @@ func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 		status.Summarize(&summarised, 1, report.States()...)
 		middleware.FailureConditions(func(kube.Object) *[]metav1.Condition { return &failed })(app, err)
 		for how, conditions := range map[string][]metav1.Condition{"summarised": summarised, "failed": failed} {
-			if !status.IsTrue(conditions, status.ConditionStalled) || status.IsTrue(conditions, status.ConditionReconciling) {
+			if !meta.IsStatusConditionTrue(conditions, "Stalled") || meta.IsStatusConditionTrue(conditions, "Reconciling") {
 				t.Errorf("%s, %s: %+v", name, how, conditions)
 			}
 		}
@@ -72,7 +73,7 @@ func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 	report, err := e.set().Apply(t.Context(), app, owned.Of(mistyped(appKind, map[string]any{}))...)
 	var conditions []metav1.Condition
 	status.Summarize(&conditions, 1, report.States()...)
-	if err == nil || status.IsTrue(conditions, status.ConditionReady) || controller.OutcomeOf(err) != controller.OutcomeError {
+	if err == nil || meta.IsStatusConditionTrue(conditions, "Ready") || controller.OutcomeOf(err) != controller.OutcomeError {
 		t.Errorf("%v: %+v", err, conditions)
 	}
 }

@@ -89,7 +89,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		t.Fatalf("a plan has changed the containers to %q", got)
 	}
 	report := e.apply(set, app, desired...)
-	e.want(report.Results, "PodTemplate web: updated", "ConfigMap web-old: pruned")
+	e.want(report.Results, "PodTemplate web: updated", "ConfigMap web-old: deleted")
 	live := must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t)
 	if got := e.containers(); !slices.Equal(got, []string{"web"}) || live.Template.Spec.NodeSelector != nil || live.Labels["team"] != "shop" {
 		t.Errorf("after the take-over: containers %q, node selector %v, labels %v", got, live.Template.Spec.NodeSelector, live.Labels)

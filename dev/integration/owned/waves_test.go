@@ -60,7 +60,7 @@ func TestDeleteWavesInReverse(t *testing.T) {
 	e.free("held")
 	report := must(set.Delete(t.Context(), app))(t)
 	e.want(report.Results, "ConfigMap base: deleted")
-	if !report.AllDeleted() {
+	if report.Remaining() != "" {
 		t.Error(report.Remaining())
 	}
 }
@@ -78,13 +78,13 @@ func TestCopyDoesNotBlockWave(t *testing.T) {
 
 // Undesired children are pruned in reverse order too: each run prunes one wave, after the higher waves are gone.
 func TestPruneWavesInReverse(t *testing.T) {
-	for _, prune := range []owned.PrunePolicy{owned.PruneLast, owned.PruneFirst} {
+	for _, first := range []bool{false, true} {
 		e := newEnv(t)
-		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
+		set, app := e.set(func(c *owned.Config) { c.PruneFirst = first }), e.app("web")
 		e.apply(set, app, e.threeWaves()...)
 		for _, want := range [][]string{
-			{"ConfigMap top: pruned", "ConfigMap held: waiting", "ConfigMap loose: waiting", "ConfigMap base: waiting"},
-			{"ConfigMap held: pruned", "ConfigMap loose: pruned", "ConfigMap base: waiting"},
+			{"ConfigMap top: deleted", "ConfigMap held: waiting", "ConfigMap loose: waiting", "ConfigMap base: waiting"},
+			{"ConfigMap held: deleted", "ConfigMap loose: deleted", "ConfigMap base: waiting"},
 			{"ConfigMap held: terminating", "ConfigMap base: waiting"},
 		} {
 			report := e.apply(set, app)
@@ -95,7 +95,7 @@ func TestPruneWavesInReverse(t *testing.T) {
 			}
 		}
 		e.free("held")
-		e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
+		e.want(e.apply(set, app).Results, "ConfigMap base: deleted")
 		e.want(e.apply(set, app).Results)
 	}
 }
@@ -112,7 +112,7 @@ func TestDeletedChildDoesNotBlockWave(t *testing.T) {
 	if err := client.Delete(t.Context(), e.c, e.configMap("top")); err != nil {
 		t.Fatal(err)
 	}
-	e.want(e.apply(set, app).Results, "ConfigMap base: pruned")
+	e.want(e.apply(set, app).Results, "ConfigMap base: deleted")
 }
 
 // The wave annotation is set unless the wave is 0, and is updated when the wave changes, for CreateOnly children too.
@@ -141,47 +141,39 @@ func TestWaveAnnotation(t *testing.T) {
 				t.Errorf("%s of wave %d has %q, %t", name, test.wave, got, noted)
 			}
 		}
-		e.want(e.apply(set, app).Results, "ConfigMap "+name+": pruned")
+		e.want(e.apply(set, app).Results, "ConfigMap "+name+": deleted")
 	}
 }
 
-// A plan of a deletion writes nothing, shows the order, and matches the following Delete.
-func TestPlanDelete(t *testing.T) {
+// A plan without children shows in which order they would be deleted, and writes nothing.
+func TestPlanWithoutChildren(t *testing.T) {
 	e := newEnv(t)
 	set, app := e.set(), e.app("web")
 	e.apply(set, app, e.threeWaves()...)
 	seen := newCalls()
-	plan := must(set.PlanDelete(kube.ObserveCalls(t.Context(), seen), app))(t)
+	plan := must(set.Plan(kube.ObserveCalls(t.Context(), seen), app))(t)
 	for _, call := range seen.Take() {
-		if !strings.HasPrefix(call, "list ") && !strings.HasSuffix(call, "(dry run)") {
+		if !strings.HasPrefix(call, "list ") && !strings.HasPrefix(call, "get ") && !strings.HasSuffix(call, "(dry run)") {
 			t.Errorf("the plan has made the request %q", call)
 		}
 	}
 	e.wantUntouched("top", "held", "loose", "base")
 	in := " ConfigMap " + e.namespace + "/"
-	want := "WebApp " + e.namespace + "/web: 4 to delete\n" +
-		"-" + in + "top (wave 2)\n" +
-		"-" + in + "loose (wave 1)\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
-		"-" + in + "held (wave 1)\n    it will be gone when its finalizers are removed: " + volume + "\n    waits: wave 2 is not gone:" + in + "top is deleted first\n" +
-		"-" + in + "base\n    waits: wave 2 is not gone:" + in + "top is deleted first\n"
+	waits := "    waits: wave 2 is not gone:" + in + "top is deleted first\n"
+	want := "WebApp " + e.namespace + "/web: delete 4\n" +
+		"-" + in + "top (wave 2)\n-" + in + "held (wave 1)\n" + waits + "-" + in + "loose (wave 1)\n" + waits + "-" + in + "base\n" + waits
 	if got := plan.String(); got != want || !changes(plan) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	plan = must(set.Plan(t.Context(), app))(t) // of a prune
-	e.want(plan.Results, "ConfigMap top: pruned", "ConfigMap held: pruned", "ConfigMap loose: pruned", "ConfigMap base: pruned")
-	if plan.Results[0].Waits != "" || plan.Results[3].Waits == "" {
-		t.Errorf("%s", plan)
-	}
-
 	must(set.Delete(t.Context(), app))(t)
-	plan = must(set.PlanDelete(t.Context(), app))(t)
+	plan = must(set.Plan(t.Context(), app))(t)
 	e.want(plan.Results, "ConfigMap held: terminating", "ConfigMap base: deleted")
 	if plan.Results[1].Waits == "" {
 		t.Errorf("%s", plan)
 	}
 	e.free("held")
 	must(set.Delete(t.Context(), app))(t)
-	if plan := must(set.PlanDelete(t.Context(), app))(t); changes(plan) || plan.String() != "WebApp "+e.namespace+"/web: no children\n" {
+	if plan := must(set.Plan(t.Context(), app))(t); changes(plan) || plan.String() != "WebApp "+e.namespace+"/web: no children\n" {
 		t.Errorf("%s", plan)
 	}
 }

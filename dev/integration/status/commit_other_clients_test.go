@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,7 +78,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		}
 		after = stale.copy()
 		status.Set(&after.Status.Conditions, status.True("Newest", 1, "New", ""))
-		if changed, err := status.Commit(ctx, e.Client, stale, after); !changed || err != nil || !status.IsTrue(e.live(name).Status.Conditions, "Newest") {
+		if changed, err := status.Commit(ctx, e.Client, stale, after); !changed || err != nil || !meta.IsStatusConditionTrue(e.live(name).Status.Conditions, "Newest") {
 			t.Errorf("%s: changed is %v, the error %v", name, changed, err)
 		}
 		if got, want := observer.Take(), []string{"patch shops/status", "get shops", "patch shops/status"}; !slices.Equal(got, want) {
@@ -155,7 +156,7 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 		t.Errorf("changed is %v, the error %v, the calls are %q", changed, err, got)
 	}
 	live := e.live("books")
-	if got, _ := status.Get(live.Status.Conditions, "Ready"); len(live.Status.Conditions) != 2 || got.Status != metav1.ConditionTrue || got.ObservedGeneration != 0 {
+	if got := meta.FindStatusCondition(live.Status.Conditions, "Ready"); len(live.Status.Conditions) != 2 || got.Status != metav1.ConditionTrue || got.ObservedGeneration != 0 {
 		t.Errorf("the status is %+v", live.Status)
 	}
 }

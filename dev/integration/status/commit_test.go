@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -41,7 +42,7 @@ func TestCommitOnServer(t *testing.T) {
 	after.Status.ObservedGeneration = 1
 	run(created, after, true, "patch shops/status")
 	live := e.live("books")
-	if !status.IsTrue(live.Status.Conditions, "Ready") || live.Status.ObservedGeneration != 1 || live.Annotations != nil {
+	if !meta.IsStatusConditionTrue(live.Status.Conditions, "Ready") || live.Status.ObservedGeneration != 1 || live.Annotations != nil {
 		t.Errorf("the Shop is %+v", live)
 	}
 	run(live, live.copy(), false)
@@ -62,7 +63,7 @@ func TestCommitOnServer(t *testing.T) {
 	status.Set(&after.Status.Conditions, status.True("Other", 1, "Yes", ""))
 	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status")
 	live = e.live("books")
-	if !status.IsTrue(live.Status.Conditions, "Ready") || !status.IsTrue(live.Status.Conditions, "Other") || fmt.Sprint(live.Status.Rounds) != "map[a:1 b:1]" || live.Status.ObservedGeneration != 7 {
+	if !meta.IsStatusConditionTrue(live.Status.Conditions, "Ready") || !meta.IsStatusConditionTrue(live.Status.Conditions, "Other") || fmt.Sprint(live.Status.Rounds) != "map[a:1 b:1]" || live.Status.ObservedGeneration != 7 {
 		t.Errorf("the status is %+v", live.Status)
 	}
 
@@ -77,7 +78,7 @@ func TestCommitOnServer(t *testing.T) {
 	status.Set(&after.Status.Conditions, status.False("Other", 1, "No", ""))
 	run(stale, after, true, "patch shops/status", "get shops", "patch shops/status")
 	live = e.live("books")
-	if len(live.Status.Conditions) != 2 || !status.IsTrue(live.Status.Conditions, "Ready") || !status.IsFalse(live.Status.Conditions, "Other") {
+	if len(live.Status.Conditions) != 2 || !meta.IsStatusConditionTrue(live.Status.Conditions, "Ready") || !meta.IsStatusConditionFalse(live.Status.Conditions, "Other") {
 		t.Errorf("the status is %+v", live.Status)
 	}
 
@@ -108,7 +109,7 @@ func TestCommitOnServer(t *testing.T) {
 	if changed, err := status.Commit(ctx, e.Client, u, edited); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}
-	if live = e.live("books"); !status.IsTrue(live.Status.Conditions, "Stalled") || live.Status.Rounds["a"] != 2 || live.Status.Rounds["b"] != 1 {
+	if live = e.live("books"); !meta.IsStatusConditionTrue(live.Status.Conditions, "Stalled") || live.Status.Rounds["a"] != 2 || live.Status.Rounds["b"] != 1 {
 		t.Errorf("the status is %+v", live.Status)
 	}
 }
@@ -171,7 +172,7 @@ func TestCommitToMissingObject(t *testing.T) {
 		if changed, err := status.Commit(t.Context(), e.Client, before, after); changed || err != nil {
 			t.Errorf("replaced, %s: changed is %v, the error %v", name, changed, err)
 		}
-		if live := e.live(before.Name); live.Status.ObservedGeneration != 5 || !status.IsFalse(live.Status.Conditions, "Ready") {
+		if live := e.live(before.Name); live.Status.ObservedGeneration != 5 || !meta.IsStatusConditionFalse(live.Status.Conditions, "Ready") {
 			t.Errorf("%s: another object's status was written: %+v", name, live.Status)
 		}
 	}
@@ -194,7 +195,7 @@ func TestCommitWithoutSubresource(t *testing.T) {
 		after := before.DeepCopy()
 		after.Object["status"] = map[string]any{"open": true}
 		_, err = status.Commit(t.Context(), e.Client, before, after)
-		if !errors.Is(err, status.ErrNoSubresource) || !strings.Contains(err.Error(), kind+" "+e.Namespace+"/fish") {
+		if !errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), kind+" "+e.Namespace+"/fish") {
 			t.Errorf("the error is %v, want one that names %s", err, kind)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -50,7 +51,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 			for round, tries := 0, 0; round < rounds; tries++ {
 				live := e.live("books") //nolint:contextcheck // the context of another client
 				// The last message of this writer is still there.
-				if got, _ := status.Get(live.Status.Conditions, name); got.Message != said {
+				if got := meta.FindStatusCondition(live.Status.Conditions, name); got.Message != said {
 					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
 					return
 				}
@@ -123,7 +124,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 			for i := range shops {
 				live := e.live(fmt.Sprint("shop-", i))
 				for _, name := range []string{"Painted", "Heated"} {
-					if got, _ := status.Get(live.Status.Conditions, name); got.Status != metav1.ConditionTrue || live.Status.Rounds[name] != labels {
+					if got := meta.FindStatusCondition(live.Status.Conditions, name); got.Status != metav1.ConditionTrue || live.Status.Rounds[name] != labels {
 						return fmt.Sprintf("%s is %+v", live.Name, live.Status)
 					}
 				}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -57,7 +58,7 @@ func TestStaleCommitsOnServer(t *testing.T) {
 		if err := e.runStale(old, e.Client, metav1.ConditionTrue, message, first.Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		got, _ := status.Get(e.live("books").Status.Conditions, "Ready")
+		got := meta.FindStatusCondition(e.live("books").Status.Conditions, "Ready")
 		if got.Message != message || got.Status != metav1.ConditionTrue || !got.LastTransitionTime.Time.Equal(first.Add(time.Hour)) {
 			t.Errorf("run %d: %+v, want the transition at %s", n, got, first.Add(time.Hour))
 		}

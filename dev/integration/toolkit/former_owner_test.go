@@ -111,7 +111,7 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	r := newRecreated(t)
 	report, result, err := r.apply(r.set(time.Hour), r.second)
 	foreign, ok := errors.AsType[*owned.ForeignError](err)
-	if result.Outcome != owned.Foreign || !ok || !foreign.Former || !strings.Contains(err.Error(), "it is deleted at "+
+	if result.Outcome != "foreign" || !ok || !foreign.Former || !strings.Contains(err.Error(), "it is deleted at "+
 		r.second.CreationTimestamp.Add(time.Hour).UTC().Format(time.RFC3339)) {
 		t.Errorf("in the grace time: %s, %v", result.Outcome, err)
 	}
@@ -121,7 +121,7 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	if report.RunAgain <= 59*time.Minute || report.RunAgain > time.Hour {
 		t.Errorf("it asks to run again in %s", report.RunAgain)
 	}
-	if plan, _ := r.set(time.Hour).Plan(t.Context(), r.second, owned.Of(r.configMap("child"))...); plan.Results[0].Outcome != owned.Foreign {
+	if plan, _ := r.set(time.Hour).Plan(t.Context(), r.second, owned.Of(r.configMap("child"))...); plan.Results[0].Outcome != "foreign" {
 		t.Errorf("the plan says %s", plan)
 	}
 	if now := r.get("child"); now == nil || now.ResourceVersion != r.child.ResourceVersion {
@@ -129,7 +129,7 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 	}
 
 	plan, err := r.set(time.Nanosecond).Plan(t.Context(), r.second, owned.Of(r.configMap("child"))...)
-	if err != nil || plan.Results[0].Outcome != owned.Recreating || !strings.Contains(plan.String(), "it belonged to ConfigMap owner (uid "+string(r.first.UID)) {
+	if err != nil || plan.Results[0].Outcome != "recreating" || !strings.Contains(plan.String(), "it belonged to ConfigMap owner (uid "+string(r.first.UID)) {
 		t.Errorf("the plan says %s: %v", plan, err)
 	}
 	if now := r.get("child"); now == nil || now.ResourceVersion != r.child.ResourceVersion {
@@ -138,7 +138,7 @@ func TestChildOfFormerOwnerIsReplaced(t *testing.T) {
 
 	events := &reasons{}
 	_, result, err = r.apply(r.set(time.Nanosecond, func(c *owned.Config) { c.Events = events }), r.second)
-	if err != nil || result.Outcome != owned.Recreating || r.get("child") != nil {
+	if err != nil || result.Outcome != "recreating" || r.get("child") != nil {
 		t.Fatalf("after the grace time: %s, %v", result.Outcome, err)
 	}
 	if len(*events) != 1 || (*events)[0] != "ChildRecreating" {
@@ -165,7 +165,7 @@ func TestRunOfReplacedOwnerDeletesNothing(t *testing.T) {
 	}
 	uid := r.get("child").UID
 	_, result, err := r.apply(set, r.first)
-	if result.Outcome != owned.Failed || !errors.Is(err, client.ErrReplaced) {
+	if result.Outcome != "failed" || !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("%s, %v", result.Outcome, err)
 	}
 	if now := r.get("child"); now == nil || now.UID != uid {
@@ -213,7 +213,7 @@ func TestOnlyChildOfFormerOwnerIsDeleted(t *testing.T) {
 			}
 			report, result, err := r.apply(r.set(time.Nanosecond), r.second)
 			foreign, ok := errors.AsType[*owned.ForeignError](err)
-			if result.Outcome != owned.Foreign || !ok || !foreign.Former || !strings.Contains(err.Error(), "if it stays, delete it") || report.RunAgain != 0 {
+			if result.Outcome != "foreign" || !ok || !foreign.Former || !strings.Contains(err.Error(), "if it stays, delete it") || report.RunAgain != 0 {
 				t.Errorf("%s, %v, run again in %s", result.Outcome, err, report.RunAgain)
 			}
 			if now := r.get("child"); now == nil || now.DeletionTimestamp != nil {
@@ -246,7 +246,7 @@ func TestConcurrentlyChangedChildOfFormerOwnerStays(t *testing.T) {
 	}
 	_, result, err := r.apply(r.set(time.Nanosecond, func(c *owned.Config) { c.Client = meddling }), r.second)
 	foreign, ok := errors.AsType[*owned.ForeignError](err)
-	if result.Outcome != owned.Foreign || !ok || !foreign.Orphan {
+	if result.Outcome != "foreign" || !ok || !foreign.Orphan {
 		t.Errorf("%s, %v", result.Outcome, err)
 	}
 	if r.get("child") == nil {
@@ -266,11 +266,11 @@ func TestChildOfFormerOwnerWithFinalizer(t *testing.T) {
 	}
 	finalizers(`["example.com/volume"]`)
 	set := r.set(time.Nanosecond)
-	if _, result, err := r.apply(set, r.second); err != nil || result.Outcome != owned.Recreating {
+	if _, result, err := r.apply(set, r.second); err != nil || result.Outcome != "recreating" {
 		t.Fatalf("%s, %v", result.Outcome, err)
 	}
 	_, result, err := r.apply(set, r.second)
-	if result.Outcome != owned.Foreign || result.Terminating == nil || err == nil || !strings.Contains(err.Error(), "held by finalizers example.com/volume") {
+	if result.Outcome != "foreign" || err == nil || !strings.Contains(err.Error(), "held by finalizers example.com/volume") {
 		t.Errorf("%s, %v", result.Outcome, err)
 	}
 	finalizers("null")

@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
@@ -128,10 +129,8 @@ func helpers() []helper {
 			return err
 		}},
 		{"`crd.Ensure`, at the start of a program", true, func(s *scene, c *client.Client) error {
-			definition, err := crd.New(crd.Definition{Group: "calls.example.com", Kind: "Call", Versions: []crd.Version{{Name: "v1"}}})
-			if err == nil {
-				_, err = crd.Ensure(s.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition})
-			}
+			definition := crdtest.Define("calls.example.com", "Call", crdtest.Version{Name: "v1"})
+			_, err := crd.Ensure(s.Context(), c, []*apiextensionsv1.CustomResourceDefinition{definition})
 			return err
 		}},
 	}

@@ -57,17 +57,17 @@ func TestPausedRolloutCountsAsRolledOut(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		web := clustertest.Must(client.Create(t.Context(), e.Client, e.deployment("web")))(e)
-		clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
+		clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.Of, patience()))(e)
 		paused := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))
 		web = clustertest.Must(client.Patch(t.Context(), e.Client, web, paused))(e)
-		live := clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
+		live := clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.Of, patience()))(e)
 		if live.Generation != web.Generation || live.Status.ObservedGeneration < web.Generation {
 			t.Errorf("waited for generation %d, and the status is %+v", web.Generation, live.Status)
 		}
 		image := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`))
 		clustertest.Must(client.Patch(t.Context(), e.Client, web, image))(e)
 		stays := func(obj kube.Object) readiness.State {
-			state := readiness.RolledOut(obj)
+			state := readiness.Of(obj)
 			if state.Status == readiness.InProgress && strings.Contains(state.Message, "0 of 2 replicas are updated (it is paused)") {
 				return readiness.State{Status: readiness.Current}
 			}
@@ -80,9 +80,9 @@ func TestPausedRolloutCountsAsRolledOut(t *testing.T) {
 			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels), ServiceName: "db",
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 		}}))(e)
-		clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.Of, patience()))(e)
 		db = clustertest.Must(client.Patch(t.Context(), e.Client, db, image))(e)
-		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.Of, patience()))(e)
 		if s := set.Status; s.ObservedGeneration < db.Generation || s.UpdatedReplicas != 0 || s.AvailableReplicas != 1 {
 			t.Errorf("of generation %d the status is %+v", db.Generation, s)
 		}

@@ -60,7 +60,7 @@ func TestRolledOut(t *testing.T) {
 			web.Spec.Template.Spec.Containers[0].Image = image
 			web.ResourceVersion = "" // whatever the controllers write meanwhile
 			written := clustertest.Must(client.Update(t.Context(), e.Client, web))(e)
-			web = clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.RolledOut, patience()))(e)
+			web = clustertest.Must(client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("web"), readiness.Of, patience()))(e)
 			s := web.Status
 			if s.ObservedGeneration < written.Generation || s.UpdatedReplicas != 2 || s.AvailableReplicas != 2 || s.Replicas != 2 {
 				t.Errorf("%s: waited for generation %d, and the status is %+v", image, written.Generation, s)
@@ -73,7 +73,7 @@ func TestRolledOut(t *testing.T) {
 				return err
 			},
 			"unstructured": func(ctx context.Context) error {
-				obj, err := client.WaitFor[*unstructured.Unstructured](ctx, e.Client, e.Key("web"), readiness.RolledOut,
+				obj, err := client.WaitFor[*unstructured.Unstructured](ctx, e.Client, e.Key("web"), readiness.Of,
 					client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
 				if err == nil && obj.GetKind() != "Deployment" {
 					t.Errorf("the kind is %q", obj.GetKind())
@@ -81,7 +81,7 @@ func TestRolledOut(t *testing.T) {
 				return err
 			},
 			"metadata only": func(ctx context.Context) error {
-				obj, err := client.WaitFor[*metav1.PartialObjectMetadata](ctx, e.Client, e.Key("web"), readiness.Exists,
+				obj, err := client.WaitFor[*metav1.PartialObjectMetadata](ctx, e.Client, e.Key("web"), readiness.When("", func(*metav1.PartialObjectMetadata) bool { return true }),
 					client.OfKind(appsv1.SchemeGroupVersion.WithKind("Deployment")))
 				if err == nil && (obj.Kind != "Deployment" || obj.UID != web.UID) {
 					t.Errorf("the metadata is %v", obj)
@@ -107,26 +107,26 @@ func TestStatefulSetAndPod(t *testing.T) {
 		clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.StatefulSet{ObjectMeta: e.Meta("db"), Spec: appsv1.StatefulSetSpec{
 			Replicas: new(int32(2)), Selector: selector, Template: clustertest.PodTemplate(labels), ServiceName: "db",
 		}}))(e)
-		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		set := clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.Of, patience()))(e)
 		set.Spec.Template.Spec.Containers[0].Image = "db:2"
 		set.ResourceVersion = "" // whatever the controllers write meanwhile
 		set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
 		clustertest.Must(client.Update(t.Context(), e.Client, set))(e)
-		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.Of, patience()))(e)
 		if set.Status.UpdatedReplicas != 1 || set.Status.AvailableReplicas != 2 {
 			t.Errorf("with a partition, the status is %+v", set.Status)
 		}
 		set.Spec.UpdateStrategy.RollingUpdate = nil
 		set.ResourceVersion = ""
 		clustertest.Must(client.Update(t.Context(), e.Client, set))(e)
-		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.RolledOut, patience()))(e)
+		set = clustertest.Must(client.WaitFor[*appsv1.StatefulSet](t.Context(), e.Client, e.Key("db"), readiness.Of, patience()))(e)
 		if set.Status.UpdatedReplicas != 2 || set.Status.CurrentRevision != set.Status.UpdateRevision {
 			t.Errorf("without a partition, the status is %+v", set.Status)
 		}
 
 		pod := &corev1.Pod{ObjectMeta: e.Meta("pod"), Spec: clustertest.PodTemplate(nil).Spec}
 		clustertest.Must(client.Create(t.Context(), e.Client, pod))(e)
-		clustertest.Must(client.WaitFor[*corev1.Pod](t.Context(), e.Client, e.Key("pod"), readiness.PodReady, patience()))(e)
+		clustertest.Must(client.WaitFor[*corev1.Pod](t.Context(), e.Client, e.Key("pod"), readiness.Condition("Ready", metav1.ConditionTrue), patience()))(e)
 	})
 }
 
@@ -137,7 +137,7 @@ func TestJobs(t *testing.T) {
 		spec := clustertest.PodTemplate(nil)
 		spec.Spec.RestartPolicy = corev1.RestartPolicyNever
 		clustertest.Must(client.Create(t.Context(), e.Client, &batchv1.Job{ObjectMeta: e.Meta("migration"), Spec: batchv1.JobSpec{Template: spec}}))(e)
-		job := clustertest.Must(client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("migration"), readiness.JobDone, patience()))(e)
+		job := clustertest.Must(client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("migration"), readiness.Of, patience()))(e)
 		if job.Status.Succeeded != 1 {
 			t.Errorf("the Job's status is %+v", job.Status)
 		}
@@ -146,7 +146,7 @@ func TestJobs(t *testing.T) {
 		clustertest.Must(client.Create(t.Context(), e.Client, &batchv1.Job{
 			ObjectMeta: e.Meta("late"), Spec: batchv1.JobSpec{Template: *delayed, ActiveDeadlineSeconds: new(int64(1))},
 		}))(e)
-		_, err := client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("late"), readiness.JobDone, patience())
+		_, err := client.WaitFor[*batchv1.Job](t.Context(), e.Client, e.Key("late"), readiness.Of, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "DeadlineExceeded") {
 			t.Errorf("the error is: %v", err)
 		}
@@ -161,7 +161,7 @@ func TestDeploymentWithoutProgressFails(t *testing.T) {
 		stuck.Spec.ProgressDeadlineSeconds = new(int32(2))
 		stuck.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
 		clustertest.Must(client.Create(t.Context(), e.Client, stuck))(e)
-		_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("stuck"), readiness.RolledOut, patience())
+		_, err := client.WaitFor[*appsv1.Deployment](t.Context(), e.Client, e.Key("stuck"), readiness.Of, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "ProgressDeadlineExceeded") {
 			t.Errorf("the error is: %v", err)
 		}
@@ -188,7 +188,7 @@ func TestWaitForKindInstalledLater(t *testing.T) {
 		created := clustertest.Must(client.Create(t.Context(), e.Client, d))(e)
 		ofDefinitions := client.OfKind(created.GroupVersionKind())
 		key := kube.Key{Name: created.GetName()}
-		clustertest.Must(client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client, key, readiness.Established, ofDefinitions, patience()))(e)
+		clustertest.Must(client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client, key, readiness.Of, ofDefinitions, patience()))(e)
 
 		w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1)}}}
 		w.SetGroupVersionKind(kind)
@@ -224,7 +224,7 @@ func TestWaitForKindInstalledLater(t *testing.T) {
 		// Another definition has the same kind.
 		clustertest.Must(client.Create(t.Context(), e.Client, e.definition("gadgets", "Widget")))(e)
 		_, err := client.WaitFor[*unstructured.Unstructured](t.Context(), e.Client,
-			kube.Key{Name: "gadgets." + kind.Group}, readiness.Established, ofDefinitions, patience())
+			kube.Key{Name: "gadgets." + kind.Group}, readiness.Of, ofDefinitions, patience())
 		if !errors.Is(err, client.ErrFailed) || !strings.Contains(err.Error(), "its names are not accepted") {
 			t.Errorf("the error is: %v", err)
 		}

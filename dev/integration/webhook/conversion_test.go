@@ -154,7 +154,7 @@ func (g *gadgets) install(server *webhook.Server) {
 	}
 	g.Cleanup(func() {
 		// Without objects the deletion needs no conversion.
-		if err := crd.Remove(context.WithoutCancel(g.Context()), g.client, g.name, crd.DeleteObjectsToo()); err != nil {
+		if err := crd.RemoveWithObjects(context.WithoutCancel(g.Context()), g.client, g.name); err != nil {
 			g.Error(err)
 		}
 	})

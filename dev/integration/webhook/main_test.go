@@ -76,8 +76,8 @@ func (e *env) renew(authority certificates.Pair) {
 }
 
 // options are the options of a hook for the creation, the update and the deletion of the ConfigMaps of the test.
-func (e *env) options(name string) webhook.Options {
-	return webhook.Options{
+func (e *env) options(name string) webhook.HookConfig {
+	return webhook.HookConfig{
 		Name: name + ".example.com", Timeout: 2 * time.Second,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.namespace}},
 		Rules: []admissionregistrationv1.RuleWithOperations{{

@@ -32,7 +32,7 @@ func others() map[string]string {
 		"localcluster/doc.go: go run github.com/evenkeel-go/evenkeel/localcluster/cmd/localcluster version":                                            shell,
 		"localcluster/server/control.go: -> {\"id\":1,\"command\":\"kill\"}     SIGKILL the API server (and its etcd)":                                 "a protocol",
 		"localcluster/server/folder.go: cluster.json         settings":                                                                                 table,
-		"owned/plan.go: WebApp shop/web: 1 to create, 1 to update, 1 to delete, 3 unchanged":                                                           output,
+		"owned/plan.go: WebApp shop/web: create 1, update 1, delete 1, unchanged 3":                                                                    output,
 		"internal/store/record.go: flags            1 byte, see below":                                                                                 table,
 		"tracing/otel/doc.go: run pods                      from the first event to the end of the run":                                                drawing,
 		"tracing/otel/doc.go: run        evenkeel.controller, evenkeel.key, k8s.namespace.name, evenkeel.run.id,":                                      table,

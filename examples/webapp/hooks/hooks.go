@@ -54,8 +54,8 @@ const byHost = "host"
 func hostsOf(app *v1.WebApp) []string { return []string{app.Spec.Host, app.Status.Host} }
 
 // options registers a hook for creations and changes of WebApps.
-func options(name string) webhook.Options {
-	return webhook.Options{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
+func options(name string) webhook.HookConfig {
+	return webhook.HookConfig{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{
 			admissionregistrationv1.Create,
 			admissionregistrationv1.Update,

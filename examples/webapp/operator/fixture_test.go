@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 func TestMain(m *testing.M) {
@@ -314,8 +314,8 @@ func (w *world) untilReadyUnless(name string, useless func() bool) *v1.WebApp {
 		if app, err = w.get(name); err != nil {
 			return err
 		}
-		ready, ok := status.Get(app.Status.Conditions, v1.ConditionReady)
-		if !ok || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != app.Generation || app.Status.ObservedGeneration != app.Generation {
+		ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != app.Generation || app.Status.ObservedGeneration != app.Generation {
 			return fmt.Errorf("generation %d, status %+v", app.Generation, app.Status)
 		}
 		return nil

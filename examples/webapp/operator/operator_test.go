@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 func TestWebappLifecycle(t *testing.T) {
@@ -42,11 +42,11 @@ func TestWebappLifecycle(t *testing.T) {
 
 		w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = true })
 		app = w.untilReady("shop")
-		if !status.IsTrue(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 0 {
+		if !apimeta.IsStatusConditionTrue(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 0 {
 			w.Errorf("suspended: %+v", app.Status)
 		}
 		w.change("shop", func(app *v1.WebApp) { app.Spec.Suspend = false })
-		if app = w.untilReady("shop"); !status.IsFalse(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 2 {
+		if app = w.untilReady("shop"); !apimeta.IsStatusConditionFalse(app.Status.Conditions, v1.ConditionSuspended) || *w.deployment("shop").Spec.Replicas != 2 {
 			w.Errorf("resumed: %+v", app.Status)
 		}
 		w.delete("shop")
@@ -134,7 +134,7 @@ func TestWebappKeepsForeignObjects(t *testing.T) {
 		w.operate()
 		w.create(w.app("shop"))
 		w.untilNotReady("shop", "Service "+w.namespace+"/shop")
-		if app, err := w.get("shop"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+		if app, err := w.get("shop"); err != nil || !apimeta.IsStatusConditionTrue(app.Status.Conditions, "Stalled") {
 			w.Errorf("not stalled, although a user must delete the Service: %+v, %v", app.Status.Conditions, err)
 		}
 		got, err := client.Get[*corev1.Service](w.Context(), w.client, kube.KeyOf(foreign))
@@ -172,7 +172,7 @@ func (w *world) untilNotReady(name, text string) {
 		if err != nil {
 			return err
 		}
-		if ready, _ := status.Get(app.Status.Conditions, v1.ConditionReady); ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, text) {
+		if ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady); ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, text) {
 			return fmt.Errorf("%+v", app.Status.Conditions)
 		}
 		return nil

@@ -8,12 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // writeAsOtherClient makes another client write to the object of a request first, if it exists. Its changes must stay:
@@ -88,7 +88,7 @@ func (w *world) checkForeignWrites(app *v1.WebApp, children map[string]kube.Obje
 	exists := true
 	switch resource {
 	case "webapps/status":
-		exists = status.IsTrue(app.Status.Conditions, otherClient)
+		exists = apimeta.IsStatusConditionTrue(app.Status.Conditions, otherClient)
 	case "webapps":
 		exists = app.Annotations[otherClient] != ""
 	case "":

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // The record must follow a change of the host alone: to another host, to none, and to a host again.
@@ -112,7 +112,7 @@ func TestWebappRecordMovesToAnotherWebapp(t *testing.T) {
 		second.Spec.Host = "first.example.com"
 		w.create(second)
 		w.untilNotReady("second", "belongs to another WebApp")
-		if app, err := w.get("second"); err != nil || !status.IsTrue(app.Status.Conditions, status.ConditionStalled) {
+		if app, err := w.get("second"); err != nil || !apimeta.IsStatusConditionTrue(app.Status.Conditions, "Stalled") {
 			w.Errorf("not stalled, although one of the hosts must change: %+v, %v", app.Status.Conditions, err)
 		}
 		if got := w.records.owner("first.example.com"); got != string(first.UID) {
@@ -234,7 +234,7 @@ func (tt statusChecks) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.Unmarshal(body, app); err != nil {
 		tt.world.Errorf("the response to %s %s: %v", r.Method, r.URL.Path, err)
 	}
-	ready, _ := status.Get(app.Status.Conditions, v1.ConditionReady)
+	ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady)
 	if ready.Status == metav1.ConditionTrue && ready.ObservedGeneration != app.Generation &&
 		app.Status.ObservedGeneration == app.Generation && app.DeletionTimestamp == nil {
 		tt.world.Errorf("the status is ready for generation %d, but was observed for generation %d", app.Generation, ready.ObservedGeneration)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -144,7 +145,7 @@ func (w *world) transitions(apps []string) map[string]string {
 			w.Fatal(err)
 		}
 		for _, kind := range []string{v1.ConditionSuspended, conditionNext} {
-			if condition, found := status.Get(app.Status.Conditions, kind); found {
+			if condition := apimeta.FindStatusCondition(app.Status.Conditions, kind); condition != nil {
 				times[name+" "+kind] = fmt.Sprint(condition.Status, condition.LastTransitionTime.UTC())
 			}
 		}
@@ -164,7 +165,7 @@ func (w *world) finished(apps []string, next bool) error {
 		if deployment == nil || len(deployment.Spec.Template.Spec.Containers[0].Env) > 0 != next || (all["ConfigMap "+name+"-next"] != nil) != next {
 			return fmt.Errorf("the children of %s are of the other version", name)
 		}
-		if !status.IsTrue(app.Status.Conditions, v1.ConditionReady) || deployment.Status.ObservedGeneration != deployment.Generation ||
+		if !apimeta.IsStatusConditionTrue(app.Status.Conditions, v1.ConditionReady) || deployment.Status.ObservedGeneration != deployment.Generation ||
 			deployment.Status.UpdatedReplicas != 1 || deployment.Status.Replicas != 1 || deployment.Status.ReadyReplicas != 1 {
 			return fmt.Errorf("WebApp %s: %+v, Deployment: %+v", name, app.Status, deployment.Status)
 		}
@@ -292,9 +293,11 @@ func (tt replicaTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 			r.Errorf("%s %s: %v", req.Method, path, err)
 		}
 		for _, kind := range []string{v1.ConditionReady, v1.ConditionSuspended, conditionNext} {
-			condition, _ := status.Get(app.Status.Conditions, kind)
-			key := path + " " + kind
-			r.states[key] = appendNew(r.states[key], string(condition.Status))
+			state, key := "", path+" "+kind
+			if condition := apimeta.FindStatusCondition(app.Status.Conditions, kind); condition != nil {
+				state = string(condition.Status)
+			}
+			r.states[key] = appendNew(r.states[key], state)
 		}
 	}
 	return response, nil

@@ -25,7 +25,7 @@ func TestDaemonSet(t *testing.T) {
 	clustertest.Must(client.Create(t.Context(), e.Client, &appsv1.DaemonSet{ObjectMeta: e.Meta("agent"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels),
 	}}))(e)
-	daemons := clustertest.Must(client.WaitFor[*appsv1.DaemonSet](t.Context(), e.Client, e.Key("agent"), readiness.RolledOut, patience()))(e)
+	daemons := clustertest.Must(client.WaitFor[*appsv1.DaemonSet](t.Context(), e.Client, e.Key("agent"), readiness.Of, patience()))(e)
 	if daemons.Status.NumberAvailable != 1 {
 		t.Errorf("the DaemonSet's status is %+v", daemons.Status)
 	}
