@@ -36,14 +36,6 @@ const (
 	CauseTriggered CauseType = "triggered"
 )
 
-// CauseTypes returns every CauseType, for exporters that pre-register every label value.
-func CauseTypes() []CauseType {
-	return []CauseType{
-		CauseListed, CauseAdded, CauseUpdated, CauseDeleted,
-		CauseResync, CauseRetry, CauseRequeue, CauseTimer, CauseTriggered,
-	}
-}
-
 // The sources that every controller has. The names of other sources are set by the program.
 const (
 	// SourceSelf is the Retriever: the controller's own objects.

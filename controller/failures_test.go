@@ -253,7 +253,7 @@ func TestContract17_GenerationChangeEndsTerminal(t *testing.T) {
 		if got := runs.take(); len(got) != 0 {
 			t.Errorf("without a change of the generation, handled: %q", got)
 		}
-		if got := ctrl.Explain(key("a")).String(); !strings.Contains(got, "skipped (terminal): updated (labels) by somebody") {
+		if got := ctrl.Explain(key("a")); !strings.Contains(got, "skipped (terminal): updated (labels) by somebody") {
 			t.Errorf("the explanation does not say what was skipped:\n%s", got)
 		}
 		edit("spec")

@@ -25,7 +25,7 @@ type Elector struct {
 	fence  *fence // nil without Config.Fence
 
 	mu       sync.Mutex
-	state    State           // guarded by mu
+	state    state           // guarded by mu
 	since    time.Time       // guarded by mu; when state began
 	leader   string          // guarded by mu; the holder in the lease as last read or written
 	deadline moment          // guarded by mu; of the latest leadership: see Status.Until
@@ -110,9 +110,9 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 			"use one elector for all of the work", e.lease)
 	}
 	e.mu.Lock()
-	running := e.state != StateStopped
+	running := e.state != stateStopped
 	if !running {
-		e.enter(StateStandby)
+		e.enter(stateStandby)
 	}
 	e.unlock()
 	if running {
@@ -134,7 +134,7 @@ func (e *Elector) stopped() {
 	e.leases.disconnect()
 	e.mu.Lock()
 	defer e.unlock()
-	e.enter(StateStopped)
+	e.enter(stateStopped)
 	e.err, e.errVerb, e.errSince, e.logged, e.fenceErr = nil, "", time.Time{}, nil, nil
 }
 
@@ -182,7 +182,7 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	}
 	if givenUp {
 		e.mu.Lock()
-		e.enter(StateStandby)
+		e.enter(stateStandby)
 		e.unlock()
 		retryrules.Wait(ctx, e.config.LeaseDuration) // another candidate leads before
 		return false, nil
@@ -210,6 +210,6 @@ func (e *Elector) afterLoss(ctx context.Context, err error) (done bool, _ error)
 	}
 	e.mu.Lock()
 	defer e.unlock()
-	e.enter(StateStandby)
+	e.enter(stateStandby)
 	return false, nil
 }

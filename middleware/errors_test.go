@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -30,7 +31,7 @@ func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj k
 }
 
 func (r *errorReader) End(_ context.Context, err error) {
-	panicked, _ := errors.AsType[*controller.PanicError](err)
+	panicked, _ := errors.AsType[*usercode.HandlerPanic](err)
 	r.note("%v %v", err.Error(), panicked)
 }
 

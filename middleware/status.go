@@ -33,7 +33,7 @@ type StatusOptions[T kube.Object] struct {
 	// current generation. Default: it is not set.
 	SetObservedGeneration func(obj T, generation int64)
 	// OnError sets the failure of the Handler in the status. err is the error that the Handler returned, other than
-	// RequeueAfter, or a *controller.PanicError. obj is as the Handler left it. OnError is not called for a run that
+	// RequeueAfter, or a *usercode.HandlerPanic. obj is as the Handler left it. OnError is not called for a run that
 	// was interrupted because the process shuts down or has lost leadership: the run is repeated. FailureConditions
 	// returns a typical OnError. Default: the failure is not in the status.
 	OnError func(obj T, err error)
@@ -104,7 +104,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 			err = r.end(ctx, usercode.Error(err))
 			return
 		}
-		panicked := &controller.PanicError{Value: value, Stack: debug.Stack()}
+		panicked := &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
 		//nolint:errorlint // identical: no error was added
 		if failed := r.end(ctx, panicked); failed != error(panicked) {
 			controller.LoggerFrom(ctx).WarnContext(ctx, "failed to commit the status after a panic", "error", failed)
@@ -117,7 +117,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 
 // end sets the result of the Handler in the status, commits it, and returns the result of the run.
 func (r *statusRun[T]) end(ctx context.Context, result error) error {
-	failed := result != nil && !controller.IsRequeue(result)
+	failed := controller.OutcomeOf(result).Failed()
 	switch {
 	case r.refused != nil && !errors.Is(result, r.refused):
 		return joined(result, r.refused)
@@ -141,7 +141,7 @@ func (r *statusRun[T]) end(ctx context.Context, result error) error {
 
 // joined returns the result of a run if its status was not committed because of err.
 func joined(result, err error) error {
-	if result == nil || controller.IsRequeue(result) {
+	if result == nil || controller.OutcomeOf(result) == controller.OutcomeRequeue {
 		return err
 	}
 	return errors.Join(result, err)
@@ -241,7 +241,7 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		case controller.OutcomeTerminal:
 			summarize, reason = status.SetStalled, retry.Terminal
 			//nolint:errorlint // the reason contains what it adds to the text
-			if terminal, ok := err.(*controller.TerminalError); ok {
+			if terminal, ok := err.(*usercode.TerminalError); ok {
 				message = usercode.Text(terminal.Err)
 			}
 		case controller.OutcomePanic:

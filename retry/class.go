@@ -34,19 +34,18 @@ const (
 	NamespaceTerminating Class = "namespaceTerminating"
 )
 
-// Classes returns every Class of this package in the order of the constants, for exporters that
-// pre-register every label value.
-func Classes() []Class {
+// classes returns every Class of this package in the order of the constants.
+func classes() []Class {
 	return []Class{
 		Terminal, Panic, Invalid, Forbidden, Default, Timeout, Throttled, Transient, Conflict, NamespaceTerminating,
 	}
 }
 
-// rank returns the class's index in Classes: a lower rank is more permanent. Classes of users have the rank
+// rank returns the class's index in classes: a lower rank is more permanent. Classes of users have the rank
 // of Default.
 func (c Class) rank() int {
 	defaultRank := 0
-	for i, class := range Classes() {
+	for i, class := range classes() {
 		if c == class {
 			return i
 		}

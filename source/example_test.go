@@ -142,7 +142,7 @@ func ExampleMapped() {
 	}
 	configuredBy := func(config *corev1.ConfigMap) []kube.Key {
 		var keys []kube.Key
-		for pod, err := range pods.All() {
+		for pod, err := range pods.List(informer.Query{}) {
 			if err == nil && pod.Namespace == config.Namespace && pod.Annotations["example.com/config"] == config.Name {
 				keys = append(keys, kube.KeyOf(pod))
 			}

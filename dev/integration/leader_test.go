@@ -57,7 +57,7 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 		Handler:   handle,
-		Shutdown:  controller.ShutdownConfig{DrainTimeout: drain},
+		Runs:      controller.RunsConfig{DrainTimeout: drain},
 	})
 }
 

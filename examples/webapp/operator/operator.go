@@ -95,7 +95,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 			middleware.Finalizer(record, middleware.FinalizerOptions[*v1.WebApp]{})),
 		// endregion
 		LeaderElector: config.LeaderElector, Metrics: config.Metrics, Events: config.Events,
-		ResyncInterval: config.ResyncInterval, OwnWrites: controller.OwnWritesConfig{
+		ResyncInterval: config.ResyncInterval, Runs: controller.RunsConfig{
 			ConsistencyTimeout: config.ConsistencyTimeout,
 		},
 	})
