@@ -22,6 +22,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -235,8 +236,8 @@ func TestRetryDelayIsAtMostMaximum(t *testing.T) {
 		stop := start(t, newController(t, c))
 		time.Sleep(7 * 24 * time.Hour)
 		_ = stop()
-		if longest > retry.Defaults()[retry.Default].Max || shortest < retry.Defaults()[retry.Default].Max*8/10 {
-			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, retry.Defaults()[retry.Default].Max)
+		if longest > retryrules.Defaults()[retry.Default].Max || shortest < retryrules.Defaults()[retry.Default].Max*8/10 {
+			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, retryrules.Defaults()[retry.Default].Max)
 		}
 		if longest == shortest {
 			t.Error("there is no jitter")

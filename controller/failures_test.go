@@ -69,7 +69,7 @@ func TestContract17_ErrorClassesHavePolicies(t *testing.T) {
 					return test.err
 				})
 				c.Logger = logs.logger(slog.LevelWarn)
-				c.Retry = retry.Config{Policies: retry.Policies{"vendor": {Base: time.Hour, Jitter: -1}}}
+				c.Retry = retry.Config{Policies: map[retry.Class]retry.Policy{"vendor": {Base: time.Hour, Jitter: -1}}}
 				w.put("widgets", "a", 1)
 				ctrl := w.run(c)
 				synctest.Wait()

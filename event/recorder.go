@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -75,7 +76,7 @@ func New(config Config) (*Recorder, error) {
 	return &Recorder{
 		config:  config,
 		client:  client,
-		backoff: retry.Defaults()[retry.Transient],
+		backoff: retryrules.Defaults()[retry.Transient],
 		wake:    make(chan struct{}, 1),
 		objects: newObjects(config.Objects),
 		outages: map[string]*outage{},

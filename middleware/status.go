@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -219,7 +220,7 @@ func withStatusTimeout(ctx context.Context, timeout time.Duration) (context.Cont
 }
 
 // FailureConditions returns a StatusOptions.OnError that sets the conditions of a failed object: Stalled if retries
-// are useless before a person changes something (controller.Terminal, errors that retry.Persistent reports, such as an
+// are useless before a person changes something (controller.Terminal, errors with a method Persistent() bool, such as an
 // *owned.ForeignError and objects that the API server rejects, and retry.NamespaceTerminating of the object's own
 // namespace, which is not retried), otherwise Reconciling; see package status. The reason is the class of the error
 // ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a persistent error of a class that is retried
@@ -249,7 +250,7 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		default:
 			// The controller does not retry in its object's own namespace.
 			ending := reason == retry.NamespaceTerminating && usercode.TerminatingNamespace(err) == obj.GetNamespace()
-			if ending || retry.Persistent(err) {
+			if ending || retryrules.Persistent(err) {
 				summarize = status.SetStalled
 				if !ending && reason != retry.Invalid {
 					reason = reasonFailed // the class only determines the retries

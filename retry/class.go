@@ -65,15 +65,10 @@ func mostPermanent(a, b Class) Class {
 	return a
 }
 
-// Classed is an error that determines its own class, whatever it wraps. An empty class means that the error
-// is not a failure: in a joined error it is ignored.
-type Classed interface {
-	error
-	RetryClass() Class
-}
-
-// WithClass returns an error that wraps err and for which Classify returns class. WithClass(nil, class)
-// is nil.
+// WithClass returns an error that wraps err and for which Classify returns class, whatever err wraps. An empty class
+// means that the error is not a failure: in a joined error it is ignored. WithClass(nil, class) is nil.
+//
+// A type of errors of the program determines its class with a method RetryClass() Class.
 func WithClass(err error, class Class) error {
 	if err == nil {
 		return nil

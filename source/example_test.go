@@ -171,7 +171,7 @@ func ExampleMapped() {
 		},
 		Sources: []controller.Source{
 			source.Mapped(configs, configuredBy,
-				predicate.Not(predicate.Types(informer.Listed)), // the first run of each Pod reads its ConfigMap anyway
+				predicate.Types(informer.Added, informer.Updated, informer.Deleted), // the first run of each Pod reads its ConfigMap anyway
 				predicate.SpecChanged[*corev1.ConfigMap]()),
 		},
 		Logger: logger,

@@ -98,7 +98,7 @@ func TestSharedPredicatesSeeBothStates(t *testing.T) {
 				certain = append(certain, c.States().Complete())
 			}
 			return c.Type != informer.Listed || c.FromList()
-		}, predicate.LabelsChanged()))
+		}, predicate.Changed(kube.ChangedLabels)))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed")
 		server.Put(pointing("c", "b"))

@@ -138,13 +138,13 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 			},
 			// For every class: delays grow by half from 100 ms to 1 min (the default depends on the class), each is
 			// shortened at random by up to a half, and there are at most 20 retries (default: no limit). The first
-			// failure is logged at debug level. A server's Retry-After is respected.
+			// failure is logged at debug level.
 			Every: retry.Policy{
 				Base: 100 * time.Millisecond, Max: time.Minute, Factor: 1.5, Jitter: 0.5, MaxRetries: 20,
-				QuietFailures: 1, IgnoreRetryAfter: false,
+				QuietFailures: 1,
 			},
 			// For single classes.
-			Policies: retry.Policies{"vendor": {Base: time.Second}},
+			Policies: map[retry.Class]retry.Policy{"vendor": {Base: time.Second}},
 		},
 		Runs: controller.RunsConfig{
 			// A handler that does not return within this time is reported with its stack, and another worker replaces
