@@ -94,7 +94,7 @@ func (r *running) CallEnded(ctx context.Context, call kube.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.run.Calls++
-	r.run.CallTime += call.Duration
+	r.run.callTime += call.Duration
 	if w.Outcome == writeDone {
 		r.run.Writes++
 	}

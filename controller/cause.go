@@ -63,8 +63,8 @@ type Cause struct {
 	difference *causeDifference
 	// Manager is the field manager that wrote the object last, if known.
 	Manager string
-	// Previous is the resource version of the previously known state, for CauseUpdated.
-	Previous string
+	// previous is the resource version of the previously known state, for CauseUpdated.
+	previous string
 
 	// Attempt is the number of consecutive failed runs, for CauseRetry.
 	Attempt int

@@ -95,14 +95,14 @@ func TestContract11_CausesHaveDetails(t *testing.T) {
 			}
 			return nil
 		})
-		before := w.put("widgets", "a", 1)
+		w.put("widgets", "a", 1)
 		w.run(c)
 		synctest.Wait()
 		after := w.put("widgets", "a", 2)
 		synctest.Wait()
 		want := controller.Cause{
 			Type: controller.CauseUpdated, Source: controller.SourceSelf, Kind: kindOf("Widget").GroupKind(), Object: key("a"), UID: w.uid("widgets", "a"),
-			ResourceVersion: after, Previous: before, Changed: kube.ChangedSpec | kube.ChangedGeneration | kube.ChangedResourceVersion,
+			ResourceVersion: after, Changed: kube.ChangedSpec | kube.ChangedGeneration | kube.ChangedResourceVersion,
 			Manager: "somebody", Time: time.Now(), Count: 1,
 		}
 		if diff := cmp.Diff([]controller.Cause{want}, last, cmpopts.IgnoreUnexported(controller.Cause{})); diff != "" {

@@ -51,11 +51,11 @@ type RunRecord struct {
 
 	// The following fields grow during the run.
 
-	// Calls is the number of requests that the handler made. CallTime is their total duration. A request is counted
-	// only if it was made with the handler's context and through a client of the same kube.Cluster: its HTTPClient,
-	// or a config that is its RESTConfig.
+	// Calls is the number of requests that the handler made. A request is counted only if it was made with the
+	// handler's context and through a client of the same kube.Cluster: its HTTPClient, or a config that is its
+	// RESTConfig.
 	Calls    int
-	CallTime time.Duration
+	callTime time.Duration // their total duration
 	// Writes is the number of the handler's writes that succeeded and changed something. The texts of the record, in
 	// Controller.Explain and Debug, list all its write requests, at most 16.
 	Writes        int

@@ -207,8 +207,8 @@ func (r RunRecord) timeBreakdown() string {
 	if r.Decode >= minDecodeShown {
 		parts = append(parts, fmt.Sprintf("decoding took %s", rounded(r.Decode)))
 	}
-	if r.CallTime >= minCallTimeShown {
-		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.CallTime)))
+	if r.callTime >= minCallTimeShown {
+		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.callTime)))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -102,7 +102,7 @@ func (c *Cause) event() ownwrites.Event {
 	}
 	return ownwrites.Event{
 		Kind: c.Kind, Object: c.Object, UID: c.UID, ResourceVersion: c.ResourceVersion,
-		Added: c.Type == CauseAdded, Previous: c.Previous,
+		Added: c.Type == CauseAdded, Previous: c.previous,
 	}
 }
 

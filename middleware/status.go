@@ -220,8 +220,8 @@ func withStatusTimeout(ctx context.Context, timeout time.Duration) (context.Cont
 }
 
 // FailureConditions returns a StatusOptions.OnError that sets the conditions of a failed object: Stalled if retries
-// are useless before a person changes something (controller.Terminal, errors with a method Persistent() bool, such as an
-// *owned.ForeignError and objects that the API server rejects, and retry.NamespaceTerminating of the object's own
+// are useless before a person changes something (controller.Terminal, errors with a method Persistent() bool such as
+// *owned.ForeignError, objects that the API server rejects, and retry.NamespaceTerminating of the object's own
 // namespace, which is not retried), otherwise Reconciling; see package status. The reason is the class of the error
 // ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a persistent error of a class that is retried
 // often. The message is the text of the error, without the mark of controller.Terminal. conditions returns the
