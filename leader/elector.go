@@ -55,6 +55,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	lease := config.Namespace + "/" + config.Name
 	e := &Elector{
 		config: config,
+		state:  stateStopped,
 		lease:  lease,
 		leases: leases,
 		logger: config.Cluster.Logger().With("lease", lease, "identity", config.Identity),

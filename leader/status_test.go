@@ -39,7 +39,7 @@ func TestStatusOfLeader(t *testing.T) {
 			Lease: "prod/printer", Identity: "a", Leading: true, state: stateLeading, Since: s.start.Add(300 * time.Millisecond), Leader: "a",
 			Until: s.start.Add(s.last("a").At + leadership.DefaultRenewDeadline),
 		}
-		if diff := cmp.Diff(want, e.Status()); diff != "" {
+		if diff := cmp.Diff(want, e.Status(), cmp.AllowUnexported(Status{})); diff != "" {
 			t.Errorf("status differs (-want +got):\n%s", diff)
 		}
 		if err := e.Ready(); err != nil {

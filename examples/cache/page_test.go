@@ -134,7 +134,7 @@ func showRest(t *testing.T, cluster *kube.Cluster, namespace string) error {
 	for key, want := range map[kube.Key]bool{
 		{Namespace: namespace, Name: "mine"}: true, {Namespace: other, Name: "public"}: true, {Namespace: other, Name: "private"}: false,
 	} {
-		got, err := configs.Has(key)
+		_, got, err := configs.Get(key)
 		if err != nil {
 			return err
 		}
