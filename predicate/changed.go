@@ -18,9 +18,7 @@ import (
 //   - the start of a deletion (when deletionTimestamp is set).
 //
 // The predicate drops changes of status, labels, annotations, owner references and finalizers. A handler that
-// waits until another controller removes a finalizer needs
-//
-//	Or(GenerationChanged(), Changed(kube.ChangedFinalizers))
+// waits until another controller removes a finalizer needs Or(GenerationChanged(), Changed(kube.ChangedFinalizers)).
 //
 // Kinds without generations, among them ConfigMap, Secret, Service, Node and Namespace, always have generation
 // 0: all their updates pass. Use SpecChanged for these kinds.

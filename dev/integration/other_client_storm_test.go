@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,7 +205,7 @@ func (r *reporter) putChild(ctx context.Context, g *unstructured.Unstructured, v
 		}},
 		Data: map[string][]byte{"value": []byte(value)},
 	}
-	found, err := r.children.Has(kube.KeyOf(g))
+	_, found, err := r.children.Get(kube.KeyOf(g))
 	if err != nil {
 		return err
 	}
