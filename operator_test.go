@@ -187,8 +187,8 @@ func TestTeardownRunsBeforeObjectIsGone(t *testing.T) {
 		f.config.Finalizer = teardownOf
 		f.config.Teardown = func(ctx context.Context, service *corev1.Service, run *Run) error {
 			report, err := run.Children.Delete(ctx, service)
-			torn = append(torn, fmt.Sprint(service.Name, report.AllDeleted()))
-			if err == nil && !report.AllDeleted() {
+			torn = append(torn, fmt.Sprint(service.Name, report.Remaining() == ""))
+			if err == nil && report.Remaining() != "" {
 				err = controller.RequeueAfter(time.Second, "the children are being deleted")
 			}
 			return err

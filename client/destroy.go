@@ -18,7 +18,7 @@ import (
 //  2. Call check with the live object. A nil check accepts every state. An error of check ends the call, and is
 //     wrapped.
 //  3. Delete the object, with its uid and the live resourceVersion as preconditions. The request is not repeated: a
-//     conflict is returned to the caller, and a Retry-After to the workqueue (retry.RetryAfter).
+//     conflict is returned to the caller, and a Retry-After to the workqueue.
 //
 // Guarantees: DeleteLive only deletes the object that obj was read from, and only in a state that check has
 // accepted. It returns when the API server has accepted the deletion; finalizers and the grace period follow.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -66,7 +67,7 @@ func TestDestructiveRequestsAreSentOnce(t *testing.T) {
 			if len(sent) != 1 {
 				t.Errorf("sent %v, want one request", sent)
 			}
-			if after, _ := retry.RetryAfter(err); retry.Classify(err) != retry.Throttled || after != time.Second {
+			if after, _ := usercode.RetryAfter(err); retry.Classify(err) != retry.Throttled || after != time.Second {
 				t.Errorf("the response is %v, want the server's, with its Retry-After", err)
 			}
 		})

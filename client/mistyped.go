@@ -20,7 +20,7 @@ func (e *rejectedError) Error() string { return e.reason + ": " + e.err.Error() 
 // Unwrap returns the API server's response.
 func (e *rejectedError) Unwrap() error { return e.err }
 
-// RetryClass implements retry.Classed.
+// RetryClass determines the class for package retry.
 func (e *rejectedError) RetryClass() retry.Class { return retry.Invalid }
 
 // asMistyped recognizes the response to a configuration that does not match the schema (kubernetes/kubernetes,

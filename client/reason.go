@@ -36,8 +36,8 @@ const (
 	ReasonNotFound Reason = "NotFound"
 	// ReasonAlreadyExists: an object with this name exists.
 	ReasonAlreadyExists Reason = "AlreadyExists"
-	// ReasonThrottled: the API server asks for fewer requests: 429, or 5xx with a Retry-After. retry.RetryAfter
-	// returns the delay. Evictions that a PodDisruptionBudget forbids have this reason.
+	// ReasonThrottled: the API server asks for fewer requests: 429, or 5xx with a Retry-After, which
+	// apierrors.SuggestsClientDelay returns. Evictions that a PodDisruptionBudget forbids have this reason.
 	ReasonThrottled Reason = "Throttled"
 	// ReasonUnreachable: no response: a connection that was refused, reset or closed, a name that does not
 	// resolve, a timeout of the request. A write may have been done.

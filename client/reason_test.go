@@ -23,8 +23,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func notFound() error { return apierrors.NewNotFound(errtest.Pods(), "web") }
@@ -135,10 +135,10 @@ func TestStatusCausesAndRetryAfter(t *testing.T) {
 	if got := client.StatusCauses(errors.New("none")); got != nil {
 		t.Errorf("causes of nothing: %v", got)
 	}
-	if after, ok := retry.RetryAfter(joined); after != 7*time.Second || !ok {
+	if after, ok := usercode.RetryAfter(joined); after != 7*time.Second || !ok {
 		t.Errorf("wait %s, %t, want the longest", after, ok)
 	}
-	if after, ok := retry.RetryAfter(invalid()); after != 0 || ok {
+	if after, ok := usercode.RetryAfter(invalid()); after != 0 || ok {
 		t.Errorf("wait %s, %t, where nothing was said", after, ok)
 	}
 }

@@ -36,14 +36,6 @@ const (
 	CauseTriggered CauseType = "triggered"
 )
 
-// CauseTypes returns every CauseType, for exporters that pre-register every label value.
-func CauseTypes() []CauseType {
-	return []CauseType{
-		CauseListed, CauseAdded, CauseUpdated, CauseDeleted,
-		CauseResync, CauseRetry, CauseRequeue, CauseTimer, CauseTriggered,
-	}
-}
-
 // The sources that every controller has. The names of other sources are set by the program.
 const (
 	// SourceSelf is the Retriever: the controller's own objects.
@@ -71,8 +63,8 @@ type Cause struct {
 	difference *causeDifference
 	// Manager is the field manager that wrote the object last, if known.
 	Manager string
-	// Previous is the resource version of the previously known state, for CauseUpdated.
-	Previous string
+	// previous is the resource version of the previously known state, for CauseUpdated.
+	previous string
 
 	// Attempt is the number of consecutive failed runs, for CauseRetry.
 	Attempt int

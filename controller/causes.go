@@ -37,8 +37,13 @@ func (c Causes) List() []Cause {
 	return all
 }
 
-// Dropped returns the number of causes that are only counted. A repeated cause counts each time.
-func (c Causes) Dropped() int { return c.list.Dropped() }
+// FirstType returns the type of the oldest cause, or "" if there is none.
+func (c Causes) FirstType() CauseType {
+	if list := c.list.List(); len(list) > 0 {
+		return list[0].Type
+	}
+	return ""
+}
 
 // Has reports whether one of the causes has type t.
 func (c Causes) Has(t CauseType) bool {
@@ -52,7 +57,7 @@ func (c Causes) String() string {
 	for i, cause := range list {
 		words[i] = cause.String()
 	}
-	if n := c.Dropped(); n > 0 {
+	if n := c.list.Dropped(); n > 0 {
 		words = append(words, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(words, ", ")
@@ -63,21 +68,13 @@ func (c Causes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		List    []Cause
 		Dropped int
-	}{c.List(), c.Dropped()})
+	}{c.List(), c.list.Dropped()})
 }
 
 // add adds a cause, or merges it with the same one.
 func (c *Causes) add(cause Cause) {
 	cause.Count = max(cause.Count, 1)
 	c.list.Add(cause, (*Cause).merge)
-}
-
-// firstType returns the type of the oldest cause, or "" if there is none.
-func (c Causes) firstType() CauseType {
-	if list := c.list.List(); len(list) > 0 {
-		return list[0].Type
-	}
-	return ""
 }
 
 // only reports whether every cause has one of these types.
@@ -96,7 +93,7 @@ func detectCauses(c Causes) (causes []detect.Cause, dropped bool) {
 			Kind: cause.Kind, Object: cause.Object, ResourceVersion: cause.ResourceVersion,
 		})
 	}
-	return causes, c.Dropped() > 0
+	return causes, c.list.Dropped() > 0
 }
 
 // without returns a copy without the causes that are the same as cause.

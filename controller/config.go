@@ -82,12 +82,9 @@ type Config[T kube.Object] struct {
 	// deletions that Predicate drops. Cleanup that must happen needs a finalizer. Default: none.
 	Deleted func(ctx context.Context, last T, stale bool) error
 
-	Retry     retry.Config    // delays and number of retries, by class of the error
-	Queue     QueueConfig     // debouncing, priorities, fairness
-	Stuck     StuckConfig     // handlers that do not return
-	HotLoops  HotLoopsConfig  // keys that run again and again without progress
-	OwnWrites OwnWritesConfig // changes that the handler made itself
-	Shutdown  ShutdownConfig  // running handlers and ready keys when Run ends
+	Retry retry.Config // delays and number of retries, by class of the error
+	Queue QueueConfig  // debouncing, priorities, fairness
+	Runs  RunsConfig   // handlers that do not return, hot loops, own writes, shutdown
 
 	// StateDir is an existing directory for files about the keys in work, one controller's files beside another's. If
 	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
@@ -137,8 +134,12 @@ type QueueConfig struct {
 	// Limiter limits the runs of the controller, or of several controllers that share it: *rate.Limiter of
 	// golang.org/x/time/rate limits runs per second. Ready keys stay in the queue, in their order, while it waits.
 	// Idle workers wait for it in advance, so up to Workers runs can follow each other in addition to its burst.
+	// Several workers call Wait at the same time. It must return nil when the next run may start, or an error when ctx
+	// has ended. An error before the end of ctx, or a panic, lets the run start; the first one of a term is logged.
 	// Default: none.
-	Limiter Limiter
+	Limiter interface {
+		Wait(ctx context.Context) error
+	}
 	// EndBackoffIf reports whether a cause ends the backoff of a key; otherwise the cause is merged with the retry. The
 	// deletion of the object, and the creation of another one of the same name, always end it. EndBackoffIf is called
 	// with locks held: it must be quick and have no side effects. RequeueAfter is not a backoff: an earlier cause runs
@@ -152,51 +153,34 @@ type QueueConfig struct {
 	EndBackoffIf func(Cause) bool
 }
 
-// Limiter delays the runs of handlers. It is called by several workers at the same time.
-type Limiter interface {
-	// Wait must return nil when the next run may start, or an error when ctx has ended. An error before the end of ctx,
-	// or a panic, lets the run start; the first one of a term is logged.
-	Wait(ctx context.Context) error
-}
-
-// StuckConfig configures the detection of handlers that do not return. The zero value is the default.
-type StuckConfig struct {
-	// After is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
+// RunsConfig configures the limits of runs, and what follows from a run's own writes. Own writes are those made with the
+// handler's context, through a client of the same kube.Cluster as the informer's. The zero value is the default.
+type RunsConfig struct {
+	// StuckAfter is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
 	// another worker takes its place until it returns. Default 5 min; negative: never. After 30 s it is logged.
-	After time.Duration
-	// Unready makes Controller.Ready name stuck handlers, so that a readiness probe fails. Default false.
-	Unready bool
-}
-
-// HotLoopsConfig configures what happens to a key that runs again and again without progress. The zero value is the
-// default.
-type HotLoopsConfig struct {
-	// MaxPause is the longest time for which such a key is held back before its next run. It is reported as
-	// ProblemHotLoop in any case. Set it if two programs exchange writes on purpose, or if a handler does work outside
-	// of the cluster in hundreds of short runs. Default 1 min; negative: keys are never held back.
+	StuckAfter time.Duration
+	// UnreadyWhenStuck makes Controller.Ready name stuck handlers, so that a readiness probe fails. Default false.
+	UnreadyWhenStuck bool
+	// MaxPause is the longest time for which a key in a hot loop, which runs again and again without progress, is held
+	// back before its next run. It is reported as ProblemHotLoop in any case. Set it if two programs exchange writes on
+	// purpose, or if a handler does work outside of the cluster in hundreds of short runs. Default 1 min; negative: keys
+	// are never held back.
 	MaxPause time.Duration
-}
 
-// OwnWritesConfig configures the handling of changes that a run of the handler wrote itself. Own writes are those made
-// with the handler's context, through a client of the same kube.Cluster as the informer's.
-type OwnWritesConfig struct {
-	// Handle makes the handler run for its own writes. Default false: a change that is exactly what the key's last run
-	// wrote does not run the key again. A handler that needs another run returns RequeueAfter(0) instead. Deletions,
-	// and changes made by other clients, always run the handler.
-	Handle bool
+	// HandleOwnWrites makes the handler run for its own writes. Default false: a change that is exactly what the key's
+	// last run wrote does not run the key again. A handler that needs another run returns RequeueAfter(0) instead.
+	// Deletions, and changes made by other clients, always run the handler.
+	HandleOwnWrites bool
 	// ConsistencyTimeout is the maximum time that a key waits until the informers (the controller's own, those in
 	// Config.Reads, and those of sources) show what its last run wrote. Workers and other keys do not wait. After the
 	// timeout, ProblemUnseenWrite is reported, and the handler runs anyway; but while an informer reports that it
 	// cannot watch, the key waits up to 30 times as long. Default 10 s; negative: keys do not wait, and each write runs
 	// the handler.
 	ConsistencyTimeout time.Duration
-}
 
-// ShutdownConfig configures what happens when the context of Controller.Run ends. The zero value is the default.
-type ShutdownConfig struct {
-	// DrainTimeout is the time that running handlers have to finish, before their contexts are cancelled. Run returns
-	// at the latest 3 s after it, with an error that names the handlers that have not returned. Default 25 s; negative:
-	// they are cancelled at once.
+	// DrainTimeout is the time that running handlers have to finish when the context of Controller.Run has ended,
+	// before their contexts are cancelled. Run returns at the latest 3 s after it, with an error that names the handlers
+	// that have not returned. Default 25 s; negative: they are cancelled at once.
 	DrainTimeout time.Duration
 	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout, including
 	// keys that wait until an informer shows what their last run wrote. Default false: the next start handles every
@@ -260,10 +244,10 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 func (c Config[T]) withDefaults() Config[T] {
 	c.Workers = cmp.Or(c.Workers, defaultWorkers)
 	c.ResyncInterval = cmp.Or(c.ResyncInterval, defaultResyncInterval)
-	c.Shutdown.DrainTimeout = cmp.Or(c.Shutdown.DrainTimeout, defaultDrainTimeout)
-	c.OwnWrites.ConsistencyTimeout = cmp.Or(c.OwnWrites.ConsistencyTimeout, defaultConsistencyTimeout)
-	c.Stuck.After = cmp.Or(c.Stuck.After, defaultStuckAfter)
-	c.HotLoops.MaxPause = cmp.Or(c.HotLoops.MaxPause, detect.MaxPause)
+	c.Runs.DrainTimeout = cmp.Or(c.Runs.DrainTimeout, defaultDrainTimeout)
+	c.Runs.ConsistencyTimeout = cmp.Or(c.Runs.ConsistencyTimeout, defaultConsistencyTimeout)
+	c.Runs.StuckAfter = cmp.Or(c.Runs.StuckAfter, defaultStuckAfter)
+	c.Runs.MaxPause = cmp.Or(c.Runs.MaxPause, detect.MaxPause)
 	if c.Queue.Group == nil {
 		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}

@@ -170,7 +170,7 @@ func TestContract16_DrainQueueHandlesReadyKeys(t *testing.T) {
 					handled++
 					return nil
 				})
-				c.Workers, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, test.drain, test.time
+				c.Workers, c.Runs.DrainQueue, c.Runs.DrainTimeout = 1, test.drain, test.time
 				for i := range 10 {
 					w.put("widgets", fmt.Sprint("w", i), 1)
 				}

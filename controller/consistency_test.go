@@ -71,7 +71,7 @@ func TestContract07_HandlerReadsItsOwnWrites(t *testing.T) {
 		if got := runs.take(); !slices.Equal(got, []string{"b: updated (spec) by somebody"}) {
 			t.Errorf("before the informer showed the part, handled: %q", got)
 		}
-		if e := ctrl.Explain(key("a")); e.Queued == nil || e.Queued.State != "held" || len(e.Unseen) != 1 || !strings.HasPrefix(e.Unseen[0], "Part ns/part-") {
+		if e := ctrl.Explained(key("a")); e.Queued == nil || e.Queued.State != "held" || len(e.Unseen) != 1 || !strings.HasPrefix(e.Unseen[0], "Part ns/part-") {
 			t.Errorf("explanation of a held key:\n%s", e)
 		}
 		w.ReleaseWatches("parts")
@@ -82,14 +82,14 @@ func TestContract07_HandlerReadsItsOwnWrites(t *testing.T) {
 		if keys := w.Keys("parts"); len(keys) != 1 {
 			t.Errorf("parts %v, want one", keys)
 		}
-		if run := ctrl.Explain(key("a")).Runs[0]; run.Held.Round(time.Millisecond) != 5*time.Second {
+		if run := ctrl.Explained(key("a")).Runs[0]; run.Held.Round(time.Millisecond) != 5*time.Second {
 			t.Errorf("the record says that the run was held for %s, want 5 s", run.Held)
 		}
 	})
 }
 
 // TestContract07_WaitIsBounded checks that an informer that never shows a write delays the key once, for
-// Config.OwnWrites.ConsistencyTimeout, and is reported once.
+// Config.Runs.ConsistencyTimeout, and is reported once.
 func TestContract07_WaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -253,7 +253,7 @@ func TestContract07_RunDoesNotWaitForUncachedWrites(t *testing.T) {
 				w.HoldWatches("parts")
 				ctrl := w.run(c)
 				synctest.Wait()
-				if writes := ctrl.RecentRuns()[0].Writes; len(writes) != 1 || writes[0].Outcome != test.outcome {
+				if writes := ctrl.RecentRuns()[0].WriteRecords(); len(writes) != 1 || writes[0].Outcome != test.outcome {
 					t.Errorf("the record has the writes %v, want one with the outcome %q", writes, test.outcome)
 				}
 				runs.take()
@@ -277,7 +277,7 @@ func TestContract07_RunDoesNotWaitForUncachedWrites(t *testing.T) {
 func TestContract13_OwnWritesDoNotEnqueueKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		slow bool // the responses
-		on   bool // OwnWrites.Handle
+		on   bool // Runs.HandleOwnWrites
 		want int
 	}{
 		"the response comes first": {false, false, 1},
@@ -303,7 +303,7 @@ func TestContract13_OwnWritesDoNotEnqueueKeys(t *testing.T) {
 						w.jsonPatch(ctx, "widgets", "a", `[{"op":"add","path":"/status/seen","value":1}]`, "status"))
 				})
 				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
-				c.OwnWrites.Handle = test.on
+				c.Runs.HandleOwnWrites = test.on
 				if test.slow {
 					w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
 						resp := do()

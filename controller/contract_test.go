@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -368,7 +368,7 @@ func TestContract04_ContextsAreCancelledAfterDrainTime(t *testing.T) {
 					cancelled = time.Now()
 					return ctx.Err()
 				})
-				c.Shutdown.DrainTimeout = test.drain
+				c.Runs.DrainTimeout = test.drain
 				ctrl := newController(t, c)
 				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "from the caller"))
 				done := make(chan error)
@@ -615,7 +615,7 @@ func TestContract06_LossIsCauseOfCancelledContext(t *testing.T) {
 				return ctx.Err()
 			})
 			c.LeaderElector = e
-			c.Shutdown.DrainTimeout = -1
+			c.Runs.DrainTimeout = -1
 			term := make(chan struct{})
 			e.terms <- term
 			start(t, newController(t, c))
@@ -740,7 +740,7 @@ func TestContract22_SilentWatchIsReportedAndReplaced(t *testing.T) {
 		for began := time.Now(); ready == nil && time.Since(began) < 15*time.Minute; time.Sleep(time.Second) {
 			ready = ctrl.Ready()
 		}
-		if !errors.Is(ready, informer.ErrSilentWatch) {
+		if !errors.Is(ready, cache.ErrSilentWatch) {
 			t.Errorf("Ready: %v, want it to name the silent watch", ready)
 		}
 		time.Sleep(time.Minute)
@@ -872,7 +872,7 @@ func TestContract16_NoisyNamespaceDelayIsBounded(t *testing.T) {
 				time.Sleep(5*time.Second + time.Millisecond)
 				s.site("web", 2)
 				time.Sleep(10 * time.Second)
-				runs := s.Explain(kube.Key{Namespace: "shop", Name: "web"}).Runs
+				runs := s.Explained(kube.Key{Namespace: "shop", Name: "web"}).Runs
 				if len(runs) != 1 || runs[0].Wait > test.waits {
 					t.Errorf("beside 200 keys of another namespace: %v, want one run after at most %s", runs, test.waits)
 				}

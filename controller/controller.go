@@ -58,7 +58,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
-		problems: &problems{open: map[problemID]Problem{}},
+		problems: &problems{open: map[problemID]Problem{}}, phase: PhaseStopped,
 	}
 	errs := []error{err, retryErr}
 	for i, source := range config.Sources {
@@ -87,8 +87,8 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 //  2. It runs the informer and waits until all objects are listed. It logs what prevents this (a missing permission, a
 //     missing CustomResourceDefinition, a network failure), reports it in Ready and in metrics, and keeps waiting.
 //  3. Workers handle every listed object once, and then every change.
-//  4. When ctx ends, workers start no further key (but see ShutdownConfig.DrainQueue). Handlers may finish within
-//     ShutdownConfig.DrainTimeout; then their contexts are cancelled. When leadership is lost, their contexts are
+//  4. When ctx ends, workers start no further key (but see RunsConfig.DrainQueue). Handlers may finish within
+//     RunsConfig.DrainTimeout; then their contexts are cancelled. When leadership is lost, their contexts are
 //     cancelled at once, and Run goes back to step 1.
 //  5. Run returns when every worker, source and watch has ended. If a handler or a source ignores the end of its
 //     context, Run returns 3 s after the drain time, with an error that names it and its key: then the process must
@@ -99,6 +99,7 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 // controller is running already, if another one with its name and kube.Cluster is, or if it cannot use Config.StateDir.
 // Run may be called again after it has returned, and returns an error while handlers of the last call still run.
 func (c *Controller[T]) Run(ctx context.Context) error {
+	observers.Queue(ctx, c.observed)
 	begins := PhaseStandby
 	if c.config.LeaderElector == nil {
 		begins = PhaseSyncing

@@ -22,6 +22,8 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -125,7 +127,7 @@ func TestNewCopiesConfig(t *testing.T) {
 			Logger:  slog.New(slog.DiscardHandler),
 		}
 		ctrl := newController(t, c)
-		if c.Workers != 0 || c.ResyncInterval != 0 || c.Shutdown.DrainTimeout != 0 || !reflect.DeepEqual(c.Retry, retry.Config{}) {
+		if c.Workers != 0 || c.ResyncInterval != 0 || c.Runs.DrainTimeout != 0 || !reflect.DeepEqual(c.Retry, retry.Config{}) {
 			t.Errorf("New has changed the caller's config: %+v", c)
 		}
 		c.Sources[0] = count(&second)
@@ -234,8 +236,8 @@ func TestRetryDelayIsAtMostMaximum(t *testing.T) {
 		stop := start(t, newController(t, c))
 		time.Sleep(7 * 24 * time.Hour)
 		_ = stop()
-		if longest > retry.Defaults()[retry.Default].Max || shortest < retry.Defaults()[retry.Default].Max*8/10 {
-			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, retry.Defaults()[retry.Default].Max)
+		if longest > retryrules.Defaults()[retry.Default].Max || shortest < retryrules.Defaults()[retry.Default].Max*8/10 {
+			t.Errorf("late retries come after %s to %s, want 80 to 100 %% of %s", shortest, longest, retryrules.Defaults()[retry.Default].Max)
 		}
 		if longest == shortest {
 			t.Error("there is no jitter")
@@ -328,7 +330,7 @@ func TestOutcomeOfHandlerResults(t *testing.T) {
 	if err := controller.Terminal(failure); !errors.Is(err, failure) || !strings.Contains(err.Error(), "failure") {
 		t.Errorf("Terminal hides its error: %v", err)
 	}
-	panicked := error(&controller.PanicError{Value: failure})
+	panicked := error(&usercode.HandlerPanic{Value: failure})
 	if !errors.Is(panicked, failure) {
 		t.Error("PanicError hides the error that was panicked with")
 	}
@@ -570,17 +572,6 @@ func TestStatsCountKeys(t *testing.T) {
 			t.Errorf("at rest (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestPhasesHaveNames(t *testing.T) {
-	var names []string
-	for p := controller.PhaseStopped; p <= controller.PhaseDraining+1; p++ {
-		names = append(names, p.String())
-	}
-	want := []string{"stopped", "standby", "syncing", "running", "draining", "phase 5"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }
 
 // slowRelist is a Retriever that takes a second for each list after the first one.

@@ -14,16 +14,16 @@ const debugKeys = 100
 
 // debugState is the JSON of Debug without a key.
 type debugState struct {
-	Phase        string            `json:"phase"`
-	NotReady     string            `json:"notReady,omitempty"`
-	Workers      int               `json:"workers"`
-	Queue        debugQueue        `json:"queue"`
-	Failing      int               `json:"failing"`
-	FailingSince *time.Time        `json:"failingSince,omitempty"`
-	Keys         []debugKey        `json:"keys"`
-	Problems     []debugProblem    `json:"problems"`
-	Runs         []debugRun        `json:"runs"`
-	Informers    []informer.Health `json:"informers"`
+	Phase        string         `json:"phase"`
+	NotReady     string         `json:"notReady,omitempty"`
+	Workers      int            `json:"workers"`
+	Queue        debugQueue     `json:"queue"`
+	Failing      int            `json:"failing"`
+	FailingSince *time.Time     `json:"failingSince,omitempty"`
+	Keys         []debugKey     `json:"keys"`
+	Problems     []debugProblem `json:"problems"`
+	Runs         []debugRun     `json:"runs"`
+	Informers    []any          `json:"informers"`
 }
 
 type debugQueue struct {
@@ -80,7 +80,7 @@ type debugExplanation struct {
 }
 
 // Debug returns the state of the controller as a value for encoding/json: queue, problems, recent runs, informers. If
-// key is not empty, it returns the Explanation of that key instead. A key that is not NAMESPACE/NAME or NAME is an
+// key is not empty, it returns the state of that key instead, with the lines of Explain. A key that is not NAMESPACE/NAME or NAME is an
 // error, except for NoObject. package manager serves it. No value of a Secret is in it; errors of handlers are.
 func (c *Controller[T]) Debug(key string) (any, error) {
 	if key != "" {
@@ -88,7 +88,7 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := c.Explain(k)
+		e := c.explain(k)
 		return debugExplanation{
 			Key: k.String(), Explanation: strings.Split(strings.TrimSuffix(e.String(), "\n"), "\n"), Exists: e.Exists,
 			Failures: e.Failures, LastError: e.LastError, Problems: debugProblems(e.Problems), Runs: debugRuns(e.Runs),
@@ -96,7 +96,7 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 	}
 	stats := c.Stats()
 	state := debugState{
-		Phase: stats.Phase.String(), Workers: stats.Workers,
+		Phase: string(stats.Phase), Workers: stats.Workers,
 		Queue: debugQueue{
 			Ready: stats.Ready, OldestWait: stats.OldestWait.String(), Processing: stats.Processing,
 			Delayed: stats.Delayed,
@@ -104,12 +104,12 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 		},
 		Failing: stats.Failing, FailingSince: timeOrNil(stats.FailingSince),
 		Keys: []debugKey{}, Problems: debugProblems(c.Problems()), Runs: debugRuns(c.RecentRuns()),
-		Informers: []informer.Health{},
+		Informers: []any{},
 	}
 	if err := c.Ready(); err != nil {
 		state.NotReady = err.Error()
 	}
-	for _, e := range c.Queue(debugKeys) {
+	for _, e := range c.queued(debugKeys) {
 		state.Keys = append(state.Keys, debugKey{
 			Key: e.Key.String(), State: e.State, Due: e.Due,
 			Causes: e.Causes.String(),
@@ -119,7 +119,7 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 	for _, read := range c.reads() {
 		if !slices.Contains(listed, read) { // several sources may share one
 			listed = append(listed, read)
-			state.Informers = append(state.Informers, read.Health())
+			state.Informers = append(state.Informers, read.Untyped().Debug())
 		}
 	}
 	return state, nil
@@ -165,7 +165,7 @@ func debugRuns(runs []RunRecord) []debugRun {
 		if r.Outcome != "" {
 			d.Duration = r.Duration.String()
 		}
-		for _, w := range r.Writes {
+		for _, w := range r.writes {
 			d.Writes = append(d.Writes, w.String())
 		}
 		all = append(all, d)

@@ -58,7 +58,7 @@ func TestContract05_RunNamesFunctionsThatIgnoreTheirContext(t *testing.T) {
 					release := make(chan struct{})
 					server := newServer("a", "b")
 					c := config(server, func(context.Context, configMap) error { return nil })
-					c.Shutdown.DrainTimeout = drain
+					c.Runs.DrainTimeout = drain
 					test.set(&c, func() { <-release })
 					ctrl := newController(t, c)
 					run := func(running time.Duration) (time.Duration, error) {

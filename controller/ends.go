@@ -45,7 +45,7 @@ func (e *ends) add(c informer.Change) (dropped *end) {
 	}
 	// A single event reports that an object replaced another one: the deletion of the first was not seen.
 	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted ||
-		!c.Certain(), left: ending == cache.GoneOrLeft})
+		!c.States().Complete(), left: ending == cache.GoneOrLeft})
 	return dropped
 }
 

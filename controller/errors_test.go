@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -64,15 +65,15 @@ func misbehaving() map[string]struct {
 	return map[string]test{
 		"nil *StatusError":             {(*apierrors.StatusError)(nil), controller.OutcomeError, "a nil *errors.StatusError was returned as an error: return nil instead"},
 		"nil *RequeueError":            {(*controller.RequeueError)(nil), controller.OutcomeError, "a nil *controller.RequeueError"},
-		"nil *TerminalError":           {(*controller.TerminalError)(nil), controller.OutcomeError, "a nil *controller.TerminalError"},
-		"nil *PanicError":              {(*controller.PanicError)(nil), controller.OutcomeError, "a nil *controller.PanicError"},
-		"TerminalError of nil":         {&controller.TerminalError{}, controller.OutcomeTerminal, "terminal"},
+		"nil *TerminalError":           {(*usercode.TerminalError)(nil), controller.OutcomeError, "a nil *usercode.TerminalError"},
+		"nil *PanicError":              {(*usercode.HandlerPanic)(nil), controller.OutcomeError, "a nil *usercode.HandlerPanic"},
+		"TerminalError of nil":         {&usercode.TerminalError{}, controller.OutcomeTerminal, "terminal"},
 		"terminal nil *StatusError":    {controller.Terminal((*apierrors.StatusError)(nil)), controller.OutcomeTerminal, "terminal: a nil *errors.StatusError was returned as an error"},
 		"Error panics":                 {panickingMethodsError{}, controller.OutcomeError, "controller_test.panickingMethodsError, whose Error method panicked: Error panicked"},
 		"joined with one that panics":  {errors.Join(errors.New("a"), controller.Terminal(panickingMethodsError{})), controller.OutcomeError, "whose Error method panicked"},
 		"Unwrap panics":                {panickingUnwrapError{}, controller.OutcomeError, "controller_test.panickingUnwrapError that"},
 		"wraps itself":                 {endless(), controller.OutcomeError, "*controller_test.endlessError that wraps itself"},
-		"wraps one that wraps itself":  {&controller.TerminalError{Err: endless()}, controller.OutcomeError, "*controller.TerminalError that wraps itself"},
+		"wraps one that wraps itself":  {&usercode.TerminalError{Err: endless()}, controller.OutcomeError, "*usercode.TerminalError that wraps itself"},
 		"lists itself":                 {endlessListError{}, controller.OutcomeError, "controller_test.endlessListError that wraps itself"},
 		"panic with an endless error":  {nil, controller.OutcomePanic, "handler panicked: an error of type *controller_test.endlessError that wraps itself"},
 		"panic with a panicking value": {nil, controller.OutcomePanic, "handler panicked: "},
@@ -131,7 +132,7 @@ func TestContract08_MisbehavingErrorsFailOnlyTheirKey(t *testing.T) {
 						w.remove("widgets", "bad")
 					}
 					time.Sleep(time.Second / 2)
-					run := ctrl.Explain(key("bad")).Runs[0]
+					run := ctrl.Explained(key("bad")).Runs[0]
 					if run.Outcome != test.outcome || !strings.Contains(run.Error, test.text) {
 						t.Errorf("the record says %s: %q, want %s: %q", run.Outcome, run.Error, test.outcome, test.text)
 					}
@@ -186,7 +187,7 @@ func TestContract30_ErrorTextsAreBounded(t *testing.T) {
 			}
 		}
 		for _, key := range []string{"e0", "p1", "r2", "t3"} {
-			if text := ctrl.Explain(kube.Key{Namespace: "ns", Name: key}).String(); len(text) > 50_000 {
+			if text := ctrl.Explain(kube.Key{Namespace: "ns", Name: key}); len(text) > 50_000 {
 				t.Errorf("%s: the explanation has %d B", key, len(text))
 			}
 		}

@@ -38,22 +38,22 @@ func (c *Controller[T]) Problems() []Problem {
 	return all
 }
 
-// Queue returns at most limit of the keys that are ready, delayed or processing, in no particular order.
-func (c *Controller[T]) Queue(limit int) []QueueEntry {
+// queued returns at most limit of the keys that are ready, delayed or processing, in no particular order.
+func (c *Controller[T]) queued(limit int) []queueEntry {
 	_, l := c.current()
 	if l == nil {
 		return nil
 	}
 	entries := l.queue.Snapshot(limit)
-	all := make([]QueueEntry, len(entries))
+	all := make([]queueEntry, len(entries))
 	for i := range entries {
-		all[i] = queueEntry(entries[i])
+		all[i] = queueEntryOf(entries[i])
 	}
 	return all
 }
 
-// Explanation describes why a key ran, why it will run, or why it does not run.
-type Explanation struct {
+// explanation describes why a key ran, why it will run, or why it does not run.
+type explanation struct {
 	Key kube.Key
 	// Phase is the controller's phase.
 	Phase Phase
@@ -64,7 +64,7 @@ type Explanation struct {
 	Exists    bool
 	Retrieves string
 	// Queued is the key's entry in the queue. Nil: the key is not in the queue.
-	Queued *QueueEntry
+	Queued *queueEntry
 	// WaitingForRoom contains the causes of a key that lists and polls found and that waits for room in the queue, to
 	// be enqueued at low priority. Empty: the key does not wait for room.
 	WaitingForRoom Causes
@@ -83,16 +83,20 @@ type Explanation struct {
 	Runs []RunRecord
 	// Skipped contains recent changes that did not run the key, latest first. Only the last 256 skips of all keys are
 	// kept.
-	Skipped []Skip
+	Skipped []skip
 	// Problems contains the current problems of the key.
 	Problems []Problem
 
 	withoutObject bool // the controller has no primary kind
 }
 
-// Explain returns why a key ran, why it will run, or why it does not run. It makes no request.
-func (c *Controller[T]) Explain(key kube.Key) Explanation {
-	e := Explanation{Key: key, Stats: c.Stats()}
+// Explain returns, as text for people, why a key ran, why it will run, or why it does not run: first the state of the key
+// and what blocks it, then its runs, of which the last 4 are kept for the 256 keys that ran last, and the changes that
+// did not run it, latest first. Debug returns the same for encoding/json. Explain makes no request.
+func (c *Controller[T]) Explain(key kube.Key) string { return c.explain(key).String() }
+
+func (c *Controller[T]) explain(key kube.Key) explanation {
+	e := explanation{Key: key, Stats: c.Stats()}
 	if err := c.Ready(); err != nil {
 		e.NotReady = err.Error()
 	}
@@ -114,7 +118,7 @@ func (c *Controller[T]) Explain(key kube.Key) Explanation {
 		e.Exists, e.withoutObject = l.keys.Has(key), true
 	}
 	if found, ok := l.queue.Lookup(key); ok {
-		entry := queueEntry(found)
+		entry := queueEntryOf(found)
 		e.Queued = &entry
 	}
 	e.WaitingForRoom, _ = l.feeder.backlog.causesOf(key)

@@ -46,7 +46,7 @@ func ExampleController_Explain() {
 	}()
 	text := ""
 	for !strings.Contains(text, "is idle; next run") {
-		text = ctrl.Explain(kube.Key{Namespace: "shop", Name: "web"}).String()
+		text = ctrl.Explain(kube.Key{Namespace: "shop", Name: "web"})
 	}
 	first, _, _ := strings.Cut(text, "\n")
 	fmt.Println(first)

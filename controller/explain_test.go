@@ -24,6 +24,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -234,7 +235,7 @@ func anObjectThatIsNotSelected(s *shop) string {
 
 func dueAndNoWorker(s *shop) string {
 	s.handler(func(context.Context, unstructuredObject) error { time.Sleep(time.Minute); return nil })
-	s.config.Workers, s.config.Shutdown.DrainTimeout = 2, time.Minute
+	s.config.Workers, s.config.Runs.DrainTimeout = 2, time.Minute
 	s.open()
 	for i := range 9 {
 		s.site(fmt.Sprint("big-", i), 2)
@@ -268,7 +269,7 @@ func slowRuns(s *shop) string {
 
 func stuck(s *shop) string {
 	answer := make(chan struct{})
-	s.config.Stuck.After = time.Minute
+	s.config.Runs.StuckAfter = time.Minute
 	s.handler(func(context.Context, unstructuredObject) error { return askTheRegistry(answer) })
 	s.site("web", 2)
 	s.open()
@@ -318,7 +319,7 @@ func aNoisyNamespace(s *shop) string {
 	s.siteIn("noisy", "last", 1)
 	s.site("web", 2)
 	time.Sleep(2 * time.Second)
-	return s.explain("web") + s.Explain(kube.Key{Namespace: "noisy", Name: "last"}).String()
+	return s.explain("web") + s.Explain(kube.Key{Namespace: "noisy", Name: "last"})
 }
 
 func aHotLoop(s *shop) string {
@@ -356,10 +357,10 @@ func failingForLong(s *shop) string {
 	return s.problems()
 }
 
-// ownWritesOfEveryRun sets OwnWrites.Handle. The handler writes the time at each run, and each own write causes another
+// ownWritesOfEveryRun sets Runs.HandleOwnWrites. The handler writes the time at each run, and each own write causes another
 // run.
 func ownWritesOfEveryRun(s *shop) string {
-	s.config.OwnWrites.Handle = true
+	s.config.Runs.HandleOwnWrites = true
 	s.handler(func(ctx context.Context, site unstructuredObject) error {
 		time.Sleep(time.Second)
 		return s.patch(ctx, websites(), kube.KeyOf(site), fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().UTC().Format(time.RFC3339)), "status")
@@ -384,7 +385,7 @@ func TestExplainDuringConcurrentChanges(t *testing.T) {
 					_ = w.patch(ctx, "widgets", name, fmt.Sprintf(`{"status":{"n":%d}}`, i), "status")
 				})
 			}
-			controller.SetTraceID(ctx, "trace")
+			observers.RunningFrom(ctx).SetTraceID("trace")
 			_ = controller.SetTimer(ctx, "again", time.Second)
 			controller.LoggerFrom(ctx).Debug("writes")
 			writes.Wait()
@@ -399,7 +400,7 @@ func TestExplainDuringConcurrentChanges(t *testing.T) {
 			return nil
 		})
 		c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
-		c.Stuck.After, c.Shutdown.DrainQueue, c.Stuck.Unready = time.Millisecond, true, true
+		c.Runs.StuckAfter, c.Runs.DrainQueue, c.Runs.UnreadyWhenStuck = time.Millisecond, true, true
 		c.Deleted = func(context.Context, unstructuredObject, bool) error { return nil }
 		ctrl := w.run(c)
 		var clients sync.WaitGroup
@@ -409,9 +410,9 @@ func TestExplainDuringConcurrentChanges(t *testing.T) {
 					name := fmt.Sprint("w", i%5)
 					switch reader {
 					case 0:
-						_ = ctrl.Explain(key(name)).String()
+						_ = ctrl.Explain(key(name))
 					case 1:
-						_, _, _ = ctrl.RecentRuns(), ctrl.Problems(), ctrl.Queue(10)
+						_, _, _ = ctrl.RecentRuns(), ctrl.Problems(), ctrl.Queued(10)
 					default:
 						_, _ = ctrl.Stats(), ctrl.Ready()
 					}

@@ -69,7 +69,7 @@ func TestContract17_ErrorClassesHavePolicies(t *testing.T) {
 					return test.err
 				})
 				c.Logger = logs.logger(slog.LevelWarn)
-				c.Retry = retry.Config{Policies: retry.Policies{"vendor": {Base: time.Hour, Jitter: -1}}}
+				c.Retry = retry.Config{Policies: map[retry.Class]retry.Policy{"vendor": {Base: time.Hour, Jitter: -1}}}
 				w.put("widgets", "a", 1)
 				ctrl := w.run(c)
 				synctest.Wait()
@@ -253,7 +253,7 @@ func TestContract17_GenerationChangeEndsTerminal(t *testing.T) {
 		if got := runs.take(); len(got) != 0 {
 			t.Errorf("without a change of the generation, handled: %q", got)
 		}
-		if got := ctrl.Explain(key("a")).String(); !strings.Contains(got, "skipped (terminal): updated (labels) by somebody") {
+		if got := ctrl.Explain(key("a")); !strings.Contains(got, "skipped (terminal): updated (labels) by somebody") {
 			t.Errorf("the explanation does not say what was skipped:\n%s", got)
 		}
 		edit("spec")

@@ -85,10 +85,10 @@ func newMixed(t *testing.T, seed int) *mixed {
 		c.Queue.GroupLimit = 1 + m.n(2)
 	}
 	if m.feature("stuck") {
-		c.Stuck.After = 400 * time.Millisecond
+		c.Runs.StuckAfter = 400 * time.Millisecond
 	}
-	c.Shutdown.DrainQueue = m.feature("drain queue")
-	c.Shutdown.DrainTimeout = 2 * time.Second
+	c.Runs.DrainQueue = m.feature("drain queue")
+	c.Runs.DrainTimeout = 2 * time.Second
 	if m.feature("resync") {
 		c.ResyncInterval = 5 * time.Second
 	}

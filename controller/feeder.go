@@ -83,7 +83,7 @@ func (f *feeder) runsFor(key kube.Key, causes Causes) bool {
 	case workqueue.Processing, workqueue.ProcessingAgain:
 		return false
 	case workqueue.Backoff:
-		return causes.Dropped() > 0 || slices.ContainsFunc(causes.List(), f.config.EndBackoffIf)
+		return causes.list.Dropped() > 0 || slices.ContainsFunc(causes.List(), f.config.EndBackoffIf)
 	}
 	return true
 }

@@ -189,7 +189,7 @@ func (r *recorder) Triggered(_, _ string, cause controller.CauseType) {
 	r.queued[cause]++
 }
 
-func (r *recorder) RunEnded(_ string, h controller.RunSummary) {
+func (r *recorder) RunEnded(_ string, h controller.RunRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcomes[h.Outcome]++

@@ -102,7 +102,7 @@ func (r guardedRecorder) ProblemDetected(controller string, problem ProblemType)
 }
 
 // RunEnded implements Recorder.
-func (r guardedRecorder) RunEnded(controller string, run RunSummary) {
+func (r guardedRecorder) RunEnded(controller string, run RunRecord) {
 	r.call(func() { r.recorder.RunEnded(controller, run) })
 }
 

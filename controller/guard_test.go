@@ -31,7 +31,7 @@ func (h failingHooks) ObserveController(string, func() controller.Stats) func() 
 func (h failingHooks) Triggered(string, string, controller.CauseType)           { h.fail() }
 func (h failingHooks) Skipped(string, controller.SkipReason)                    { h.fail() }
 func (h failingHooks) ProblemDetected(string, controller.ProblemType)           { h.fail() }
-func (h failingHooks) RunEnded(string, controller.RunSummary)                   { h.fail() }
+func (h failingHooks) RunEnded(string, controller.RunRecord)                    { h.fail() }
 func (h failingHooks) Event(corev1.ObjectReference, string, string, string, string) {
 	h.fail()
 }

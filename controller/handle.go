@@ -11,6 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -29,7 +30,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 	}
 	r := l.begin(item)
 	w.current.Store(r)
-	runCtx, cancel := context.WithValue(kube.ObserveCalls(ctx, r), runKey{}, r), context.CancelFunc(func() {})
+	runCtx, cancel := observers.WithRunning(kube.ObserveCalls(ctx, r), r), context.CancelFunc(func() {})
 	if l.config.Timeout > 0 {
 		runCtx, cancel = context.WithTimeout(runCtx, l.config.Timeout)
 	}
@@ -116,7 +117,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 	r.mu.Unlock()
 	before := l.unwritten.before(obj)
 	err = l.config.Handler(ctx, obj)
-	if before != nil && (err == nil || IsRequeue(err)) {
+	if before != nil && !OutcomeOf(err).Failed() {
 		l.unwritten.after(ctx, r, l.own.Kind().Kind, before, obj)
 	}
 	return err

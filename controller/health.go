@@ -10,30 +10,21 @@ import (
 )
 
 // Phase is a controller's lifecycle phase.
-type Phase int
+type Phase string
 
-// The phases, in their order.
+// The phases, in their order. They are label values of metrics.
 const (
 	// PhaseStopped: Run has not been called, or has returned.
-	PhaseStopped Phase = iota
+	PhaseStopped Phase = "stopped"
 	// PhaseStandby: another process leads.
-	PhaseStandby
+	PhaseStandby Phase = "standby"
 	// PhaseSyncing: the first list is under way.
-	PhaseSyncing
+	PhaseSyncing Phase = "syncing"
 	// PhaseRunning: workers handle keys.
-	PhaseRunning
+	PhaseRunning Phase = "running"
 	// PhaseDraining: no new run starts; running handlers finish.
-	PhaseDraining
+	PhaseDraining Phase = "draining"
 )
-
-// String returns the phase as a word.
-func (p Phase) String() string {
-	names := [...]string{"stopped", "standby", "syncing", "running", "draining"}
-	if p >= 0 && int(p) < len(names) {
-		return names[p]
-	}
-	return fmt.Sprintf("phase %d", int(p))
-}
 
 // Stats are a controller's figures at one time.
 type Stats struct {
@@ -125,9 +116,9 @@ func (c *Controller[T]) Ready() error {
 	return fmt.Errorf("controller %q is not ready: it is %s", c.config.Name, phase)
 }
 
-// stuck returns an error that names the stuck handlers if Config.Stuck.Unready is set, or nil.
+// stuck returns an error that names the stuck handlers if Config.Runs.UnreadyWhenStuck is set, or nil.
 func (c *Controller[T]) stuck() error {
-	if !c.config.Stuck.Unready {
+	if !c.config.Runs.UnreadyWhenStuck {
 		return nil
 	}
 	var errs []error

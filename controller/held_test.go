@@ -37,7 +37,7 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 					return w.create(ctx, "parts", "Part", "p")
 				})
 				c.Reads = []informer.Any{parts}
-				c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = true, test.drainTimeout
+				c.Runs.DrainQueue, c.Runs.DrainTimeout = true, test.drainTimeout
 				w.HoldWatches("parts")
 				w.put("widgets", "a", 1)
 				ctrl, err := controller.New(c)
@@ -80,7 +80,7 @@ func TestReplacementOfStuckHandlerUsesItsGroup(t *testing.T) {
 		})
 		server := newServer("stuck")
 		c.Retriever = server
-		c.Workers, c.Queue.GroupLimit, c.Stuck.After = 2, 1, time.Minute
+		c.Workers, c.Queue.GroupLimit, c.Runs.StuckAfter = 2, 1, time.Minute
 		ctrl := newController(t, c)
 		start(t, ctrl)
 		time.Sleep(time.Second)
@@ -120,7 +120,7 @@ func TestLateReplacementOfStuckHandlerUsesItsGroup(t *testing.T) {
 			obj.Namespace = namespace
 			server.Put(obj)
 		}
-		c.Workers, c.Queue.GroupLimit, c.Stuck.After = 1, 1, time.Minute
+		c.Workers, c.Queue.GroupLimit, c.Runs.StuckAfter = 1, 1, time.Minute
 		for n := range 4 {
 			release[fmt.Sprint("ns", n)] = make(chan struct{})
 		}
@@ -161,7 +161,7 @@ func TestDrainQueueHandlesKeyOfStuckHandler(t *testing.T) {
 			runs.add("%s", obj.Data["value"])
 			return nil
 		})
-		c.Workers, c.Stuck.After, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, time.Minute, true, time.Hour
+		c.Workers, c.Runs.StuckAfter, c.Runs.DrainQueue, c.Runs.DrainTimeout = 1, time.Minute, true, time.Hour
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(5 * time.Minute)
@@ -198,7 +198,7 @@ func TestReplacedWorkerEndsDuringDrain(t *testing.T) {
 			runs.add("%s", obj.Name)
 			return nil
 		})
-		c.Workers, c.Stuck.After, c.Shutdown.DrainQueue, c.Shutdown.DrainTimeout = 1, 5*time.Minute, true, time.Hour
+		c.Workers, c.Runs.StuckAfter, c.Runs.DrainQueue, c.Runs.DrainTimeout = 1, 5*time.Minute, true, time.Hour
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		time.Sleep(10 * time.Minute) // the worker is replaced

@@ -25,8 +25,8 @@ const (
 	keptStates = 1 << 20
 )
 
-// Skip is a change or a trigger that did not add its key to the queue.
-type Skip struct {
+// skip is a change or a trigger that did not add its key to the queue.
+type skip struct {
 	Time  time.Time
 	Key   kube.Key
 	Why   SkipReason
@@ -46,9 +46,6 @@ const (
 	SkipTerminal SkipReason = "terminal"
 )
 
-// SkipReasons returns every SkipReason, for exporters that pre-register every label value.
-func SkipReasons() []SkipReason { return []SkipReason{SkipPredicate, SkipOwnWrite, SkipTerminal} }
-
 // history contains the latest runs of a controller, and a few runs of each of the keys that ran last. It is kept
 // across terms of leadership. It is an observer.
 type history struct {
@@ -59,7 +56,7 @@ type history struct {
 	runs  ring[*record]              // guarded by mu
 	keys  map[kube.Key]*list.Element // guarded by mu; the elements of order
 	order list.List                  // guarded by mu; of *keyHistory; the key that ran last is first
-	skips ring[Skip]                 // guarded by mu
+	skips ring[skip]                 // guarded by mu
 
 	differences []keptDifference // guarded by mu; of ended runs and skips, oldest first
 	kept        int              // guarded by mu; the sum of their sizes
@@ -79,7 +76,7 @@ type keyHistory struct {
 
 func newHistory() *history {
 	return &history{
-		runs: ring[*record]{limit: recentRuns}, skips: ring[Skip]{limit: recentSkips},
+		runs: ring[*record]{limit: recentRuns}, skips: ring[skip]{limit: recentSkips},
 		keys: map[kube.Key]*list.Element{},
 	}
 }
@@ -116,7 +113,7 @@ func historyOf(element *list.Element) *keyHistory { return element.Value.(*keyHi
 func (h *history) skipped(key kube.Key, why SkipReason, cause *Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.skips.add(Skip{Time: cause.Time, Key: key, Why: why, Cause: *cause})
+	h.skips.add(skip{Time: cause.Time, Key: key, Why: why, Cause: *cause})
 	h.keep(cause.difference)
 }
 
@@ -151,13 +148,13 @@ func (h *history) all() []RunRecord {
 }
 
 // of returns the latest runs and skips of key, both in reverse chronological order.
-func (h *history) of(key kube.Key) (runs []RunRecord, skips []Skip) {
+func (h *history) of(key kube.Key) (runs []RunRecord, skips []skip) {
 	h.mu.Lock()
 	var kept []*record
 	if known := h.keys[key]; known != nil {
 		kept = historyOf(known).runs.latestFirst()
 	}
-	skips = slices.DeleteFunc(h.skips.latestFirst(), func(s Skip) bool { return s.Key != key })
+	skips = slices.DeleteFunc(h.skips.latestFirst(), func(s skip) bool { return s.Key != key })
 	h.mu.Unlock()
 	for i := range skips {
 		skips[i].Cause = skips[i].Cause.compared()

@@ -19,7 +19,7 @@ func fill(h *history, writes int) {
 				Causes: NewCauses(Cause{Type: CauseUpdated, Source: SourceSelf, Object: key}),
 			}}
 			for w := range writes {
-				r.run.Writes = append(r.run.Writes, Write{Verb: "patch", Kind: "Widget", Key: key, ResourceVersion: fmt.Sprint(round, w)})
+				r.run.writes = append(r.run.writes, write{Verb: "patch", Kind: "Widget", Key: key, ResourceVersion: fmt.Sprint(round, w)})
 			}
 			h.add(r)
 			h.skipped(key, SkipPredicate, &Cause{Object: key})

@@ -158,7 +158,7 @@ func (h *hotLoops) ended(ctx context.Context, r *running) {
 func (h *hotLoops) inRequeueLoop(ctx context.Context, r *running, now time.Time) bool {
 	key := r.run.Key
 	r.mu.Lock() // calls may end after their run
-	goesOn := r.run.Outcome == OutcomeRequeue && !r.run.NextRun.After(now.Add(requeueSoon)) && r.run.writesDone == 0
+	goesOn := r.run.Outcome == OutcomeRequeue && !r.run.NextRun.After(now.Add(requeueSoon)) && r.run.Writes == 0
 	r.mu.Unlock()
 	h.mu.Lock()
 	known := h.requeues[key]

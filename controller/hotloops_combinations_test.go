@@ -19,7 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// HotLoops.MaxPause has its effect also on keys without an object.
+// Runs.MaxPause has its effect also on keys without an object.
 func TestHotLoopOfNoObject(t *testing.T) {
 	for maxPause, want := range map[time.Duration]int{0: 130, 100 * time.Millisecond: 400, -1: 0} {
 		t.Run(maxPause.String(), func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestHotLoopOfNoObject(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				}))
-				c.HotLoops.MaxPause = maxPause
+				c.Runs.MaxPause = maxPause
 				ctrl := startTeams(t, c)
 				time.Sleep(30 * time.Second)
 				if n := int(runs.Load()); want > 0 && (n < want-5 || n > want+5) || want == 0 && n < 20_000 {
@@ -99,7 +99,7 @@ func TestDrainQueueDoesNotWaitForHotLoop(t *testing.T) {
 				c := w.config(func(context.Context, unstructuredObject) error {
 					return controller.RequeueAfter(time.Millisecond)
 				})
-				c.HotLoops.MaxPause, c.Shutdown.DrainQueue = maxPause, true
+				c.Runs.MaxPause, c.Runs.DrainQueue = maxPause, true
 				w.put("widgets", "a", 1)
 				ctrl, err := controller.New(c)
 				if err != nil {
@@ -144,7 +144,7 @@ func TestHotLoopOfInterruptedKey(t *testing.T) {
 						return controller.RequeueAfter(time.Millisecond)
 					},
 				}
-				c.HotLoops.MaxPause = maxPause
+				c.Runs.MaxPause = maxPause
 				ctrl, err := controller.New(c)
 				if err != nil {
 					t.Fatal(err)
@@ -195,7 +195,7 @@ func TestContract07_FieldSelectorsOfCombinedRetrievers(t *testing.T) {
 			if err := controller.WaitForOwnWrites(ctx); err != nil {
 				return err
 			}
-			for part, err := range parts.All() {
+			for part, err := range parts.List(informer.Query{}) {
 				if err != nil || part.Object["spec"].(map[string]any)["value"] != int64(value) {
 					wrong.add("%s has %v in run %d: %v", part.GetName(), part.Object["spec"], value, err)
 				}

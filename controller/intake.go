@@ -30,7 +30,7 @@ type intake struct {
 	keys      *listedKeys        // nil with a primary kind
 	predicate informer.Predicate // may be nil
 	config    QueueConfig
-	handleOwn bool // Config.OwnWrites.Handle
+	handleOwn bool // Config.Runs.HandleOwnWrites
 
 	begun atomic.Bool // the first pass has begun, or is about to
 	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
@@ -120,7 +120,7 @@ func causeOf(source string, c informer.Change) Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.Previous, cause.difference = c.States().OldVersion(), newDifference(c.Later(), c.States().KeptSize())
+		cause.previous, cause.difference = c.States().OldVersion(), newDifference(c.States().Later(), c.States().KeptSize())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}

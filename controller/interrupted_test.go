@@ -112,7 +112,7 @@ func TestInterruptedKeysRunLast(t *testing.T) {
 		"limit of the group": {limit},
 		"source that lists":  {lists},
 		"all of them":        {reconciler, debounce, priority, limit, lists},
-		"own writes":         {func(c *controller.Config[configMap]) { c.OwnWrites.Handle = true }},
+		"own writes":         {func(c *controller.Config[configMap]) { c.Runs.HandleOwnWrites = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestInterruptedKeysRunLast(t *testing.T) {
 				if got := problemsOf(ctrl, controller.ProblemInterrupted); !slices.Equal(got, []string{"c005", "c100", "c150"}) {
 					t.Errorf("problems during the first pass: %v", got)
 				}
-				if text, want := ctrl.Explain(key("c100")).String(), "the process has ended 3 times while this key was handled"; !strings.Contains(text, want) {
+				if text, want := ctrl.Explain(key("c100")), "the process has ended 3 times while this key was handled"; !strings.Contains(text, want) {
 					t.Errorf("Explain: %q is missing in\n%s", want, text)
 				}
 				time.Sleep(15 * time.Second)
@@ -242,13 +242,13 @@ func TestShutdownInterruptsNoKey(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				})
-				c.StateDir, c.Shutdown.DrainQueue = dir, drainQueue
+				c.StateDir, c.Runs.DrainQueue = dir, drainQueue
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
 				ctrl := newController(t, c)
 				go func() { done <- ctrl.Run(ctx) }() // waited for below
 				time.Sleep(time.Second)
-				if text, want := ctrl.Explain(key("a")).String(), "ns/a is held back until other keys have run: listed"; !strings.Contains(text, want) {
+				if text, want := ctrl.Explain(key("a")), "ns/a is held back until other keys have run: listed"; !strings.Contains(text, want) {
 					t.Errorf("Explain: %q is missing in\n%s", want, text)
 				}
 				killed := copyOf(t, dir)
@@ -280,7 +280,7 @@ func TestDrainDoesNotWaitForInterruptedKeys(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return nil
 		})
-		c.StateDir, c.Shutdown.DrainQueue = dir, true
+		c.StateDir, c.Runs.DrainQueue = dir, true
 		stop := start(t, newController(t, c))
 		time.Sleep(time.Second)
 		began := time.Now()
@@ -316,7 +316,7 @@ func TestInterruptedKeysDoNotWaitForStuckHandlers(t *testing.T) {
 			}
 			return nil
 		})
-		c.StateDir, c.Workers, c.Stuck.After = dir, 1, time.Minute
+		c.StateDir, c.Workers, c.Runs.StuckAfter = dir, 1, time.Minute
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		for _, want := range [][]string{{"stuck"}, {"a"}, {"b"}} {
@@ -581,7 +581,7 @@ func TestUnlistedInterruptedKeysAreKeptUntilRun(t *testing.T) {
 		began := time.Now()
 		ctrl, err := controller.New(controller.Config[controller.NoObject]{
 			Name: "test", StateDir: dir, ResyncInterval: time.Hour, Workers: 2, Logger: slog.New(slog.DiscardHandler),
-			Stuck: controller.StuckConfig{After: 24 * time.Hour},
+			Runs: controller.RunsConfig{StuckAfter: 24 * time.Hour},
 			Reconciler: func(_ context.Context, key kube.Key) error {
 				runs.add("%s %s", key.Name, time.Since(began).Round(time.Second))
 				time.Sleep(150 * time.Minute)

@@ -30,7 +30,7 @@ func KeyHandler[K comparable](handler Handler[K]) Reconciler {
 		return nil
 	}
 	return func(ctx context.Context, encoded kube.Key) error {
-		key, err := DecodeKey[K](encoded)
+		key, err := keyOf[K](encoded)
 		if err != nil {
 			return Terminal(err)
 		}
@@ -39,7 +39,7 @@ func KeyHandler[K comparable](handler Handler[K]) Reconciler {
 }
 
 // EncodeKey returns the kube.Key that stands for key in the queue, causes, records, logs and metrics. Different keys
-// have different results, and DecodeKey reverses it: nothing is stored. The result of its method String is the text of
+// have different results, and KeyHandler reverses it: nothing is stored. The result of its method String is the text of
 // key: a string as it is, a struct as its fields with slashes between them ("Deployment/shop/web"). Slashes inside of
 // fields, percent signs, double quotes and characters that cannot be printed are encoded as in URLs. An empty text is
 // "".
@@ -63,8 +63,8 @@ func EncodeKey[K comparable](key K) kube.Key {
 	return encoded
 }
 
-// DecodeKey returns the key for which EncodeKey has returned encoded. It returns an error if there is no such key.
-func DecodeKey[K comparable](encoded kube.Key) (key K, err error) {
+// keyOf returns the key for which EncodeKey has returned encoded. It returns an error if there is no such key.
+func keyOf[K comparable](encoded kube.Key) (key K, err error) {
 	if k, ok := any(&key).(*kube.Key); ok {
 		*k = encoded
 		return key, nil
@@ -259,7 +259,7 @@ func textOf(v reflect.Value) (text string, method bool, err error) {
 	return hex.EncodeToString(v.Bytes()), false, nil
 }
 
-// setText sets one part to the value with this text. DecodeKey detects texts that textOf does not return.
+// setText sets one part to the value with this text. keyOf detects texts that textOf does not return.
 func setText(v reflect.Value, text string) error {
 	if hasText(v.Type()) {
 		unmarshaler, _ := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr())

@@ -82,7 +82,7 @@ func checkKey[K comparable](t *testing.T, key K, text string) {
 	if encoded.String() != text || encoded == (kube.Key{}) {
 		t.Errorf("the text of %#v is %q, want %q", key, encoded, text)
 	}
-	if decoded, err := controller.DecodeKey[K](encoded); err != nil || decoded != key {
+	if decoded, err := controller.KeyOf[K](encoded); err != nil || decoded != key {
 		t.Errorf("%q is decoded as %#v (%v), want %#v", encoded, decoded, err, key)
 	}
 }
@@ -106,7 +106,7 @@ func TestDifferentKeysNeverMerge(t *testing.T) {
 				t.Errorf("%q and %q have the same text: %q", other, a+b, whole)
 			}
 			strs[whole] = a + b
-			if decoded, err := controller.DecodeKey[pair](encoded); err != nil || decoded != key {
+			if decoded, err := controller.KeyOf[pair](encoded); err != nil || decoded != key {
 				t.Errorf("%q is decoded as %q: %v", encoded, decoded, err)
 			}
 		}
@@ -130,7 +130,7 @@ func FuzzDecodeKey(f *testing.F) {
 // checkDecoded checks that a key has one text only.
 func checkDecoded[K comparable](t *testing.T, encoded kube.Key) {
 	t.Helper()
-	if key, err := controller.DecodeKey[K](encoded); err == nil && controller.EncodeKey(key) != encoded {
+	if key, err := controller.KeyOf[K](encoded); err == nil && controller.EncodeKey(key) != encoded {
 		t.Errorf("%q is decoded as %#v, whose text is %q", encoded, key, controller.EncodeKey(key))
 	}
 }
@@ -138,20 +138,20 @@ func checkDecoded[K comparable](t *testing.T, encoded kube.Key) {
 func TestDecodeKeyRejectsOtherKeys(t *testing.T) {
 	t.Parallel()
 	for _, encoded := range []kube.Key{{}, {Name: "a"}, {Namespace: "a", Name: "b"}, {Namespace: "a", Name: "b/c/d"}, {Name: "a/b/c"}, {Namespace: "a", Name: "b/%2"}, {Namespace: "a", Name: "b/%zz"}, {Namespace: "a", Name: "b/%41"}} {
-		if key, err := controller.DecodeKey[clustered](encoded); err == nil {
+		if key, err := controller.KeyOf[clustered](encoded); err == nil {
 			t.Errorf("%q is decoded as %v", encoded, key)
 		}
 	}
-	_, err := controller.DecodeKey[int8](kube.Key{Name: "300"})
+	_, err := controller.KeyOf[int8](kube.Key{Name: "300"})
 	if err == nil || !strings.Contains(err.Error(), `"300" is not a key of type int8`) {
 		t.Errorf("error: %v", err)
 	}
 	for _, text := range []string{"", "x", "01", "+1", "true"} {
-		if _, err := controller.DecodeKey[int](kube.Key{Name: text}); err == nil {
+		if _, err := controller.KeyOf[int](kube.Key{Name: text}); err == nil {
 			t.Errorf("%q is decoded as an int", text)
 		}
 	}
-	if _, err := controller.DecodeKey[[2]byte](kube.Key{Name: "ab"}); err == nil {
+	if _, err := controller.KeyOf[[2]byte](kube.Key{Name: "ab"}); err == nil {
 		t.Error("one byte is decoded as two")
 	}
 }
@@ -183,7 +183,7 @@ func checkNoKey[K comparable](t *testing.T, want string) {
 			f()
 		}()
 	}
-	if _, err := controller.DecodeKey[K](kube.Key{Name: "a"}); err == nil {
+	if _, err := controller.KeyOf[K](kube.Key{Name: "a"}); err == nil {
 		t.Errorf("a key is decoded as %s", reflect.TypeFor[K]())
 	}
 }

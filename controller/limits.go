@@ -12,9 +12,11 @@ import (
 // limits calls Config.Queue.Limiter in one term.
 type limits struct {
 	// Immutable.
-	limiter Limiter // nil: no limit
-	guard   *usercode.Guard
-	logger  *slog.Logger
+	limiter interface { // nil: no limit
+		Wait(ctx context.Context) error
+	}
+	guard  *usercode.Guard
+	logger *slog.Logger
 
 	logged atomic.Bool // an error of the limiter
 }

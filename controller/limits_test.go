@@ -175,7 +175,7 @@ func TestLimiterAtShutdown(t *testing.T) {
 					runs.add("%s", obj.Name)
 					return nil
 				})
-				c.Workers, c.Shutdown.DrainQueue = 1, row.drain
+				c.Workers, c.Runs.DrainQueue = 1, row.drain
 				c.Queue.Limiter = rate.NewLimiter(rate.Every(row.every), 1)
 				stop := start(t, newController(t, c))
 				time.Sleep(time.Millisecond)

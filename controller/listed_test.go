@@ -423,7 +423,7 @@ func TestContract02_KeyListedDuringRunIsHandledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if e := f.ctrl.Explain(key("o0")); e.Queued == nil || e.Queued.State != string(workqueue.ProcessingAgain) {
+		if e := f.ctrl.Explained(key("o0")); e.Queued == nil || e.Queued.State != string(workqueue.ProcessingAgain) {
 			t.Errorf("during the run:\n%s", e)
 		}
 		time.Sleep(time.Hour)
@@ -457,7 +457,7 @@ func TestKeysInBacklogAreExplained(t *testing.T) {
 		}
 		waits := ""
 		for n := range 2000 {
-			if e := f.ctrl.Explain(key(ownerName(n))); len(e.WaitingForRoom.List()) > 0 {
+			if e := f.ctrl.Explained(key(ownerName(n))); len(e.WaitingForRoom.List()) > 0 {
 				waits = e.String()
 				break
 			}

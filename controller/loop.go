@@ -116,7 +116,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 	l.enqueuer = &enqueuer{queue: l.queue, informer: l.own.Untyped()}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.pool = newPool(l.queue, config.Name, config.Workers,
-		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Shutdown.DrainQueue, l.handle)
+		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Runs.DrainQueue, l.handle)
 	l.follow(c, observeRun)
 	l.schedule = &schedule{
 		enqueuer: l.enqueuer, queue: l.queue, objects: l.own, rules: c.rules, observers: l.observers, logger: l.logger,
@@ -129,7 +129,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures,
 		ownWrites: l.ownWrites.tracker, hotLoops: l.ownWrites.hotLoops, objects: l.own, keys: l.keys,
-		predicate: config.Predicate, config: config.Queue, handleOwn: config.OwnWrites.Handle,
+		predicate: config.Predicate, config: config.Queue, handleOwn: config.Runs.HandleOwnWrites,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
@@ -138,15 +138,15 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 // follow creates the gates and the observers.
 func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	config, content := l.config, &contentDecoder{l.watched}
-	hot := newHotLoops(l.problems, content, config.HotLoops.MaxPause, config.ResyncInterval)
+	hot := newHotLoops(l.problems, content, config.Runs.MaxPause, config.ResyncInterval)
 	l.ownWrites = &ownWrites{
-		config: config.OwnWrites, enqueuer: l.enqueuer, hotLoops: hot, problems: l.problems, content: content,
+		config: config.Runs, enqueuer: l.enqueuer, hotLoops: hot, problems: l.problems, content: content,
 		tracker: ownwrites.New(ownwrites.Config{
-			Timeout: config.OwnWrites.ConsistencyTimeout, Release: l.queue.Release, Informers: l.watched,
+			Timeout: config.Runs.ConsistencyTimeout, Release: l.queue.Release, Informers: l.watched,
 		}),
 	}
 	l.watchdog = &watchdog{
-		stuckAfter: config.Stuck.After, workers: config.Workers, pool: l.pool, queue: l.queue, problems: l.problems,
+		stuckAfter: config.Runs.StuckAfter, workers: config.Workers, pool: l.pool, queue: l.queue, problems: l.problems,
 	}
 	l.gates = []gate{l.ownWrites}
 	l.observers = observerList{c.history, hot, l.problems, l.watchdog}
@@ -208,7 +208,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 	<-intake.Done()
 	entered(PhaseDraining)
 	l.pool.end()
-	if l.config.Shutdown.DrainQueue {
+	if l.config.Runs.DrainQueue {
 		l.queue.Drain()
 	} else {
 		l.queue.ShutDown()
@@ -216,7 +216,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 	l.interrupted.end()
 	// The drain comes before the wait for the sources: a source that ends slowly must not delay the cancellation of
 	// handlers.
-	end.deadline = time.Now().Add(max(l.config.Shutdown.DrainTimeout, 0) + returnTime)
+	end.deadline = time.Now().Add(max(l.config.Runs.DrainTimeout, 0) + returnTime)
 	l.drain(ctx, cancelWork, end)
 	stopWatch()
 	end.wait(tasks.Wait, "functions that list keys")
@@ -300,7 +300,7 @@ func (l *loop[T]) notSynced(informers []informer.Any) error {
 // them independently: see run.
 func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc, end *ending) {
 	ended := ended(l.pool.wait)
-	timeout := time.NewTimer(max(l.config.Shutdown.DrainTimeout, 0))
+	timeout := time.NewTimer(max(l.config.Runs.DrainTimeout, 0))
 	defer timeout.Stop()
 	// From here on, no key that is left in a draining queue is started.
 	defer l.queue.ShutDown()
@@ -322,9 +322,9 @@ func (l *loop[T]) drain(ctx context.Context, cancelWork context.CancelCauseFunc,
 	l.queue.ShutDown()
 	if overdue {
 		cancelWork(errDrained)
-		if l.config.Shutdown.DrainTimeout > 0 {
+		if l.config.Runs.DrainTimeout > 0 {
 			l.logger.WarnContext(ctx, "handlers are cancelled: the drain time is over",
-				"drainTimeout", l.config.Shutdown.DrainTimeout, "handlers", l.queue.Stats().Processing)
+				"drainTimeout", l.config.Runs.DrainTimeout, "handlers", l.queue.Stats().Processing)
 		}
 	}
 	end.await(ended, l.pool.remaining)

@@ -182,7 +182,7 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 		}
 		server.Compact()
 		synctest.Wait()
-		ofStore := ctrl.informer.Sizes()
+		ofStore := ctrl.informer.Health()
 		with := heap()
 		ctrl.history.mu.Lock()
 		ctrl.history.runs.clear()

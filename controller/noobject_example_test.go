@@ -132,7 +132,7 @@ func ExampleEncodeKey() {
 	}
 	key := controller.EncodeKey(deployment{"eu-1", kube.Key{Namespace: "shop", Name: "web"}})
 	fmt.Println(key)
-	decoded, err := controller.DecodeKey[deployment](key) // such as a key of Controller.RecentRuns
+	decoded, err := controller.KeyOf[deployment](key) // such as a key of Controller.RecentRuns
 	fmt.Println(decoded.Cluster, decoded.Key.Name, err)
 	// Output:
 	// eu-1/shop/web

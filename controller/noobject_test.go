@@ -137,10 +137,10 @@ func TestContract29_ListedKeysOfNoObjectAreResynced(t *testing.T) {
 		wantLines(t, "changes", runs.sorted(), "eu/b: mapped teams: ns/b deleted", "eu/stays: mapped teams: ns/c added by editor")
 		time.Sleep(2 * time.Minute)
 		runs.take()
-		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "b"})).String(); !strings.Contains(text, "eu/b is idle; next run when something changes\n  no source lists it: there are no resyncs") {
+		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "b"})); !strings.Contains(text, "eu/b is idle; next run when something changes\n  no source lists it: there are no resyncs") {
 			t.Errorf("explanation of a key that is gone:\n%s", text)
 		}
-		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "stays"})).String(); !strings.Contains(text, "next run when a source enqueues it (the error is terminal)") {
+		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "stays"})); !strings.Contains(text, "next run when a source enqueues it (the error is terminal)") {
 			t.Errorf("explanation of a terminal key:\n%s", text)
 		}
 		time.Sleep(time.Minute)
@@ -417,7 +417,7 @@ func TestNewRejectsObjectFieldsOfNoObject(t *testing.T) {
 	if ctrl.Informer() != nil {
 		t.Error("it has an informer")
 	}
-	if text := ctrl.Explain(kube.Key{Name: "a"}).String(); !strings.Contains(text, "does not run: the controller is stopped") {
+	if text := ctrl.Explain(kube.Key{Name: "a"}); !strings.Contains(text, "does not run: the controller is stopped") {
 		t.Errorf("explanation: %s", text)
 	}
 }

@@ -49,7 +49,7 @@ func TestHandlerReadsStoppedInformer(t *testing.T) {
 		} else {
 			named("the record of the run", runs[0].Error)
 		}
-		named("Explain", ctrl.Explain(key("a")).String())
+		named("Explain", ctrl.Explain(key("a")))
 		if err := ctrl.Ready(); err != nil {
 			t.Errorf("Ready: %v, want nil: keys that fail are problems", err)
 		}

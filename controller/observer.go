@@ -94,10 +94,7 @@ func (m *meter) added(_ kube.Key, cause *Cause, _ bool) {
 func (m *meter) skipped(_ kube.Key, why SkipReason, _ *Cause) { m.recorder.Skipped(m.controller, why) }
 
 func (m *meter) ended(_ context.Context, r *running) {
-	r.mu.Lock()
-	summary := summaryOf(&r.run)
-	r.mu.Unlock()
-	m.recorder.RunEnded(m.controller, summary)
+	m.recorder.RunEnded(m.controller, r.snapshot())
 }
 
 // runLog logs each run at debug level.
@@ -112,7 +109,7 @@ func (l *runLog) ended(ctx context.Context, r *running) {
 	}
 	run := r.snapshot()
 	r.log().DebugContext(ctx, "handled", "outcome", string(run.Outcome), "duration", run.Duration,
-		"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.Writes)+run.WritesDropped, "next",
+		"causes", run.Causes.String(), "attempt", run.Attempt, "writes", len(run.writes)+run.writesDropped, "next",
 		run.NextReason)
 }
 

@@ -271,7 +271,7 @@ func TestNegativeConsistencyTimeoutHandlesEveryOwnWrite(t *testing.T) {
 					return w.createPart(ctx, "widget", "a")
 				})
 				c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
-				c.OwnWrites.ConsistencyTimeout = -1
+				c.Runs.ConsistencyTimeout = -1
 				w.after(http.MethodPost, func() { time.Sleep(slow) })
 				w.put("widgets", "a", 1)
 				w.run(c)
@@ -340,7 +340,7 @@ func TestWriteThatOutlivesItsRunIsNotAwaited(t *testing.T) {
 		gated.set(nil)
 		close(gate)
 		outliving.Wait()
-		if unseen := ctrl.Explain(key("a")).Unseen; len(unseen) != 0 {
+		if unseen := ctrl.Explained(key("a")).Unseen; len(unseen) != 0 {
 			t.Errorf("when all is done, the key waits for %q", unseen)
 		}
 		w.put("widgets", "a", 2)

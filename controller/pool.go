@@ -36,7 +36,7 @@ type pool struct {
 	size       int // configured number of workers
 	run        func(ctx context.Context, w *worker, item queueItem) (began bool)
 	limits     *limits
-	drains     bool // Config.Shutdown.DrainQueue
+	drains     bool // Config.Runs.DrainQueue
 
 	goroutines sync.WaitGroup
 	// allow waits until a run may start, and returns false if the intake ends before. Set by start.

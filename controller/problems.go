@@ -22,9 +22,9 @@ type ProblemType string
 
 // The problem types.
 const (
-	// ProblemHotLoop: a key runs again and again without progress. See Config.HotLoops.
+	// ProblemHotLoop: a key runs again and again without progress. See RunsConfig.MaxPause.
 	ProblemHotLoop ProblemType = "hot-loop"
-	// ProblemStuck: a handler has been running for longer than Config.Stuck.After.
+	// ProblemStuck: a handler has been running for longer than Config.Runs.StuckAfter.
 	ProblemStuck ProblemType = "stuck"
 	// ProblemStalled: the last retry of a key failed, and no further retry follows.
 	ProblemStalled ProblemType = "stalled"
@@ -44,9 +44,8 @@ const (
 	ProblemInterrupted ProblemType = "interrupted"
 )
 
-// ProblemTypes returns every ProblemType that a controller counts, for exporters that pre-register every label value.
-// That is every type except ProblemInformer and ProblemSource.
-func ProblemTypes() []ProblemType {
+// problemTypes returns every ProblemType of problems: all except ProblemInformer and ProblemSource.
+func problemTypes() []ProblemType {
 	return []ProblemType{
 		ProblemHotLoop, ProblemStuck, ProblemStalled, ProblemFailing, ProblemQueueGrowing, ProblemUnseenWrite,
 		ProblemInterrupted,
@@ -129,7 +128,7 @@ func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(types) == 0 {
-		types = ProblemTypes()
+		types = problemTypes()
 	}
 	for _, kind := range types {
 		delete(t.open, problemID{kind, key})

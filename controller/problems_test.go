@@ -188,7 +188,7 @@ func TestContract20_StuckHandlerIsReportedAndReplaced(t *testing.T) {
 			handled.add("%s", widget.GetName())
 			return nil
 		})
-		c.Workers, c.Stuck.After, c.Stuck.Unready = 1, time.Minute, true
+		c.Workers, c.Runs.StuckAfter, c.Runs.UnreadyWhenStuck = 1, time.Minute, true
 		c.Logger = logs.logger(slog.LevelWarn)
 		w.put("widgets", "stuck", 1)
 		ctrl := w.run(c)
@@ -228,7 +228,7 @@ func TestContract20_StuckHandlerIsReportedAndReplaced(t *testing.T) {
 	})
 }
 
-// TestShortLimitReportsStuckHandlerEarly checks that a short Config.Stuck.After is not rounded up to the usual
+// TestShortLimitReportsStuckHandlerEarly checks that a short Config.Runs.StuckAfter is not rounded up to the usual
 // interval of the checks.
 func TestShortLimitReportsStuckHandlerEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestShortLimitReportsStuckHandlerEarly(t *testing.T) {
 			waitForALongTime(release)
 			return nil
 		})
-		c.Stuck.After = 2 * time.Second
+		c.Runs.StuckAfter = 2 * time.Second
 		w.put("widgets", "stuck", 1)
 		ctrl := w.run(c)
 		time.Sleep(3 * time.Second)
@@ -265,7 +265,7 @@ func TestContract20_StuckHandlerIsReplacedWhenOneReturns(t *testing.T) {
 			handled.add("%s", widget.GetName())
 			return nil
 		})
-		c.Workers, c.Stuck.After = 1, time.Minute
+		c.Workers, c.Runs.StuckAfter = 1, time.Minute
 		for n := range release {
 			release[n] = make(chan struct{})
 			w.put("widgets", fmt.Sprint("stuck", n), 1)
@@ -635,7 +635,7 @@ func TestContract19_RequeueLoopIsReportedAndSlowed(t *testing.T) {
 					}
 					return controller.RequeueAfter(test.delay)
 				})
-				c.HotLoops.MaxPause = test.maxPause
+				c.Runs.MaxPause = test.maxPause
 				w.put("widgets", "a", 1)
 				w.put("parts", "p", 0)
 				ctrl := w.run(c)
@@ -695,7 +695,7 @@ func TestEndOfRequeueLoopKeepsWriteLoop(t *testing.T) {
 			}
 			return nil
 		})
-		c.HotLoops.MaxPause = -1
+		c.Runs.MaxPause = -1
 		w.put("widgets", "a", 1)
 		ctrl := w.run(c)
 		time.Sleep(time.Second)

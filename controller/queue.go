@@ -3,6 +3,7 @@ package controller
 import (
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -23,8 +24,8 @@ const (
 	PriorityHigh = Priority(workqueue.PriorityHigh)
 )
 
-// QueueEntry is a key in the queue at one time.
-type QueueEntry struct {
+// queueEntry is a key in the queue at one time.
+type queueEntry struct {
 	Key kube.Key
 	// State is one of:
 	//   - "delayed": it becomes ready at Due
@@ -53,9 +54,19 @@ func newQueue(group func(kube.Key) string, groupLimit int) *queue {
 	return workqueue.New(workqueue.Config[kube.Key, Cause]{Group: group, GroupLimit: groupLimit, Merge: (*Cause).merge})
 }
 
-func queueEntry(entry workqueue.Entry[kube.Key, Cause]) QueueEntry {
-	return QueueEntry{
+func queueEntryOf(entry workqueue.Entry[kube.Key, Cause]) queueEntry {
+	return queueEntry{
 		Key: entry.Key, State: string(entry.State), Due: entry.Due,
 		Causes: Causes{entry.Causes}, Priority: Priority(entry.Priority),
 	}
+}
+
+// observed returns queued for a test environment.
+func (c *Controller[T]) observed(limit int) (keys []observers.QueuedKey) {
+	for _, e := range c.queued(limit) {
+		keys = append(keys, observers.QueuedKey{
+			Key: e.Key.String(), State: e.State, Causes: e.Causes.String(), Due: e.Due,
+		})
+	}
+	return keys
 }

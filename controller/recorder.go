@@ -1,10 +1,7 @@
 package controller
 
 import (
-	"time"
-
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Recorder receives a controller's measurements. Its methods are called for every event and run. Triggered and
@@ -23,33 +20,5 @@ type Recorder interface {
 	// ProblemDetected is called when a problem starts.
 	ProblemDetected(controller string, problem ProblemType)
 	// RunEnded is called after each run.
-	RunEnded(controller string, run RunSummary)
-}
-
-// RunSummary is the summary of a run for a Recorder.
-type RunSummary struct {
-	Outcome Outcome
-	// Attempt is the number of runs of the key that failed in a row before this one: 0 unless this run is a retry.
-	Attempt int
-	// Cause is the type of the run's first cause.
-	Cause CauseType
-	// Class is the error class of a failed run. Otherwise empty.
-	Class retry.Class
-	// Wait is how long the key was ready before the run. Held is the part of it for which the key was held back.
-	Wait time.Duration
-	Held time.Duration
-	// Decode is the time for reading the object from the cache. Duration is the time of the whole run.
-	Decode   time.Duration
-	Duration time.Duration
-	// Writes is the number of the run's writes that succeeded and changed something.
-	Writes int
-	// TraceID is the trace that the run belongs to. Empty: no trace.
-	TraceID string
-}
-
-func summaryOf(r *RunRecord) RunSummary {
-	return RunSummary{
-		Outcome: r.Outcome, Attempt: r.Attempt, Cause: r.Causes.firstType(), Class: r.Class, Wait: r.Wait, Held: r.Held,
-		Decode: r.Decode, Duration: r.Duration, Writes: r.writesDone, TraceID: r.TraceID,
-	}
+	RunEnded(controller string, run RunRecord)
 }

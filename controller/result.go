@@ -53,36 +53,8 @@ func Terminal(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &TerminalError{Err: err}
+	return &usercode.TerminalError{Err: err}
 }
-
-// TerminalError is the error that Terminal returns.
-type TerminalError struct{ Err error }
-
-// Error implements error.
-func (e *TerminalError) Error() string {
-	if e.Err == nil {
-		return "terminal"
-	}
-	return "terminal: " + usercode.Text(e.Err)
-}
-
-// Unwrap returns the marked error, for errors.Is and errors.As.
-func (e *TerminalError) Unwrap() error { return e.Err }
-
-// PanicError is the error of a run in which the handler panicked.
-type PanicError struct {
-	// Value is the argument of panic.
-	Value any
-	// Stack is the stack of the panic, as runtime/debug.Stack prints it.
-	Stack []byte
-}
-
-// Error implements error. It omits the stack, which would otherwise be logged at every retry.
-func (e *PanicError) Error() string { return "handler panicked: " + usercode.ValueText(e.Value) }
-
-// Unwrap returns the panic's value if it is an error, unless that error wraps itself.
-func (e *PanicError) Unwrap() error { return usercode.ValueError(e.Value) }
 
 // Outcome is how a run ended. The set is small and fixed, so it may be used as a metric label.
 type Outcome string
@@ -107,14 +79,6 @@ const (
 	// OutcomeGone: the object does not exist; the handler was not called.
 	OutcomeGone Outcome = "gone"
 )
-
-// Outcomes returns every Outcome, for exporters that pre-register every label value.
-func Outcomes() []Outcome {
-	return []Outcome{
-		OutcomeSuccess, OutcomeRequeue, OutcomeError, OutcomeTimeout,
-		OutcomePanic, OutcomeTerminal, OutcomeCancelled, OutcomeGone,
-	}
-}
 
 // Failed reports whether the handler was called and failed: the outcome is not success, requeue or gone.
 func (o Outcome) Failed() bool {
@@ -151,8 +115,9 @@ func outcomeOf(err error, timedOut, cancelled bool) (Outcome, *RequeueError) {
 	}
 }
 
-// OutcomeOf returns the outcome of a handler's error, for middleware. Only the controller detects the timeout and the
-// cancellation of a run: they are errors here.
+// OutcomeOf returns the outcome of a handler's error, for middleware: OutcomeTerminal for an error of Terminal,
+// OutcomeRequeue if the error only requests another run. Only the controller detects the timeout and the cancellation
+// of a run: they are errors here.
 func OutcomeOf(err error) Outcome {
 	if !usercode.Sound(err) {
 		return OutcomeError
@@ -161,15 +126,11 @@ func OutcomeOf(err error) Outcome {
 	return outcome
 }
 
-// IsRequeue reports whether err, a handler's result, only requests another run: it is a RequeueError, wraps one, or
-// joins errors that all do.
-func IsRequeue(err error) bool { return usercode.Sound(err) && soonest(err) != nil }
-
-// panicOf returns the PanicError in a sound error, or nil. Unlike errors.As it calls no As methods.
-func panicOf(err error) *PanicError {
+// panicOf returns the HandlerPanic in a sound error, or nil. Unlike errors.As it calls no As methods.
+func panicOf(err error) *usercode.HandlerPanic {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-		case *PanicError:
+		case *usercode.HandlerPanic:
 			return e
 		case interface{ Unwrap() []error }:
 			for _, branch := range e.Unwrap() {
@@ -190,7 +151,7 @@ func soonest(err error) *RequeueError {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return nil
-	case *PanicError:
+	case *usercode.HandlerPanic:
 		return nil // regardless of the panic's value
 	case *RequeueError:
 		return e
@@ -210,13 +171,13 @@ func soonest(err error) *RequeueError {
 	return soonest(errors.Unwrap(err))
 }
 
-// isTerminal reports whether a sound error is terminal: it is a TerminalError, wraps one, or joins errors that are
+// isTerminal reports whether a sound error is terminal: it is a usercode.TerminalError, wraps one, or joins errors that are
 // all terminal or requeues, with at least one terminal error.
 func isTerminal(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return false
-	case *TerminalError:
+	case *usercode.TerminalError:
 		return e != nil
 	case interface{ Unwrap() []error }:
 		for _, branch := range e.Unwrap() {

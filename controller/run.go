@@ -3,12 +3,8 @@ package controller
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -30,7 +27,7 @@ type RunRecord struct {
 	Controller string
 	ID         uint64
 	// Key is the object's key. UID and Generation are the object's when it was read. They are zero for an object that
-	// does not exist, and for a Reconciler, which reads the object itself. DecodeKey returns a key of another type.
+	// does not exist, and for a Reconciler, which reads the object itself.
 	Key        kube.Key
 	UID        types.UID
 	Generation int64
@@ -54,15 +51,16 @@ type RunRecord struct {
 
 	// The following fields grow during the run.
 
-	// Calls is the number of requests that the handler made. CallTime is their total duration. A request is counted
-	// only if it was made with the handler's context and through a client of the same kube.Cluster: its HTTPClient,
-	// or a config that is its RESTConfig.
+	// Calls is the number of requests that the handler made. A request is counted only if it was made with the
+	// handler's context and through a client of the same kube.Cluster: its HTTPClient, or a config that is its
+	// RESTConfig.
 	Calls    int
-	CallTime time.Duration
-	// Writes are the write requests of the handler, at most 16. WritesDropped is the number of further ones.
-	Writes        []Write
-	WritesDropped int
-	writesDone    int // includes dropped ones
+	callTime time.Duration // their total duration
+	// Writes is the number of the handler's writes that succeeded and changed something. The texts of the record, in
+	// Controller.Explain and Debug, list all its write requests, at most 16.
+	Writes        int
+	writes        []write // only appended to
+	writesDropped int     // further ones
 	// TraceID is the trace that the run belongs to, if middleware.Trace is used.
 	TraceID string
 
@@ -84,64 +82,6 @@ type RunRecord struct {
 type nextRun struct {
 	at  time.Time // zero: why describes what causes it
 	why string
-}
-
-// maxWrites is the maximum number of writes in a RunRecord.
-const maxWrites = 16
-
-// WriteOutcome is how a write ended.
-type WriteOutcome string
-
-// The outcomes of writes.
-const (
-	// WriteDone: the API server performed the write.
-	WriteDone WriteOutcome = "done"
-	// WriteNoChange: the API server accepted the write, and nothing changed.
-	WriteNoChange WriteOutcome = "no change"
-	// WriteDryRun: the API server would perform the write.
-	WriteDryRun WriteOutcome = "dry run"
-	// WriteRejected: the API server rejected the write; see Status.
-	WriteRejected WriteOutcome = "rejected"
-	// WriteUnknown: no response was received. The write may have been performed.
-	WriteUnknown WriteOutcome = "unknown"
-)
-
-// Write is one write of a run.
-type Write struct {
-	// Verb is create, update, patch, delete or deletecollection. Kind is the kind, or the resource if the kind is not
-	// known. Subresource is empty for the object itself.
-	Verb        string
-	Kind        string
-	Subresource string
-	Key         kube.Key
-	Outcome     WriteOutcome
-	// Status is the HTTP status of the response. 0: no response was received.
-	Status int
-	// ResourceVersion is the object's after the write, if the response contains it.
-	ResourceVersion string
-	Duration        time.Duration
-}
-
-// String returns the write in one line: "patch Deployment/status shop/web: done (resource version 4711)".
-func (w Write) String() string {
-	what := w.Kind
-	if w.Subresource != "" {
-		what += "/" + w.Subresource
-	}
-	switch {
-	case w.Key.Name != "":
-		what += " " + w.Key.String()
-	case w.Key.Namespace != "": // the response to a rejected create contains no name
-		what += " in " + w.Key.Namespace
-	}
-	s := fmt.Sprintf("%s %s: %s", w.Verb, what, w.Outcome)
-	switch {
-	case w.Outcome == WriteRejected:
-		s += fmt.Sprintf(" (%s)", strings.TrimSpace(fmt.Sprintf("%d %s", w.Status, http.StatusText(w.Status))))
-	case w.ResourceVersion != "":
-		s += fmt.Sprintf(" (resource version %s)", w.ResourceVersion)
-	}
-	return s
 }
 
 // record contains a RunRecord. It must not reference the loop, because it may outlive the loop.
@@ -186,9 +126,7 @@ func (r *running) identify(own objects, key kube.Key) {
 func (r *record) snapshot() RunRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	run := r.run
-	run.Writes = slices.Clone(run.Writes)
-	return run
+	return r.run
 }
 
 // log returns a logger with the controller, the key and the run's ID. It is created on demand, because few runs log
@@ -207,7 +145,7 @@ func (r *running) log() *slog.Logger {
 	return logger
 }
 
-// recoverPanic converts a panic into a *PanicError in err. If it must end the process, recoverPanic marks the run, so
+// recoverPanic converts a panic into a *usercode.HandlerPanic in err. If it must end the process, recoverPanic marks the run, so
 // that nothing follows it, and panics again: the process prints the stack of the first panic, because its frames are
 // still there. It must be deferred directly.
 func (r *running) recoverPanic(err *error, endsProcess bool) {
@@ -218,15 +156,20 @@ func (r *running) recoverPanic(err *error, endsProcess bool) {
 		r.panicking = true
 		panic(value)
 	default:
-		*err = &PanicError{Value: value, Stack: debug.Stack()}
+		*err = &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
 	}
 }
 
-type runKey struct{}
-
 func runningFrom(ctx context.Context) *running {
-	r, _ := ctx.Value(runKey{}).(*running)
+	r, _ := observers.RunningFrom(ctx).(*running)
 	return r
+}
+
+// SetTraceID implements observers.Running. The record of the run, its log lines and exemplars have the ID.
+func (r *running) SetTraceID(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.TraceID = id
 }
 
 // RunFrom returns the current state of the run that ctx, a handler's context, belongs to. ok is false outside a
@@ -245,14 +188,4 @@ func LoggerFrom(ctx context.Context) *slog.Logger {
 		return r.log()
 	}
 	return observers.Logger(ctx)
-}
-
-// SetTraceID sets the trace ID of the run that ctx belongs to, for its record, its log lines and exemplars.
-// middleware.Trace calls it.
-func SetTraceID(ctx context.Context, id string) {
-	if r := runningFrom(ctx); r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.run.TraceID = id
-	}
 }

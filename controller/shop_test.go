@@ -186,7 +186,7 @@ func (s *shop) open() {
 // explain returns the explanation of a site that an operator's author sees.
 func (s *shop) explain(name string) string {
 	synctest.Wait()
-	return s.Explain(kube.Key{Namespace: "shop", Name: name}).String()
+	return s.Explain(kube.Key{Namespace: "shop", Name: name})
 }
 
 // logged returns the log lines of the controller since the last call.

@@ -50,7 +50,7 @@ func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 	defer w.running.Add(-1)
 	defer w.objects.Subscribe(func(c informer.Change) {
 		if !w.owners {
-			enqueue(c.Key, controller.Trigger{Detail: c.Type.String()})
+			enqueue(c.Key, controller.Trigger{Detail: string(c.Type)})
 		} else if state, err := c.States().New(); err == nil && state != nil {
 			enqueue(key(state.Labels()["owner"]), controller.Trigger{Change: c})
 		}
@@ -324,7 +324,7 @@ func TestSourcesAddedAndRemovedDuringDrain(t *testing.T) {
 			}
 			return nil
 		})
-		c.Shutdown.DrainTimeout = time.Hour
+		c.Runs.DrainTimeout = time.Hour
 		ctrl := newController(t, c)
 		remove, err := ctrl.AddSource(w)
 		if err != nil {

@@ -36,7 +36,7 @@ func newGroup(t *testing.T, server informer.Retriever[configMap]) *group {
 	for i := range g.last {
 		g.working[i], g.last[i] = map[string]bool{}, map[string]string{}
 		c := config(nil, func(ctx context.Context, obj configMap) error { return g.handle(ctx, i, obj) })
-		c.Name, c.Retriever, c.Informer, c.Shutdown.DrainQueue = fmt.Sprint("controller ", i), nil, shared, i == 1
+		c.Name, c.Retriever, c.Informer, c.Runs.DrainQueue = fmt.Sprint("controller ", i), nil, shared, i == 1
 		g.controllers = append(g.controllers, newController(t, c))
 	}
 	return g

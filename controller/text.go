@@ -11,12 +11,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// maxEntries is the number of runs and skips in an Explanation's text.
+// maxEntries is the number of runs and skips in an explanation's text.
 const maxEntries = 12
 
-// String returns the explanation as text for people: first the state of the key and what blocks it, then the runs and
-// skips, latest first. Times are relative to now.
-func (e Explanation) String() string {
+// String returns the text of Controller.Explain. Times are relative to now.
+func (e explanation) String() string {
 	now := time.Now()
 	var s strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
@@ -54,12 +53,12 @@ func (e Explanation) String() string {
 }
 
 // state returns the state of the key, as the rest of a sentence that starts with the key.
-func (e Explanation) state(now time.Time) string {
+func (e explanation) state(now time.Time) string {
 	switch {
 	case e.Phase == PhaseStandby:
 		return "does not run: the controller is a standby, another process leads"
 	case !e.works():
-		return "does not run: the controller is " + e.Phase.String()
+		return "does not run: the controller is " + string(e.Phase)
 	case e.Queued == nil && len(e.WaitingForRoom.List()) > 0:
 		return fmt.Sprintf("waits for room in the queue: %s\n  busy workers: %d of %d; ready keys: %d; keys that "+
 			"wait for room: %d",
@@ -91,10 +90,10 @@ func (e Explanation) state(now time.Time) string {
 }
 
 // works reports whether the controller is running or draining: only then are its objects known.
-func (e Explanation) works() bool { return e.Phase == PhaseRunning || e.Phase == PhaseDraining }
+func (e explanation) works() bool { return e.Phase == PhaseRunning || e.Phase == PhaseDraining }
 
 // nextRunText returns what makes a key run that is not in the queue.
-func (e Explanation) nextRunText() string {
+func (e explanation) nextRunText() string {
 	switch {
 	case !e.Exists && !e.withoutObject:
 		return ""
@@ -105,7 +104,7 @@ func (e Explanation) nextRunText() string {
 }
 
 // started returns when the current run started.
-func (e Explanation) started(now time.Time) time.Time {
+func (e explanation) started(now time.Time) time.Time {
 	if len(e.Runs) == 0 {
 		return now
 	}
@@ -113,7 +112,7 @@ func (e Explanation) started(now time.Time) time.Time {
 }
 
 // timeline returns the runs and skips, latest first.
-func (e Explanation) timeline(now time.Time) []string {
+func (e explanation) timeline(now time.Time) []string {
 	type entry struct {
 		at    time.Time
 		text  string
@@ -146,11 +145,11 @@ func (e Explanation) timeline(now time.Time) []string {
 func (r RunRecord) details() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "run %d: %s", r.ID, r.summary())
-	for _, w := range r.Writes {
+	for _, w := range r.writes {
 		fmt.Fprintf(&s, "\n    %s", w)
 	}
-	if r.WritesDropped > 0 {
-		fmt.Fprintf(&s, "\n    and %d more", r.WritesDropped)
+	if r.writesDropped > 0 {
+		fmt.Fprintf(&s, "\n    and %d more", r.writesDropped)
 	}
 	if r.NextReason != "" {
 		fmt.Fprintf(&s, "\n    next: %s", nextRun{r.NextRun, r.NextReason}.after(r.Started.Add(r.Duration)))
@@ -193,7 +192,7 @@ func (r RunRecord) summary() string {
 		return s.String() + r.timeBreakdown()
 	}
 	fmt.Fprintf(&s, "%s in %s%s", r.Outcome, rounded(r.Duration), r.timeBreakdown())
-	if n := len(r.Writes) + r.WritesDropped; n > 0 {
+	if n := len(r.writes) + r.writesDropped; n > 0 {
 		fmt.Fprintf(&s, ", %s", counted(n, "write"))
 	}
 	if r.Error != "" {
@@ -208,8 +207,8 @@ func (r RunRecord) timeBreakdown() string {
 	if r.Decode >= minDecodeShown {
 		parts = append(parts, fmt.Sprintf("decoding took %s", rounded(r.Decode)))
 	}
-	if r.CallTime >= minCallTimeShown {
-		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.CallTime)))
+	if r.callTime >= minCallTimeShown {
+		parts = append(parts, fmt.Sprintf("%s took %s", counted(r.Calls, "call"), rounded(r.callTime)))
 	}
 	if len(parts) == 0 {
 		return ""

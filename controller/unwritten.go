@@ -43,8 +43,8 @@ func (u *unwritten) after(ctx context.Context, r *running, kind string, before r
 		return // the client reports it when the object is written
 	}
 	run := r.snapshot()
-	objectWritten, statusWritten := run.WritesDropped > 0, run.WritesDropped > 0
-	for _, w := range run.Writes {
+	objectWritten, statusWritten := run.writesDropped > 0, run.writesDropped > 0
+	for _, w := range run.writes {
 		if w.Key == run.Key && (w.Kind == kind || kind == "") {
 			objectWritten, statusWritten = objectWritten || w.Subresource == "", true
 		}

@@ -19,7 +19,7 @@ import (
 
 // shownBy returns the names of the objects in an informer.
 func (w *world) shownBy(parts *informer.Informer[unstructuredObject]) (names []string) {
-	for obj, err := range parts.All() {
+	for obj, err := range parts.List(informer.Query{}) {
 		if err != nil {
 			w.t.Error(err)
 			continue
@@ -167,7 +167,7 @@ func TestWaitForOwnWritesIsBounded(t *testing.T) {
 					return nil
 				})
 				c.Reads = []informer.Any{w.parts(informer.Selection{})}
-				c.OwnWrites.ConsistencyTimeout = test.timeout
+				c.Runs.ConsistencyTimeout = test.timeout
 				w.put("widgets", "a", "1")
 				w.HoldWatches("parts")
 				w.run(c)
@@ -232,7 +232,7 @@ func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 			})
 			parts := w.parts(informer.Selection{})
 			c.Reads = []informer.Any{parts}
-			c.OwnWrites.ConsistencyTimeout = time.Hour
+			c.Runs.ConsistencyTimeout = time.Hour
 			w.HoldWatches("parts")
 			ctrl := w.run(c)
 			time.Sleep(time.Minute)
@@ -274,7 +274,7 @@ func TestWaitForOwnWritesRejectsUntrackedContext(t *testing.T) {
 		if err := controller.WaitForOwnWrites(context.WithoutCancel(runContext)); err == nil || !strings.Contains(err.Error(), "the run has ended") {
 			t.Errorf("after the end of the run: %v", err)
 		}
-		c.Name, c.OwnWrites.ConsistencyTimeout = "untracked", -1
+		c.Name, c.Runs.ConsistencyTimeout = "untracked", -1
 		w.run(c)
 		synctest.Wait()
 		if untracked == nil || !strings.Contains(untracked.Error(), "ConsistencyTimeout is negative") {

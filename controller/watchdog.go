@@ -10,7 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// sampling is the interval of the watchdog's checks, unless Config.Stuck.After requires a shorter one.
+// sampling is the interval of the watchdog's checks, unless Config.Runs.StuckAfter requires a shorter one.
 const sampling = detect.GrowthInterval
 
 // slowRun is the time after which a running handler is logged.

@@ -28,7 +28,7 @@ import (
 // informer, by an informer that is optional and degraded, and writes that a restore of etcd has undone. The response to
 // a DeleteAllOf does not contain the deleted objects, so it does not wait for them either.
 //
-// Errors: context.DeadlineExceeded after OwnWrites.ConsistencyTimeout, or the error of ctx, with the writes that an
+// Errors: context.DeadlineExceeded after Runs.ConsistencyTimeout, or the error of ctx, with the writes that an
 // informer does not show and the reason, if the informer reports one. A ctx outside a handler. A negative
 // ConsistencyTimeout.
 func WaitForOwnWrites(ctx context.Context) error {
@@ -46,7 +46,7 @@ func WaitForOwnWrites(ctx context.Context) error {
 // until the informers show what its last run wrote.
 type ownWrites struct {
 	// Immutable.
-	config   OwnWritesConfig
+	config   RunsConfig
 	tracker  *ownwrites.Tracker
 	enqueuer *enqueuer
 	hotLoops *hotLoops
@@ -70,7 +70,7 @@ func (s *ownWrites) completed(
 	key, content := r.run.Key, s.content.once(call.Kind.GroupKind())
 	var echo *Cause
 	removeCauses := func(isEcho func(ownwrites.Event) bool) { echo = s.enqueuer.removeEcho(key, isEcho) }
-	if s.config.Handle {
+	if s.config.HandleOwnWrites {
 		removeCauses = nil
 	}
 	w := r.own.Record(call, before, content, removeCauses)
@@ -102,7 +102,7 @@ func (c *Cause) event() ownwrites.Event {
 	}
 	return ownwrites.Event{
 		Kind: c.Kind, Object: c.Object, UID: c.UID, ResourceVersion: c.ResourceVersion,
-		Added: c.Type == CauseAdded, Previous: c.Previous,
+		Added: c.Type == CauseAdded, Previous: c.previous,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
-	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // outage describes the temporary failures in a row of one namespace. It delays only the events of that namespace.
@@ -44,7 +44,7 @@ func (r *Recorder) postpone(s *series, err error) {
 	}
 	o.failures++
 	delay := retryrules.Delay(r.backoff, o.failures, rand.Float64())
-	if after, ok := retry.RetryAfter(err); ok {
+	if after, ok := usercode.RetryAfter(err); ok {
 		delay = max(delay, min(after, r.backoff.Max))
 	}
 	o.until = now.Add(delay)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -81,7 +82,7 @@ func New(config Config) (*Recorder, error) {
 		config:  config,
 		host:    cut(host, maxShort),
 		client:  client,
-		backoff: retry.Defaults()[retry.Transient],
+		backoff: retryrules.Defaults()[retry.Transient],
 		wake:    make(chan struct{}, 1),
 		objects: newObjects(max(config.QueueSize, minObjects)),
 		outages: map[string]*outage{},

@@ -245,7 +245,7 @@ func TestAwaitIsCalledAfterSubscribers(t *testing.T) {
 		server := newServer(true)
 		f := start(t, server, nil)
 		var told []string
-		defer f.informer.Subscribe(func(c informer.Change) { told = append(told, c.Type.String()) })()
+		defer f.informer.Subscribe(func(c informer.Change) { told = append(told, string(c.Type)) })()
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
 		f.informer.Untyped().Await(w, func() { told = append(told, "seen") })

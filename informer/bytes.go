@@ -44,7 +44,7 @@ func (r *clusterRetriever[T]) request(ctx context.Context, opts metav1.ListOptio
 	}
 	client, err := r.cluster.RESTClient(resource.GroupVersion())
 	if err != nil {
-		return nil, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
+		return nil, fmt.Errorf("retrieve %s: %w", r.Describe().text(), err)
 	}
 	opts.LabelSelector, opts.FieldSelector = r.labels, r.fields
 	// Retries are disabled, because client-go would wait as long as a Retry-After demands, without a report. The

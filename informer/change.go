@@ -13,34 +13,19 @@ import (
 )
 
 // ChangeType is the kind of a change.
-type ChangeType int
+type ChangeType string
 
 // The types of changes.
 const (
 	// Listed: the object existed when the informer or the subscription started.
-	Listed ChangeType = iota
+	Listed ChangeType = "listed"
 	// Added: the object was created, or entered the selection.
-	Added
+	Added ChangeType = "added"
 	// Updated: the object changed, or was deleted and created again in between.
-	Updated
+	Updated ChangeType = "updated"
 	// Deleted: the object was deleted, or left the selection.
-	Deleted
+	Deleted ChangeType = "deleted"
 )
-
-// String returns the type as one word.
-func (t ChangeType) String() string {
-	switch t {
-	case Listed:
-		return "listed"
-	case Added:
-		return "added"
-	case Updated:
-		return "updated"
-	case Deleted:
-		return "deleted"
-	}
-	return fmt.Sprintf("change %d", int(t))
-}
 
 // Change is one change of one object. It is valid only during the call that delivers it.
 type Change struct {
@@ -55,7 +40,7 @@ type Change struct {
 type Predicate func(Change) bool
 
 // NewChange returns a change of an object of kind, as a watch delivers it, for tests of predicates and sources. before
-// is nil for Listed and Added, after is nil for Deleted. A Deleted is Certain. The states are encoded, as protobuf
+// is nil for Listed and Added, after is nil for Deleted. The states are encoded, as protobuf
 // where their type supports it. In that case Changed cannot separate the status from other fields. An error means that
 // a state cannot be encoded.
 func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Object) (Change, error) {
@@ -66,7 +51,7 @@ func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Ob
 	}
 	c := Change{Type: t, states: &states{
 		kind: kind, old: old, new: current, oldRead: true, newRead: true,
-		complete: true,
+		complete: t == Deleted,
 	}}
 	if encoded, ok := before.(*cache.EncodedObject); ok && encoded.Uncertain {
 		c.states.complete = false
@@ -111,15 +96,6 @@ func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
 	return c.states.compare(parts)
 }
 
-// Later returns a function that returns the result of Changed(kube.ChangedAnything). The function may be called at any
-// later time and from any goroutine. It keeps both states in memory. Later returns nil for types other than Updated.
-func (c Change) Later() func() kube.ChangedParts {
-	if c.Type != Updated || c.states == nil {
-		return nil
-	}
-	return c.states.later()
-}
-
 // Manager returns the field manager that made the last write of the state after the change, according to
 // metadata.managedFields, whose times are in seconds. It is empty if the manager is unknown: for Deleted, and for
 // objects that were already cached when they were announced.
@@ -128,12 +104,6 @@ func (c Change) Manager() string {
 		return ""
 	}
 	return c.states.new.Manager
-}
-
-// Certain reports, for a Deleted, whether the state before the change is the last state that the object had, or had in
-// the selection. It is false if a list no longer contains the object.
-func (c Change) Certain() bool {
-	return c.Type == Deleted && c.states != nil && c.states.complete
 }
 
 // FromList reports whether a list found the change. That applies to each Listed, to changes that a list shows after a

@@ -257,7 +257,7 @@ func (f *truth) compare() {
 			}
 		}
 	}
-	for obj, err := range f.informer.All() {
+	for obj, err := range f.informer.List(informer.Query{}) {
 		if err != nil {
 			f.Fatal(err)
 		}

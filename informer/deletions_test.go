@@ -33,7 +33,7 @@ func (l *deletions) notify(c informer.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := fmt.Sprintf("%s %s", c.Type, c.Key.Name)
-	if c.Certain() {
+	if c.Type == informer.Deleted && c.States().Complete() {
 		line += ", certain"
 	}
 	l.lines = append(l.lines, line)
@@ -255,7 +255,7 @@ func TestCertainDeletionHasLastState(t *testing.T) {
 			f := start(t, server, nil)
 			certain := 0
 			defer f.informer.Subscribe(func(c informer.Change) {
-				if !c.Certain() {
+				if c.Type != informer.Deleted || !c.States().Complete() {
 					return
 				}
 				mu.Lock()

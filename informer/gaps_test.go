@@ -65,7 +65,7 @@ func reads(inf *informer.Informer[configMap], key kube.Key) map[string]error {
 	_, _, snapped := snapshot.Get(key)
 	_, countSnapped := snapshot.Count(informer.Query{})
 	errs := map[string]error{"Get": get, "Has": has, "Count": count, "Snapshot.Get": snapped, "Snapshot.Count": countSnapped}
-	for _, err := range inf.All() {
+	for _, err := range inf.List(informer.Query{}) {
 		errs["All"] = err
 	}
 	for _, err := range snapshot.List(informer.Query{}) {

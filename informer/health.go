@@ -25,8 +25,8 @@ type Health struct {
 	// ResourceVersion is the version up to which every watch of the informer has delivered all changes. It is empty
 	// until the version is known.
 	ResourceVersion string
-	// Objects is the number of cached objects. Bytes is an estimate of the memory that they use. Received is the number
-	// of bytes that were read from the API server since New.
+	// Objects is the number of cached objects. Bytes is an estimate of the memory that they use: records, tables,
+	// indexes, dictionaries. Received is the number of bytes that were read from the API server since New.
 	Objects  int
 	Bytes    int64
 	Received int64

@@ -113,7 +113,7 @@ type Config[T kube.Object] struct {
 //   - Health, Ready and the log report a failing list or watch at once. The informer retries it without limit, with a
 //     backoff of up to about 15 s, or after the Retry-After of the API server, up to 10 min and half as much again.
 //     They report a request without a response after 90 s, and the informer repeats it after 5 min.
-//   - A watch that is open but delivers nothing, while a list shows changes, is reported (ErrSilentWatch) and replaced.
+//   - A watch that is open but delivers nothing, while a list shows changes, is reported and replaced.
 //   - Every object that is read is a new copy, which belongs to the reader.
 type Informer[T kube.Object] struct {
 	// Immutable after New.
@@ -156,7 +156,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		kind:          description.GroupVersionKind,
 		cluster:       clusterOf(config.Retriever),
 		objectType:    reflect.TypeFor[T](),
-		selectionText: description.String(),
+		selectionText: description.text(),
 		optional:      config.Optional,
 		whole:         len(config.Cut) == 0 && config.Transform == nil,
 		metrics:       config.Metrics,
@@ -210,7 +210,7 @@ func (c Config[T]) cut() (*wire.Cut, error) {
 func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	description := r.Describe()
 	p := &part{
-		core: i.core, describes: description.String(), server: description.server,
+		core: i.core, describes: description.text(), server: description.server,
 		watchList: description.WatchList, identity: r,
 	}
 	if direct, ok := r.(*clusterRetriever[T]); ok {
@@ -332,8 +332,8 @@ func (i *Informer[T]) decode(o *wire.Object) (T, error) {
 	return obj, nil
 }
 
-// Has reports whether the cache contains an object under key, without decoding it. Errors: those of Get.
-func (i *Informer[T]) Has(key kube.Key) (bool, error) {
+// has reports whether the cache contains an object under key. Errors: those of Get.
+func (i *Informer[T]) has(key kube.Key) (bool, error) {
 	parts, gaps, err := i.core.readable()
 	missing, hidden := gaps.of(key)
 	if err = cmp.Or(err, hidden); err != nil {
@@ -344,9 +344,6 @@ func (i *Informer[T]) Has(key kube.Key) (bool, error) {
 	}
 	return false, missing
 }
-
-// All iterates over new copies of all objects, in no particular order. See List.
-func (i *Informer[T]) All() iter.Seq2[T, error] { return i.List(Query{}) }
 
 // List iterates over new copies of the objects that query selects, in no particular order. Each object is decoded when
 // it is yielded, so an early end avoids the rest of the work. List holds no lock during the iteration: objects that are

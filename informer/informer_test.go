@@ -62,8 +62,7 @@ type recorder struct {
 func (r *recorder) notify(c informer.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	word := [...]string{"listed", "added", "updated", "deleted"}[c.Type]
-	r.changes = append(r.changes, word+" "+c.Key.Name)
+	r.changes = append(r.changes, string(c.Type)+" "+c.Key.Name)
 }
 
 // take returns the changes since the last take.
@@ -167,7 +166,7 @@ func TestReadersReceiveCopies(t *testing.T) {
 		f := start(t, server, nil)
 		obj, _, _ := f.informer.Get(key("a"))
 		obj.Data["value"] = "mine"
-		for obj, err := range f.informer.All() {
+		for obj, err := range f.informer.List(informer.Query{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -524,7 +523,7 @@ func TestJoinedRetrieversAreOneView(t *testing.T) {
 			t.Errorf("a and b are %q", got)
 		}
 		n := 0
-		for _, err := range f.informer.All() {
+		for _, err := range f.informer.List(informer.Query{}) {
 			if err != nil {
 				t.Error(err)
 			}

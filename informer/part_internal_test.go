@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	internalcache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -104,8 +105,8 @@ func TestDeletionIsMissedOnlyWhileTheSameStateIsCached(t *testing.T) {
 func TestSessionBeginsWithoutMarks(t *testing.T) {
 	p, _ := newTestPart(t)
 	p.status.expirations, p.requests.paged, p.requests.pagedUntil = manyGone, time.Minute, time.Now().Add(time.Minute)
-	p.failed(ErrSilentWatch, true)
-	(&watchGuard{part: p, stop: func() {}}).end(ErrSilentWatch)
+	p.failed(internalcache.ErrSilentWatch, true)
+	(&watchGuard{part: p, stop: func() {}}).end(internalcache.ErrSilentWatch)
 	p.progress.foundPerObject()
 	p.progress.verifiedAt(time.Now())
 	asked := func() string {

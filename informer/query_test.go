@@ -202,7 +202,7 @@ func TestSnapshotDoesNotChange(t *testing.T) {
 		if _, found, err := snapshot.Get(key("c")); found || err != nil {
 			t.Errorf("c, which came later, is in it: %v", err)
 		}
-		if got := names(t, f.informer.All()); !slices.Equal(got, []string{"a", "c"}) {
+		if got := names(t, f.informer.List(informer.Query{})); !slices.Equal(got, []string{"a", "c"}) {
 			t.Errorf("the informer has %v", got)
 		}
 	})
@@ -214,7 +214,7 @@ func TestListStopsEarlyAndReadsNest(t *testing.T) {
 		zoo(server)
 		f := start(t, server, nil)
 		n := 0
-		for obj, err := range f.informer.All() {
+		for obj, err := range f.informer.List(informer.Query{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -293,7 +293,7 @@ func TestReadsOfStoppedInformer(t *testing.T) {
 				"Get":         func() error { _, _, err := i.Get(key); return err },
 				"Get by view": func() error { _, _, err := view.Get(key); return err },
 				"List":        func() error { return all(i.List(informer.Query{})) },
-				"All":         func() error { return all(i.All()) },
+				"All":         func() error { return all(i.List(informer.Query{})) },
 				"Count":       func() error { _, err := i.Count(informer.Query{}); return err },
 				"Snapshot": func() error {
 					_, _, err := i.Snapshot().Get(key)

@@ -92,7 +92,7 @@ func TestOptionalInformerKeepsObjectsUntilKindIsRemoved(t *testing.T) {
 					if err == nil || apierrors.IsNotFound(err) || retry.Classify(err) != retry.Transient || objects.Len() != 1 {
 						t.Errorf("read: %t, %v; %d objects", found, err, objects.Len())
 					}
-					for _, err := range objects.All() {
+					for _, err := range objects.List(informer.Query{}) {
 						if err == nil {
 							t.Error("a list returned an object without an error")
 						}

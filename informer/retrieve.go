@@ -179,7 +179,7 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 	if apierrors.IsNotFound(err) {
 		r.cluster.Forget(r.kind.GroupVersion())
 	}
-	return fmt.Errorf("%s %s: %w", verb, r.Describe(), err)
+	return fmt.Errorf("%s %s: %w", verb, r.Describe().text(), err)
 }
 
 // resource returns the kind's resource. Each request calls it, so that a kind that was removed and installed again with
@@ -187,12 +187,12 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, error) {
 	resource, err := r.cluster.Resource(ctx, r.kind)
 	if err != nil {
-		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe(), err)
+		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe().text(), err)
 	}
 	if !resource.Namespaced && r.namespace != "" {
 		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
 		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty",
-			r.Describe())
+			r.Describe().text())
 	}
 	return resource, nil
 }

@@ -60,8 +60,8 @@ type Description[T kube.Object] struct {
 	cluster *kube.Cluster // nil: not known
 }
 
-// String returns the kind and the selection, for messages.
-func (d Description[T]) String() string {
+// text returns the kind and the selection, for messages.
+func (d Description[T]) text() string {
 	if d.Selection == "" {
 		return d.kind()
 	}

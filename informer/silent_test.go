@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
@@ -63,7 +64,7 @@ func TestSilentWatchIsReportedAndReplaced(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					err := f.informer.Health().Err
-					if !errors.Is(err, informer.ErrSilentWatch) || !strings.Contains(err.Error(), test.names) {
+					if !errors.Is(err, cache.ErrSilentWatch) || !strings.Contains(err.Error(), test.names) {
 						t.Errorf("the error is %v, want it to name %q", err, test.names)
 					}
 					f.expectOnce(test.tells...)
@@ -131,7 +132,7 @@ func TestQuietWatchIsVerified(t *testing.T) {
 		server.Mute(true)
 		server.Put(object("a", "2"))
 		time.Sleep(3 * time.Minute)
-		if err := f.informer.Ready(); !errors.Is(err, informer.ErrSilentWatch) {
+		if err := f.informer.Ready(); !errors.Is(err, cache.ErrSilentWatch) {
 			t.Fatalf("Ready: %v", err)
 		}
 		time.Sleep(3 * time.Minute)
@@ -164,7 +165,7 @@ func TestUnverifiedSilenceIsNotReported(t *testing.T) {
 		}
 		server.Fail("list", nil)
 		time.Sleep(3 * time.Minute)
-		if err := f.informer.Ready(); !errors.Is(err, informer.ErrSilentWatch) {
+		if err := f.informer.Ready(); !errors.Is(err, cache.ErrSilentWatch) {
 			t.Errorf("Ready: %v", err)
 		}
 	})
@@ -452,7 +453,7 @@ func TestWatchWithAnyEventIsNotSilent(t *testing.T) {
 			t.Errorf("Ready: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if logs := f.logs.String(); !strings.Contains(logs, informer.ErrSilentWatch.Error()) {
+		if logs := f.logs.String(); !strings.Contains(logs, cache.ErrSilentWatch.Error()) {
 			t.Errorf("when nothing came after that, it logged:\n%s", logs)
 		}
 	})
@@ -482,7 +483,7 @@ func TestSilenceEndsWithoutBookmarks(t *testing.T) {
 		server.Mute(true)
 		server.Put(object("a", "2"))
 		time.Sleep(11 * time.Minute)
-		if err := f.informer.Ready(); !errors.Is(err, informer.ErrSilentWatch) {
+		if err := f.informer.Ready(); !errors.Is(err, cache.ErrSilentWatch) {
 			t.Fatalf("Ready: %v", err)
 		}
 		server.Mute(false)

@@ -70,6 +70,9 @@ func (s *states) done() {
 	s.complete, s.fromList, s.ending = false, false, cache.Gone
 }
 
+// Complete implements cache.States.
+func (s *states) Complete() bool { return s != nil && s.complete }
+
 // Ending implements cache.States.
 func (s *states) Ending() cache.Ending {
 	if s == nil {
@@ -118,8 +121,11 @@ func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 // maxCompareLater is the size in bytes of the largest object whose states are compared later.
 const maxCompareLater = 16 << 10
 
-// later returns a function that compares all parts when it is called.
-func (s *states) later() func() kube.ChangedParts {
+// Later implements cache.States.
+func (s *states) Later() func() kube.ChangedParts {
+	if s == nil {
+		return nil
+	}
 	// Large objects are compared now, because their states would use memory: causes are stored for long after their
 	// runs.
 	if s.KeptSize() == 0 {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -57,7 +58,7 @@ type condition struct {
 	degraded bool      // nobody waits for the part: see status.degrades
 	err      error     // why the list or watch fails now
 	errSince time.Time // the begin of the episode
-	silent   bool      // err is ErrSilentWatch
+	silent   bool      // err is cache.ErrSilentWatch
 	// unverified: requests have failed, and no list has shown since then that versions did not go back and that no
 	// awaited write is lost.
 	unverified bool
@@ -135,7 +136,7 @@ func (s *status) failed(err error, broken bool) {
 	isNew := s.episode.isNew(reason, now)
 	s.now.err, s.now.unverified = err, true
 	s.broken = s.broken || broken
-	s.now.silent = errors.Is(err, ErrSilentWatch)
+	s.now.silent = errors.Is(err, cache.ErrSilentWatch)
 	s.now.degraded = s.degrades(err) // false if the server is unreachable
 	s.now.complete = s.now.complete && (!s.now.degraded || !isUnavailable(err))
 	if s.optional && isNotServed(err) {

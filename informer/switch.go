@@ -77,7 +77,7 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 		p.isNew = false
 	}
 	c.mu.Unlock()
-	c.setParts(wanted, description.String(), nil, nil)
+	c.setParts(wanted, description.text(), nil, nil)
 	c.drop(dropped)
 	return nil
 }

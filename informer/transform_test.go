@@ -45,7 +45,7 @@ func TestTransformChangesCachedObjects(t *testing.T) {
 			}
 			for _, state := range []configMap{before, after} {
 				if state != nil {
-					states = append(states, c.Type.String()+" "+state.Data["value"])
+					states = append(states, string(c.Type)+" "+state.Data["value"])
 				}
 			}
 		})()
@@ -191,7 +191,7 @@ func expectHidden[T kube.Object](t *testing.T, i *informer.Informer[T], want str
 		t.Errorf("Get: %t, %v, want %q in the error", found, err, want)
 	}
 	whole, failed := 0, 0
-	for _, err := range i.All() {
+	for _, err := range i.List(informer.Query{}) {
 		if err != nil {
 			failed++
 		} else {

@@ -178,7 +178,7 @@ func (u untyped[T]) Has(key kube.Key) bool {
 }
 
 func (u untyped[T]) Absent(key kube.Key) bool {
-	found, err := u.informer.Has(key)
+	found, err := u.informer.has(key)
 	// Reads of an optional kind that is forbidden return no error.
 	return !found && err == nil && !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool {
 		now := p.status.condition()

@@ -2,7 +2,6 @@ package informer_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -237,28 +236,9 @@ func TestHealthFigures(t *testing.T) {
 		if h.Received != 0 {
 			t.Errorf("%d bytes were received from a Retriever that hands over objects", h.Received)
 		}
-		names(t, f.informer.All())
+		names(t, f.informer.List(informer.Query{}))
 		if h := f.informer.Health(); h.Decoded != 12 {
 			t.Errorf("%d decoded, want 12", h.Decoded)
-		}
-		sizes := f.informer.Sizes()
-		if sizes.Objects != 12 || sizes.Kept != h.Bytes || !strings.Contains(sizes.String(), "12 objects") {
-			t.Errorf("sizes: %s", sizes)
-		}
-	})
-}
-
-func TestSizesCountDictionariesOfAllParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		left, right := newServer(true), newServer(true)
-		for i := range 200 {
-			left.Put(object(fmt.Sprint("l", i), strings.Repeat("value ", 200)))
-			right.Put(object(fmt.Sprint("r", i), strings.Repeat("value ", 200)))
-		}
-		f := start(t, nil, informer.Combine[configMap](left, right))
-		if sizes := f.informer.Sizes(); sizes.Objects != 400 || sizes.Dictionary <= 0 || sizes.Dictionaries != 2 {
-			t.Errorf("%d objects, %d dictionaries of %d bytes; want 400 objects and one dictionary for each server",
-				sizes.Objects, sizes.Dictionaries, sizes.Dictionary)
 		}
 	})
 }
@@ -313,7 +293,7 @@ func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 		typed.Subscribe(func(c informer.Change) {
 			if _, _, err := informer.Decode[*picky](c); err != nil {
 				failed++
-				if !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), c.Type.String()) {
+				if !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), string(c.Type)) {
 					t.Errorf("the error does not say what is wrong: %v", err)
 				}
 				return
@@ -346,7 +326,7 @@ func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 			t.Errorf("bad: found %v, %v", found, err)
 		}
 		good, bad := 0, 0
-		for obj, err := range typed.All() {
+		for obj, err := range typed.List(informer.Query{}) {
 			if err != nil {
 				bad++
 			} else if obj.Number == 1 {

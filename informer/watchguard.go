@@ -14,14 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
-
-// ErrSilentWatch is in the error of an informer's Health if a watch is open but delivers nothing, while a list shows
-// that objects have changed.
-var ErrSilentWatch = errors.New("the watch is silent while objects change")
 
 // errHistoryReset is the reason for a new list after the versions of the API server went back.
 var errHistoryReset = errors.New("the API server's resource versions went back, as after a restore of etcd")
@@ -247,12 +244,12 @@ func (g *watchGuard) silentError(d difference, of int, at time.Time) error {
 	}
 	quiet := at.Sub(g.part.progress.now().lastArrival).Round(time.Second)
 	return fmt.Errorf("watch %s: %w: nothing has come for %s, but a list shows %s: listing anew",
-		g.part.describes, ErrSilentWatch, quiet, shows)
+		g.part.describes, cache.ErrSilentWatch, quiet, shows)
 }
 
 // silentWatchEvent returns the event that makes the Reflector list after a silent watch.
 func silentWatchEvent() watch.Event {
-	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(ErrSilentWatch.Error()).ErrStatus}
+	return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(cache.ErrSilentWatch.Error()).ErrStatus}
 }
 
 // checkVersion requests the present resource version, and returns an error if it is older than the versions that were

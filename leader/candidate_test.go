@@ -11,6 +11,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // alone returns work that fails the test if two electors run it at once, and the number of electors that run it.
@@ -138,7 +140,7 @@ func TestAttemptsOfCandidatesAreSpread(t *testing.T) {
 		for i, at := range attempts[1:] {
 			shortest, longest = min(shortest, at-attempts[i]), max(longest, at-attempts[i])
 		}
-		if shortest < DefaultRetryPeriod || longest > DefaultRetryPeriod*22/10 || longest-shortest < DefaultRetryPeriod {
+		if shortest < leadership.DefaultRetryPeriod || longest > leadership.DefaultRetryPeriod*22/10 || longest-shortest < leadership.DefaultRetryPeriod {
 			t.Errorf("%d attempts, %s to %s after one another, want 2s to 4.4s", len(attempts), shortest, longest)
 		}
 	})
@@ -161,7 +163,7 @@ func TestLargestLeaseTransitions(t *testing.T) {
 		e := newTestElector(t, s.client("a"))
 		r := run(t, e, untilDone)
 		pass(10 * time.Second)
-		if s.holder() != "a" || e.Status().State != StateLeading {
+		if s.holder() != "a" || e.Status().state != stateLeading {
 			t.Errorf("the holder is %q, the status %+v, want a leader", s.holder(), e.Status())
 		}
 		if err := r.stop(); err != nil || s.holder() != "" {
@@ -202,7 +204,7 @@ func TestManyFailedRenewalsAfterLostResponse(t *testing.T) {
 		}
 		c.fail(nil)
 		pass(10 * time.Second)
-		if terms.Load() != 1 || e.Status().State != StateLeading {
+		if terms.Load() != 1 || e.Status().state != stateLeading {
 			t.Errorf("%d terms, the status is %+v, want one term:\n%s", terms.Load(), e.Status(), &log.buffer)
 		}
 		r.stopWithoutError(t)

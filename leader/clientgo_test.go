@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // runClientGo runs client-go's elector, as controller-runtime does, until stop is called. It releases the lease at the
@@ -31,7 +33,7 @@ func runClientGo(t *testing.T, c *client, release bool, work func(ctx context.Co
 			Client:     typed,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.name},
 		},
-		LeaseDuration: DefaultLeaseDuration, RenewDeadline: DefaultRenewDeadline, RetryPeriod: DefaultRetryPeriod,
+		LeaseDuration: leadership.DefaultLeaseDuration, RenewDeadline: leadership.DefaultRenewDeadline, RetryPeriod: leadership.DefaultRetryPeriod,
 		ReleaseOnCancel: release,
 		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: work, OnStoppedLeading: func() {}},
 	})
@@ -48,13 +50,13 @@ func runClientGo(t *testing.T, c *client, release bool, work func(ctx context.Co
 // passes on at once after a release, and after a LeaseDuration otherwise. Two processes never lead.
 func TestRollingUpdateFromClientGo(t *testing.T) {
 	t.Parallel()
-	const retry = DefaultRetryPeriod * 22 / 10
+	const retry = leadership.DefaultRetryPeriod * 22 / 10
 	for name, tt := range map[string]struct {
 		release         bool
 		atLeast, atMost time.Duration
 	}{
 		"with a release":    {release: true, atMost: retry},
-		"without a release": {atLeast: DefaultLeaseDuration, atMost: DefaultLeaseDuration + 2*retry},
+		"without a release": {atLeast: leadership.DefaultLeaseDuration, atMost: leadership.DefaultLeaseDuration + 2*retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +85,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 				e := newTestElector(t, s.client("new"))
 				r := run(t, e, ledBy("new"))
 				pass(time.Minute)
-				if got := e.Status(); got.State != StateStandby || got.Leader != "old" {
+				if got := e.Status(); got.state != stateStandby || got.Leader != "old" {
 					t.Errorf("while client-go's elector leads, the status is %+v", got)
 				}
 				stopOld()

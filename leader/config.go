@@ -14,15 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
-)
-
-// Defaults of Config, which are those of Kubernetes' own components.
-const (
-	DefaultLeaseDuration = 15 * time.Second
-	DefaultRenewDeadline = 10 * time.Second
-	DefaultRetryPeriod   = 2 * time.Second
 )
 
 // podUIDVariable is the environment variable with the uid of the Pod.
@@ -74,9 +68,9 @@ type Config struct {
 // withDefaults returns the config with the defaults of its zero fields. It reads the Pod's namespace from file.
 func (c Config) withDefaults(file string) (Config, error) {
 	var errs []error
-	c.LeaseDuration = cmp.Or(c.LeaseDuration, DefaultLeaseDuration)
-	c.RenewDeadline = cmp.Or(c.RenewDeadline, DefaultRenewDeadline)
-	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, leadership.DefaultLeaseDuration)
+	c.RenewDeadline = cmp.Or(c.RenewDeadline, leadership.DefaultRenewDeadline)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, leadership.DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
 	if c.Namespace == "" {
 		namespace, err := kubeconfig.PodNamespace(file)
@@ -143,7 +137,7 @@ func (c Config) validateTimes() error {
 		mistakes.Addf("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
 	}
 	if c.RetryPeriod < 0 {
-		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod, DefaultRetryPeriod)
+		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod, leadership.DefaultRetryPeriod)
 	}
 	// The next two conditions also reject negative values.
 	if least := time.Duration(jitterFactor * float64(max(c.RetryPeriod, 0))); c.RenewDeadline <= least {

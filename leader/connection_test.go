@@ -97,7 +97,7 @@ func TestSharedRateLimiterDoesNotDelayRenewals(t *testing.T) {
 		terms := 0
 		r := run(t, e, func(ctx context.Context) error { terms++; return untilDone(ctx) })
 		pass(10 * time.Minute)
-		if got := e.Status().State; got != StateLeading || terms != 1 {
+		if got := e.Status().state; got != stateLeading || terms != 1 {
 			t.Errorf("after 10 min the state is %s in term %d, want leading in the first one", got, terms)
 		}
 		r.stopWithoutError(t)
@@ -186,7 +186,7 @@ func surviveDeadConnection(t *testing.T, timeout time.Duration) {
 		<-leads
 		before := listener.silence()
 		pass(5 * time.Second)
-		if status := e.Status(); status.State != StateLeading || status.Err != nil || len(leads) > 0 {
+		if status := e.Status(); status.state != stateLeading || status.Err != nil || len(leads) > 0 {
 			t.Errorf("5 s after its connections died, the status is %+v, want one term without errors", status)
 		}
 		if after := listener.silence(); after == before {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 // After a suspension of the machine, an expired lease is detected before any request. Go's monotonic clock does not
@@ -16,7 +18,7 @@ func TestContract06_SuspensionExpiresLease(t *testing.T) {
 		slept, counted time.Duration
 		lost           bool
 	}{
-		"for longer than the lease lasts":  {DefaultRenewDeadline, DefaultRenewDeadline, true},
+		"for longer than the lease lasts":  {leadership.DefaultRenewDeadline, leadership.DefaultRenewDeadline, true},
 		"for a shorter time":               {5 * time.Second, 5 * time.Second, false},
 		"not at all: the clocks differ":    {minSuspension - 1, 0, false},
 		"for long, and the lease is taken": {time.Hour, time.Hour, true},
@@ -49,7 +51,7 @@ func TestContract06_SuspensionExpiresLease(t *testing.T) {
 				if got := working.Err() != nil; got != tt.lost {
 					t.Errorf("after %s work is cancelled: %v, want %v", tt.slept, got, tt.lost)
 				}
-				if got := e.Status().State == StateLost; got != tt.lost {
+				if got := e.Status().state == stateLost; got != tt.lost {
 					t.Errorf("after %s the status is %+v", tt.slept, e.Status())
 				}
 				if got := time.Until(e.Status().Until); !tt.lost && got != until-tt.counted {
@@ -59,7 +61,7 @@ func TestContract06_SuspensionExpiresLease(t *testing.T) {
 					t.Error("a request was made first")
 				}
 				pass(time.Minute)
-				if got := e.Status(); got.State != StateLeading {
+				if got := e.Status(); got.state != stateLeading {
 					t.Errorf("a minute later the status is %+v", got)
 				}
 				r.stopWithoutError(t)
@@ -83,10 +85,10 @@ func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 			return nil
 		})
 		pass(5 * time.Second)
-		passed.Store(int64(DefaultRenewDeadline))
+		passed.Store(int64(leadership.DefaultRenewDeadline))
 		renewed := s.last("a")
 		pass(1500 * time.Millisecond) // one renewal is due
-		if got := e.Status().State; got != StateLost || s.last("a") != renewed {
+		if got := e.Status().state; got != stateLost || s.last("a") != renewed {
 			t.Errorf("the state is %s, the last renewal at %s, want lost and %s", got, s.last("a").At, renewed.At)
 		}
 		r.stopWithoutError(t)
@@ -105,7 +107,7 @@ func TestContract06_WorkDoesNotStartWithExpiredLease(t *testing.T) {
 		e.clock = newClock(func() time.Duration { return time.Duration(passed.Load()) })
 		client.after = func(ctx context.Context, verb string) error {
 			if verb == "update" {
-				passed.Store(int64(DefaultRenewDeadline)) // stopped before the response arrived
+				passed.Store(int64(leadership.DefaultRenewDeadline)) // stopped before the response arrived
 			}
 			return ctx.Err()
 		}
@@ -118,7 +120,7 @@ func TestContract06_WorkDoesNotStartWithExpiredLease(t *testing.T) {
 			return untilDone(ctx)
 		})
 		pass(time.Minute)
-		if got := e.Status(); calls != 1 || got.State != StateLeading {
+		if got := e.Status(); calls != 1 || got.state != stateLeading {
 			t.Errorf("work was called %d times; the status is %+v", calls, got)
 		}
 		r.stopWithoutError(t)

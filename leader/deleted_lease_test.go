@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -43,14 +44,14 @@ func TestContract06_DeletedLeaseEndsLeadership(t *testing.T) {
 				client.fail(failure)
 				s.remove()
 				pass(time.Minute)
-				limit := DefaultRetryPeriod
+				limit := leadership.DefaultRetryPeriod
 				if failure != nil {
-					limit = DefaultRenewDeadline
+					limit = leadership.DefaultRenewDeadline
 				}
 				if lostAt == 0 || lostAt > deleted+limit {
 					t.Errorf("the lease was deleted at %s, and lost at %s, want within %s", deleted, lostAt, limit)
 				}
-				if secondAt < deleted+DefaultLeaseDuration || secondAt > deleted+DefaultLeaseDuration+10*time.Second {
+				if secondAt < deleted+leadership.DefaultLeaseDuration || secondAt > deleted+leadership.DefaultLeaseDuration+10*time.Second {
 					t.Errorf("the lease was deleted at %s, and another leads at %s, want after a LeaseDuration", deleted, secondAt)
 				}
 				reason := "reason=\"the lease was deleted\""
@@ -79,7 +80,7 @@ func TestMissingLeaseHasNoLeaderForALeaseDuration(t *testing.T) {
 		var log logs
 		e := newTestElector(t, s.client("a"), log.into)
 		r := run(t, e, untilDone)
-		pass(DefaultLeaseDuration - 1)
+		pass(leadership.DefaultLeaseDuration - 1)
 		if s.holder() != noLeaderYet || e.Ready() == nil || e.Status().Leader != "" {
 			t.Errorf("before the lease has expired, it is %v and the status %+v", s.read(), e.Status())
 		}
@@ -107,12 +108,12 @@ func TestLeaseDeletedBetweenTwoReads(t *testing.T) {
 			ledAt = time.Since(s.start)
 			return untilDone(ctx)
 		})
-		pass(DefaultLeaseDuration - time.Second)
+		pass(leadership.DefaultLeaseDuration - time.Second)
 		// Another candidate acquires the lease, and it is deleted at once.
 		s.remove()
 		deleted := time.Since(s.start)
 		pass(time.Minute)
-		if ledAt < deleted+DefaultLeaseDuration {
+		if ledAt < deleted+leadership.DefaultLeaseDuration {
 			t.Errorf("the lease was deleted at %s, and another process leads at %s, want after a LeaseDuration", deleted, ledAt)
 		}
 		r.stopWithoutError(t)

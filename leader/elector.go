@@ -27,7 +27,7 @@ type Elector struct {
 	fence  *fence // nil without Config.Fence
 
 	mu       sync.Mutex
-	state    State           // guarded by mu
+	state    state           // guarded by mu
 	since    time.Time       // guarded by mu; when state began
 	leader   string          // guarded by mu; the holder in the lease as last read or written
 	deadline moment          // guarded by mu; of the latest leadership: see Status.Until
@@ -57,6 +57,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	lease := config.Namespace + "/" + config.Name
 	e := &Elector{
 		config: config,
+		state:  stateStopped,
 		lease:  lease,
 		leases: leases,
 		logger: config.Cluster.Logger().With("lease", lease, "identity", config.Identity),
@@ -112,9 +113,9 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 			"use one elector for all of the work", e.lease)
 	}
 	e.mu.Lock()
-	running := e.state != StateStopped
+	running := e.state != stateStopped
 	if !running {
-		e.enter(StateStandby)
+		e.enter(stateStandby)
 	}
 	e.unlock()
 	if running {
@@ -144,7 +145,7 @@ func (e *Elector) stopped() {
 	e.leases.disconnect()
 	e.mu.Lock()
 	defer e.unlock()
-	e.enter(StateStopped)
+	e.enter(stateStopped)
 	e.err, e.errVerb, e.errSince, e.logged, e.fenceErr = nil, "", time.Time{}, nil, nil
 }
 
@@ -192,7 +193,7 @@ func (e *Elector) runTerm(ctx context.Context, work func(ctx context.Context) er
 	}
 	if givenUp {
 		e.mu.Lock()
-		e.enter(StateStandby)
+		e.enter(stateStandby)
 		e.unlock()
 		retryrules.Wait(ctx, e.config.LeaseDuration) // another candidate leads before
 		return false, nil
@@ -220,6 +221,6 @@ func (e *Elector) afterLoss(ctx context.Context, err error) (done bool, _ error)
 	}
 	e.mu.Lock()
 	defer e.unlock()
-	e.enter(StateStandby)
+	e.enter(stateStandby)
 	return false, nil
 }

@@ -48,7 +48,7 @@ func TestContract05_LeaseReleasedAfterWork(t *testing.T) {
 		}
 		// Acquired at 0, renewed every 2 s until work has ended, then released.
 		var want []write
-		for at := time.Duration(0); at <= 24*time.Second; at += DefaultRetryPeriod {
+		for at := time.Duration(0); at <= 24*time.Second; at += leadership.DefaultRetryPeriod {
 			want = append(want, write{At: at, By: "a", Holder: "a"})
 		}
 		want = append(want, write{At: 25 * time.Second, By: "a", Holder: ""})
@@ -69,11 +69,11 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 		disturb func(s *server, c *client)
 		within  time.Duration // from the last renewal until work is cancelled
 	}{
-		"requests are refused":          {func(_ *server, c *client) { c.fail(refuse) }, DefaultRenewDeadline},
-		"requests get no response":      {func(_ *server, c *client) { c.fail(hang) }, DefaultRenewDeadline},
-		"updates are forbidden":         {func(_ *server, c *client) { c.fail(forbid("update")) }, DefaultRenewDeadline},
-		"another process has the lease": {setHolder("thief"), DefaultRetryPeriod},
-		"the lease has no holder":       {setHolder(""), DefaultRetryPeriod},
+		"requests are refused":          {func(_ *server, c *client) { c.fail(refuse) }, leadership.DefaultRenewDeadline},
+		"requests get no response":      {func(_ *server, c *client) { c.fail(hang) }, leadership.DefaultRenewDeadline},
+		"updates are forbidden":         {func(_ *server, c *client) { c.fail(forbid("update")) }, leadership.DefaultRenewDeadline},
+		"another process has the lease": {setHolder("thief"), leadership.DefaultRetryPeriod},
+		"the lease has no holder":       {setHolder(""), leadership.DefaultRetryPeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +113,7 @@ func TestContract06_LostLeadershipCancelsWork(t *testing.T) {
 				if took := cancelled - renewed.At; took <= 0 || took > tt.within {
 					t.Errorf("work was cancelled %s after the last renewal, want at most %s", took, tt.within)
 				}
-				if got := e.Status(); got.State != StateLost || !got.Until.IsZero() || got.ready() == nil {
+				if got := e.Status(); got.state != stateLost || !got.Until.IsZero() || got.ready() == nil {
 					t.Errorf("while work ends, the status is %+v", got)
 				}
 				pass(6 * time.Second)
@@ -152,12 +152,12 @@ func TestElectorLeadsAgainAfterLoss(t *testing.T) {
 		pass(time.Second)
 		c.fail(hang)
 		pass(time.Minute)
-		if got := e.Status(); got.State != StateStandby || got.Err == nil {
+		if got := e.Status(); got.state != stateStandby || got.Err == nil {
 			t.Errorf("without an API server the status is %+v", got)
 		}
 		c.fail(nil)
 		pass(10 * time.Second)
-		if got := e.Status(); got.State != StateLeading || got.Err != nil {
+		if got := e.Status(); got.state != stateLeading || got.Err != nil {
 			t.Errorf("with the API server back the status is %+v", got)
 		}
 		if terms != 2 {
@@ -177,7 +177,7 @@ func TestElectorLeadsAgainAfterLoss(t *testing.T) {
 
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const retry = DefaultRetryPeriod * 22 / 10 // with jitter
+	const retry = leadership.DefaultRetryPeriod * 22 / 10 // with jitter
 	for name, tt := range map[string]struct {
 		crash bool
 		// From the last write of the first leader. After a crash, a candidate sees that write at one attempt, and the
@@ -185,7 +185,7 @@ func TestTakeover(t *testing.T) {
 		atLeast, atMost time.Duration
 	}{
 		"after a release": {atMost: retry},
-		"after a crash":   {crash: true, atLeast: DefaultLeaseDuration, atMost: DefaultLeaseDuration + 2*retry},
+		"after a crash":   {crash: true, atLeast: leadership.DefaultLeaseDuration, atMost: leadership.DefaultLeaseDuration + 2*retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +201,7 @@ func TestTakeover(t *testing.T) {
 					return untilDone(ctx)
 				})
 				pass(30 * time.Second)
-				if got := second.Status(); got.State != StateStandby || got.Leader != "a" || got.ready() != nil {
+				if got := second.Status(); got.state != stateStandby || got.Leader != "a" || got.ready() != nil {
 					t.Errorf("in standby, the status is %+v", got)
 				}
 				if tt.crash {
@@ -212,7 +212,7 @@ func TestTakeover(t *testing.T) {
 				if took := gained - s.last("a").At; took < tt.atLeast || took > tt.atMost {
 					t.Errorf("the second elector led %s after the last write of the first, want %s to %s", took, tt.atLeast, tt.atMost)
 				}
-				if got := second.Status(); got.State != StateLeading || got.Leader != "b" {
+				if got := second.Status(); got.state != stateLeading || got.Leader != "b" {
 					t.Errorf("after taking over, the status is %+v", got)
 				}
 				secondRun.stopWithoutError(t)
@@ -239,7 +239,7 @@ func TestRunReturnsErrorOfWork(t *testing.T) {
 				if diff := cmp.Diff(write{At: 7 * time.Second, By: "a"}, s.last("a")); diff != "" {
 					t.Errorf("the release differs (-want +got):\n%s", diff)
 				}
-				if got := e.Status(); got.State != StateStopped || got.Leader != "" || got.ready() == nil {
+				if got := e.Status(); got.state != stateStopped || got.Leader != "" || got.ready() == nil {
 					t.Errorf("afterwards the status is %+v", got)
 				}
 			})
@@ -296,8 +296,8 @@ func TestLossDuringDrain(t *testing.T) {
 		c.fail(refuse)
 		renewed := s.last("a")
 		r.stopWithoutError(t)
-		if took := time.Since(s.start) - renewed.At; took != DefaultRenewDeadline {
-			t.Errorf("leadership was lost %s after the last renewal, want %s", took, DefaultRenewDeadline)
+		if took := time.Since(s.start) - renewed.At; took != leadership.DefaultRenewDeadline {
+			t.Errorf("leadership was lost %s after the last renewal, want %s", took, leadership.DefaultRenewDeadline)
 		}
 		if !errors.Is(cause, context.Canceled) {
 			t.Errorf("the cause is %v, want that of the stop, which was first", cause)
@@ -321,7 +321,7 @@ func TestOneRunAtATime(t *testing.T) {
 		r.stopWithoutError(t)
 		second := run(t, e, untilDone)
 		pass(time.Second)
-		if got := e.Status().State; got != StateLeading {
+		if got := e.Status().state; got != stateLeading {
 			t.Errorf("after a second Run, the state is %s", got)
 		}
 		second.stopWithoutError(t)
@@ -355,7 +355,7 @@ func TestPanicOfWorkDoesNotReleaseLease(t *testing.T) {
 		if holder := s.holder(); holder != "a" {
 			t.Errorf("the lease is held by %q: it was released although goroutines of work may continue", holder)
 		}
-		if got := e.Status().State; got != StateStopped {
+		if got := e.Status().state; got != stateStopped {
 			t.Errorf("the state is %s", got)
 		}
 	})
@@ -394,8 +394,8 @@ func TestLimitsOfWritesDoNotEndLeadership(t *testing.T) {
 		e := newTestElector(t, s.client("a"), func(c *Config) { c.Cluster = cluster })
 		r := run(t, e, untilDone)
 		pass(time.Minute)
-		if status := e.Status(); status.State != StateLeading || status.Err != nil {
-			t.Errorf("it is %s: %v", status.State, status.Err)
+		if status := e.Status(); status.state != stateLeading || status.Err != nil {
+			t.Errorf("it is %s: %v", status.state, status.Err)
 		}
 		if err := r.stop(); err != nil || s.holder() != "" {
 			t.Errorf("Run returned %v, the holder is %q", err, s.holder())

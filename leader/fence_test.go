@@ -90,8 +90,8 @@ func TestFenceWithoutPolicy(t *testing.T) {
 				if err := e.Ready(); err == nil || !strings.Contains(err.Error(), tt.want) || status.Err == nil || !strings.Contains(err.Error(), status.Err.Error()) {
 					t.Errorf("Ready returned %v, want %q and %v in it", err, tt.want, status.Err)
 				}
-				if status.State != StateStandby || worked || len(s.writesBy("a")) > 0 {
-					t.Errorf("without a fence it is %s, worked: %v, wrote %v", status.State, worked, s.writesBy("a"))
+				if status.state != stateStandby || worked || len(s.writesBy("a")) > 0 {
+					t.Errorf("without a fence it is %s, worked: %v, wrote %v", status.state, worked, s.writesBy("a"))
 				}
 				if n := log.count("level=WARN"); n != 1 {
 					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
@@ -143,13 +143,13 @@ func TestShutdownWhileWaitingForFence(t *testing.T) {
 				e := newTestElector(t, c, fenced)
 				r := run(t, e, func(context.Context) error { return errors.New("the work ran") })
 				pass(10 * time.Second)
-				if err := e.Ready(); e.Status().State != StateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod a") {
-					t.Errorf("it is %s, and Ready returned %v", e.Status().State, err)
+				if err := e.Ready(); e.Status().state != stateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod a") {
+					t.Errorf("it is %s, and Ready returned %v", e.Status().state, err)
 				}
 				if lose {
 					c.fail(hang)
 					pass(time.Minute)
-					if state := e.Status().State; state != StateStandby {
+					if state := e.Status().state; state != stateStandby {
 						t.Errorf("without renewals it is %s", state)
 					}
 				}
@@ -180,12 +180,12 @@ func TestLeaderRejectedByFenceReleasesLease(t *testing.T) {
 			return untilDone(ctx)
 		})
 		pass(2 * time.Second)
-		if err := wrong.Ready(); wrong.Status().State != StateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod wrong") {
-			t.Errorf("the leader that is rejected is %s: %v", wrong.Status().State, err)
+		if err := wrong.Ready(); wrong.Status().state != stateLeading || err == nil || !strings.Contains(err.Error(), "bound to the Pod wrong") {
+			t.Errorf("the leader that is rejected is %s: %v", wrong.Status().state, err)
 		}
 		pass(20 * time.Second)
-		if !worked || e.Ready() != nil || wrong.Status().State != StateStandby {
-			t.Errorf("the other candidate works: %v, it is %s: %v", worked, e.Status().State, e.Ready())
+		if !worked || e.Ready() != nil || wrong.Status().state != stateStandby {
+			t.Errorf("the other candidate works: %v, it is %s: %v", worked, e.Status().state, e.Ready())
 		}
 		second.stopWithoutError(t)
 		minutes := testlength.Count(10, 60)
@@ -228,8 +228,8 @@ func TestFenceOfRestartedContainer(t *testing.T) {
 		e := newTestElector(t, s.client("a"), fenced)
 		second := run(t, e, untilDone)
 		pass(time.Minute)
-		if status := e.Status(); status.State != StateLeading || e.Ready() != nil {
-			t.Errorf("the second process is %s: %v", status.State, e.Ready())
+		if status := e.Status(); status.state != stateLeading || e.Ready() != nil {
+			t.Errorf("the second process is %s: %v", status.state, e.Ready())
 		}
 		second.stopWithoutError(t)
 	})

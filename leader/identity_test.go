@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -44,7 +45,7 @@ func TestContract06_OneOfTwoElectorsWithOneIdentityLeads(t *testing.T) {
 			t.Errorf("logged:\n%s%s", &log[0].buffer, &log[1].buffer)
 		}
 		clients[0].fail(hang)
-		pass(DefaultRenewDeadline + DefaultLeaseDuration)
+		pass(leadership.DefaultRenewDeadline + leadership.DefaultLeaseDuration)
 		clients[0].fail(nil)
 		pass(time.Minute)
 		if leads != [2]int{1, 1} {
@@ -84,7 +85,7 @@ func TestRestartAfterCrashWithSameIdentity(t *testing.T) {
 			t.Errorf("while it waits it is not ready: %v", err)
 		}
 		pass(time.Minute)
-		if led < crashed+DefaultLeaseDuration || led > crashed+DefaultLeaseDuration+5*time.Second {
+		if led < crashed+leadership.DefaultLeaseDuration || led > crashed+leadership.DefaultLeaseDuration+5*time.Second {
 			t.Errorf("it leads at %s, after a crash at %s, want after a LeaseDuration", led, crashed)
 		}
 		second.stopWithoutError(t)
@@ -122,7 +123,7 @@ func TestLostResponsesOfRenewals(t *testing.T) {
 				t.Fatalf("%d responses were lost, want 2", lost)
 			}
 		}
-		if terms != 1 || e.Status().State != StateLeading {
+		if terms != 1 || e.Status().state != stateLeading {
 			t.Errorf("%d terms, the status is %+v, want one term:\n%s", terms, e.Status(), &log.buffer)
 		}
 		r.stopWithoutError(t)

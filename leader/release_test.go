@@ -286,15 +286,15 @@ func TestGoexitOfWorkEndsElector(t *testing.T) {
 		}()
 		<-ended
 		synctest.Wait()
-		if e.Status().State != StateStopped || !lost.Load() {
-			t.Errorf("the state is %s, the context of work is cancelled: %t", e.Status().State, lost.Load())
+		if e.Status().state != stateStopped || !lost.Load() {
+			t.Errorf("the state is %s, the context of work is cancelled: %t", e.Status().state, lost.Load())
 		}
 		if writes := s.writesBy("a"); len(writes) != 1 || writes[0].Holder != "a" {
 			t.Errorf("the lease was written: %+v", writes)
 		}
 		r := run(t, e, untilDone)
 		pass(time.Minute)
-		if state := e.Status().State; state != StateLeading {
+		if state := e.Status().state; state != stateLeading {
 			t.Errorf("in the second run the state is %s", state)
 		}
 		r.stopWithoutError(t)

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
@@ -32,7 +33,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	type times struct{ duration, deadline, period time.Duration }
 	all := []times{
-		{DefaultLeaseDuration, DefaultRenewDeadline, DefaultRetryPeriod},
+		{leadership.DefaultLeaseDuration, leadership.DefaultRenewDeadline, leadership.DefaultRetryPeriod},
 		{15 * time.Second, 14 * time.Second, 300 * time.Millisecond},
 		{3 * time.Second, 2 * time.Second, 500 * time.Millisecond},
 		{2 * time.Second, 1900 * time.Millisecond, 100 * time.Millisecond},
@@ -64,7 +65,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		synctest.Wait()
 		var leading []int
 		for i, e := range electors {
-			if e.Status().State == StateLeading {
+			if e.Status().state == stateLeading {
 				leading = append(leading, i)
 			}
 		}

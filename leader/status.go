@@ -6,69 +6,59 @@ import (
 	"time"
 )
 
-// State is the state of an Elector.
-type State int
+// state is the state of an Elector.
+type state string
 
-// The states. StateStopped, StateStandby, StateLeading and StateLost follow each other in this order. StateStandby
-// follows StateLost, or StateLeading if Config.Fence rejects the writes of the leader. StateStopped can follow each of
-// them.
+// The states. They follow each other in this order. stateStandby follows stateLost, or stateLeading if Config.Fence
+// rejects the writes of the leader. stateStopped can follow each of them.
 const (
-	// StateStopped: Run has not been called, or has returned.
-	StateStopped State = iota
-	// StateStandby: another process holds the lease, or no process does yet.
-	StateStandby
-	// StateLeading: this Elector holds the lease, and work is about to run, runs or drains.
-	StateLeading
-	// StateLost: leadership was lost, and work has not returned yet.
-	StateLost
+	// stateStopped: Run has not been called, or has returned.
+	stateStopped state = "stopped"
+	// stateStandby: another process holds the lease, or no process does yet.
+	stateStandby state = "standby"
+	// stateLeading: this Elector holds the lease, and work is about to run, runs or drains.
+	stateLeading state = "leading"
+	// stateLost: leadership was lost, and work has not returned yet.
+	stateLost state = "lost"
 )
-
-// String returns the state in one word.
-func (s State) String() string {
-	switch s {
-	case StateStopped:
-		return "stopped"
-	case StateStandby:
-		return "standby"
-	case StateLeading:
-		return "leading"
-	case StateLost:
-		return "lost"
-	}
-	return fmt.Sprintf("state %d", int(s))
-}
 
 // Status is a snapshot of an Elector.
 type Status struct {
 	// Lease is the lease's namespace/name. Identity is this Elector's identity in it.
 	Lease    string
 	Identity string
-	// State is the current state, which began at Since.
-	State State
+	// Leading is true while this Elector holds the lease: work is about to run, runs or drains. Standby is true while
+	// another process holds the lease, or no process does yet. Both are false before and after Run, and from a loss of
+	// leadership until work has returned.
+	Leading bool
+	Standby bool
+	// Since is the time when that began.
 	Since time.Time
 	// Leader is the holder in the lease when it was last read or written, or empty if it had no holder or was not read
-	// yet. Only StateLeading means that this Elector leads: after a loss, the lease may name it for some time.
+	// yet. Only Leading means that this Elector leads: after a loss, the lease may name it for some time.
 	Leader string
-	// Until is, in StateLeading, the time until which no other process can hold the lease, even if all renewals fail:
+	// Until is, while Leading, the time until which no other process can hold the lease, even if all renewals fail:
 	// RenewDeadline after the last successful renewal began. It has a monotonic clock reading; compare it with
-	// time.Now. The package's documentation lists the assumptions about clocks. In other states it is zero.
+	// time.Now. The package's documentation lists the assumptions about clocks. Otherwise it is zero.
 	Until time.Time
 	// Err is why the lease cannot be read or written, or why Config.Fence keeps the process from leading or working; or
 	// nil.
 	Err error
 	// ErrSince is the time of the first of these failures, except for those of the fence.
 	ErrSince time.Time
+
+	state state
 }
 
 // ready implements Elector.Ready.
 func (s Status) ready() error {
 	_, waits := errors.AsType[*fenceError](s.Err)
 	switch {
-	case s.State == StateLeading && !waits:
+	case s.state == stateLeading && !waits:
 		return nil
-	case s.State == StateStopped:
+	case s.state == stateStopped:
 		return fmt.Errorf("leader election on lease %s: not running", s.Lease)
-	case s.State == StateLost:
+	case s.state == stateLost:
 		return fmt.Errorf("leader election on lease %s: leadership was lost, and work has not ended yet", s.Lease)
 	case s.Err != nil:
 		return fmt.Errorf("leader election: %w", s.Err)
@@ -87,13 +77,13 @@ func (e *Elector) Status() Status {
 	}
 	s := Status{
 		Lease: e.lease, Identity: e.config.Identity,
-		State: e.state, Since: e.since,
+		Leading: e.state == stateLeading, Standby: e.state == stateStandby, state: e.state, Since: e.since,
 		Leader: e.leader, Err: e.err, ErrSince: e.errSince,
 	}
 	if e.fenceErr != nil {
 		s.Err = e.fenceErr
 	}
-	if s.State == StateLeading {
+	if s.state == stateLeading {
 		s.Until = e.deadline.time
 		// The monotonic clock does not include the time for which the machine was suspended.
 		if suspended := time.Until(s.Until) - (e.deadline.clock - e.clock()); suspended >= minSuspension {
@@ -113,7 +103,7 @@ func (e *Elector) Ready() error { return e.Status().ready() }
 // if the Elector is: its controllers do not run, and a rolling update would never finish if it waited for them.
 func (e *Elector) ReadyWith(parts ...interface{ Ready() error }) error {
 	status := e.Status()
-	if err := status.ready(); err != nil || status.State != StateLeading {
+	if err := status.ready(); err != nil || !status.Leading {
 		return err
 	}
 	var errs []error
@@ -124,4 +114,4 @@ func (e *Elector) ReadyWith(parts ...interface{ Ready() error }) error {
 }
 
 // enter changes the state. mu must be held.
-func (e *Elector) enter(s State) { e.state, e.since = s, time.Now() }
+func (e *Elector) enter(s state) { e.state, e.since = s, time.Now() }

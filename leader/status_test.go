@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 )
 
 func TestStatusOfLeader(t *testing.T) {
@@ -28,16 +30,16 @@ func TestStatusOfLeader(t *testing.T) {
 			return ctx.Err()
 		}
 		e := newTestElector(t, c)
-		if got := e.Status(); got.State != StateStopped || got.ready() == nil {
+		if got := e.Status(); got.state != stateStopped || got.ready() == nil {
 			t.Errorf("before Run the status is %+v", got)
 		}
 		r := run(t, e, untilDone)
 		pass(4 * time.Second)
 		want := Status{
-			Lease: "prod/printer", Identity: "a", State: StateLeading, Since: s.start.Add(300 * time.Millisecond), Leader: "a",
-			Until: s.start.Add(s.last("a").At + DefaultRenewDeadline),
+			Lease: "prod/printer", Identity: "a", Leading: true, state: stateLeading, Since: s.start.Add(300 * time.Millisecond), Leader: "a",
+			Until: s.start.Add(s.last("a").At + leadership.DefaultRenewDeadline),
 		}
-		if diff := cmp.Diff(want, e.Status()); diff != "" {
+		if diff := cmp.Diff(want, e.Status(), cmp.AllowUnexported(Status{})); diff != "" {
 			t.Errorf("status differs (-want +got):\n%s", diff)
 		}
 		if err := e.Ready(); err != nil {
@@ -106,8 +108,8 @@ func TestForbiddenLeaseIsReported(t *testing.T) {
 					t.Errorf("logged %d warnings in a minute, want 1:\n%s", n, &log.buffer)
 				}
 				c.fail(nil)
-				pass(DefaultLeaseDuration + 10*time.Second) // a missing lease must expire first
-				if got := e.Status(); got.State != StateLeading || got.Err != nil || got.ready() != nil {
+				pass(leadership.DefaultLeaseDuration + 10*time.Second) // a missing lease must expire first
+				if got := e.Status(); got.state != stateLeading || got.Err != nil || got.ready() != nil {
 					t.Errorf("after it is allowed, the status is %+v", got)
 				}
 				r.stopWithoutError(t)
@@ -168,7 +170,7 @@ func TestStandbyIsReadyBeforeLeaseOfDeadLeaderExpires(t *testing.T) {
 		}
 		b.fail(nil)
 		pass(5 * time.Second)
-		if got := e.Status(); got.ready() != nil || got.State != StateStandby || got.Leader != "dead" {
+		if got := e.Status(); got.ready() != nil || got.state != stateStandby || got.Leader != "dead" {
 			t.Errorf("before the lease expires, the status is %+v", got)
 		}
 		r.stopWithoutError(t)
@@ -293,8 +295,8 @@ func TestStatusHasNoErrorAfterRun(t *testing.T) {
 					t.Error("no error before the end")
 				}
 				r.stopWithoutError(t)
-				if status := e.Status(); status.Err != nil || !status.ErrSince.IsZero() || status.State != StateStopped {
-					t.Errorf("after the end: %s, %v since %s", status.State, status.Err, status.ErrSince)
+				if status := e.Status(); status.Err != nil || !status.ErrSince.IsZero() || status.state != stateStopped {
+					t.Errorf("after the end: %s, %v since %s", status.state, status.Err, status.ErrSince)
 				}
 			})
 		})

@@ -74,7 +74,7 @@ func (t *term) extendLocked(begun moment) {
 		_ = t.leadership.Extend(deadline) // checkLocked handles the error
 	} else {
 		t.leadership = leadership.New(e.clock, deadline)
-		e.enter(StateLeading)
+		e.enter(stateLeading)
 		e.logLater(func() { e.logger.Info("leadership gained") })
 	}
 	t.checkLocked() // the request may have taken longer than RenewDeadline
@@ -110,7 +110,7 @@ func (t *term) loseLocked(reason error) {
 	t.over, t.lost = true, true
 	t.leadership.Lose(reason) // before anything else
 	e := t.elector
-	e.enter(StateLost)
+	e.enter(stateLost)
 	attrs := []any{"reason", reason}
 	if e.err != nil {
 		attrs = append(attrs, "error", e.err)

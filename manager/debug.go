@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // debugRunnable is a runnable in the response of /debug.
@@ -38,7 +39,7 @@ func (m *Manager) serveDebug(w http.ResponseWriter, _ *http.Request) {
 	}{Runnables: []debugRunnable{}}
 	if m.elector != nil {
 		status := m.Leadership()
-		response.Lease, response.State, response.Leader = status.Lease, status.State.String(), status.Leader
+		response.Lease, response.State, response.Leader = status.Lease, leadershipText(status), status.Leader
 	}
 	for _, r := range members {
 		d := debugRunnable{Name: r.Name, Group: r.Group.String()}
@@ -180,4 +181,15 @@ func profileTime(seconds string) (time.Duration, error) {
 		return 0, errors.New("seconds must be a number between 0 and " + fmt.Sprint(maxProfileTime.Seconds()))
 	}
 	return time.Duration(n * float64(time.Second)), nil
+}
+
+// leadershipText returns the state of an elector as text.
+func leadershipText(status leader.Status) string {
+	switch {
+	case status.Leading:
+		return "leading"
+	case status.Standby:
+		return "standby"
+	}
+	return "not leading"
 }

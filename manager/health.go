@@ -13,7 +13,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/httpauth"
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // Names of the manager's own runnable and checks.
@@ -167,8 +166,8 @@ func (m *Manager) readiness() []check {
 	standby := false
 	if m.elector != nil {
 		status := m.elector.Status()
-		standby = status.State == leader.StateStandby
-		checks = append(checks, check{name: checkLease, err: m.elector.Ready(), ok: status.State.String()})
+		standby = status.Standby
+		checks = append(checks, check{name: checkLease, err: m.elector.Ready(), ok: leadershipText(status)})
 	}
 	for _, r := range members {
 		if r.Group == LeaderOnly && standby {

@@ -331,8 +331,8 @@ func TestLossOfLeadership(t *testing.T) {
 		if m.Elected() == elected {
 			t.Error("Elected was not replaced")
 		}
-		if err := m.Ready(); err != nil || m.Leadership().State != leader.StateStandby {
-			t.Errorf("a standby is not ready: %v, %s", err, m.Leadership().State)
+		if err := m.Ready(); err != nil || !m.Leadership().Standby {
+			t.Errorf("a standby is not ready: %v, %+v", err, m.Leadership())
 		}
 		// bert does not renew, so anna leads again.
 		pass(30 * time.Second)
@@ -374,8 +374,8 @@ func TestAddBetweenTerms(t *testing.T) {
 		add("during the drain", false)
 		j.expect(t, "+first")
 		pass(3 * time.Second)
-		if state := m.Leadership().State; state != leader.StateStandby {
-			t.Errorf("the state is %s", state)
+		if state := m.Leadership(); !state.Standby {
+			t.Errorf("the state is %+v", state)
 		}
 		add("in standby", false)
 		add("task", true)

@@ -10,7 +10,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // The delays of Restart, and the time after which a run counts as successful.
@@ -88,7 +87,7 @@ func (m *Manager) supervise(ctx context.Context, r *member) {
 // that was rejected, shortly before its context ends.
 func (m *Manager) lostLeadership(r *member, err error) bool {
 	return m.elector != nil && r.Group == LeaderOnly && errors.Is(err, kube.ErrLeadershipLost) &&
-		m.elector.Status().State != leader.StateLeading
+		!m.elector.Status().Leading
 }
 
 // finished records the end of a member's Run.

@@ -122,7 +122,7 @@ func queueGrowing(o *operator) string {
 
 func handlerStuck(o *operator) string {
 	release := make(chan struct{})
-	o.controller.Stuck.After, o.controller.Stuck.Unready = 5*time.Minute, true
+	o.controller.Runs.StuckAfter, o.controller.Runs.UnreadyWhenStuck = 5*time.Minute, true
 	o.controller.Handler = func(context.Context, *unstructured.Unstructured) error { <-release; return nil }
 	o.site("web", 1)
 	o.start()
@@ -143,7 +143,7 @@ func processEnded(o *operator) string {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	former.Shutdown.DrainTimeout = -1
+	former.Runs.DrainTimeout = -1
 	ctrl, err := controller.New(former)
 	if err != nil {
 		o.t.Fatal(err)

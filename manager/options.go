@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -92,9 +93,9 @@ const (
 //	...
 //	if err := options.Complete(&goFlags, flags.Changed); err != nil {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.LeaseDuration = cmp.Or(o.LeaseDuration, leader.DefaultLeaseDuration)
-	o.RenewDeadline = cmp.Or(o.RenewDeadline, leader.DefaultRenewDeadline)
-	o.RetryPeriod = cmp.Or(o.RetryPeriod, leader.DefaultRetryPeriod)
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, leadership.DefaultLeaseDuration)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, leadership.DefaultRenewDeadline)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, leadership.DefaultRetryPeriod)
 	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
 	o.LogFormat = cmp.Or(o.LogFormat, "text")
 	o.LogLevels = cmp.Or(o.LogLevels, &LogLevels{})

@@ -38,7 +38,7 @@ func TestReadinessChecks(t *testing.T) {
 			Name: "configmaps", Cluster: cluster, Logger: slog.New(slog.DiscardHandler), ResyncInterval: -1,
 			Handler: func(context.Context, *corev1.ConfigMap) error { <-proceed; return nil },
 		}
-		config.Stuck.After, config.Stuck.Unready = time.Minute, true
+		config.Runs.StuckAfter, config.Runs.UnreadyWhenStuck = time.Minute, true
 		ctrl, err := controller.New(config)
 		if err != nil {
 			t.Fatal(err)

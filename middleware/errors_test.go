@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -31,7 +32,7 @@ func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj k
 }
 
 func (r *errorReader) End(_ context.Context, err error) {
-	panicked, _ := errors.AsType[*controller.PanicError](err)
+	panicked, _ := errors.AsType[*usercode.HandlerPanic](err)
 	r.note("%v %v", err.Error(), panicked)
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Recover turns a panic of the wrapped Handler into a *controller.PanicError. A Controller does so too; with Recover
+// Recover turns a panic of the wrapped Handler into a *usercode.HandlerPanic. A Controller does so too; with Recover
 // the middleware outside of it receives the error.
 func Recover[T any]() controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) (err error) {
 			defer func() {
 				if value := recover(); value != nil {
-					err = &controller.PanicError{Value: value, Stack: debug.Stack()}
+					err = &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
 				}
 			}()
 			return next(ctx, obj)
@@ -47,7 +47,7 @@ func Log[T any](logger *slog.Logger) controller.Middleware[T] {
 			start := time.Now()
 			err := next(ctx, obj)
 			attrs := []any{"duration", time.Since(start), "causes", run.Causes.String()}
-			if err != nil && !controller.IsRequeue(err) {
+			if controller.OutcomeOf(err).Failed() {
 				log.WarnContext(ctx, "handled", append(attrs, "error", usercode.Error(err))...)
 				return err
 			}

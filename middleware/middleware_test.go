@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 )
@@ -40,9 +41,9 @@ func TestRecoverReturnsPanicAsError(t *testing.T) {
 	err := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error {
 		panic(errBroken)
 	})
-	var panicked *controller.PanicError
+	var panicked *usercode.HandlerPanic
 	if !errors.As(err, &panicked) {
-		t.Fatalf("the error is %v, want a *controller.PanicError", err)
+		t.Fatalf("the error is %v, want a *usercode.HandlerPanic", err)
 	}
 	if panicked.Value != any(errBroken) || !errors.Is(err, errBroken) {
 		t.Errorf("the panic's value is %v, want %v", panicked.Value, errBroken)

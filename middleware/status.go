@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -33,7 +34,7 @@ type StatusOptions[T kube.Object] struct {
 	// current generation. Default: it is not set.
 	SetObservedGeneration func(obj T, generation int64)
 	// OnError sets the failure of the Handler in the status. err is the error that the Handler returned, other than
-	// RequeueAfter, or a *controller.PanicError. obj is as the Handler left it. OnError is not called for a run that
+	// RequeueAfter, or a *usercode.HandlerPanic. obj is as the Handler left it. OnError is not called for a run that
 	// was interrupted because the process shuts down or has lost leadership: the run is repeated. FailureConditions
 	// returns a typical OnError. Default: the failure is not in the status.
 	OnError func(obj T, err error)
@@ -104,7 +105,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 			err = r.end(ctx, usercode.Error(err))
 			return
 		}
-		panicked := &controller.PanicError{Value: value, Stack: debug.Stack()}
+		panicked := &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
 		//nolint:errorlint // identical: no error was added
 		if failed := r.end(ctx, panicked); failed != error(panicked) {
 			controller.LoggerFrom(ctx).WarnContext(ctx, "failed to commit the status after a panic", "error", failed)
@@ -117,7 +118,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 
 // end sets the result of the Handler in the status, commits it, and returns the result of the run.
 func (r *statusRun[T]) end(ctx context.Context, result error) error {
-	failed := result != nil && !controller.IsRequeue(result)
+	failed := controller.OutcomeOf(result).Failed()
 	switch {
 	case r.refused != nil && !errors.Is(result, r.refused):
 		return joined(result, r.refused)
@@ -141,7 +142,7 @@ func (r *statusRun[T]) end(ctx context.Context, result error) error {
 
 // joined returns the result of a run if its status was not committed because of err.
 func joined(result, err error) error {
-	if result == nil || controller.IsRequeue(result) {
+	if result == nil || controller.OutcomeOf(result) == controller.OutcomeRequeue {
 		return err
 	}
 	return errors.Join(result, err)
@@ -219,8 +220,8 @@ func withStatusTimeout(ctx context.Context, timeout time.Duration) (context.Cont
 }
 
 // FailureConditions returns a StatusOptions.OnError that sets the conditions of a failed object: Stalled if retries
-// are useless before a person changes something (controller.Terminal, errors that retry.Persistent reports, such as an
-// *owned.ForeignError and objects that the API server rejects, and retry.NamespaceTerminating of the object's own
+// are useless before a person changes something (controller.Terminal, errors with a method Persistent() bool such as
+// *owned.ForeignError, objects that the API server rejects, and retry.NamespaceTerminating of the object's own
 // namespace, which is not retried), otherwise Reconciling; see package status. The reason is the class of the error
 // ("Conflict", "Forbidden", "Error": see package retry), or "Failed" for a persistent error of a class that is retried
 // often. The message is the text of the error, without the mark of controller.Terminal. conditions returns the
@@ -241,7 +242,7 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		case controller.OutcomeTerminal:
 			summarize, reason = status.SetStalled, retry.Terminal
 			//nolint:errorlint // the reason contains what it adds to the text
-			if terminal, ok := err.(*controller.TerminalError); ok {
+			if terminal, ok := err.(*usercode.TerminalError); ok {
 				message = usercode.Text(terminal.Err)
 			}
 		case controller.OutcomePanic:
@@ -249,7 +250,7 @@ func FailureConditions[T kube.Object](conditions func(obj T) *[]metav1.Condition
 		default:
 			// The controller does not retry in its object's own namespace.
 			ending := reason == retry.NamespaceTerminating && usercode.TerminatingNamespace(err) == obj.GetNamespace()
-			if ending || retry.Persistent(err) {
+			if ending || retryrules.Persistent(err) {
 				summarize = status.SetStalled
 				if !ending && reason != retry.Invalid {
 					reason = reasonFailed // the class only determines the retries

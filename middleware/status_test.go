@@ -24,6 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -103,7 +104,7 @@ func TestStatusCommitsAfterPanic(t *testing.T) {
 			panicking()
 			return nil
 		})
-	var panicked *controller.PanicError
+	var panicked *usercode.HandlerPanic
 	if !errors.As(err, &panicked) || !errors.Is(err, errBroken) || !strings.Contains(string(panicked.Stack), "panicking") {
 		t.Errorf("the result is %v, want the panic with its stack", err)
 	}
@@ -140,7 +141,7 @@ func TestStatusLogsFailedCommitAfterPanic(t *testing.T) {
 		setReady(service)
 		panic("at the disco")
 	})
-	var panicked *controller.PanicError
+	var panicked *usercode.HandlerPanic
 	if !errors.As(err, &panicked) || panicked.Value != "at the disco" {
 		t.Errorf("the result is %v, want the panic", err)
 	}

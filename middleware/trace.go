@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -29,7 +30,7 @@ type Span interface {
 	kube.CallObserver
 	// TraceID returns the ID of the trace, for logs and exemplars. "" means that the trace has no ID.
 	TraceID() string
-	// End is called once, with the Handler's context and result: a *controller.PanicError if it panicked.
+	// End is called once, with the Handler's context and result: a *usercode.HandlerPanic if it panicked.
 	End(ctx context.Context, err error)
 }
 
@@ -65,7 +66,9 @@ func traced(
 		return handle(ctx)
 	}
 	if id := span.TraceID(); id != "" {
-		controller.SetTraceID(ctx, id)
+		if running := observers.RunningFrom(ctx); running != nil {
+			running.SetTraceID(id)
+		}
 	}
 	err = errNoReturn
 	defer func() {
@@ -74,7 +77,7 @@ func traced(
 			span.End(ctx, usercode.Error(err))
 			return
 		}
-		span.End(ctx, &controller.PanicError{Value: value, Stack: debug.Stack()})
+		span.End(ctx, &usercode.HandlerPanic{Value: value, Stack: debug.Stack()})
 		// Panic again here, where the stack still contains the frames of the first panic.
 		panic(value)
 	}()

@@ -51,11 +51,11 @@ func (e *ForeignError) Error() string {
 	return text + ": it was not changed; use another name"
 }
 
-// Persistent implements the method for retry.Persistent: the error stays until a person deletes the object or changes
+// Persistent reports that a retry alone does not help: the error stays until a person deletes the object or changes
 // the owner, unless it belongs to a former owner.
 func (e *ForeignError) Persistent() bool { return !e.Former }
 
-// RetryClass implements retry.Classed.
+// RetryClass determines the class for package retry.
 func (e *ForeignError) RetryClass() retry.Class {
 	if e.Former {
 		return retry.Transient

@@ -47,10 +47,10 @@ func (e *loopError) Error() string {
 		e.child.kind.Kind, e.child.key, e.deletion.count, loopWindow, loopWindow, e.set)
 }
 
-// Persistent implements the method for retry.Persistent.
+// Persistent reports that a retry alone does not help.
 func (e *loopError) Persistent() bool { return true }
 
-// RetryClass implements retry.Classed. Like for an object of another owner, nothing announces the end.
+// RetryClass determines the class for package retry. Like for an object of another owner, nothing announces the end.
 func (e *loopError) RetryClass() retry.Class { return retry.Forbidden }
 
 // checkLoop returns the error for a child that is in a loop. deletes is false if it must not be deleted now.

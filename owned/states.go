@@ -1,14 +1,14 @@
 package owned
 
 import (
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/readiness"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // States returns the states of the desired children, and of undesired ones that could not be deleted, as the input of
 // status.Summarize. The message of each state that is not ready names the child.
 //
-// A child that could not be applied or deleted is Failed if its error is persistent (retry.Persistent): its object
+// A child that could not be applied or deleted is Failed if its error is persistent (it has a method Persistent() bool): its object
 // belongs to another owner (but not to a former one), immutable fields must change, or the API server rejects it.
 // Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is one state.
 // The report of any other error of Apply has one state with that error.
@@ -44,7 +44,7 @@ func (r Result) state() readiness.State {
 
 // readinessOf returns Failed for an error that stays until a person changes something.
 func readinessOf(err error) readiness.Status {
-	if retry.Persistent(err) {
+	if retryrules.Persistent(err) {
 		return readiness.Failed
 	}
 	return readiness.InProgress

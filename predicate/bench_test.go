@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
 )
 
@@ -14,7 +15,7 @@ func BenchmarkDroppedUpdate(b *testing.B) {
 		c := change(informer.Updated, encode(b, newPod()), encode(b, changedPod(func(p *corev1.Pod) { p.Annotations["note"] = "z" })))
 		for name, passes := range map[string]informer.Predicate{
 			"generation": predicate.GenerationChanged(),
-			"labels":     predicate.LabelsChanged(),
+			"labels":     predicate.Changed(kube.ChangedLabels),
 			"status":     predicate.StatusChanged[*corev1.Pod](),
 			"func":       predicate.Func(func(before, after *corev1.Pod) bool { return before.Status.Phase != after.Status.Phase }),
 		} {

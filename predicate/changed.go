@@ -18,9 +18,7 @@ import (
 //   - the start of a deletion (when deletionTimestamp is set).
 //
 // The predicate drops changes of status, labels, annotations, owner references and finalizers. A handler that
-// waits until another controller removes a finalizer needs Or(GenerationChanged(), finalizersChanged), with
-//
-//	finalizersChanged := func(c informer.Change) bool { return c.Changed(kube.ChangedFinalizers) != 0 }
+// waits until another controller removes a finalizer needs Or(GenerationChanged(), Changed(kube.ChangedFinalizers)).
 //
 // Kinds without generations, among them ConfigMap, Secret, Service, Node and Namespace, always have generation
 // 0: all their updates pass. Use SpecChanged for these kinds.
@@ -33,17 +31,14 @@ func GenerationChanged() informer.Predicate {
 	})
 }
 
-// ResourceVersionChanged passes updates that change metadata.resourceVersion, which every effective write
-// changes. Informers deliver no other updates, with one exception: they may deliver an object again that several
-// parts of a combined Retriever have. The predicate is useful inside Not, and for changes from other sources.
-func ResourceVersionChanged() informer.Predicate { return differs(kube.ChangedResourceVersion) }
-
-// LabelsChanged passes updates that change the labels.
-func LabelsChanged() informer.Predicate { return differs(kube.ChangedLabels) }
-
-// AnnotationsChanged passes updates that change the annotations. Many tools write annotations: to compare a
-// single one, use Func.
-func AnnotationsChanged() informer.Predicate { return differs(kube.ChangedAnnotations) }
+// Changed passes updates that change one of these parts of the metadata: kube.ChangedLabels|kube.ChangedFinalizers. Many
+// tools write annotations: to compare a single one, use Func. For the status and the rest of the object, use
+// StatusChanged and SpecChanged, which know the type.
+func Changed(parts kube.ChangedParts) informer.Predicate {
+	return updated(func(before, after *wire.Object) bool {
+		return wire.Comparer{}.Compare(before, after, parts) != 0
+	})
+}
 
 // StatusChanged passes updates that change the status. T must be the type of the informer's objects, because it
 // determines the number of the status field in protobuf. In JSON the field is "status".
@@ -76,12 +71,6 @@ func updated(passes func(before, after *wire.Object) bool) informer.Predicate {
 		}
 		return before.UID != after.UID || passes(before, after)
 	}
-}
-
-func differs(part kube.ChangedParts) informer.Predicate {
-	return updated(func(before, after *wire.Object) bool {
-		return wire.Comparer{}.Compare(before, after, part) != 0
-	})
 }
 
 func contentDiffers[T kube.Object](part kube.ChangedParts) informer.Predicate {

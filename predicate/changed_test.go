@@ -22,9 +22,9 @@ import (
 func changedPredicates() map[string]informer.Predicate {
 	return map[string]informer.Predicate{
 		"generation":           predicate.GenerationChanged(),
-		"resource version":     predicate.ResourceVersionChanged(),
-		"labels":               predicate.LabelsChanged(),
-		"annotations":          predicate.AnnotationsChanged(),
+		"resource version":     predicate.Changed(kube.ChangedResourceVersion),
+		"labels":               predicate.Changed(kube.ChangedLabels),
+		"annotations":          predicate.Changed(kube.ChangedAnnotations),
 		"status":               predicate.StatusChanged[*corev1.Pod](),
 		"status, unstructured": predicate.StatusChanged[*unstructured.Unstructured](),
 		"spec":                 predicate.SpecChanged[*corev1.Pod](),
@@ -206,8 +206,8 @@ func TestContentPredicatesPassMetadataUpdates(t *testing.T) {
 					t.Errorf("%s: dropped an update of metadata", name)
 				}
 			}
-			if predicate.LabelsChanged()(c) {
-				t.Error("LabelsChanged passes an update without changed labels")
+			if predicate.Changed(kube.ChangedLabels)(c) {
+				t.Error("Changed(ChangedLabels) passes an update without changed labels")
 			}
 		})
 	}
@@ -250,7 +250,7 @@ func TestDroppedUpdateDoesNotAllocate(t *testing.T) { //nolint:paralleltest // A
 	for format, encode := range encodings() {
 		c := change(informer.Updated, encode(t, newPod()), encode(t, changedPod(func(p *corev1.Pod) { p.Labels["app"] = "api" })))
 		for name, passes := range map[string]informer.Predicate{
-			"generation": predicate.GenerationChanged(), "annotations": predicate.AnnotationsChanged(),
+			"generation": predicate.GenerationChanged(), "annotations": predicate.Changed(kube.ChangedAnnotations),
 		} {
 			if n := testing.AllocsPerRun(100, func() { passes(c) }); n > 0 && format == "protobuf" || n > 2 {
 				t.Errorf("%s, %s: %.0f allocations", format, name, n)

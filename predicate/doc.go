@@ -3,15 +3,15 @@
 //
 // Which predicate to use:
 //   - The handler reads the spec of its objects and writes their status: GenerationChanged. If it also reads
-//     labels: Or(GenerationChanged(), LabelsChanged()).
+//     labels: Or(GenerationChanged(), Changed(kube.ChangedLabels)).
 //   - The handler waits for a status that another controller writes, such as the ready replicas of a
 //     Deployment: StatusChanged.
 //   - The kind has no generations (ConfigMap, Secret, Service, Node, ...): SpecChanged, which drops the
 //     heartbeats of a Node.
-//   - The handler is for some of the objects only: Labels, if other readers of the informer need all
-//     objects. Otherwise use informer.Selection, so that the API server sends only these.
-//   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode: it
-//     also compares finalizers, owner references and deletionTimestamp.
+//   - The handler is for some of the objects only: informer.Selection, so that the API server sends only these. If other
+//     readers of the informer need all objects: Func.
+//   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode. Sources take
+//     several predicates: a change must pass all of them.
 //
 // A predicate drops a change, not the object: the handler sees the newest state of the object whenever it runs
 // for another reason. A dropped change starts no run. If it did matter, the controller's next resync of the

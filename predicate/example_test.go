@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -31,7 +30,7 @@ func deployment(generation int64, ready int32, labels map[string]string) *appsv1
 
 // A handler that reads the spec and the labels does not run for its own writes of the status.
 func ExampleGenerationChanged() {
-	passes := predicate.Or(predicate.GenerationChanged(), predicate.LabelsChanged())
+	passes := predicate.Or(predicate.GenerationChanged(), predicate.Changed(kube.ChangedLabels))
 	before := deployment(1, 0, nil)
 	fmt.Println("status:", passes(update(before, deployment(1, 3, nil))))
 	fmt.Println("labels:", passes(update(before, deployment(1, 0, map[string]string{"tier": "front"}))))
@@ -44,8 +43,7 @@ func ExampleGenerationChanged() {
 
 // A handler that waits until another controller removes a finalizer.
 func ExampleOr() {
-	finalizersChanged := func(c informer.Change) bool { return c.Changed(kube.ChangedFinalizers) != 0 }
-	passes := predicate.Or(predicate.GenerationChanged(), finalizersChanged)
+	passes := predicate.Or(predicate.GenerationChanged(), predicate.Changed(kube.ChangedFinalizers))
 	before := deployment(1, 0, nil)
 	before.Finalizers = []string{"example.com/backup"}
 	fmt.Println("finalizer removed:", passes(update(before, deployment(1, 0, nil))))
@@ -55,12 +53,13 @@ func ExampleOr() {
 
 // Compare a single field of the status.
 func ExampleFunc() {
-	passes := predicate.And(
-		predicate.StatusChanged[*appsv1.Deployment](), // first, because it does not decode
-		predicate.Func(func(before, after *appsv1.Deployment) bool {
-			return before == nil || after == nil || before.Status.ReadyReplicas != after.Status.ReadyReplicas
-		}),
-	)
+	readyChanged := predicate.Func(func(before, after *appsv1.Deployment) bool {
+		return before == nil || after == nil || before.Status.ReadyReplicas != after.Status.ReadyReplicas
+	})
+	statusChanged := predicate.StatusChanged[*appsv1.Deployment]()
+	passes := func(c informer.Change) bool {
+		return statusChanged(c) && readyChanged(c) // in this order, because the first one does not decode
+	}
 	before := deployment(1, 1, nil)
 	available := deployment(1, 1, nil)
 	available.Status.AvailableReplicas = 1
@@ -71,20 +70,9 @@ func ExampleFunc() {
 	// two are ready: true
 }
 
-// An object that leaves the selection passes, because the handler may have to clean up.
-func ExampleLabels() {
-	passes := predicate.Labels(labels.SelectorFromSet(labels.Set{"tier": "front"}))
-	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
-	fmt.Println("leaves:", passes(update(deployment(1, 0, front), deployment(1, 0, back))))
-	fmt.Println("was never in it:", passes(update(deployment(1, 0, back), deployment(1, 1, back))))
-	// Output:
-	// leaves: true
-	// was never in it: false
-}
-
 // A Node has no generations, and its status changes every few minutes.
 func ExampleSpecChanged() {
-	passes := predicate.Or(predicate.SpecChanged[*corev1.Node](), predicate.LabelsChanged())
+	passes := predicate.Or(predicate.SpecChanged[*corev1.Node](), predicate.Changed(kube.ChangedLabels))
 	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "1"}}
 	heartbeat, cordoned := before.DeepCopy(), before.DeepCopy()
 	heartbeat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Unix(1790000000, 0)}}

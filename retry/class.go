@@ -34,19 +34,18 @@ const (
 	NamespaceTerminating Class = "namespaceTerminating"
 )
 
-// Classes returns every Class of this package in the order of the constants, for exporters that
-// pre-register every label value.
-func Classes() []Class {
+// classes returns every Class of this package in the order of the constants.
+func classes() []Class {
 	return []Class{
 		Terminal, Panic, Invalid, Forbidden, Default, Timeout, Throttled, Transient, Conflict, NamespaceTerminating,
 	}
 }
 
-// rank returns the class's index in Classes: a lower rank is more permanent. Classes of users have the rank
+// rank returns the class's index in classes: a lower rank is more permanent. Classes of users have the rank
 // of Default.
 func (c Class) rank() int {
 	defaultRank := 0
-	for i, class := range Classes() {
+	for i, class := range classes() {
 		if c == class {
 			return i
 		}
@@ -66,15 +65,10 @@ func mostPermanent(a, b Class) Class {
 	return a
 }
 
-// Classed is an error that determines its own class, whatever it wraps. An empty class means that the error
-// is not a failure: in a joined error it is ignored.
-type Classed interface {
-	error
-	RetryClass() Class
-}
-
-// WithClass returns an error that wraps err and for which Classify returns class. WithClass(nil, class)
-// is nil.
+// WithClass returns an error that wraps err and for which Classify returns class, whatever err wraps. An empty class
+// means that the error is not a failure: in a joined error it is ignored. WithClass(nil, class) is nil.
+//
+// A type of errors of the program determines its class with a method RetryClass() Class.
 func WithClass(err error, class Class) error {
 	if err == nil {
 		return nil

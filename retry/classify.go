@@ -1,8 +1,6 @@
 package retry
 
 import (
-	"time"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,7 +9,7 @@ import (
 
 // Classify returns the class of err, or "" for nil. err may wrap or join other errors.
 //
-// The class comes from the first of these sources: the error itself (Classed), the status of the API
+// The class comes from the first of these sources: the error itself (WithClass), the status of the API
 // server's response, Go's network errors. If err joins several failures (errors.Join, Aggregate), the most
 // permanent one determines the class: the handler cannot succeed before that failure ends. fmt.Errorf with
 // several %w counts as one failure, and errors in it without a known class are ignored.
@@ -34,28 +32,15 @@ func Classify(err error) (class Class) {
 	return class
 }
 
-// RetryAfter returns the longest Retry-After in err: of the API server's responses, and of errors with a
-// method RetryAfter() time.Duration. ok is false if err has none.
-func RetryAfter(err error) (after time.Duration, ok bool) { //nolint:revive // named after the HTTP header
-	usercode.VisitErrors(err, func(err error) {
-		if status, isStatus := usercode.StatusOf(err); isStatus && status.Details != nil {
-			after = max(after, time.Duration(status.Details.RetryAfterSeconds)*time.Second)
-		} else if delayed, hasDelay := err.(interface{ RetryAfter() time.Duration }); hasDelay {
-			after = max(after, delayed.RetryAfter())
-		}
-	})
-	return after, after > 0
-}
-
 // walker visits an error and the errors that it wraps, the outermost first.
 type walker struct{ remaining int }
 
-// class returns the class of err, and false if it is unknown. A known class may be empty: see Classed.
+// class returns the class of err, and false if it is unknown. A known class may be empty: see WithClass.
 func (w *walker) class(err error) (class Class, known bool) {
 	if w.remaining--; w.remaining < 0 || err == nil {
 		return "", false
 	}
-	if classed, ok := err.(Classed); ok { //nolint:errorlint // the walker unwraps
+	if classed, ok := err.(interface{ RetryClass() Class }); ok { //nolint:errorlint // the walker unwraps
 		return classed.RetryClass(), true
 	}
 	if status, ok := usercode.StatusOf(err); ok {

@@ -20,6 +20,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -199,32 +200,6 @@ func TestConnectionErrorsAreTransient(t *testing.T) {
 	}
 }
 
-type busy time.Duration
-
-func (busy) Error() string               { return "busy" }
-func (b busy) RetryAfter() time.Duration { return time.Duration(b) }
-
-func TestRetryAfterReturnsLongest(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		err  error
-		want time.Duration
-	}{
-		"nil":               {nil, 0},
-		"no Retry-After":    {errors.Join(errtest.Conflict(), errors.New("x")), 0},
-		"wrapped":           {fmt.Errorf("get: %w", errtest.Response(429, 3)), 3 * time.Second},
-		"joined":            {errors.Join(errtest.Response(429, 3), errtest.Response(503, 8), errtest.Response(429, 5)), 8 * time.Second},
-		"method RetryAfter": {errors.Join(busy(time.Minute), errtest.Response(429, 3)), time.Minute},
-		"WithClass":         {retry.WithClass(errtest.Response(429, 3), retry.Default), 3 * time.Second},
-		"panics":            {errors.Join(errtest.Response(429, 3), panickingError{}), 3 * time.Second},
-	} {
-		got, ok := retry.RetryAfter(test.err)
-		if got != test.want || ok != (test.want > 0) {
-			t.Errorf("%s: %s, %t, want %s", name, got, ok, test.want)
-		}
-	}
-}
-
 func TestLargeErrorIsBounded(t *testing.T) {
 	t.Parallel()
 	err := errtest.Conflict()
@@ -234,5 +209,5 @@ func TestLargeErrorIsBounded(t *testing.T) {
 	if got := retry.Classify(err); got != retry.Default {
 		t.Errorf("class %q, want %q", got, retry.Default)
 	}
-	_, _ = retry.RetryAfter(err) // must return
+	_, _ = usercode.RetryAfter(err) // must return
 }

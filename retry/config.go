@@ -1,6 +1,7 @@
 package retry
 
-// Config configures how failures are classified and retried. The zero value uses Classify and Defaults.
+// Config configures how failures are classified and retried. The zero value uses Classify and the defaults in
+// docs/architecture.md.
 type Config struct {
 	// Classify returns the class of an error, or "" to fall back to the package's Classify. It may
 	// return classes of the user. It must be safe for concurrent use. Default: the package's Classify.
@@ -10,5 +11,5 @@ type Config struct {
 	Every Policy
 	// Policies apply to single classes. Zero fields take the value of Every; in a class of the user,
 	// the value of class Default.
-	Policies Policies
+	Policies map[Class]Policy
 }

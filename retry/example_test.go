@@ -23,7 +23,7 @@ func Example() {
 				}
 				return "" // the package's Classify decides
 			},
-			Policies: retry.Policies{
+			Policies: map[retry.Class]retry.Policy{
 				"quota":        {Base: time.Minute, Max: time.Hour, MaxRetries: 20},
 				retry.Conflict: {Max: 100 * time.Millisecond},
 			},

@@ -16,9 +16,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
-	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -98,7 +98,7 @@ func TestSetsThatDeleteEachOthersChildrenReportIt(t *testing.T) {
 				}
 				if len(errs) == 0 || !strings.Contains(errs[0].Error(), "was deleted 3 times within 10m0s, and "+
 					"another client has created it again") ||
-					!strings.Contains(errs[0].Error(), `set with the name "family"`) || !retry.Persistent(errs[0]) {
+					!strings.Contains(errs[0].Error(), `set with the name "family"`) || !retryrules.Persistent(errs[0]) {
 					t.Fatalf("%d errors, the first one: %v", len(errs), slices.Concat(errs, []error{nil})[0])
 				}
 				if deletions > 6 {

@@ -78,13 +78,13 @@ type program struct {
 	ended  chan struct{} // closed when the function has returned
 	// controller is nil if it is not a controller of this library.
 	controller observed
+	queue      func(limit int) []observers.QueuedKey // of controller; guarded by Cluster.mu
 }
 
 // observed is a controller of this library.
 type observed interface {
 	Ready() error
 	Stats() controller.Stats
-	Queue(limit int) []controller.QueueEntry
 	RecentRuns() []controller.RunRecord
 }
 
@@ -130,6 +130,13 @@ func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop f
 			cancel()
 		}
 	})
+	if p.controller != nil {
+		ctx = observers.WithQueue(ctx, func(queue func(limit int) []observers.QueuedKey) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			p.queue = queue
+		})
+	}
 	p.cancel, p.ended = cancel, make(chan struct{})
 	go func() { // waited for by stop, which end calls
 		defer close(p.ended)
@@ -245,7 +252,10 @@ func (c *Cluster) pending(now time.Time) []string {
 		if n := stats.WaitingForRoom; n > 0 {
 			pending = append(pending, fmt.Sprintf("%s: %d keys wait for room in the queue", p.name, n))
 		}
-		for _, entry := range p.controller.Queue(1000) {
+		c.mu.Lock()
+		queue := p.queue
+		c.mu.Unlock()
+		for _, entry := range queue(1000) {
 			later := entry.State == "delayed" || entry.State == "backoff"
 			if later && entry.Due.Sub(now) > c.config.IdleAfter {
 				continue

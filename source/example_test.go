@@ -142,7 +142,7 @@ func ExampleMapped() {
 	}
 	configuredBy := func(config *corev1.ConfigMap) []kube.Key {
 		var keys []kube.Key
-		for pod, err := range pods.All() {
+		for pod, err := range pods.List(informer.Query{}) {
 			if err == nil && pod.Namespace == config.Namespace && pod.Annotations["example.com/config"] == config.Name {
 				keys = append(keys, kube.KeyOf(pod))
 			}
@@ -171,7 +171,7 @@ func ExampleMapped() {
 		},
 		Sources: []controller.Source{
 			source.Mapped(configs, configuredBy,
-				predicate.Not(predicate.Types(informer.Listed)), // the first run of each Pod reads its ConfigMap anyway
+				predicate.Types(informer.Added, informer.Updated, informer.Deleted), // the first run of each Pod reads its ConfigMap anyway
 				predicate.SpecChanged[*corev1.ConfigMap]()),
 		},
 		Logger: logger,

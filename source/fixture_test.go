@@ -69,7 +69,7 @@ type queue struct {
 func (q *queue) add(key kube.Key, why controller.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.all = append(q.all, enqueued{key, why.Change.Key.String() + " " + why.Change.Type.String()})
+	q.all = append(q.all, enqueued{key, why.Change.Key.String() + " " + string(why.Change.Type)})
 }
 
 func (q *queue) note(key kube.Key, text string) {

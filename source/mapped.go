@@ -185,7 +185,7 @@ func (s *mapped) changed(ctx context.Context, c informer.Change, enqueue control
 	if err != nil {
 		s.guard.Report(err)
 		s.logger.WarnContext(ctx, "source failed to decode a changed object; some keys may not be enqueued",
-			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", c.Type.String(),
+			"source", s.what, "informer", s.objects.Name(), "key", c.Key.String(), "change", string(c.Type),
 			"error", err)
 	}
 	enqueueAll(before, after, enqueue, controller.Trigger{Change: c})

@@ -189,7 +189,7 @@ func TestMapperReadsItsInformer(t *testing.T) {
 				state = obj.Data["to"]
 			}
 			listed, synced := 0, objects.Health().Synced
-			for _, err := range objects.All() {
+			for _, err := range objects.List(informer.Query{}) {
 				if (err == nil) != synced {
 					t.Errorf("%s: a list of all objects: %v; synced is %t", by, err, synced)
 				}
@@ -252,7 +252,7 @@ func TestMapperReadsItsInformer(t *testing.T) {
 
 func readAll(t *testing.T, objects *informer.Informer[configMap]) {
 	t.Helper()
-	for _, err := range objects.All() {
+	for _, err := range objects.List(informer.Query{}) {
 		if err != nil {
 			t.Error(err)
 		}

@@ -34,15 +34,10 @@ type Owner struct {
 // Owned watches the metadata of all objects of the kind, because owner references need no more. It has its own
 // informer, with the controller's logger and metrics. So predicates see metadata only: predicate.StatusChanged passes
 // every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status, to
-// select objects, to share an informer that the handler reads from, or for other owner references.
+// select objects, to share an informer that the handler reads from, for a kind that the cluster may not serve
+// (informer.Config.Optional), or for other owner references.
 func Owned[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
-	return ownedIn(metadataOf[T](cluster, false), Owner{}, predicates)
-}
-
-// OwnedOptional is Owned for a kind that the cluster may not serve, or forbid to read: its informer is optional
-// (informer.Config.Optional), so the controller does not wait for it.
-func OwnedOptional[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
-	return ownedIn(metadataOf[T](cluster, true), Owner{}, predicates)
+	return ownedIn(metadataOf[T](cluster), Owner{}, predicates)
 }
 
 func ownedIn(open openInformer, owner Owner, predicates []informer.Predicate) controller.Source {
@@ -134,11 +129,10 @@ func validateLabel(label string) error {
 }
 
 // metadataOf opens an informer of the metadata of all objects of type T.
-func metadataOf[T kube.Object](cluster *kube.Cluster, optional bool) openInformer {
+func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
 	return func(target controller.Target) (informer.Any, error) {
 		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
-			Optional:  optional,
 			Logger:    target.Logger,
 			Metrics:   target.Metrics,
 		})

@@ -207,7 +207,7 @@ func TestPredicatesFilterSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(child("c", by("a")))
 		s := source.OwnedIn(newInformer(t, server), source.Owner{Kind: website()},
-			predicate.Not(predicate.Types(informer.Listed)), predicate.LabelsChanged())
+			predicate.Types(informer.Added, informer.Updated, informer.Deleted), predicate.Changed(kube.ChangedLabels))
 		q, stop := start(t, s)
 		defer stop()
 		q.expect(t) // listed
@@ -244,8 +244,7 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		want   []string // parts of the error; empty: the source is valid
 	}{
 		"Owned":               {source.Owned[configMap](cluster), nil},
-		"OwnedOptional":       {source.OwnedOptional[configMap](cluster), nil},
-		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.LabelsChanged()), nil},
+		"OwnedIn":             {source.OwnedIn(objects, owner, predicate.Changed(kube.ChangedLabels)), nil},
 		"OwnerLabel":          {source.OwnerLabel(objects, "website"), nil},
 		"Mapped":              {source.Mapped(objects, keys), nil},
 		"no informer":         {source.OwnedIn(nil, owner), []string{"source owned: the informer is required"}},
@@ -260,9 +259,9 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		"no label's informer": {source.OwnerLabel(nil, "app"), []string{"the informer is required"}},
 		"Mapped of nothing":   {source.Mapped[configMap](nil, nil), []string{"source mapped: ", "the informer is required", "the function is required"}},
 		"Mapped, no function": {source.Mapped(objects, nil), []string{"source mapped: the function is required"}},
-		"OwnedBy":             {source.OwnedBy(objects, annotated, predicate.LabelsChanged()), nil},
+		"OwnedBy":             {source.OwnedBy(objects, annotated, predicate.Changed(kube.ChangedLabels)), nil},
 		"OwnedBy of nothing":  {source.OwnedBy(nil, nil), []string{"source owned: ", "the informer is required", "the function is required"}},
-		"a nil predicate":     {source.Mapped(objects, keys, predicate.LabelsChanged(), nil), []string{"predicate 1 is nil"}},
+		"a nil predicate":     {source.Mapped(objects, keys, predicate.Changed(kube.ChangedLabels), nil), []string{"predicate 1 is nil"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,8 +343,5 @@ func TestOwnedReadsMetadataOfKind(t *testing.T) {
 	objects, ok := reads[0].(*informer.Informer[*metav1.PartialObjectMetadata])
 	if !ok || objects.Name() != "ConfigMap" || objects.Health().Optional {
 		t.Errorf("it reads a %T", reads[0])
-	}
-	if reads := prepare(t, source.OwnedOptional[configMap](cluster)).Reads; !reads[0].Health().Optional {
-		t.Error("the informer of OwnedOptional is not optional")
 	}
 }

@@ -28,8 +28,7 @@ import (
 // event handler at the start of each term of the controller, and removes it at the end.
 //
 // keys must not change the object, which other users of the informer share. It is called with the state before and the
-// state after an update. For a deleted object that the informer missed, it is called with the last known state, and
-// informer.Change.Certain is false. The rest of Mapped's documentation applies to keys and predicates.
+// state after an update. For a deleted object that the informer missed, it is called with the last known state. The rest of Mapped's documentation applies to keys and predicates.
 //
 // client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own.
 // The objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less
@@ -161,7 +160,7 @@ func (s *shared[T]) changed(ctx context.Context, as informer.ChangeType, old, cu
 	keysBefore, errKeysBefore := s.keysOf(before)
 	if err := errors.Join(errBefore, errAfter, errChange, errKeysBefore, errKeysAfter); err != nil {
 		s.logger.WarnContext(ctx, "source failed to read a changed object; some keys may not be enqueued",
-			"key", change.Key.String(), "change", as.String(), "error", err)
+			"key", change.Key.String(), "change", string(as), "error", err)
 	}
 	enqueueAll(keysBefore, keysAfter, enqueue, controller.Trigger{Change: change, FromList: as == informer.Listed})
 }

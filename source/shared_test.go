@@ -95,10 +95,10 @@ func TestSharedPredicatesSeeBothStates(t *testing.T) {
 		var certain []bool
 		q, stop := start(t, source.Shared("shared", objects, targets, func(c informer.Change) bool {
 			if c.Type == informer.Deleted {
-				certain = append(certain, c.Certain())
+				certain = append(certain, c.States().Complete())
 			}
 			return c.Type != informer.Listed || c.FromList()
-		}, predicate.LabelsChanged()))
+		}, predicate.Changed(kube.ChangedLabels)))
 		defer stop()
 		q.expect(t, "ns/a: ns/c listed")
 		server.Put(pointing("c", "b"))
@@ -408,7 +408,7 @@ func TestChangesOfSharedHaveKind(t *testing.T) {
 		prepared := prepare(t, source.Shared("shared", objects, targets))
 		ctx, cancel := context.WithCancel(t.Context())
 		run := prepared.Start(ctx, func(_ kube.Key, why controller.Trigger) {
-			kinds = append(kinds, why.Change.Type.String()+" "+why.Change.Kind().String())
+			kinds = append(kinds, string(why.Change.Type)+" "+why.Change.Kind().String())
 		})
 		ended := make(chan error)
 		go func() { ended <- run() }() // received below

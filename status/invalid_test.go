@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
@@ -197,7 +197,7 @@ func TestCommitCorrectsInvalidConditions(t *testing.T) {
 			after.Status.Replicas = 3
 			written, err := status.Commit(t.Context(), w.client, before, after)
 			if !written || (err == nil) != (test.err == "") || err != nil &&
-				(!strings.Contains(err.Error(), test.err) || len(err.Error()) > 500 || !retry.Persistent(err)) {
+				(!strings.Contains(err.Error(), test.err) || len(err.Error()) > 500 || !retryrules.Persistent(err)) {
 				t.Errorf("written: %v, error: %.600v", written, err)
 			}
 			want := before.Status.Conditions

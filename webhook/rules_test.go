@@ -239,7 +239,7 @@ func TestRulesForSeveralGroups(t *testing.T) {
 // A hook without a name and rules is asked about creations and updates of its kind.
 func TestDefaultNameAndRules(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{Cluster: connect(t), Hooks: []Hook{Validating(Options{}, allow[*corev1.Pod]), Mutating(Options{}, allow[*networkingv1.Ingress])}})
+	s, err := New(Config{Cluster: connect(t), Hooks: []Hook{Validating(HookConfig{}, allow[*corev1.Pod]), Mutating(HookConfig{}, allow[*networkingv1.Ingress])}})
 	if err != nil {
 		t.Fatal(err)
 	}

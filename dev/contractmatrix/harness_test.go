@@ -160,7 +160,7 @@ type process struct {
 type runner interface {
 	Run(ctx context.Context) error
 	Ready() error
-	Explain(key kube.Key) controller.Explanation
+	Explain(key kube.Key) string
 	RecentRuns() []controller.RunRecord
 	Stats() controller.Stats
 	Problems() []controller.Problem
@@ -422,7 +422,7 @@ func (x *cell) passLeadership() {
 		return strings.Contains(req.URL.Path, "/leases/") && req.Method != http.MethodGet
 	})
 	for range 4 * leaseDuration / (500 * time.Millisecond) {
-		if from.elector.Status().State != leader.StateLeading {
+		if !from.elector.Status().Leading {
 			x.endFormer()
 		}
 		if now := x.leadingOrNil(); now != nil && now != from {
@@ -500,7 +500,7 @@ func (x *cell) leading() *process {
 
 func (x *cell) leadingOrNil() *process {
 	for _, p := range x.processes {
-		if p.elector == nil || p.elector.Status().State == leader.StateLeading {
+		if p.elector == nil || p.elector.Status().Leading {
 			return p
 		}
 	}
@@ -667,10 +667,12 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 	x, s := p.cell, p.cell.settings
 	c := controller.Config[T]{
 		Name: "widgets", Workers: s.workers, ResyncInterval: s.resync,
-		Queue:     controller.QueueConfig{GroupLimit: s.groupLimit, Debounce: s.debounce},
-		Shutdown:  controller.ShutdownConfig{DrainTimeout: s.drain},
-		OwnWrites: controller.OwnWritesConfig{Handle: s.handleOwnWrites, ConsistencyTimeout: s.consistency},
-		Stuck:     controller.StuckConfig{After: s.stuckAfter, Unready: s.unreadyWhenStuck}, Timeout: s.timeout,
+		Queue: controller.QueueConfig{GroupLimit: s.groupLimit, Debounce: s.debounce},
+		Runs: controller.RunsConfig{
+			DrainTimeout: s.drain, HandleOwnWrites: s.handleOwnWrites, ConsistencyTimeout: s.consistency,
+			StuckAfter: s.stuckAfter, UnreadyWhenStuck: s.unreadyWhenStuck,
+		},
+		Timeout: s.timeout,
 		Retry:   s.retry,
 		Metrics: s.metrics, Events: s.events, Predicate: s.predicate, Sources: slices.Clone(s.sources), Logger: x.logger(),
 	}
@@ -773,8 +775,8 @@ func newControllerOfNoObject[T kube.Object](p *process, c controller.Config[T], 
 		handler = controller.Chain(handler, middleware.Trace[types.NamespacedName](tracer))
 	}
 	return controller.New(controller.Config[controller.NoObject]{
-		Name: c.Name, Workers: c.Workers, ResyncInterval: c.ResyncInterval, Queue: c.Queue, Shutdown: c.Shutdown,
-		OwnWrites: c.OwnWrites, Stuck: c.Stuck, Timeout: c.Timeout, Retry: c.Retry, Metrics: c.Metrics,
+		Name: c.Name, Workers: c.Workers, ResyncInterval: c.ResyncInterval, Queue: c.Queue, Runs: c.Runs,
+		Timeout: c.Timeout, Retry: c.Retry, Metrics: c.Metrics,
 		Sources: append(c.Sources, widgets), Logger: c.Logger, LeaderElector: c.LeaderElector,
 		Reconciler: controller.KeyHandler(handler),
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 // names returns n names.
@@ -322,7 +321,7 @@ func lossCancelsAndRefuses(x *cell) {
 	p := x.leading()
 	until := p.elector.Status().Until
 	p.lose(func(req *http.Request) bool { return strings.Contains(req.URL.Path, "/leases") })
-	for p.elector.Status().State == leader.StateLeading {
+	for p.elector.Status().Leading {
 		until = p.elector.Status().Until
 		time.Sleep(100 * time.Millisecond)
 	}

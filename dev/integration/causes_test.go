@@ -97,7 +97,7 @@ func checkCauses[T kube.Object](e env, kind schema.GroupVersionKind, resource st
 	})
 	eventually(e.T, func() string {
 		for name := range changes {
-			if len(ctrl.Explain(e.key(name)).Runs) == 0 {
+			if len(runsOf(ctrl, e.key(name))) == 0 {
 				return name + " has not been handled"
 			}
 		}
@@ -121,7 +121,7 @@ func checkCauses[T kube.Object](e env, kind schema.GroupVersionKind, resource st
 	for name, change := range changes {
 		eventually(e.T, func() string {
 			var causes []string
-			for _, r := range ctrl.Explain(e.key(name)).Runs {
+			for _, r := range runsOf(ctrl, e.key(name)) {
 				causes = append(causes, r.Causes.String())
 			}
 			// The deletion of a Pod is two changes, and may be two runs.
@@ -143,4 +143,9 @@ func (f foreignChange) do(ctx context.Context, c dynamic.ResourceInterface, name
 	}
 	_, err := c.Patch(ctx, name, types.MergePatchType, []byte(f.patch), metav1.PatchOptions{FieldManager: f.manager}, subresources...)
 	return err
+}
+
+// runsOf returns the runs of a key, latest first.
+func runsOf[T kube.Object](ctrl *controller.Controller[T], key kube.Key) []controller.RunRecord {
+	return slices.DeleteFunc(ctrl.RecentRuns(), func(r controller.RunRecord) bool { return r.Key != key })
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
@@ -66,7 +67,7 @@ type writing struct {
 
 	// The following are guarded by writes.mu.
 	runs    int // since the test requested a write
-	records []controller.Write
+	records []clustertest.Write
 	answer  metav1.Object
 	err     error
 }
@@ -140,8 +141,8 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 	}
 	ctrl, _ := run(e.T, controller.Config[*corev1.ConfigMap]{
 		// Longer than the timeout of eventually: a write that is never shown fails the test, a slow machine does not.
-		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute},
-		Name:      "writer-" + e.namespace, ResyncInterval: -1, Workers: 4, Sources: sources,
+		Runs: controller.RunsConfig{ConsistencyTimeout: 10 * time.Minute},
+		Name: "writer-" + e.namespace, ResyncInterval: -1, Workers: 4, Sources: sources,
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			return all.handle(ctx, cases, m)
@@ -165,7 +166,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		defer all.mu.Unlock()
 		for name, w := range all.all {
 			if w.runs <= before[name] {
-				return name + ": a change by another client has not made it run\n" + ctrl.Explain(e.key(name)).String()
+				return name + ": a change by another client has not made it run\n" + ctrl.Explain(e.key(name))
 			}
 		}
 		return ""
@@ -192,10 +193,9 @@ func (a *writes) handle(ctx context.Context, cases map[string]ownWrite, m *corev
 		return nil
 	}
 	answer, err := c.write(ctx, w)
-	run, _ := controller.RunFrom(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.answer, w.err, w.records = answer, err, run.Writes
+	w.answer, w.err = answer, err
 	return nil
 }
 
@@ -210,15 +210,24 @@ func settled[T kube.Object](e env, ctrl *controller.Controller[T], all *writes, 
 				return name + " has not run"
 			}
 			explained := ctrl.Explain(e.key(name))
-			if len(explained.Unseen) > 0 || len(explained.Runs) == 0 {
-				return explained.String()
+			if strings.Contains(explained, unseenWrite) || strings.Contains(explained, "no runs are recorded") {
+				return explained
 			}
 		}
-		if queued := ctrl.Queue(10); len(queued) > 0 {
-			return fmt.Sprintf("queued: %v", queued)
-		}
-		return ""
+		return queued(ctrl)
 	})
+}
+
+// unseenWrite is in the explanation of a key with a write that an informer does not show.
+const unseenWrite = "its informer does not show this write yet"
+
+// queued returns the sizes of the queue, or "" if it is empty.
+func queued(ctrl interface{ Stats() controller.Stats }) string {
+	s := ctrl.Stats()
+	if s.Ready+s.Delayed+s.Processing+s.Backoff+s.Held == 0 {
+		return ""
+	}
+	return fmt.Sprintf("queued: %+v", s)
 }
 
 // check compares the record of a write with the expected one, and returns the number of runs of its key.
@@ -227,15 +236,12 @@ func (a *writes) check(e env, ctrl *controller.Controller[*corev1.ConfigMap], na
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.all[name]
+	w.records = clustertest.Writes(e, ctrl, e.key(name))
 	var got []string
 	for _, record := range w.records {
-		line := record.Verb + " " + record.Kind
-		if record.Subresource != "" {
-			line += "/" + record.Subresource
-		}
-		got = append(got, line+": "+string(record.Outcome))
+		got = append(got, record.What+": "+record.Outcome)
 		// An object of a rejected create has no name.
-		nameless := record.Verb == "deletecollection" || record.Verb == "create" && record.Outcome == controller.WriteRejected
+		nameless := strings.HasPrefix(record.What, "deletecollection ") || strings.HasPrefix(record.What, "create ") && record.Outcome == clustertest.Rejected
 		if !nameless && (record.Key.Namespace != e.namespace || !strings.HasPrefix(record.Key.Name, name)) {
 			e.Errorf("%s: the record is about %s", name, record.Key)
 		}
@@ -244,12 +250,12 @@ func (a *writes) check(e env, ctrl *controller.Controller[*corev1.ConfigMap], na
 		e.Errorf("%s: recorded %q, want %q (error: %v)", name, got, c.want, w.err)
 		return w.runs
 	}
-	rejected := strings.HasSuffix(c.want[len(c.want)-1], string(controller.WriteRejected))
+	rejected := strings.HasSuffix(c.want[len(c.want)-1], clustertest.Rejected)
 	if (w.err != nil) != rejected {
 		e.Errorf("%s: %v", name, w.err)
 	}
-	if last := w.records[len(w.records)-1]; w.answer != nil && last.Outcome != controller.WriteDryRun && last.ResourceVersion != w.answer.GetResourceVersion() {
-		e.Errorf("%s: recorded at %q, want %q", name, last.ResourceVersion, w.answer.GetResourceVersion())
+	if last := w.records[len(w.records)-1]; w.answer != nil && last.Outcome != clustertest.DryRun && last.Version != w.answer.GetResourceVersion() {
+		e.Errorf("%s: recorded at %q, want %q", name, last.Version, w.answer.GetResourceVersion())
 	}
 	if c.again == never && w.runs > 1 || c.again == always && w.runs == 1 {
 		e.Errorf("%s: the handler ran %d times\n%s", name, w.runs, ctrl.Explain(e.key(name)))

@@ -181,7 +181,7 @@ func TestInformerHealth(t *testing.T) {
 		}
 		return ""
 	})
-	for _, err := range inf.All() {
+	for _, err := range inf.List(informer.Query{}) {
 		if err != nil {
 			t.Error(err)
 		}

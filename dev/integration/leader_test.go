@@ -57,7 +57,7 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
 		Handler:   handle,
-		Shutdown:  controller.ShutdownConfig{DrainTimeout: drain},
+		Runs:      controller.RunsConfig{DrainTimeout: drain},
 	})
 }
 
@@ -83,7 +83,7 @@ func TestContract05_LeaseIsReleasedAfterWork(t *testing.T) {
 	})
 	eventually(t, func() string {
 		if p := standby.Stats().Phase; p != controller.PhaseStandby {
-			return "second is " + p.String()
+			return "second is " + string(p)
 		}
 		// It is a standby until it has read the lease, and then ready.
 		if err := standby.Ready(); err != nil {
@@ -142,7 +142,7 @@ func TestContract06_StolenLeaseCancelsWork(t *testing.T) {
 	}
 	eventually(t, func() string {
 		if p := ctrl.Stats().Phase; p != controller.PhaseStandby {
-			return "after the loss the controller is " + p.String()
+			return "after the loss the controller is " + string(p)
 		}
 		return ""
 	})

@@ -27,7 +27,7 @@ type told struct {
 func (w *told) notify(c informer.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lines = append(w.lines, c.Type.String()+" "+c.Key.Name)
+	w.lines = append(w.lines, string(c.Type)+" "+c.Key.Name)
 }
 
 // lacks returns "" if the recorded changes are the expected ones.

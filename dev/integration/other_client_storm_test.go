@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func TestContract13_NoWakeUpIsLostInAStorm(t *testing.T) {
 			if err := cluster.Kill(); err != nil {
 				t.Error(err)
 			}
-			t.Logf("killed with %d keys in the queue", len(ctrl.Queue(foreignObjects)))
+			t.Log("killed with", queued(ctrl))
 			if err := cluster.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -104,8 +105,8 @@ func (e env) changeGadget(ctx context.Context, value string) error {
 func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) {
 	e.Helper()
 	eventually(e.T, func() string {
-		if queued := ctrl.Queue(3); len(queued) > 0 {
-			return fmt.Sprintf("queued: %v", queued)
+		if queued := queued(ctrl); queued != "" {
+			return queued
 		}
 		for _, problem := range ctrl.Problems() {
 			if problem.Type == controller.ProblemInformer { // until it has found the API server again
@@ -123,8 +124,8 @@ func (e env) checkSeen(ctrl *controller.Controller[*unstructured.Unstructured]) 
 			if value != seen {
 				return fmt.Sprintf("%s is at %s, seen is %s\n%s", g.GetName(), value, seen, explained)
 			}
-			if len(explained.Unseen) > 0 {
-				return explained.String()
+			if strings.Contains(explained, unseenWrite) {
+				return explained
 			}
 		}
 		return ""
@@ -154,7 +155,7 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	selection.Kind = gadgets.GroupVersion().WithKind("Gadget")
 	ctrl, _ := run(e.T, controller.Config[*unstructured.Unstructured]{
 		Name: "reporter", ResyncInterval: -1, Workers: 5, Handler: r.handle,
-		OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // also over the restart of the API server
+		Runs:      controller.RunsConfig{ConsistencyTimeout: 10 * time.Minute}, // also over the restart of the API server
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](r.cluster, selection),
 		Sources:   []controller.Source{source.OwnedIn(r.children, source.Owner{Kind: selection.Kind.GroupKind()})},
 	})
@@ -204,7 +205,7 @@ func (r *reporter) putChild(ctx context.Context, g *unstructured.Unstructured, v
 		}},
 		Data: map[string][]byte{"value": []byte(value)},
 	}
-	found, err := r.children.Has(kube.KeyOf(g))
+	_, found, err := r.children.Get(kube.KeyOf(g))
 	if err != nil {
 		return err
 	}

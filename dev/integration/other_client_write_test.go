@@ -67,7 +67,7 @@ func TestContract13_ForeignChangeBeforeNoOpWriteRunsHandler(t *testing.T) {
 			})
 			eventually(t, func() string {
 				if missing := seen.lacks(map[string]string{"a": "2"}); missing != "" {
-					return missing + "\n" + ctrl.Explain(e.key("a")).String()
+					return missing + "\n" + ctrl.Explain(e.key("a"))
 				}
 				return ""
 			})

@@ -52,7 +52,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 	selection.LabelSelector = "value"
 	var runs atomic.Int64
 	ctrl, stop := run(t, controller.Config[*corev1.ConfigMap]{
-		Name: "parents", ResyncInterval: -1, Workers: 5, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: consistencyTimeout},
+		Name: "parents", ResyncInterval: -1, Workers: 5, Runs: controller.RunsConfig{ConsistencyTimeout: consistencyTimeout},
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
 		Sources:   []controller.Source{source.OwnedIn(children, source.Owner{Kind: schema.GroupKind{Kind: "ConfigMap"}})},
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
@@ -72,8 +72,8 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 	defer stop()
 	e.churn(2 * time.Second)
 	eventually(t, func() string {
-		if queued := ctrl.Queue(1); len(queued) > 0 || runs.Load() < parents {
-			return fmt.Sprintf("%d runs, queued: %v", runs.Load(), queued)
+		if queued := queued(ctrl); queued != "" || runs.Load() < parents {
+			return fmt.Sprintf("%d runs, %s", runs.Load(), queued)
 		}
 		return ""
 	})

@@ -62,8 +62,8 @@ func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 	eventually(t, func() string { return saw.lacks(sights("1", false)) })
 	e.putSteps("2")
 	eventually(t, func() string {
-		if held := ctrl.Queue(100); len(held) != 2*waiters || held[0].State != "held" {
-			return fmt.Sprintf("not all keys are held: %v", held)
+		if stats := ctrl.Stats(); stats.Held != 2*waiters {
+			return fmt.Sprintf("not all keys are held: %+v", stats)
 		}
 		return ""
 	})

@@ -286,7 +286,7 @@ func (f *following[T]) check(round int) {
 	eventually(f.T, func() string {
 		want = f.listed()
 		got := map[kube.Key]T{}
-		for obj, err := range f.informer.All() {
+		for obj, err := range f.informer.List(informer.Query{}) {
 			if err != nil {
 				return err.Error()
 			}

@@ -90,7 +90,7 @@ func TestOutputComesFromCaches(t *testing.T) {
 		return err == nil && len(pods.Items) == 1, fmt.Sprint(err)
 	})
 	apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+other+", labels: {example: cache}}}")
-	matches(`watching 2 namespaces\nPod: [45] objects in .* B each .*\nDeployment: 3 objects in `)
+	matches(`watching 2 namespaces\nPod: [45] objects in .* MB\nDeployment: 3 objects in `)
 	matches(other + `/db: pods: 1 of [45] on node-0; freezes: 0; because: .*(added|listed)`)
 
 	// A kind is installed.

@@ -173,7 +173,7 @@ func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObject
 // switchNamespaces watches home and the namespaces that have the label now.
 func (o *operator) switchNamespaces(ctx context.Context, _ kube.Key) error {
 	watched := []string{o.home}
-	for namespace, err := range o.namespaces.All() {
+	for namespace, err := range o.namespaces.List(informer.Query{}) {
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,10 @@ func (o *operator) switchNamespaces(ctx context.Context, _ kube.Key) error {
 	); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.out, "watching %d namespaces\n%s\n%s\n", len(watched), o.pods.Sizes(), o.deployments.Sizes())
+	fmt.Fprintf(o.out, "watching %d namespaces\n", len(watched))
+	for _, h := range []informer.Health{o.pods.Health(), o.deployments.Health()} {
+		fmt.Fprintf(o.out, "%s: %d objects in %.1f MB\n", h.Informer, h.Objects, float64(h.Bytes)/1e6)
+	}
 	return nil
 }
 

@@ -134,7 +134,7 @@ func showRest(t *testing.T, cluster *kube.Cluster, namespace string) error {
 	for key, want := range map[kube.Key]bool{
 		{Namespace: namespace, Name: "mine"}: true, {Namespace: other, Name: "public"}: true, {Namespace: other, Name: "private"}: false,
 	} {
-		got, err := configs.Has(key)
+		_, got, err := configs.Get(key)
 		if err != nil {
 			return err
 		}
@@ -204,8 +204,9 @@ func showReads(pods *informer.Informer[*corev1.Pod], namespace string) error {
 	fmt.Printf("%d of %d Pods, at the same moment\n", some, all)
 	if h := pods.Health(); h.Err != nil {
 		fmt.Printf("since %s: %v\n", h.ErrSince, h.Err)
+	} else {
+		fmt.Printf("%d objects in %d bytes\n", h.Objects, h.Bytes)
 	}
-	fmt.Println(pods.Sizes())
 	names := []string{}
 	for pod, err := range pods.List(query) {
 		if err != nil {

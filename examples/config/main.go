@@ -138,34 +138,38 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 			},
 			// For every class: delays grow by half from 100 ms to 1 min (the default depends on the class), each is
 			// shortened at random by up to a half, and there are at most 20 retries (default: no limit). The first
-			// failure is logged at debug level. A server's Retry-After is respected.
+			// failure is logged at debug level.
 			Every: retry.Policy{
 				Base: 100 * time.Millisecond, Max: time.Minute, Factor: 1.5, Jitter: 0.5, MaxRetries: 20,
-				QuietFailures: 1, IgnoreRetryAfter: false,
+				QuietFailures: 1,
 			},
 			// For single classes.
-			Policies: retry.Policies{"vendor": {Base: time.Second}},
+			Policies: map[retry.Class]retry.Policy{"vendor": {Base: time.Second}},
 		},
-		OwnWrites: controller.OwnWritesConfig{
+		Runs: controller.RunsConfig{
+			// A handler that does not return within this time is reported with its stack, and another worker replaces
+			// it (default 5 min; negative: never). UnreadyWhenStuck makes the program unready then (default: it stays
+			// ready).
+			StuckAfter:       2 * time.Minute,
+			UnreadyWhenStuck: true,
+			// A key that runs again and again without progress is reported, and held back for up to MaxPause (default
+			// 1 min; negative: never).
+			MaxPause: 30 * time.Second,
 			// Whether the handler's own writes lead to a run (default: no).
-			Handle: false,
+			HandleOwnWrites: false,
 			// An object with writes in its last run waits until the caches contain them, at most this long (default
 			// 10 s; negative: no wait).
 			ConsistencyTimeout: 5 * time.Second,
+			// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a
+			// Pod).
+			DrainTimeout: 5 * time.Second,
+			// Whether ready objects are still handled at the end (default: the next start handles every object).
+			DrainQueue: false,
 		},
 		// The function that is called for a deleted object, with its last known state.
 		Deleted: func(ctx context.Context, last *corev1.ConfigMap, stale bool) error {
 			controller.LoggerFrom(ctx).InfoContext(ctx, "ConfigMap deleted", "keys", len(last.Data), "stale", stale)
 			return nil
-		},
-		// A key that runs again and again without progress is reported, and held back for up to MaxPause (default 1
-		// min; negative: never).
-		HotLoops: controller.HotLoopsConfig{MaxPause: 30 * time.Second},
-		Stuck: controller.StuckConfig{
-			// A handler that does not return within this time is reported with its stack, and another worker replaces
-			// it (default 5 min; negative: never). Unready makes the program unready then (default: it stays ready).
-			After:   2 * time.Minute,
-			Unready: true,
 		},
 		// A handler that takes longer is cancelled (default: never).
 		Timeout: 30 * time.Second,
@@ -173,13 +177,6 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		SyncTimeout: 2 * time.Minute,
 		// Whether a panic of the handler ends the process, for debugging (default: it is an error of the object).
 		PanicsEndProcess: false,
-		Shutdown: controller.ShutdownConfig{
-			// The time for running handlers to finish at the end (default 25 s, which fits the 30 s grace period of a
-			// Pod).
-			DrainTimeout: 5 * time.Second,
-			// Whether ready objects are still handled at the end (default: the next start handles every object).
-			DrainQueue: false,
-		},
 		// An existing folder for files about the keys in work. Keys that were in work when the process ended without a
 		// shutdown, for example because one of them exhausted its memory, are handled last (default: no files).
 		StateDir: *stateDir,

@@ -65,8 +65,8 @@ func TestSetsEveryFieldOfConfig(t *testing.T) {
 		return true
 	})
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[controller.QueueConfig](), reflect.TypeFor[controller.OwnWritesConfig](),
-		reflect.TypeFor[controller.StuckConfig](), reflect.TypeFor[controller.HotLoopsConfig](), reflect.TypeFor[controller.ShutdownConfig](), reflect.TypeFor[retry.Config](), reflect.TypeFor[retry.Policy](),
+		reflect.TypeFor[controller.Config[*corev1.ConfigMap]](), reflect.TypeFor[controller.QueueConfig](), reflect.TypeFor[controller.RunsConfig](),
+		reflect.TypeFor[retry.Config](), reflect.TypeFor[retry.Policy](),
 	} {
 		for field := range typ.Fields() {
 			if field.IsExported() && !set[field.Name] {

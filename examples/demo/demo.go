@@ -187,7 +187,7 @@ func (d *demo) printRuns(next controller.Handler[*v1alpha1.PodTerminator]) contr
 		kind, answer := kindReconcile, "done"
 		var requeue *controller.RequeueError
 		switch {
-		case controller.IsRequeue(err) && errors.As(err, &requeue):
+		case controller.OutcomeOf(err) == controller.OutcomeRequeue && errors.As(err, &requeue):
 			answer = "again in " + short(requeue.After)
 		case err != nil && ctx.Err() == nil:
 			d.failed(err)

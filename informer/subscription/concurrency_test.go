@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -41,7 +40,7 @@ func TestChannelsRequestedDuringStart(t *testing.T) {
 		leaving.Go(leave) // waited for below
 		synctest.Wait()
 
-		s := newSubscription(t, subscription.Config[configMap]{Informer: shared})
+		s := newSubscription(t, config[configMap]{Informer: shared})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { // waited for below
@@ -71,7 +70,7 @@ func TestPredicateOfReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		even := predicate.Func(func(_, after configMap) bool { return after != nil && len(after.Data["value"])%2 == 0 })
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server, Predicate: even})
+		s := newSubscription(t, config[configMap]{Retriever: server, Predicate: even})
 		out := s.Events()
 		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
@@ -120,7 +119,7 @@ func TestLogsWithoutLock(t *testing.T) {
 			<-announced
 		})))
 		put = putObject
-		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
+		s := newSubscription(t, config[configMap]{Informer: typed})
 		out := s.Events()
 		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")

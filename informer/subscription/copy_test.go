@@ -26,7 +26,7 @@ func keepCopy(t *testing.T, seed uint64) {
 	receive := func() (more bool) {
 		select {
 		case e := <-out:
-			if e.Type == subscription.Synced {
+			if e.Synced {
 				synced++
 				return true
 			}
@@ -80,14 +80,14 @@ func apply(t *testing.T, held map[string]configMap, e subscription.Event[configM
 	t.Helper()
 	known, found := held[e.Key.Name]
 	switch {
-	case e.Type == subscription.Applied && found && known.UID != e.Object.UID:
+	case !e.Deleted && found && known.UID != e.Object.UID:
 		t.Errorf("%s arrived before the Deleted of the earlier object %s", words(e), known.UID)
-	case e.Type == subscription.Applied && found && known.ResourceVersion == e.Object.ResourceVersion:
+	case !e.Deleted && found && known.ResourceVersion == e.Object.ResourceVersion:
 		t.Errorf("%s arrived twice", words(e))
-	case e.Type == subscription.Deleted && (!found || known.UID != e.Object.UID):
+	case e.Deleted && (!found || known.UID != e.Object.UID):
 		t.Errorf("%s arrived for an unknown object", words(e))
 	}
-	if e.Type == subscription.Applied {
+	if !e.Deleted {
 		held[e.Key.Name] = e.Object
 		return
 	}

@@ -3,7 +3,7 @@
 //
 // A Subscription has three channels:
 //
-//   - Signals: something has changed. For programs that then read all objects (Informer().List).
+//   - Signals: something has changed. For programs that then read all objects (Informer.List).
 //   - Objects: each object that was added or changed, in its newest state.
 //   - Events: objects that were added, changed and deleted, also across broken watches, so that a receiver can keep a
 //     copy of all objects.
@@ -11,6 +11,6 @@
 // It is not a log: successive changes of an object are merged until the receiver is ready. Use package controller to
 // process objects until that succeeds, with retries.
 //
-// The Retriever selects the objects (informer.RetrieveSelected). The informer lists and watches with its backoff, and
+// The informer selects the objects (informer.RetrieveSelected). It lists and watches with its backoff, and
 // reopens broken watches.
 package subscription

@@ -15,30 +15,19 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// EventType is the type of an Event.
-type EventType string
-
-// The types of events.
-const (
-	// Applied: the object was added or changed. Object is its current state.
-	Applied EventType = "Applied"
-	// Deleted: the object of an earlier Applied was deleted, or has left the Retriever's selection. Object is its last
-	// known state.
-	Deleted EventType = "Deleted"
-	// Synced: all objects that existed when the channel began have been delivered. It is sent once, and has no object.
-	Synced EventType = "Synced"
-)
-
-// Event is a change of an object.
+// Event is a change of an object: the object was added or changed, unless Deleted or Synced is set.
 type Event[T kube.Object] struct {
-	Type EventType
-	// Key is the object's key. It is empty for Synced.
+	// Key is the object's key. It is empty if Synced is set.
 	Key kube.Key
-	// Object belongs to the receiver. It is nil for Synced. If the last state of a Deleted object cannot be decoded as
-	// a T, it has only the namespace, the name and the uid.
+	// Object is the current state of the object, or its last known state if Deleted is set. It belongs to the receiver.
+	// It is nil if Synced is set. If the last state of a deleted object cannot be decoded as a T, it has only the
+	// namespace, the name and the uid.
 	Object T
-	// Initial is true for events before Synced.
-	Initial bool
+	// Deleted is true if the object of an earlier Event was deleted, or has left the selection of the informer.
+	Deleted bool
+	// Synced is true in one Event without an object: all objects that existed when the channel began have been delivered
+	// before it.
+	Synced bool
 }
 
 // events is the receiver of Events.
@@ -46,10 +35,9 @@ type events[T kube.Object] struct {
 	subscription *Subscription[T]
 	out          chan Event[T]
 	queue        *queue
-	initial      bool // used only by deliver; Synced has not been delivered
 
 	mu sync.Mutex
-	// sent is the last delivered state of each object for which an Applied was delivered without a later Deleted.
+	// sent is the last delivered state of each object that was delivered without a later deletion.
 	// Guarded by mu.
 	sent map[kube.Key]state
 	// deleted are the objects in sent that were deleted. Guarded by mu.
@@ -71,7 +59,7 @@ type state struct {
 
 func newEvents[T kube.Object](s *Subscription[T]) *events[T] {
 	return &events[T]{
-		subscription: s, out: make(chan Event[T]), queue: newQueue(), initial: true,
+		subscription: s, out: make(chan Event[T]), queue: newQueue(),
 		sent: map[kube.Key]state{}, deleted: map[kube.Key]deletion{},
 	}
 }
@@ -148,10 +136,9 @@ func (e *events[T]) deliver(ctx context.Context) {
 			return
 		}
 		if key == syncedKey() {
-			if !e.send(ctx, Event[T]{Type: Synced}) {
+			if !e.send(ctx, Event[T]{Synced: true}) {
 				return
 			}
-			e.initial = false
 			continue
 		}
 		if !e.sendChanges(ctx, key) {
@@ -166,10 +153,10 @@ func (e *events[T]) sendChanges(ctx context.Context, key kube.Key) bool {
 	if err != nil { // logged without mu, because a slog.Handler is code of the program
 		e.subscription.logUnread(ctx, key, err)
 	}
-	if last != nil && !e.send(ctx, Event[T]{Type: Deleted, Key: key, Object: e.lastOf(ctx, last)}) {
+	if last != nil && !e.send(ctx, Event[T]{Deleted: true, Key: key, Object: e.lastOf(ctx, last)}) {
 		return false
 	}
-	return !applied || e.send(ctx, Event[T]{Type: Applied, Key: key, Object: obj})
+	return !applied || e.send(ctx, Event[T]{Key: key, Object: obj})
 }
 
 // takeChanges returns the last state of the delivered object, if it was deleted, and the newest state of the current
@@ -224,7 +211,6 @@ func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
 }
 
 func (e *events[T]) send(ctx context.Context, event Event[T]) bool {
-	event.Initial = e.initial && event.Type != Synced
 	select {
 	case e.out <- event:
 		return true

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
@@ -28,7 +27,7 @@ func TestEvents(t *testing.T) {
 		server, s := newSubscribed(t, object("a", "1"))
 		out := s.Events()
 		testrun.Start(t, s.Run)
-		expect(t, out, "initial Applied a=1 uid-1", "Synced")
+		expect(t, out, "Applied a=1 uid-1", "Synced")
 		server.Put(object("b", "1"))
 		expect(t, out, "Applied b=1 uid-2")
 		server.Put(object("b", "2"))
@@ -43,7 +42,7 @@ func TestEvents(t *testing.T) {
 func TestSyncedWithoutObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: newServer()})
+		s := newSubscription(t, config[configMap]{Retriever: newServer()})
 		out := s.Events()
 		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
@@ -57,7 +56,7 @@ func TestEventsOfSlowReceiversCoalesce(t *testing.T) {
 		for _, name := range []string{"b", "c", "d"} {
 			server.Put(object(name, "0"))
 		}
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		s := newSubscription(t, config[configMap]{Retriever: server})
 		out := s.Events()
 		testrun.Start(t, s.Run)
 		if got := len(received(out, words)); got != 4 {
@@ -143,7 +142,7 @@ func TestReconnectSendsNoEvents(t *testing.T) {
 		server, s := newSubscribed(t, object("a", "1"))
 		out, signals, objects := s.Events(), s.Signals(), s.Objects()
 		testrun.Start(t, s.Run)
-		expect(t, out, "initial Applied a=1 uid-1", "Synced")
+		expect(t, out, "Applied a=1 uid-1", "Synced")
 		<-signals
 		<-objects
 		for range 3 {
@@ -165,7 +164,7 @@ func TestPredicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		even := predicate.Func(func(_, after configMap) bool { return after != nil && len(after.Data["value"])%2 == 0 })
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server, Predicate: even})
+		s := newSubscription(t, config[configMap]{Retriever: server, Predicate: even})
 		out, signals := s.Events(), s.Signals()
 		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")
@@ -208,7 +207,7 @@ func TestUndecodableObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		server, put, typed := dynamicConfigMaps(t, textLogger(&log))
-		s := newSubscription(t, subscription.Config[configMap]{Informer: typed})
+		s := newSubscription(t, config[configMap]{Informer: typed})
 		out := s.Events()
 		testrun.Start(t, s.Run)
 		expect(t, out, "Synced")

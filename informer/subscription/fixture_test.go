@@ -37,7 +37,7 @@ func newSubscribed(t *testing.T, objects ...configMap) (
 	for _, obj := range objects {
 		server.Put(obj)
 	}
-	return server, newSubscription(t, subscription.Config[configMap]{Retriever: server})
+	return server, newSubscription(t, config[configMap]{Retriever: server})
 }
 
 func key(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
@@ -53,16 +53,24 @@ func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-func newSubscription[T kube.Object](t *testing.T, config subscription.Config[T]) *subscription.Subscription[T] {
+// config has a Retriever for an informer of the subscription's own, or an Informer.
+type config[T kube.Object] struct {
+	Name      string
+	Retriever informer.Retriever[T]
+	Informer  *informer.Informer[T]
+	Predicate informer.Predicate
+}
+
+func newSubscription[T kube.Object](t *testing.T, config config[T]) *subscription.Subscription[T] {
 	t.Helper()
-	if config.Retriever != nil {
+	if config.Informer == nil {
 		objects, err := informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever, Logger: logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Informer, config.Retriever = objects, nil
+		config.Informer = objects
 	}
-	s, err := subscription.New(config)
+	s, err := subscription.New(subscription.Config[T]{Name: config.Name, Informer: config.Informer, Predicate: config.Predicate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +88,17 @@ func uid(obj metav1.Object) string {
 	return "unknown"
 }
 
-// words returns an event as text, as in "initial Applied a=1 uid-1".
+// words returns an event as text, as in "Applied a=1 uid-1".
 func words(e subscription.Event[configMap]) string {
-	text := string(e.Type)
+	text := "Applied"
+	switch {
+	case e.Synced:
+		text = "Synced"
+	case e.Deleted:
+		text = "Deleted"
+	}
 	if e.Object != nil {
 		text += fmt.Sprintf(" %s=%s %s", e.Object.Name, e.Object.Data["value"], uid(e.Object))
-	}
-	if e.Initial {
-		text = "initial " + text
 	}
 	return text
 }

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 )
 
@@ -17,10 +16,10 @@ func TestReusedVersionOfRestoredServerIsSent(t *testing.T) {
 		server := newServer()
 		server.Put(object("a", "backed up"))
 		restore := server.Backup()
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		s := newSubscription(t, config[configMap]{Retriever: server})
 		out := s.Events()
 		testrun.Start(t, s.Run)
-		expect(t, out, "initial Applied a=backed up uid-1", "Synced")
+		expect(t, out, "Applied a=backed up uid-1", "Synced")
 		server.Put(object("a", "lost"))
 		server.Put(object("b", "lost"))
 		expect(t, out, "Applied a=lost uid-1", "Applied b=lost uid-2")

@@ -3,7 +3,6 @@ package subscription
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -15,13 +14,10 @@ import (
 
 // Config configures a Subscription.
 type Config[T kube.Object] struct {
-	// Name is used in logs and readiness. Default: the Informer's name or the Retriever's kind.
+	// Name is used in logs and readiness. Default: the Informer's name.
 	Name string
-	// Retriever lists and watches the objects. The Subscription then has its own cache, with the logger of the Cluster
-	// (slog.Default() for a Retriever of the program's own). Required without an Informer.
-	Retriever informer.Retriever[T]
-	// Informer is an informer that is shared with controllers or other subscriptions. The Subscription runs it too,
-	// while it runs itself. Required without a Retriever.
+	// Informer has the objects. It may be shared with controllers or other subscriptions: the Subscription runs it too,
+	// while it runs itself. Required.
 	Informer *informer.Informer[T]
 	// Predicate selects the changes to deliver. It is called while the informer announces a change, so it must be fast.
 	// Package predicate has common predicates. Events does not call it for the end of a delivered object, because that
@@ -74,20 +70,11 @@ type receiver interface {
 	end()
 }
 
-// New returns a Subscription. It starts nothing. The error contains all mistakes in config.
+// New returns a Subscription. It starts nothing.
 func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
-	var err error
 	objects := config.Informer
-	switch {
-	case objects != nil && config.Retriever != nil:
-		err = errors.New("both a Retriever and an Informer are set: set one of them")
-	case objects == nil && config.Retriever == nil:
-		err = errors.New("a Retriever or an Informer is required: informer.Retrieve returns a Retriever")
-	case objects == nil:
-		objects, err = informer.New(informer.Config[T]{Name: config.Name, Retriever: config.Retriever})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("new subscription %q: %w", config.Name, err)
+	if objects == nil {
+		return nil, fmt.Errorf("new subscription %q: an Informer is required: informer.New makes one", config.Name)
 	}
 	logger := objects.Untyped().Logger()
 	return &Subscription[T]{
@@ -99,14 +86,11 @@ func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 // Name returns the subscription's name.
 func (s *Subscription[T]) Name() string { return s.name }
 
-// Informer returns the subscription's informer, for access to other objects and to its Health.
-func (s *Subscription[T]) Informer() *informer.Informer[T] { return s.informer }
-
 // Signals returns a channel that signals changes. All changes since the last received signal are one signal. The first
 // signal is sent when all objects have been read, even if there are none. Every call returns the same channel.
 //
 //	for range s.Signals() { // the first one is sent when all objects have been read
-//		fmt.Println("there are", s.Informer().Len())
+//		fmt.Println("there are", objects.Len())
 func (s *Subscription[T]) Signals() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +117,7 @@ func (s *Subscription[T]) Objects() <-chan T {
 // Events returns a channel of changes: see Event. Every call returns the same channel.
 //
 // Applying the events in order keeps a copy of all objects in sync. Between two events of an object it may have changed
-// several times. If an object was deleted and created again, it has another uid, and a Deleted and an Applied are sent.
+// several times. If an object was deleted and created again, it has another uid, and both Events are sent.
 // An object that was created and deleted before the receiver was ready is not sent at all.
 func (s *Subscription[T]) Events() <-chan Event[T] {
 	s.mu.Lock()

@@ -54,7 +54,7 @@ func TestReceiverOwnsObjects(t *testing.T) {
 		objects, events := s.Objects(), s.Events()
 		testrun.Start(t, s.Run)
 		(<-objects).Data["value"] = "mine"
-		if got := words(<-events); got != "initial Applied a=1 uid-1" {
+		if got := words(<-events); got != "Applied a=1 uid-1" {
 			t.Errorf("the event is %s", got)
 		}
 		if obj, _, err := s.Informer().Get(key("a")); err != nil || obj.Data["value"] != "1" {
@@ -70,7 +70,7 @@ func TestSignals(t *testing.T) {
 		for i := range 10 {
 			server.Put(object(strconv.Itoa(i), "1"))
 		}
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		s := newSubscription(t, config[configMap]{Retriever: server})
 		out := s.Signals()
 		count := func() int {
 			time.Sleep(time.Second)
@@ -100,7 +100,7 @@ func TestSignals(t *testing.T) {
 func TestFirstSignalWithoutObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubscription(t, subscription.Config[configMap]{
+		s := newSubscription(t, config[configMap]{
 			Retriever: newServer(), Predicate: predicate.Types(informer.Deleted),
 		})
 		out := s.Signals()
@@ -121,7 +121,7 @@ func TestRunClosesChannels(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			server.Put(object(name, "1"))
 		}
-		s := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		s := newSubscription(t, config[configMap]{Retriever: server})
 		events, objects, signals := s.Events(), s.Objects(), s.Signals()
 		stop := testrun.Start(t, s.Run)
 		synctest.Wait() // all of them are blocked on a send
@@ -144,7 +144,7 @@ func TestRunClosesChannels(t *testing.T) {
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "it has run before") {
 			t.Errorf("second Run: %v", err)
 		}
-		lateServer := newSubscription(t, subscription.Config[configMap]{Retriever: server})
+		lateServer := newSubscription(t, config[configMap]{Retriever: server})
 		testrun.Start(t, lateServer.Run)()
 		if _, open := <-lateServer.Events(); open {
 			t.Error("a channel that was requested after the end is not closed")
@@ -161,7 +161,7 @@ func TestChannelsRequestedDuringRun(t *testing.T) {
 		server, s := newSubscribed(t, object("a", "1"))
 		testrun.Start(t, s.Run)
 		time.Sleep(time.Minute)
-		expect(t, s.Events(), "initial Applied a=1 uid-1", "Synced")
+		expect(t, s.Events(), "Applied a=1 uid-1", "Synced")
 		expectObjects(t, s.Objects(), "a=1")
 		server.Put(object("a", "2"))
 		expect(t, s.Events(), "Applied a=2 uid-1")
@@ -179,15 +179,15 @@ func TestInformersAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow := newSubscription(t, subscription.Config[configMap]{Informer: shared, Name: "slow"})
-		quick := newSubscription(t, subscription.Config[configMap]{Informer: shared})
+		slow := newSubscription(t, config[configMap]{Informer: shared, Name: "slow"})
+		quick := newSubscription(t, config[configMap]{Informer: shared})
 		if slow.Name() != "slow" || quick.Name() != shared.Name() || quick.Informer() != shared {
 			t.Errorf("the names are %q and %q", slow.Name(), quick.Name())
 		}
 		ignored, out := slow.Events(), quick.Events()
 		stopSlow := testrun.Start(t, slow.Run)
 		testrun.Start(t, quick.Run)
-		expect(t, out, "initial Applied a=1 uid-1", "Synced")
+		expect(t, out, "Applied a=1 uid-1", "Synced")
 		server.Put(object("a", "2")) // slow is not received from
 		expect(t, out, "Applied a=2 uid-1")
 		if _, _, open := server.Counts(); open != 1 {
@@ -203,21 +203,11 @@ func TestInformersAreShared(t *testing.T) {
 	})
 }
 
-func TestNewReportsMistakes(t *testing.T) {
+func TestNewRequiresInformer(t *testing.T) {
 	t.Parallel()
-	server := newServer()
-	shared, err := informer.New(informer.Config[configMap]{Retriever: server})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, config := range map[string]subscription.Config[configMap]{
-		`new subscription "x": a Retriever or an Informer is required: informer.Retrieve returns a Retriever`: {Name: "x"},
-		`new subscription "": both a Retriever and an Informer are set: set one of them`:                      {Retriever: server, Informer: shared},
-		`new subscription "": new informer "": retrieve: the cluster is nil: make one with kube.Connect`:      {Retriever: informer.Retrieve[configMap](nil)},
-	} {
-		if _, err := subscription.New(config); err == nil || err.Error() != want {
-			t.Errorf("the error is: %v\nwant: %s", err, want)
-		}
+	want := `new subscription "x": an Informer is required: informer.New makes one`
+	if _, err := subscription.New(subscription.Config[configMap]{Name: "x"}); err == nil || err.Error() != want {
+		t.Errorf("the error is: %v\nwant: %s", err, want)
 	}
 }
 
@@ -225,7 +215,11 @@ func TestNewReportsMistakes(t *testing.T) {
 func ExampleSubscription_Events() {
 	server := newServer() // in a program: informer.Retrieve[*corev1.ConfigMap](cluster)
 	server.Put(object("a", "1"))
-	s, err := subscription.New(subscription.Config[configMap]{Retriever: server})
+	objects, err := informer.New(informer.Config[configMap]{Retriever: server})
+	if err != nil {
+		panic(err)
+	}
+	s, err := subscription.New(subscription.Config[configMap]{Informer: objects})
 	if err != nil {
 		panic(err)
 	}
@@ -236,26 +230,26 @@ func ExampleSubscription_Events() {
 
 	table := map[string]string{}
 	for event := range s.Events() { // until Run has ended
-		switch event.Type {
-		case subscription.Applied:
-			table[event.Key.Name] = event.Object.Data["value"]
-		case subscription.Deleted:
-			delete(table, event.Key.Name)
-		case subscription.Synced:
+		switch {
+		case event.Synced:
 			server.Delete(key("a"))
 			server.Put(object("b", "2")) // by another client
+		case event.Deleted:
+			delete(table, event.Key.Name)
+		default:
+			table[event.Key.Name] = event.Object.Data["value"]
 		}
-		fmt.Println(event.Type, table)
+		fmt.Println(table)
 		if table["b"] == "2" && len(table) == 1 {
 			cancel()
 		}
 	}
 	fmt.Println(<-ended)
 	// Output:
-	// Applied map[a:1]
-	// Synced map[a:1]
-	// Deleted map[]
-	// Applied map[b:2]
+	// map[a:1]
+	// map[a:1]
+	// map[]
+	// map[b:2]
 	// <nil>
 }
 
@@ -263,7 +257,11 @@ func ExampleSubscription_Events() {
 func ExampleSubscription_Objects() {
 	server := newServer() // in a program: informer.Retrieve[*corev1.ConfigMap](cluster)
 	server.Put(object("a", "1"))
-	s, err := subscription.New(subscription.Config[configMap]{Retriever: server})
+	objects, err := informer.New(informer.Config[configMap]{Retriever: server})
+	if err != nil {
+		panic(err)
+	}
+	s, err := subscription.New(subscription.Config[configMap]{Informer: objects})
 	if err != nil {
 		panic(err)
 	}
@@ -272,10 +270,10 @@ func ExampleSubscription_Objects() {
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 
-	objects := s.Objects()
-	fmt.Println(nameOf(<-objects))
+	changed := s.Objects()
+	fmt.Println(nameOf(<-changed))
 	server.Put(object("a", "2"))
-	fmt.Println(nameOf(<-objects))
+	fmt.Println(nameOf(<-changed))
 	cancel()
 	fmt.Println(<-ended)
 	// Output:
@@ -288,7 +286,11 @@ func ExampleSubscription_Objects() {
 func ExampleSubscription_Signals() {
 	server := newServer() // in a program: informer.Retrieve[*corev1.ConfigMap](cluster)
 	server.Put(object("a", "1"))
-	s, err := subscription.New(subscription.Config[configMap]{Retriever: server})
+	objects, err := informer.New(informer.Config[configMap]{Retriever: server})
+	if err != nil {
+		panic(err)
+	}
+	s, err := subscription.New(subscription.Config[configMap]{Informer: objects})
 	if err != nil {
 		panic(err)
 	}
@@ -298,8 +300,8 @@ func ExampleSubscription_Signals() {
 	go func() { ended <- s.Run(ctx) }()
 
 	for range s.Signals() { // the first one is sent when all objects have been read
-		fmt.Println("there are", s.Informer().Len())
-		if s.Informer().Len() == 2 {
+		fmt.Println("there are", objects.Len())
+		if objects.Len() == 2 {
 			break
 		}
 		server.Put(object("b", "1"))

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/informer/subscription"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
@@ -67,7 +66,7 @@ func TestCachedButUnannouncedChange(t *testing.T) {
 						<-gate
 					}
 				})()
-				s := newSubscription(t, subscription.Config[configMap]{Informer: shared})
+				s := newSubscription(t, config[configMap]{Informer: shared})
 				out := s.Events()
 				testrun.Start(t, s.Run)
 				received(out, words)
@@ -106,7 +105,7 @@ func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		s := newSubscription(t, subscription.Config[configMap]{
+		s := newSubscription(t, config[configMap]{
 			Retriever: informer.RetrieveSelected[configMap](cluster, informer.Selection{LabelSelector: "app=web"}),
 		})
 		out := s.Events()
@@ -116,7 +115,7 @@ func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 		uidOf := func(name string) string {
 			return uid(server.Object("configmaps", key(name)))
 		}
-		expect(t, out, "initial Applied a=1 "+uidOf("a"), "Synced")
+		expect(t, out, "Applied a=1 "+uidOf("a"), "Synced")
 		put("a", "2", "other")
 		expect(t, out, "Deleted a=1 "+uidOf("a"))
 		put("a", "3", "web")

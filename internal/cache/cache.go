@@ -5,6 +5,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -39,6 +40,8 @@ type Informer interface {
 
 	// Staleness returns Health().Staleness. It takes only one lock.
 	Staleness() time.Duration
+	// Debug returns the informer's state as a value for encoding/json.
+	Debug() any
 	// Subscribe is Informer.Subscribe without its guard, which costs 1 us for each change, for a func(informer.Change)
 	// of this module that guards the functions of the program that it calls.
 	Subscribe(notify any) (unsubscribe func())
@@ -128,11 +131,21 @@ type States interface {
 	// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
 	// there is no such state.
 	OldVersion() string
-	// KeptSize returns the size in bytes of the states that the function of informer.Change.Later keeps in memory.
+	// Later returns a function that returns which parts of an Updated differ. It may be called at any later time and
+	// from any goroutine. It keeps both states in memory.
+	Later() func() kube.ChangedParts
+	// KeptSize returns the size in bytes of the states that the function of Later keeps in memory.
 	KeptSize() int
+	// Complete reports, for a Deleted, whether the state before the change is the last state that the object had, or
+	// had in the selection. It is false if a list no longer contains the object.
+	Complete() bool
 	// Ending returns, for Deleted, whether the object was deleted.
 	Ending() Ending
 }
+
+// ErrSilentWatch is in the error of an informer's Health if a watch is open but delivers nothing, while a list shows
+// that objects have changed.
+var ErrSilentWatch = errors.New("the watch is silent while objects change")
 
 // Ending is the reason why an informer does not have an object anymore.
 type Ending int

@@ -14,7 +14,7 @@ import (
 // than the zero M. A failure for which it returns only zero values counts as the zero M. class is the class
 // of the error itself, without the errors that it wraps: of a response of the API server, of the end of a
 // context, or of a network error. (The class of a network error depends on its cause: a cancelled request is
-// retry.Default.) It is "" for all other errors. Failures ignores RetryClass of retry.Classed errors.
+// retry.Default.) It is "" for all other errors. Failures ignores methods RetryClass.
 //
 // Failures visits at most as many errors as retry.Classify. If a method of err panics, the result is one zero M.
 func Failures[M comparable](err error, read func(err error, class retry.Class) M) (results []M) {

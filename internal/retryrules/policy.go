@@ -57,7 +57,6 @@ func withDefaults(p, base retry.Policy) retry.Policy {
 	if p.QuietFailures == 0 {
 		p.QuietFailures = base.QuietFailures
 	}
-	p.IgnoreRetryAfter = p.IgnoreRetryAfter || base.IgnoreRetryAfter
 	return p
 }
 

@@ -16,7 +16,7 @@ import (
 // Rules are a validated Config with all defaults set. They are immutable and safe for concurrent use.
 type Rules struct {
 	classify func(error) retry.Class
-	policies retry.Policies // contains every class of package retry
+	policies map[retry.Class]retry.Policy // contains every class of package retry
 	random   func() float64
 }
 
@@ -25,7 +25,7 @@ func New(config retry.Config) (*Rules, error) {
 	if err := validate(config); err != nil {
 		return nil, fmt.Errorf("retry: %w", err)
 	}
-	r := &Rules{classify: config.Classify, policies: retry.Defaults(), random: rand.Float64}
+	r := &Rules{classify: config.Classify, policies: Defaults(), random: rand.Float64}
 	for class, base := range r.policies {
 		r.policies[class] = withDefaults(config.Policies[class], withDefaults(config.Every, base))
 	}
@@ -103,7 +103,7 @@ func (r *Rules) Decide(class retry.Class, err error, failures int) Decision {
 	}
 	random := r.random()
 	d.Delay = Delay(p, failures, random)
-	if after := ServerDelay(err); after > 0 && !p.IgnoreRetryAfter {
+	if after := ServerDelay(err); after > 0 {
 		d.RetryAfter = after
 		// Here jitter adds to the delay, because the server sends the same time to all clients.
 		earliest := d.RetryAfter + time.Duration(random*max(p.Jitter, 0)*float64(d.RetryAfter))

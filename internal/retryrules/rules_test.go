@@ -92,13 +92,17 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", class, diff)
 		}
 	}
-	for _, class := range retry.Classes() {
-		if _, ok := retry.Defaults()[class]; !ok {
+	classes := []retry.Class{
+		retry.Terminal, retry.Panic, retry.Invalid, retry.Forbidden, retry.Default, retry.Timeout, retry.Throttled,
+		retry.Transient, retry.Conflict, retry.NamespaceTerminating,
+	}
+	for _, class := range classes {
+		if _, ok := Defaults()[class]; !ok {
 			t.Errorf("class %s has no default policy", class)
 		}
 	}
-	if got := len(retry.Defaults()); got != len(retry.Classes()) {
-		t.Errorf("%d policies for %d classes", got, len(retry.Classes()))
+	if got := len(Defaults()); got != len(classes) {
+		t.Errorf("%d policies for %d classes", got, len(classes))
 	}
 }
 
@@ -127,13 +131,13 @@ func TestZeroFieldsTakeDefaults(t *testing.T) {
 		"Policies override Every": {
 			retry.Config{
 				Every:    retry.Policy{Base: s, MaxRetries: 3},
-				Policies: retry.Policies{retry.Conflict: {MaxRetries: 7, QuietFailures: -1}},
+				Policies: map[retry.Class]retry.Policy{retry.Conflict: {MaxRetries: 7, QuietFailures: -1}},
 			},
 			retry.Conflict,
 			retry.Policy{Base: s, Max: s, Factor: 2, Jitter: 0.5, MaxRetries: 7, QuietFailures: -1},
 		},
 		"user's class": {
-			retry.Config{Policies: retry.Policies{"quota": {Max: s}, retry.Default: {Base: ms, MaxRetries: 3}}},
+			retry.Config{Policies: map[retry.Class]retry.Policy{"quota": {Max: s}, retry.Default: {Base: ms, MaxRetries: 3}}},
 			"quota",
 			retry.Policy{Base: ms, Max: s, Factor: 2, Jitter: 0.2, MaxRetries: 3},
 		},
@@ -153,9 +157,9 @@ func TestZeroFieldsTakeDefaults(t *testing.T) {
 			retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 2, Jitter: 0.2, MaxRetries: -1},
 		},
 		"user's class without a policy": {
-			retry.Config{Every: retry.Policy{IgnoreRetryAfter: true}, Policies: retry.Policies{retry.Default: {Factor: 1}}},
+			retry.Config{Every: retry.Policy{QuietFailures: 3}, Policies: map[retry.Class]retry.Policy{retry.Default: {Factor: 1}}},
 			"quota",
-			retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 1, Jitter: 0.2, IgnoreRetryAfter: true},
+			retry.Policy{Base: 5 * ms, Max: 1000 * s, Factor: 1, Jitter: 0.2, QuietFailures: 3},
 		},
 	} {
 		if diff := cmp.Diff(test.want, mustRules(t, test.config).Policy(test.class)); diff != "" {
@@ -168,7 +172,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	_, err := New(retry.Config{
 		Every: retry.Policy{Base: -1, Max: -2, Factor: 0.5, Jitter: 1.5},
-		Policies: retry.Policies{
+		Policies: map[retry.Class]retry.Policy{
 			retry.Conflict: {Base: time.Minute, Max: time.Second},
 			retry.Terminal: {MaxRetries: 3},
 			"quota":        {Factor: math.NaN(), Jitter: math.NaN()},
@@ -191,7 +195,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 
 func TestChangedDefaultsAreValidPolicies(t *testing.T) {
 	t.Parallel()
-	policies := retry.Defaults()
+	policies := Defaults()
 	policies[retry.Conflict] = retry.Policy{MaxRetries: 2}
 	if got := mustRules(t, retry.Config{Policies: policies}).Policy(retry.Conflict).MaxRetries; got != 2 {
 		t.Errorf("%d retries, want 2", got)
@@ -220,8 +224,8 @@ func TestConfigClassifyTakesPrecedence(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	rules := mustRules(t, retry.Config{Policies: retry.Policies{
-		"quota": {Base: time.Second, MaxRetries: 2, Jitter: -1, QuietFailures: 9}, "ignoring": {Base: time.Second, Jitter: -1, IgnoreRetryAfter: true},
+	rules := mustRules(t, retry.Config{Policies: map[retry.Class]retry.Policy{
+		"quota": {Base: time.Second, MaxRetries: 2, Jitter: -1, QuietFailures: 9},
 	}})
 	hour := busy(time.Hour)
 	for name, test := range map[string]struct {
@@ -236,8 +240,7 @@ func TestDecide(t *testing.T) {
 		"Retry-After above the delay": {"quota", errtest.Response(429, 5), 1, Decision{Class: "quota", Delay: 5 * time.Second, RetryAfter: 5 * time.Second, Quiet: true}},
 		"Retry-After below the delay": {"quota", errtest.Response(429, 1), 2, Decision{Class: "quota", Delay: 2 * time.Second, RetryAfter: time.Second, Quiet: true}},
 		"Retry-After above the limit": {"quota", hour, 1, Decision{Class: "quota", Delay: 10 * time.Minute, RetryAfter: 10 * time.Minute, Quiet: true}},
-		"Retry-After ignored":         {"ignoring", errtest.Response(429, 5), 1, Decision{Class: "ignoring", Delay: time.Second}},
-		"no error":                    {"ignoring", nil, 1, Decision{Class: "ignoring", Delay: time.Second}},
+		"no error":                    {"quota", nil, 1, Decision{Class: "quota", Delay: time.Second, Quiet: true}},
 	} {
 		if diff := cmp.Diff(test.want, rules.Decide(test.class, test.err, test.failures)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

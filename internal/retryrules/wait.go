@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // maxRetryAfter is the upper limit for a server's Retry-After. It protects against a proxy that sends
@@ -13,7 +13,7 @@ const maxRetryAfter = 10 * time.Minute
 
 // ServerDelay returns the delay that the server asked for with err, at most 10 min, or 0.
 func ServerDelay(err error) time.Duration {
-	after, _ := retry.RetryAfter(err)
+	after, _ := usercode.RetryAfter(err)
 	return min(after, maxRetryAfter)
 }
 

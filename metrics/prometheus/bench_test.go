@@ -15,11 +15,11 @@ import (
 func recordAll(recorder *metrics.Recorder) {
 	recorder.ObserveController("pods", func() controller.Stats { return controller.Stats{FailingSince: time.Unix(1, 0)} })
 	recorder.ObserveInformer("Pod", func() informer.Health { return informer.Health{Synced: true, LastEvent: time.Unix(1, 0)} })
-	for _, cause := range controller.CauseTypes() {
+	for _, cause := range metrics.CauseTypes() {
 		recorder.Triggered("pods", "channel", cause)
 	}
-	for _, outcome := range controller.Outcomes() {
-		recorder.RunEnded("pods", controller.RunSummary{Outcome: outcome, Attempt: 1})
+	for _, outcome := range metrics.Outcomes() {
+		recorder.RunEnded("pods", controller.RunRecord{Outcome: outcome, Attempt: 1})
 	}
 	for _, result := range []string{"success", "rejected", "failed", "panic", "timeout", "invalid"} {
 		recorder.WebhookReviewed("hosts.example.com", result, time.Millisecond)
@@ -29,7 +29,7 @@ func recordAll(recorder *metrics.Recorder) {
 
 // BenchmarkRecorder measures the methods that every run calls, and a scrape.
 func BenchmarkRecorder(b *testing.B) {
-	run := controller.RunSummary{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
+	run := controller.RunRecord{Outcome: controller.OutcomeSuccess, Wait: time.Millisecond, Duration: 5 * time.Millisecond}
 	writes, fails, traced := run, run, run
 	writes.Writes, writes.Decode, writes.Held = 2, 7*time.Microsecond, time.Millisecond
 	fails.Outcome, fails.Class, fails.Attempt, fails.Decode = controller.OutcomeError, retry.Conflict, 1, 7*time.Microsecond

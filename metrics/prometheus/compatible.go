@@ -103,7 +103,7 @@ func (c *compatible) collectLeadership(to chan<- prometheus.Metric, all []leader
 	for _, status := range all {
 		_, name, found := strings.Cut(status.Lease, "/")
 		if found { // no lease: a manager without leader election
-			leads[name] = leads[name] || status.State == leader.StateLeading
+			leads[name] = leads[name] || status.Leading
 		}
 	}
 	for name, leads := range leads {
@@ -152,7 +152,7 @@ func (c *compatibleController) countTrigger(cause controller.CauseType) {
 	}
 }
 
-func (c *compatibleController) countRun(run controller.RunSummary) {
+func (c *compatibleController) countRun(run controller.RunRecord) {
 	c.wait.Observe(run.Wait.Seconds())
 	c.work.Observe(run.Duration.Seconds())
 	c.reconcile.Observe(run.Duration.Seconds())

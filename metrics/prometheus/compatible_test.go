@@ -116,8 +116,8 @@ func TestUnfinishedWorkOfSeveralRuns(t *testing.T) {
 func TestReconcileResults(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newCompatibleRecorder(t)
-	for _, outcome := range append(controller.Outcomes(), "unknown") {
-		recorder.RunEnded("pods", controller.RunSummary{Outcome: outcome})
+	for _, outcome := range append(metrics.Outcomes(), "unknown") {
+		recorder.RunEnded("pods", controller.RunRecord{Outcome: outcome})
 	}
 	expectValues(t, registry, map[string]float64{
 		"controller_runtime_reconcile_total{controller=pods,result=success}":       2, // success, gone
@@ -238,10 +238,11 @@ func TestLeaderElectionStatus(t *testing.T) {
 	if _, found := gather(t, registry)[series]; found {
 		t.Error("a manager without a lease has a status")
 	}
-	for state, want := range map[leader.State]float64{
-		leader.StateStopped: 0, leader.StateStandby: 0, leader.StateLeading: 1, leader.StateLost: 0,
+	for at, want := range map[leader.Status]float64{
+		{}: 0, {Standby: true}: 0, {Leading: true}: 1,
 	} {
-		status = leader.Status{Lease: "system/operator", State: state}
+		at.Lease = "system/operator"
+		status = at
 		expectValues(t, registry, map[string]float64{series: want})
 	}
 	stop()
@@ -266,7 +267,7 @@ func TestCompatibleNamesAreOff(t *testing.T) {
 func TestCompatibleBuckets(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newCompatibleRecorder(t)
-	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess})
+	recorder.RunEnded("pods", controller.RunRecord{Outcome: controller.OutcomeSuccess})
 	type buckets struct {
 		N           int
 		First, Last float64

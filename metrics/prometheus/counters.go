@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // Limits for the label values of a user for each controller. Further values share the label
@@ -40,19 +39,18 @@ func (v vectors) newControllerMetrics(name string) *controllerMetrics {
 	newCounter := func(counters *prometheus.CounterVec) func(string) prometheus.Counter {
 		return func(value string) prometheus.Counter { return counters.WithLabelValues(name, value) }
 	}
-	classes := retry.Classes()
-	causes := controller.CauseTypes()
+	classes, causes, skips, problems := classes(), causeTypes(), skipReasons(), problemTypes()
 	return &controllerMetrics{
 		triggers: newLookup(upTo(len(builtinSources())+maxSources), func(source string) *lookup[prometheus.Counter] {
 			return v.newTriggers(name, source)
 		}, builtinSources()...),
-		skipped:    newLookup(oneOf(controller.SkipReasons()), newCounter(v.skipped), controller.SkipReasons()...),
-		problems:   newLookup(oneOf(controller.ProblemTypes()), newCounter(v.problems), controller.ProblemTypes()...),
+		skipped:    newLookup(oneOf(skips), newCounter(v.skipped), skips...),
+		problems:   newLookup(oneOf(problems), newCounter(v.problems), problems...),
 		runs:       newLookup(oneOf(causes), newCounter(v.runs), causes...),
 		runSeconds: newLookup(oneOf(causes), newCounter(v.runSeconds), causes...),
 		// These two outcomes exist from the start: a rate over a series that begins with its first
 		// failure does not include that failure.
-		durations: newLookup(oneOf(controller.Outcomes()), func(outcome string) *histogram {
+		durations: newLookup(oneOf(outcomes()), func(outcome string) *histogram {
 			return newHistogram(v.durations.WithLabelValues(name, outcome), v.durationBuckets)
 		}, controller.OutcomeSuccess, controller.OutcomeError),
 		wait:     newHistogram(v.wait.WithLabelValues(name), v.waitBuckets),
@@ -82,15 +80,16 @@ func (v vectors) newTriggers(name, source string) *lookup[prometheus.Counter] {
 			controller.CauseTimer,
 		}
 	}
-	return newLookup(oneOf(controller.CauseTypes()), func(cause string) prometheus.Counter {
+	return newLookup(oneOf(causeTypes()), func(cause string) prometheus.Counter {
 		return v.triggers.WithLabelValues(name, source, cause)
 	}, first...)
 }
 
-func (t *controllerMetrics) countRun(run controller.RunSummary) {
+func (t *controllerMetrics) countRun(run controller.RunRecord) {
 	t.durations.get(string(run.Outcome)).observe(run.Duration, run.TraceID)
-	t.runs.get(string(run.Cause)).Inc()
-	t.runSeconds.get(string(run.Cause)).Add(run.Duration.Seconds())
+	cause := string(run.Causes.FirstType())
+	t.runs.get(cause).Inc()
+	t.runSeconds.get(cause).Add(run.Duration.Seconds())
 	t.wait.observe(run.Wait, run.TraceID)
 	if run.Attempt > 0 {
 		t.retries.Inc()

@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	metrics "github.com/evenkeel-go/evenkeel/metrics/prometheus"
@@ -115,7 +116,7 @@ func TestControllerWritesAreMeasured(t *testing.T) {
 		w.put("a", "spec", 1)
 		w.HoldWatches("parts")
 		w.handle = func(ctx context.Context, _ object) error {
-			controller.SetTraceID(ctx, "4bf92f35")
+			observers.RunningFrom(ctx).SetTraceID("4bf92f35")
 			return w.createPart(ctx)
 		}
 		w.start(t, recorder)

@@ -43,7 +43,7 @@ func exemplars(tb testing.TB, registry prometheus.Gatherer) map[string]string {
 
 // recordRun records a run with a trace and a wait of 0.5 s.
 func recordRun(recorder *metrics.Recorder, duration time.Duration, trace string) {
-	recorder.RunEnded("pods", controller.RunSummary{
+	recorder.RunEnded("pods", controller.RunRecord{
 		Outcome: controller.OutcomeSuccess, Wait: 500 * time.Millisecond, Duration: duration, TraceID: trace,
 	})
 }

@@ -108,15 +108,15 @@ func controllerGauges(desc newDesc) (all []gauge[controller.Stats]) {
 		func(s controller.Stats) float64 { return unix(s.FailingSince) })
 	phase := desc("controller_phase", "1 for the current phase of the controller, 0 for the other phases.",
 		"controller", "phase")
-	for p := controller.PhaseStopped; p <= controller.PhaseDraining; p++ {
+	for _, p := range phases() {
 		all = append(all, gauge[controller.Stats]{
-			desc: phase, labels: []string{p.String()}, merge: sum,
+			desc: phase, labels: []string{string(p)}, merge: sum,
 			value: func(s controller.Stats) float64 { return number(s.Phase == p) },
 		})
 	}
 	// Not controller_problems, because that is the OpenMetrics name of controller_problems_total.
 	problems := desc("controller_problems_active", "Current problems.", "controller", "type")
-	for _, problem := range controller.ProblemTypes() {
+	for _, problem := range problemTypes() {
 		all = append(all, gauge[controller.Stats]{
 			desc: problems, labels: []string{string(problem)}, merge: sum,
 			value: func(s controller.Stats) float64 { return float64(s.Problems[problem]) },

@@ -186,7 +186,7 @@ func (r *Recorder) ProblemDetected(name string, problem controller.ProblemType) 
 }
 
 // RunEnded implements controller.Recorder.
-func (r *Recorder) RunEnded(name string, run controller.RunSummary) {
+func (r *Recorder) RunEnded(name string, run controller.RunRecord) {
 	m := r.byController.get(name)
 	m.countRun(run)
 	if m.compat != nil {

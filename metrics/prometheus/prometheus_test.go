@@ -120,18 +120,18 @@ func TestExposition(t *testing.T) {
 	})
 	// One key fails twice. Its third run was held back, succeeds and writes. The event of this write is skipped.
 	recorder.Triggered("pods", controller.SourceSelf, controller.CauseAdded)
-	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeError, Cause: controller.CauseAdded, Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
+	recorder.RunEnded("pods", controller.RunRecord{
+		Outcome: controller.OutcomeError, Causes: controller.NewCauses(controller.Cause{Type: controller.CauseAdded}), Class: retry.Default, Wait: 500 * time.Millisecond, Duration: 62500 * time.Microsecond, Decode: 250 * time.Millisecond,
 	})
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
-	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeError, Cause: controller.CauseRetry, Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
+	recorder.RunEnded("pods", controller.RunRecord{
+		Outcome: controller.OutcomeError, Causes: controller.NewCauses(controller.Cause{Type: controller.CauseRetry}), Class: retry.Conflict, Attempt: 1, Wait: 250 * time.Millisecond, Duration: 2 * time.Second, Writes: 1,
 	})
 	recorder.ProblemDetected("pods", controller.ProblemFailing)
 	recorder.Triggered("pods", controller.SourceLoop, controller.CauseRetry)
 	recorder.Triggered("pods", "owned.Deployment", controller.CauseUpdated)
-	recorder.RunEnded("pods", controller.RunSummary{
-		Outcome: controller.OutcomeSuccess, Cause: controller.CauseRetry, Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
+	recorder.RunEnded("pods", controller.RunRecord{
+		Outcome: controller.OutcomeSuccess, Causes: controller.NewCauses(controller.Cause{Type: controller.CauseRetry}), Attempt: 2, Wait: 2 * time.Second, Held: 500 * time.Millisecond, Duration: 30 * time.Second,
 		Decode: 500 * time.Millisecond, Writes: 2,
 	})
 	recorder.Skipped("pods", controller.SkipOwnWrite)
@@ -183,7 +183,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess})
+	recorder.RunEnded("pods", controller.RunRecord{Outcome: controller.OutcomeSuccess})
 	bounds := map[string][]float64{}
 	for _, family := range families(t, registry) {
 		for _, m := range family.GetMetric() {
@@ -216,7 +216,7 @@ func TestNativeAndClassicHistograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess, Duration: time.Second, Wait: time.Second})
+	recorder.RunEnded("pods", controller.RunRecord{Outcome: controller.OutcomeSuccess, Duration: time.Second, Wait: time.Second})
 	seen := 0
 	for _, family := range families(t, registry) {
 		for _, m := range family.GetMetric() {
@@ -244,7 +244,7 @@ func TestBucketsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	buckets[0] = 5
-	recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.OutcomeSuccess})
+	recorder.RunEnded("pods", controller.RunRecord{Outcome: controller.OutcomeSuccess})
 	expect(t, registry, `
 # HELP evenkeel_controller_queue_wait_seconds Time that keys were ready before a worker processed them.
 # TYPE evenkeel_controller_queue_wait_seconds histogram

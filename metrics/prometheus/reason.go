@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -57,7 +57,7 @@ func reasonOf(err error) reason {
 	switch {
 	case errors.Is(err, kube.ErrNotServed):
 		return reasonNotServed
-	case errors.Is(err, informer.ErrSilentWatch):
+	case errors.Is(err, cache.ErrSilentWatch):
 		return reasonSilent
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -42,7 +43,7 @@ func TestInformerFailureReasons(t *testing.T) {
 		"bad gateway":          {listing(gateway), []string{"Unreachable"}},
 		"shutting down":        {listing(apierrors.NewServiceUnavailable("later")), []string{"Unreachable"}},
 		"too many requests":    {listing(apierrors.NewTooManyRequests("later", 1)), []string{"Unreachable"}},
-		"silent watch":         {fmt.Errorf("watch Pod: %w", informer.ErrSilentWatch), []string{"Silent"}},
+		"silent watch":         {fmt.Errorf("watch Pod: %w", cache.ErrSilentWatch), []string{"Silent"}},
 		"server error":         {listing(apierrors.NewInternalError(errors.New("etcd"))), []string{"Other"}},
 		"unknown error":        {listing(errors.New("what")), []string{"Other"}},
 		"two parts, two reasons": {

@@ -274,7 +274,7 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 		recorder.Triggered("nodes", name, controller.CauseTriggered)
 		recorder.Skipped("pods", controller.SkipReason(name))
 		recorder.ProblemDetected("pods", controller.ProblemType(name))
-		recorder.RunEnded("pods", controller.RunSummary{Outcome: controller.Outcome(name), Class: retry.Class(name)})
+		recorder.RunEnded("pods", controller.RunRecord{Outcome: controller.Outcome(name), Class: retry.Class(name)})
 	}
 	for i := range sources {
 		recorder.Triggered("pods", fmt.Sprint("name ", i), controller.CauseTriggered) // keeps its series
@@ -299,9 +299,9 @@ func TestContract28_UnknownLabelValuesAreBounded(t *testing.T) {
 	wantCounts := map[string]int{
 		// self and loop have 4 from the start, and self has "other".
 		"evenkeel_controller_triggers_total": (4 + 4 + sources + 1) + 1 + (4 + 4 + sources + 1),
-		"evenkeel_controller_skipped_total":  2*len(controller.SkipReasons()) + 1,
-		"evenkeel_controller_problems_total": 2*len(controller.ProblemTypes()) + 1,
-		"evenkeel_controller_failures_total": 2*len(retry.Classes()) + classes + 1,
+		"evenkeel_controller_skipped_total":  2*len(metrics.SkipReasons()) + 1,
+		"evenkeel_controller_problems_total": 2*len(metrics.ProblemTypes()) + 1,
+		"evenkeel_controller_failures_total": 2*len(metrics.Classes()) + classes + 1,
 	}
 	for name, want := range wantCounts {
 		if counts[name] != want {
@@ -326,7 +326,7 @@ func TestInvalidUTF8InNames(t *testing.T) {
 	defer recorder.ObserveController("a\xff", func() controller.Stats { return controller.Stats{Workers: 1} })()
 	defer recorder.ObserveInformer("b\xff", func() informer.Health { return informer.Health{Objects: 1} })()
 	recorder.Triggered("a\xff", "c\xff", controller.CauseAdded)
-	recorder.RunEnded("a\xff", controller.RunSummary{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
+	recorder.RunEnded("a\xff", controller.RunRecord{Outcome: controller.OutcomeError, Class: "d\xff", TraceID: "e\xff"})
 	got := gather(t, registry)
 	for _, series := range []string{
 		"evenkeel_controller_workers{controller=a\uFFFD}",
@@ -352,7 +352,7 @@ func TestConcurrentUse(t *testing.T) {
 				stop := recorder.ObserveController(name, func() controller.Stats { return controller.Stats{} })
 				stopInformer := recorder.ObserveInformer(name, func() informer.Health { return informer.Health{} })
 				recorder.Triggered(name, fmt.Sprint("source ", run%100), controller.CauseUpdated)
-				recorder.RunEnded(name, controller.RunSummary{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
+				recorder.RunEnded(name, controller.RunRecord{Outcome: controller.OutcomePanic, Attempt: 1, TraceID: "1"})
 				stop()
 				stopInformer()
 			}

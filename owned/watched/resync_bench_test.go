@@ -87,7 +87,7 @@ func BenchmarkResync(b *testing.B) {
 				for b.Loop() {
 					resync(b, set)
 				}
-				b.ReportMetric(float64(objects.Sizes().Kept)/float64(n), "B/child")
+				b.ReportMetric(float64(objects.Health().Bytes)/float64(n), "B/child")
 			})
 		}
 	}

@@ -16,69 +16,29 @@ import (
 // texts never repeat, for example because they contain a request ID.
 const maxReasons = 16
 
-// Health is the state of a Source at one moment.
-type Health struct {
-	// Source is the source's name.
-	Source string
-	// Running is true while a controller runs the source.
-	Running bool
-	// Synced is true once a poll has succeeded since the source was started.
-	Synced bool
-	// Items is the number of items of the last successful poll.
-	Items int
-	// Polls is the number of polls since the source was created, and Failures how many of them failed.
-	Polls, Failures int64
-	// LastSuccess is when the last poll succeeded. Zero: no poll has succeeded since the source was started.
-	LastSuccess time.Time
-	// Err is why the last poll failed, or that it has not returned in time. Nil if it succeeded.
-	Err error
-	// ErrSince is when polls began to fail.
-	ErrSince time.Time
-}
-
-// Ready returns nil if the last poll succeeded, however few items it found; otherwise an error with the reason. It
-// makes no request.
-func (h Health) Ready() error {
-	switch {
-	case !h.Running:
-		return fmt.Errorf("source %q: not running", h.Source)
-	case h.Err != nil:
-		return fmt.Errorf("source %q cannot poll: %w", h.Source, h.Err)
-	case !h.Synced:
-		return fmt.Errorf("source %q: the first poll is under way", h.Source)
-	}
-	return nil
-}
-
-// Ready is Health().Ready(). Controller.Ready calls it.
-func (s *Source) Ready() error { return s.Health().Ready() }
-
-// Health returns the source's state. If several controllers run the source, it merges the states of their runs: Synced
-// is true if all are, Items is the largest, LastSuccess and ErrSince are the earliest, and Err joins the errors.
-func (s *Source) Health() Health {
+// Ready returns nil if the last poll succeeded, however few items it found; otherwise an error with the reason, of each
+// controller that runs the source. It makes no request. Controller.Ready calls it.
+func (s *Source) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := Health{
-		Source: s.config.Name, Failures: s.failures.Load(), Polls: s.polls.Load(),
-		Running: len(s.runs) > 0, Synced: len(s.runs) > 0,
-	}
+	synced := true
 	var errs []error
-	for i, r := range s.runs {
+	for _, r := range s.runs {
 		state := r.health()
-		h.Synced = h.Synced && state.synced
-		h.Items = max(h.Items, state.items)
-		if i == 0 || state.success.Before(h.LastSuccess) {
-			h.LastSuccess = state.success
-		}
+		synced = synced && state.synced
 		if state.err != nil {
 			errs = append(errs, state.err)
-			if h.ErrSince.IsZero() || state.since.Before(h.ErrSince) {
-				h.ErrSince = state.since
-			}
 		}
 	}
-	h.Err = errors.Join(errs...)
-	return h
+	switch err := errors.Join(errs...); {
+	case len(s.runs) == 0:
+		return fmt.Errorf("source %q: not running", s.config.Name)
+	case err != nil:
+		return fmt.Errorf("source %q cannot poll: %w", s.config.Name, err)
+	case !synced:
+		return fmt.Errorf("source %q: the first poll is under way", s.config.Name)
+	}
+	return nil
 }
 
 // begin registers a run. From then on, Item returns ErrNotPolled until a poll has succeeded, unless another controller
@@ -121,8 +81,6 @@ func (r *sourceRun) health() runState {
 
 // failed stores why a poll failed, and logs it once per reason.
 func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
-	r.source.polls.Add(1)
-	r.source.failures.Add(1)
 	reason := usercode.SteadyText(err)
 	r.mu.Lock()
 	if r.state.err == nil {
@@ -148,10 +106,9 @@ func (r *sourceRun) failed(ctx context.Context, err error, wait time.Duration) {
 
 // succeeded stores that a poll succeeded, and logs the recovery after failures.
 func (r *sourceRun) succeeded(ctx context.Context) {
-	r.source.polls.Add(1)
 	r.mu.Lock()
 	failure, since := r.state.err, r.state.since
-	r.state = runState{synced: true, items: len(r.known), success: time.Now()}
+	r.state = runState{synced: true}
 	r.mu.Unlock()
 	if failure != nil {
 		r.logger.InfoContext(ctx, "a source polls again",

@@ -233,7 +233,7 @@ func withoutURL(err error) error {
 	}
 }
 
-// retryAfterError is an error with a Retry-After, which retry.RetryAfter returns.
+// retryAfterError is an error with a Retry-After, which usercode.RetryAfter returns.
 type retryAfterError struct {
 	error
 	after time.Duration

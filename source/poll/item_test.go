@@ -269,7 +269,7 @@ func TestPollItemOfPreviousTermIsNotRead(t *testing.T) {
 			for range 50 {
 				<-handled
 			}
-			for !failing && !polled.Health().Synced {
+			for !failing && polled.Ready() != nil {
 				runtime.Gosched()
 			}
 			stop()

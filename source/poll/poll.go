@@ -29,7 +29,7 @@ const (
 	defaultTimeout  = 30 * time.Second
 )
 
-// maxRetryAfter is the longest wait that an error can ask for (retry.RetryAfter).
+// maxRetryAfter is the longest wait that an error can ask for with a method RetryAfter.
 const maxRetryAfter = time.Hour
 
 // Config configures New. New copies it and does not change the caller's copy.
@@ -133,8 +133,8 @@ func (list listPoller) Poll(ctx context.Context, _ any) (Result, error) {
 //     (controller.Trigger.FromList).
 //  3. Each term of leadership starts again with the first poll; nothing is kept from the previous term.
 //
-// Guarantees: polls do not overlap. A failed poll changes nothing and does not stop the controller; Ready and Health
-// report it, it is logged once per reason, and further polls follow with backoff. When the controller stops, a poll in
+// Guarantees: polls do not overlap. A failed poll changes nothing and does not stop the controller; Ready
+// reports it, it is logged once per reason, and further polls follow with backoff. When the controller stops, a poll in
 // progress is cancelled. A handler that runs because of an item reads that state of the item, or a later one, with
 // Item.
 //
@@ -199,7 +199,7 @@ func (c Config) validate() error {
 // last one; after a success, they are 0 and nil.
 func (c Config) wait(failures int, err error) time.Duration {
 	d := retryrules.Delay(retry.Policy{Base: c.Interval, Factor: 2, Max: c.MaxBackoff}, failures, 0)
-	after, _ := retry.RetryAfter(err)
+	after, _ := usercode.RetryAfter(err)
 	d = max(d, min(after, maxRetryAfter))
 	jitter := rand.Float64() * c.Jitter * float64(d)
 	if jitter >= float64(math.MaxInt64-d) {
@@ -213,8 +213,6 @@ type Source struct {
 	// Immutable after New.
 	config  Config
 	problem error
-
-	polls, failures atomic.Int64 // since New
 
 	mu   sync.Mutex
 	runs []*sourceRun // guarded by mu; runs in progress

@@ -40,13 +40,11 @@ type sourceRun struct {
 
 // runState is the part of a sourceRun that Health reports.
 type runState struct {
-	synced  bool // a poll has succeeded
-	items   int
-	success time.Time // when the last poll succeeded
-	began   time.Time // when the poll in progress began; zero: no poll is in progress
-	err     error     // why the last poll failed
-	since   time.Time // when polls began to fail
-	logged  map[string]bool
+	synced bool      // a poll has succeeded
+	began  time.Time // when the poll in progress began; zero: no poll is in progress
+	err    error     // why the last poll failed
+	since  time.Time // when polls began to fail
+	logged map[string]bool
 }
 
 // knownItem is the stored state of an item.

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -147,7 +148,7 @@ func (s *runSpan) End(ctx context.Context, err error) {
 	if outcome.Failed() {
 		a = append(a, semconv.ErrorTypeKey.String(string(s.classOf(outcome, err))))
 		var stack attributes
-		if panicked, ok := errors.AsType[*controller.PanicError](err); ok {
+		if panicked, ok := errors.AsType[*usercode.HandlerPanic](err); ok {
 			stack = append(stack, semconv.ExceptionStacktrace(string(panicked.Stack)))
 		}
 		s.handle.RecordError(err, trace.WithAttributes(stack...))

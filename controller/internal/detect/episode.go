@@ -232,11 +232,11 @@ func (e *Episode) message(k *history, onlyTimes bool, lasted time.Duration) stri
 			"let only one of them write it", object, e.Writes, within, e.fields(), opponents(k))
 	case PatternReturning:
 		return fmt.Sprintf("%s were made by runs that only the key's own writes had caused, and they %s (%s): "+
-			"write only what differs, and leave Config.OwnWrites.Handle off", writes, effect, e.fields())
+			"write only what differs, and leave Config.Runs.HandleOwnWrites off", writes, effect, e.fields())
 	case PatternEndless:
 		return fmt.Sprintf("%s were made by runs that only the key's own writes, or another client's answers "+
 			"to them, had "+
-			"caused (%s): write only what differs, and leave Config.OwnWrites.Handle off", writes, e.fields())
+			"caused (%s): write only what differs, and leave Config.Runs.HandleOwnWrites off", writes, e.fields())
 	case PatternIdle:
 		return fmt.Sprintf("%s %s, and nothing new had happened before them (%s): write only what differs, and a time "+
 			"only together with something else", writes, effect, e.fields())

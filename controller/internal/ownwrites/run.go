@@ -112,7 +112,7 @@ func (r *Run) End() { r.Tracker.end(r) }
 
 // Errors of WaitShown that do not depend on the writes.
 var (
-	errNotTracked = errors.New("the controller does not track writes: OwnWrites.ConsistencyTimeout is negative")
+	errNotTracked = errors.New("the controller does not track writes: Runs.ConsistencyTimeout is negative")
 	errEnded      = errors.New("the run has ended")
 )
 

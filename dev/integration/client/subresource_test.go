@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
-	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
@@ -181,7 +181,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 		},
 	}))(t)
 	err := first(client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}))
-	if after, ok := retry.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
+	if after, ok := usercode.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
 		t.Errorf("the error is %v, and asks for %s", err, after)
 	}
 }

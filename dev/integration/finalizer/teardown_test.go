@@ -158,7 +158,7 @@ func TestTeardownContinuesAfterError(t *testing.T) {
 	ctx := kube.ObserveCalls(t.Context(), observer)
 	wait := controller.RequeueAfter(time.Hour, "the bucket is being emptied")
 	err := p.finalizer(e, e.Client, map[string]error{"bucket": wait}).Teardown(ctx, obj)
-	if !controller.IsRequeue(err) || !strings.Contains(err.Error(), `step "bucket"`) {
+	if controller.OutcomeOf(err) != controller.OutcomeRequeue || !strings.Contains(err.Error(), `step "bucket"`) {
 		t.Errorf("the answer is %v, want the step's", err)
 	}
 	observer.Want(t, "to the second step", "get", "patch")
@@ -280,7 +280,7 @@ func TestFinalizerInController(t *testing.T) {
 				return next(kube.ObserveCalls(ctx, observer), obj)
 			}
 		}, middleware.Finalizer(f, middleware.FinalizerOptions[*corev1.ConfigMap]{})),
-		ResyncInterval: 200 * time.Millisecond, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
+		ResyncInterval: 200 * time.Millisecond, Runs: controller.RunsConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
 	})
 	const objects = 5
 	for i := range objects {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/election"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
 
@@ -42,7 +43,7 @@ func TestRollingUpdateFromClientGo(t *testing.T) {
 				Client:     clients.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 			},
-			LeaseDuration: leader.DefaultLeaseDuration, RenewDeadline: leader.DefaultRenewDeadline, RetryPeriod: election.RetryPeriod,
+			LeaseDuration: leadership.DefaultLeaseDuration, RenewDeadline: leadership.DefaultRenewDeadline, RetryPeriod: election.RetryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) { leads <- identity }, OnStoppedLeading: func() {},

@@ -63,7 +63,7 @@ func TestEditedLeaseHasOneLeader(t *testing.T) {
 		electors[i] = elector
 		running.Go(func() { // waited for above
 			_ = elector.Run(ctx, func(ctx context.Context) error {
-				leading := func(e *leader.Elector) bool { return e != nil && e.Status().State == leader.StateLeading }
+				leading := func(e *leader.Elector) bool { return e != nil && e.Status().Leading }
 				if leading(electors[0]) && leading(electors[1]) {
 					t.Error("two electors lead")
 				}

@@ -95,7 +95,7 @@ func TestOutageOfAPIServer(t *testing.T) {
 				<-terms // it leads again
 			}
 			clustertest.Eventually(t, func() string {
-				if s := elector.Status(); s.Err != nil || s.State != leader.StateLeading {
+				if s := elector.Status(); s.Err != nil || !s.Leading {
 					return "the elector does not lead, or cannot renew"
 				}
 				return ""

@@ -108,7 +108,7 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
 			Namespaces: []string{o.Namespace}, LabelSelector: "shop",
 		}),
-		Shutdown: controller.ShutdownConfig{DrainTimeout: 300 * time.Millisecond},
+		Runs: controller.RunsConfig{DrainTimeout: 300 * time.Millisecond},
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			fmt.Fprintln(os.Stderr, "began", m.Name)
 			defer fmt.Fprintln(os.Stderr, "ended", m.Name)

@@ -64,8 +64,8 @@ func TestWarmStandbyTakesOverWithoutListing(t *testing.T) {
 			if n := second.handled.Load(); n > 0 {
 				t.Errorf("the standby handled %d objects", n)
 			}
-			if state := second.manager.Leadership().State; state != leader.StateStandby {
-				t.Errorf("the second replica is %s, want a standby", state)
+			if state := second.manager.Leadership(); !state.Standby {
+				t.Errorf("the second replica is %+v, want a standby", state)
 			}
 
 			before := second.reads()
@@ -87,8 +87,8 @@ func TestWarmStandbyTakesOverWithoutListing(t *testing.T) {
 			// over in its second term.
 			first.cut.Store(false)
 			first.until("the first replica is a ready standby", func() string {
-				if state := first.manager.Leadership().State; state != leader.StateStandby {
-					return "it is " + state.String()
+				if state := first.manager.Leadership(); !state.Standby {
+					return fmt.Sprintf("it is %+v", state)
 				}
 				return errorText(first.manager.Ready())
 			})

@@ -144,7 +144,7 @@ func runTakeOver(b *testing.B, lease *coordinationv1.Lease, warm bool, objects i
 func (r *takeOver) untilStandby(b *testing.B) {
 	b.Helper()
 	clustertest.Eventually(b, func() string {
-		if at := r.manager.Leadership(); at.State != leader.StateStandby || at.Leader == "" {
+		if at := r.manager.Leadership(); !at.Standby || at.Leader == "" {
 			return fmt.Sprint(at)
 		}
 		return errorText(r.manager.Ready())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -53,8 +54,8 @@ func TestOwnerOfInvalidChildIsStalled(t *testing.T) {
 		"invalid": {mistyped(serviceKind, map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": int64(99999)}}}}), "Invalid"},
 	} {
 		report, err := set.Apply(t.Context(), app, owned.Of(test.child)...)
-		if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.says)) || !retry.Persistent(err) {
-			t.Errorf("%s: the error is %v, persistent: %t", name, err, retry.Persistent(err))
+		if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.says)) || !retryrules.Persistent(err) {
+			t.Errorf("%s: the error is %v, persistent: %t", name, err, retryrules.Persistent(err))
 			continue
 		}
 		if class := retry.Classify(err); class == retry.Transient || class == retry.Default {

@@ -116,7 +116,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 			}, middleware.Status(e.Client, middleware.StatusOptions[*Shop]{
 				SetObservedGeneration: func(shop *Shop, generation int64) { shop.Status.ObservedGeneration = generation },
 			})),
-			Workers: 4, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
+			Workers: 4, Runs: controller.RunsConfig{ConsistencyTimeout: 10 * time.Minute}, // even if the watch is late
 		})
 	}
 	done := func(labels int) func() string {

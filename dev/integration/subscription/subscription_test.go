@@ -66,11 +66,15 @@ func web() map[string]string { return map[string]string{"app": "web"} }
 // subscribe runs a subscription to the ConfigMaps of the namespace with the label app=web.
 func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop func()) {
 	e.Helper()
-	s, err := subscription.New(subscription.Config[*corev1.ConfigMap]{
+	objects, err := informer.New(informer.Config[*corev1.ConfigMap]{
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{
 			Namespaces: []string{e.Namespace}, LabelSelector: "app=web",
 		}),
 	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	s, err = subscription.New(subscription.Config[*corev1.ConfigMap]{Informer: objects})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -92,13 +96,12 @@ func (e env) next(out <-chan subscription.Event[*corev1.ConfigMap]) subscription
 	}
 }
 
-// expect fails the test unless the next event has this type, object and state.
-func (e env) expect(out <-chan subscription.Event[*corev1.ConfigMap], want subscription.EventType, name, value string, uid types.UID) {
+// expect fails the test unless the next event has this object and state.
+func (e env) expect(out <-chan subscription.Event[*corev1.ConfigMap], deleted bool, name, value string, uid types.UID) {
 	e.Helper()
 	event := e.next(out)
-	if event.Type != want || event.Key.Name != name || event.Object.Data["value"] != value || event.Object.UID != uid {
-		e.Fatalf("the event is %s %s=%v (uid %s), want %s %s=%s (uid %s)",
-			event.Type, event.Key, event.Object.Data, event.Object.UID, want, name, value, uid)
+	if event.Deleted != deleted || event.Key.Name != name || event.Object.Data["value"] != value || event.Object.UID != uid {
+		e.Fatalf("the event is %+v, want %s=%s (deleted: %t, uid %s)", event, name, value, deleted, uid)
 	}
 }
 
@@ -110,20 +113,20 @@ func TestEvents(t *testing.T) {
 	s, stop := e.subscribe()
 	defer stop()
 	out := s.Events()
-	e.expect(out, subscription.Applied, "a", "1", a.UID)
-	if event := e.next(out); event.Type != subscription.Synced {
-		t.Fatalf("the event is %s, want Synced", event.Type)
+	e.expect(out, false, "a", "1", a.UID)
+	if event := e.next(out); !event.Synced {
+		t.Fatalf("the event is %+v, want Synced", event)
 	}
 	e.put("a", "2", web())
-	e.expect(out, subscription.Applied, "a", "2", a.UID)
+	e.expect(out, false, "a", "2", a.UID)
 	e.put("other", "2", web()) // comes into the selection
-	e.expect(out, subscription.Applied, "other", "2", other.UID)
+	e.expect(out, false, "other", "2", other.UID)
 	e.put("other", "3", nil)
-	e.expect(out, subscription.Deleted, "other", "2", other.UID)
+	e.expect(out, true, "other", "2", other.UID)
 	e.delete(a)
-	e.expect(out, subscription.Deleted, "a", "2", a.UID)
+	e.expect(out, true, "a", "2", a.UID)
 	second := e.put("a", "3", web())
-	e.expect(out, subscription.Applied, "a", "3", second.UID)
+	e.expect(out, false, "a", "3", second.UID)
 }
 
 func TestObjectsAndSignals(t *testing.T) {
@@ -153,8 +156,8 @@ func TestDeletionsDuringServerOutageAreReported(t *testing.T) {
 	out := s.Events()
 	e.next(out)
 	e.next(out)
-	if event := e.next(out); event.Type != subscription.Synced {
-		t.Fatalf("the event is %s, want Synced", event.Type)
+	if event := e.next(out); !event.Synced {
+		t.Fatalf("the event is %+v, want Synced", event)
 	}
 	head := e.put("head", "1", web()) // waits to be received, so that what follows does
 	if err := local.Restart(t.Context()); err != nil {
@@ -163,12 +166,16 @@ func TestDeletionsDuringServerOutageAreReported(t *testing.T) {
 	e.delete(a)
 	e.delete(b)
 	second := e.put("b", "2", web())
-	e.expect(out, subscription.Applied, "head", "1", head.UID)
+	e.expect(out, false, "head", "1", head.UID)
 	got := map[string]types.UID{}
 	for len(got) < 3 {
 		event := e.next(out)
-		got[string(event.Type)+" "+event.Key.Name] = event.Object.UID
-		if event.Key.Name == "b" && event.Type == subscription.Applied && got["Deleted b"] != b.UID {
+		what := "Applied "
+		if event.Deleted {
+			what = "Deleted "
+		}
+		got[what+event.Key.Name] = event.Object.UID
+		if event.Key.Name == "b" && !event.Deleted && got["Deleted b"] != b.UID {
 			t.Error("the new b came before the end of the old one")
 		}
 	}

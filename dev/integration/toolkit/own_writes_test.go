@@ -84,10 +84,11 @@ func handled(t *testing.T, ctrl *controller.Controller[*corev1.Pod], runs int) {
 		if stats := ctrl.Stats(); len(all) < runs || stats.Processing+stats.Ready+stats.Held > 0 {
 			return fmt.Sprintf("%d runs of %d, %+v", len(all), runs, stats)
 		}
-		if writes := all[0].Writes; len(writes) > 0 {
+		if all[0].Writes > 0 {
+			writes := clustertest.Writes(t, ctrl, all[0].Key)
 			last := writes[len(writes)-1]
-			if kept, _, err := ctrl.Informer().Get(last.Key); err != nil || kept == nil || kept.ResourceVersion != last.ResourceVersion {
-				return fmt.Sprintf("the informer does not show %s: %v", last, err)
+			if kept, _, err := ctrl.Informer().Get(last.Key); err != nil || kept == nil || kept.ResourceVersion != last.Version {
+				return fmt.Sprintf("the informer does not show %+v: %v", last, err)
 			}
 		}
 		return ""

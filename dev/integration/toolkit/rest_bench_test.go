@@ -82,7 +82,7 @@ func (s benchSet) waitFor(b *testing.B, n int) {
 
 // bytesPerChild returns the bytes that the informers store for a child.
 func (s benchSet) bytesPerChild() float64 {
-	return float64(s.configs.Sizes().Kept+s.services.Sizes().Kept) / float64(s.configs.Len()+s.services.Len())
+	return float64(s.configs.Health().Bytes+s.services.Health().Bytes) / float64(s.configs.Len()+s.services.Len())
 }
 
 // BenchmarkSetAtRest measures a run of an idle set of two children. It must not depend on the number of owners: the

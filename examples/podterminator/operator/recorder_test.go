@@ -18,7 +18,7 @@ func (o *outcomes) wait(t *testing.T, outcome controller.Outcome) {
 	o.seen.Wait(t, string(outcome)+"\n")
 }
 
-func (o *outcomes) RunEnded(_ string, run controller.RunSummary) {
+func (o *outcomes) RunEnded(_ string, run controller.RunRecord) {
 	_, _ = o.seen.Write([]byte(string(run.Outcome) + "\n"))
 }
 

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -204,7 +204,7 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 	ctrl, err = New(cluster, Config{
 		Records: outside, Namespaces: []string{w.namespace},
 		Controller: controller.Config[*v1.WebApp]{
-			ResyncInterval: w.resync, OwnWrites: controller.OwnWritesConfig{ConsistencyTimeout: w.consistency},
+			ResyncInterval: w.resync, Runs: controller.RunsConfig{ConsistencyTimeout: w.consistency},
 		},
 	})
 	if err != nil {

@@ -235,7 +235,7 @@ func (r *replica) untilStandby() {
 	r.Helper()
 	exampletest.Eventually(r.T, "the replica is a standby", func(context.Context) (bool, string) {
 		at := r.manager.Leadership()
-		return at.State == leader.StateStandby && at.Leader != "" && r.manager.Ready() == nil, fmt.Sprint(at)
+		return at.Standby && at.Leader != "" && r.manager.Ready() == nil, fmt.Sprint(at)
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-package retry_test
+package retryrules_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 )
 
 // nameTakenError is an error with method Persistent.
@@ -42,7 +42,7 @@ func TestPersistent(t *testing.T) {
 		"one of two methods returns true": {errors.Join(nameTakenError{false}, nameTakenError{true}), true},
 		"panics":                          {panickingPersistentError{}, false},
 	} {
-		if got := retry.Persistent(test.err); got != test.want {
+		if got := retryrules.Persistent(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package retry_test
+package retryrules_test
 
 import (
 	"fmt"
@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/evenkeel-go/evenkeel/retry"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 )
 
 // The table in docs/architecture.md must match Defaults.
 func TestDefaultsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/architecture.md")
+	page, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for class, p := range retry.Defaults() {
+	for class, p := range retryrules.Defaults() {
 		row := fmt.Sprintf("| %s | x%v | %s | %.0f %% | no limit |", p.Base, p.Factor, p.Max, p.Jitter*100)
 		if p.MaxRetries < 0 {
 			row = "| | | | | none |"
