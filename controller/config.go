@@ -153,8 +153,8 @@ type QueueConfig struct {
 	EndBackoffIf func(Cause) bool
 }
 
-// RunsConfig configures the limits of runs, and what follows from a run's own writes. Own writes are those made with the
-// handler's context, through a client of the same kube.Cluster as the informer's. The zero value is the default.
+// RunsConfig configures the limits of runs, and what follows from a run's own writes. Own writes are those made with
+// the handler's context, through a client of the same kube.Cluster as the informer's. The zero value is the default.
 type RunsConfig struct {
 	// StuckAfter is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
 	// another worker takes its place until it returns. Default 5 min; negative: never. After 30 s it is logged.
@@ -163,8 +163,8 @@ type RunsConfig struct {
 	UnreadyWhenStuck bool
 	// MaxPause is the longest time for which a key in a hot loop, which runs again and again without progress, is held
 	// back before its next run. It is reported as ProblemHotLoop in any case. Set it if two programs exchange writes on
-	// purpose, or if a handler does work outside of the cluster in hundreds of short runs. Default 1 min; negative: keys
-	// are never held back.
+	// purpose, or if a handler does work outside of the cluster in hundreds of short runs. Default 1 min; negative:
+	// keys are never held back.
 	MaxPause time.Duration
 
 	// HandleOwnWrites makes the handler run for its own writes. Default false: a change that is exactly what the key's
@@ -179,8 +179,8 @@ type RunsConfig struct {
 	ConsistencyTimeout time.Duration
 
 	// DrainTimeout is the time that running handlers have to finish when the context of Controller.Run has ended,
-	// before their contexts are cancelled. Run returns at the latest 3 s after it, with an error that names the handlers
-	// that have not returned. Default 25 s; negative: they are cancelled at once.
+	// before their contexts are cancelled. Run returns at the latest 3 s after it, with an error that names the
+	// handlers that have not returned. Default 25 s; negative: they are cancelled at once.
 	DrainTimeout time.Duration
 	// DrainQueue makes workers handle the keys that are ready when the context ends, within DrainTimeout, including
 	// keys that wait until an informer shows what their last run wrote. Default false: the next start handles every

@@ -330,7 +330,7 @@ func TestOutcomeOfHandlerResults(t *testing.T) {
 	if err := controller.Terminal(failure); !errors.Is(err, failure) || !strings.Contains(err.Error(), "failure") {
 		t.Errorf("Terminal hides its error: %v", err)
 	}
-	panicked := error(&usercode.HandlerPanic{Value: failure})
+	panicked := error(&usercode.HandlerPanicError{Value: failure})
 	if !errors.Is(panicked, failure) {
 		t.Error("PanicError hides the error that was panicked with")
 	}

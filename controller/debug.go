@@ -80,8 +80,9 @@ type debugExplanation struct {
 }
 
 // Debug returns the state of the controller as a value for encoding/json: queue, problems, recent runs, informers. If
-// key is not empty, it returns the state of that key instead, with the lines of Explain. A key that is not NAMESPACE/NAME or NAME is an
-// error, except for NoObject. package manager serves it. No value of a Secret is in it; errors of handlers are.
+// key is not empty, it returns the state of that key instead, with the lines of Explain. A key that is not
+// NAMESPACE/NAME or NAME is an error, except for NoObject. package manager serves it. No value of a Secret is in it;
+// errors of handlers are.
 func (c *Controller[T]) Debug(key string) (any, error) {
 	if key != "" {
 		k, err := c.parseKey(key)

@@ -66,7 +66,7 @@ func misbehaving() map[string]struct {
 		"nil *StatusError":             {(*apierrors.StatusError)(nil), controller.OutcomeError, "a nil *errors.StatusError was returned as an error: return nil instead"},
 		"nil *RequeueError":            {(*controller.RequeueError)(nil), controller.OutcomeError, "a nil *controller.RequeueError"},
 		"nil *TerminalError":           {(*usercode.TerminalError)(nil), controller.OutcomeError, "a nil *usercode.TerminalError"},
-		"nil *PanicError":              {(*usercode.HandlerPanic)(nil), controller.OutcomeError, "a nil *usercode.HandlerPanic"},
+		"nil *PanicError":              {(*usercode.HandlerPanicError)(nil), controller.OutcomeError, "a nil *usercode.HandlerPanicError"},
 		"TerminalError of nil":         {&usercode.TerminalError{}, controller.OutcomeTerminal, "terminal"},
 		"terminal nil *StatusError":    {controller.Terminal((*apierrors.StatusError)(nil)), controller.OutcomeTerminal, "terminal: a nil *errors.StatusError was returned as an error"},
 		"Error panics":                 {panickingMethodsError{}, controller.OutcomeError, "controller_test.panickingMethodsError, whose Error method panicked: Error panicked"},

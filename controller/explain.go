@@ -90,9 +90,9 @@ type explanation struct {
 	withoutObject bool // the controller has no primary kind
 }
 
-// Explain returns, as text for people, why a key ran, why it will run, or why it does not run: first the state of the key
-// and what blocks it, then its runs, of which the last 4 are kept for the 256 keys that ran last, and the changes that
-// did not run it, latest first. Debug returns the same for encoding/json. Explain makes no request.
+// Explain returns, as text for people, why a key ran, why it will run, or why it does not run: first the state of the
+// key and what blocks it, then its runs, of which the last 4 are kept for the 256 keys that ran last, and the changes
+// that did not run it, latest first. Debug returns the same for encoding/json. Explain makes no request.
 func (c *Controller[T]) Explain(key kube.Key) string { return c.explain(key).String() }
 
 func (c *Controller[T]) explain(key kube.Key) explanation {

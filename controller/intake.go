@@ -120,7 +120,8 @@ func causeOf(source string, c informer.Change) Cause {
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.previous, cause.difference = c.States().OldVersion(), newDifference(c.States().Later(), c.States().KeptSize())
+		cause.previous = c.States().OldVersion()
+		cause.difference = newDifference(c.States().Later(), c.States().KeptSize())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}

@@ -126,11 +126,11 @@ func OutcomeOf(err error) Outcome {
 	return outcome
 }
 
-// panicOf returns the HandlerPanic in a sound error, or nil. Unlike errors.As it calls no As methods.
-func panicOf(err error) *usercode.HandlerPanic {
+// panicOf returns the HandlerPanicError in a sound error, or nil. Unlike errors.As it calls no As methods.
+func panicOf(err error) *usercode.HandlerPanicError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-		case *usercode.HandlerPanic:
+		case *usercode.HandlerPanicError:
 			return e
 		case interface{ Unwrap() []error }:
 			for _, branch := range e.Unwrap() {
@@ -151,7 +151,7 @@ func soonest(err error) *RequeueError {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:
 		return nil
-	case *usercode.HandlerPanic:
+	case *usercode.HandlerPanicError:
 		return nil // regardless of the panic's value
 	case *RequeueError:
 		return e
@@ -171,8 +171,8 @@ func soonest(err error) *RequeueError {
 	return soonest(errors.Unwrap(err))
 }
 
-// isTerminal reports whether a sound error is terminal: it is a usercode.TerminalError, wraps one, or joins errors that are
-// all terminal or requeues, with at least one terminal error.
+// isTerminal reports whether a sound error is terminal: it is a usercode.TerminalError, wraps one, or joins errors that
+// are all terminal or requeues, with at least one terminal error.
 func isTerminal(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case nil:

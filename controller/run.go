@@ -145,9 +145,9 @@ func (r *running) log() *slog.Logger {
 	return logger
 }
 
-// recoverPanic converts a panic into a *usercode.HandlerPanic in err. If it must end the process, recoverPanic marks the run, so
-// that nothing follows it, and panics again: the process prints the stack of the first panic, because its frames are
-// still there. It must be deferred directly.
+// recoverPanic converts a panic into a *usercode.HandlerPanicError in err. If it must end the process, recoverPanic
+// marks the run, so that nothing follows it, and panics again: the process prints the stack of the first panic, because
+// its frames are still there. It must be deferred directly.
 func (r *running) recoverPanic(err *error, endsProcess bool) {
 	value := recover()
 	switch {
@@ -156,7 +156,7 @@ func (r *running) recoverPanic(err *error, endsProcess bool) {
 		r.panicking = true
 		panic(value)
 	default:
-		*err = &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
+		*err = &usercode.HandlerPanicError{Value: value, Stack: debug.Stack()}
 	}
 }
 

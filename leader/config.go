@@ -70,7 +70,8 @@ func (c Config) withDefaults(file string) (Config, error) {
 	var errs []error
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, leadership.DefaultLeaseDuration)
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, leadership.DefaultRenewDeadline)
-	c.RetryPeriod = cmp.Or(c.RetryPeriod, leadership.DefaultRetryPeriod)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod,
+			leadership.DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
 	if c.Namespace == "" {
 		namespace, err := kubeconfig.PodNamespace(file)
@@ -137,7 +138,8 @@ func (c Config) validateTimes() error {
 		mistakes.Addf("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
 	}
 	if c.RetryPeriod < 0 {
-		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod, leadership.DefaultRetryPeriod)
+		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod,
+			leadership.DefaultRetryPeriod)
 	}
 	// The next two conditions also reject negative values.
 	if least := time.Duration(jitterFactor * float64(max(c.RetryPeriod, 0))); c.RenewDeadline <= least {

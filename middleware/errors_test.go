@@ -32,7 +32,7 @@ func (r *errorReader) Start(ctx context.Context, run controller.RunRecord, obj k
 }
 
 func (r *errorReader) End(_ context.Context, err error) {
-	panicked, _ := errors.AsType[*usercode.HandlerPanic](err)
+	panicked, _ := errors.AsType[*usercode.HandlerPanicError](err)
 	r.note("%v %v", err.Error(), panicked)
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Recover turns a panic of the wrapped Handler into a *usercode.HandlerPanic. A Controller does so too; with Recover
-// the middleware outside of it receives the error.
+// Recover turns a panic of the wrapped Handler into a *usercode.HandlerPanicError. A Controller does so too; with
+// Recover the middleware outside of it receives the error.
 func Recover[T any]() controller.Middleware[T] {
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) (err error) {
 			defer func() {
 				if value := recover(); value != nil {
-					err = &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
+					err = &usercode.HandlerPanicError{Value: value, Stack: debug.Stack()}
 				}
 			}()
 			return next(ctx, obj)

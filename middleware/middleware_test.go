@@ -41,9 +41,9 @@ func TestRecoverReturnsPanicAsError(t *testing.T) {
 	err := handle(t.Context(), middleware.Recover[*corev1.Pod](), func(context.Context, *corev1.Pod) error {
 		panic(errBroken)
 	})
-	var panicked *usercode.HandlerPanic
+	var panicked *usercode.HandlerPanicError
 	if !errors.As(err, &panicked) {
-		t.Fatalf("the error is %v, want a *usercode.HandlerPanic", err)
+		t.Fatalf("the error is %v, want a *usercode.HandlerPanicError", err)
 	}
 	if panicked.Value != any(errBroken) || !errors.Is(err, errBroken) {
 		t.Errorf("the panic's value is %v, want %v", panicked.Value, errBroken)

@@ -34,9 +34,9 @@ type StatusOptions[T kube.Object] struct {
 	// current generation. Default: it is not set.
 	SetObservedGeneration func(obj T, generation int64)
 	// OnError sets the failure of the Handler in the status. err is the error that the Handler returned, other than
-	// RequeueAfter, or a *usercode.HandlerPanic. obj is as the Handler left it. OnError is not called for a run that
-	// was interrupted because the process shuts down or has lost leadership: the run is repeated. FailureConditions
-	// returns a typical OnError. Default: the failure is not in the status.
+	// RequeueAfter, or a *usercode.HandlerPanicError. obj is as the Handler left it. OnError is not called for a run
+	// that was interrupted because the process shuts down or has lost leadership: the run is repeated.
+	// FailureConditions returns a typical OnError. Default: the failure is not in the status.
 	OnError func(obj T, err error)
 	// Timeout is the time limit of the commit. Default 5 s.
 	Timeout time.Duration
@@ -105,7 +105,7 @@ func (r *statusRun[T]) handle(ctx context.Context, next controller.Handler[T]) (
 			err = r.end(ctx, usercode.Error(err))
 			return
 		}
-		panicked := &usercode.HandlerPanic{Value: value, Stack: debug.Stack()}
+		panicked := &usercode.HandlerPanicError{Value: value, Stack: debug.Stack()}
 		//nolint:errorlint // identical: no error was added
 		if failed := r.end(ctx, panicked); failed != error(panicked) {
 			controller.LoggerFrom(ctx).WarnContext(ctx, "failed to commit the status after a panic", "error", failed)

@@ -104,7 +104,7 @@ func TestStatusCommitsAfterPanic(t *testing.T) {
 			panicking()
 			return nil
 		})
-	var panicked *usercode.HandlerPanic
+	var panicked *usercode.HandlerPanicError
 	if !errors.As(err, &panicked) || !errors.Is(err, errBroken) || !strings.Contains(string(panicked.Stack), "panicking") {
 		t.Errorf("the result is %v, want the panic with its stack", err)
 	}
@@ -141,7 +141,7 @@ func TestStatusLogsFailedCommitAfterPanic(t *testing.T) {
 		setReady(service)
 		panic("at the disco")
 	})
-	var panicked *usercode.HandlerPanic
+	var panicked *usercode.HandlerPanicError
 	if !errors.As(err, &panicked) || panicked.Value != "at the disco" {
 		t.Errorf("the result is %v, want the panic", err)
 	}

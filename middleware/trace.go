@@ -30,7 +30,7 @@ type Span interface {
 	kube.CallObserver
 	// TraceID returns the ID of the trace, for logs and exemplars. "" means that the trace has no ID.
 	TraceID() string
-	// End is called once, with the Handler's context and result: a *usercode.HandlerPanic if it panicked.
+	// End is called once, with the Handler's context and result: a *usercode.HandlerPanicError if it panicked.
 	End(ctx context.Context, err error)
 }
 
@@ -77,7 +77,7 @@ func traced(
 			span.End(ctx, usercode.Error(err))
 			return
 		}
-		span.End(ctx, &usercode.HandlerPanic{Value: value, Stack: debug.Stack()})
+		span.End(ctx, &usercode.HandlerPanicError{Value: value, Stack: debug.Stack()})
 		// Panic again here, where the stack still contains the frames of the first panic.
 		panic(value)
 	}()

@@ -162,7 +162,7 @@ func TestTraceEndsWithPanic(t *testing.T) {
 		return nil
 	}, middleware.Recover[*corev1.Pod](), middleware.Trace[*corev1.Pod](&n))(t.Context(), pod())
 	for who, err := range map[string]error{"the span": n.ended, "the middleware outside": err} {
-		var panicked *usercode.HandlerPanic
+		var panicked *usercode.HandlerPanicError
 		if !errors.As(err, &panicked) || panicked.Value != any(errBroken) || !strings.Contains(string(panicked.Stack), "middleware_test.explode") {
 			t.Errorf("%s was told %v, want a panic with its stack", who, err)
 		}

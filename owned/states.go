@@ -8,10 +8,10 @@ import (
 // States returns the states of the desired children, and of undesired ones that could not be deleted, as the input of
 // status.Summarize. The message of each state that is not ready names the child.
 //
-// A child that could not be applied or deleted is Failed if its error is persistent (it has a method Persistent() bool): its object
-// belongs to another owner (but not to a former one), immutable fields must change, or the API server rejects it.
-// Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is one state.
-// The report of any other error of Apply has one state with that error.
+// A child that could not be applied or deleted is Failed if its error is persistent (it has a method Persistent()
+// bool): its object belongs to another owner (but not to a former one), immutable fields must change, or the API server
+// rejects it. Otherwise it is InProgress, because the next run tries again. While the owner is being deleted there is
+// one state. The report of any other error of Apply has one state with that error.
 //
 //	status.Summarize(conditions, app.Generation, report.States()...)
 func (r Report) States() []readiness.State {

@@ -31,8 +31,8 @@ func GenerationChanged() informer.Predicate {
 	})
 }
 
-// Changed passes updates that change one of these parts of the metadata: kube.ChangedLabels|kube.ChangedFinalizers. Many
-// tools write annotations: to compare a single one, use Func. For the status and the rest of the object, use
+// Changed passes updates that change one of these parts of the metadata: kube.ChangedLabels|kube.ChangedFinalizers.
+// Many tools write annotations: to compare a single one, use Func. For the status and the rest of the object, use
 // StatusChanged and SpecChanged, which know the type.
 func Changed(parts kube.ChangedParts) informer.Predicate {
 	return updated(func(before, after *wire.Object) bool {

@@ -8,10 +8,10 @@
 //     Deployment: StatusChanged.
 //   - The kind has no generations (ConfigMap, Secret, Service, Node, ...): SpecChanged, which drops the
 //     heartbeats of a Node.
-//   - The handler is for some of the objects only: informer.Selection, so that the API server sends only these. If other
-//     readers of the informer need all objects: Func.
-//   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode. Sources take
-//     several predicates: a change must pass all of them.
+//   - The handler is for some of the objects only: informer.Selection, so that the API server sends only these. If
+//     other readers of the informer need all objects: Func.
+//   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode. Sources
+//     take several predicates: a change must pass all of them.
 //
 // A predicate drops a change, not the object: the handler sees the newest state of the object whenever it runs
 // for another reason. A dropped change starts no run. If it did matter, the controller's next resync of the

@@ -26,7 +26,8 @@ func Types(types ...informer.ChangeType) informer.Predicate {
 // contain metadata only, for every T. Objects in protobuf cannot be decoded as unstructured: all their changes
 // pass.
 //
-// Decoding both states is expensive: call a cheaper predicate first, or pass it to the source before this one. Func panics if passes is nil.
+// Decoding both states is expensive: call a cheaper predicate first, or pass it to the source before this one. Func
+// panics if passes is nil.
 func Func[T kube.Object](passes func(before, after T) bool) informer.Predicate {
 	if passes == nil {
 		panic("predicate.Func: the function is nil")

@@ -40,7 +40,7 @@ func (w *walker) class(err error) (class Class, known bool) {
 	if w.remaining--; w.remaining < 0 || err == nil {
 		return "", false
 	}
-	if classed, ok := err.(interface{ RetryClass() Class }); ok { //nolint:errorlint // the walker unwraps
+	if classed, ok := err.(interface{ RetryClass() Class }); ok {
 		return classed.RetryClass(), true
 	}
 	if status, ok := usercode.StatusOf(err); ok {

@@ -3,8 +3,8 @@ package retry
 import "time"
 
 // Policy is the exponential backoff of a class: the first retry comes after Base, each further one after
-// Factor times the previous delay, up to Max. Jitter shortens each delay. A delay is at least as long as the Retry-After
-// of the server, even beyond Max, up to 10 min.
+// Factor times the previous delay, up to Max. Jitter shortens each delay. A delay is at least as long as the
+// Retry-After of the server, even beyond Max, up to 10 min.
 //
 // Zero fields take the default of the class (docs/architecture.md#handler-results).
 type Policy struct {

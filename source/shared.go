@@ -28,7 +28,8 @@ import (
 // event handler at the start of each term of the controller, and removes it at the end.
 //
 // keys must not change the object, which other users of the informer share. It is called with the state before and the
-// state after an update. For a deleted object that the informer missed, it is called with the last known state. The rest of Mapped's documentation applies to keys and predicates.
+// state after an update. For a deleted object that the informer missed, it is called with the last known state. The
+// rest of Mapped's documentation applies to keys and predicates.
 //
 // client-go's resyncs (cache.SharedInformer's resync period) enqueue nothing: the controller has resyncs of its own.
 // The objects are Go structs, so each change is encoded for the predicates. An informer of this module needs less

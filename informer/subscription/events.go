@@ -25,8 +25,8 @@ type Event[T kube.Object] struct {
 	Object T
 	// Deleted is true if the object of an earlier Event was deleted, or has left the selection of the informer.
 	Deleted bool
-	// Synced is true in one Event without an object: all objects that existed when the channel began have been delivered
-	// before it.
+	// Synced is true in one Event without an object: all objects that existed when the channel began have been
+	// delivered before it.
 	Synced bool
 }
 

@@ -2,7 +2,6 @@ package clustertest
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"testing"
 
@@ -39,12 +38,13 @@ func Writes(tb testing.TB, controller interface{ Debug(key string) (any, error) 
 	if err := json.Unmarshal(text, &shown); err != nil {
 		tb.Fatal(err)
 	}
-	line := regexp.MustCompile(`^(\S+ \S+?)(?: in (\S+)| (?:(\S+)/)?(\S+))?: ([^(]+?)(?: \((?:resource version (\S+)|.*)\))?$`)
+	line := regexp.MustCompile(`^(\S+ \S+?)(?: in (\S+)| (?:(\S+)/)?(\S+))?: ` +
+		`([^(]+?)(?: \((?:resource version (\S+)|.*)\))?$`)
 	for _, run := range shown.Runs {
 		for _, text := range run.Writes {
 			m := line.FindStringSubmatch(text)
 			if m == nil {
-				tb.Fatal(fmt.Sprintf("a write is recorded as %q", text))
+				tb.Fatalf("a write is recorded as %q", text)
 			}
 			writes = append(writes, Write{
 				What: m[1], Key: kube.Key{Namespace: m[2] + m[3], Name: m[4]}, Outcome: m[5], Version: m[6],

@@ -13,8 +13,8 @@ type QueuedKey struct {
 
 type queueKey struct{}
 
-// WithQueue returns a context for the Run of a controller, which calls f with a function that returns at most limit keys
-// of its queue.
+// WithQueue returns a context for the Run of a controller, which calls f with a function that returns at most limit
+// keys of its queue.
 func WithQueue(ctx context.Context, f func(queue func(limit int) []QueuedKey)) context.Context {
 	return context.WithValue(ctx, queueKey{}, f)
 }

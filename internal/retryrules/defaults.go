@@ -32,7 +32,9 @@ func Defaults() map[retry.Class]retry.Policy {
 		retry.Throttled: with(func(p *retry.Policy) { p.Base, p.Max, p.Jitter = time.Second, time.Minute, 0.5 }),
 		// An API server restarts within seconds, and all keys of all controllers wait for it: they
 		// should retry soon after, but not all at once.
-		retry.Transient: with(func(p *retry.Policy) { p.Base, p.Max, p.Jitter = 100*time.Millisecond, time.Minute, 0.5 }),
+		retry.Transient: with(func(p *retry.Policy) {
+			p.Base, p.Max, p.Jitter = 100*time.Millisecond, time.Minute, 0.5
+		}),
 		// An operator must change a Role or a quota, and authorizers apply the change within seconds.
 		retry.Forbidden: with(func(p *retry.Policy) { p.Base, p.Max = time.Second, 5*time.Minute }),
 		// The same request will be rejected again until a webhook or a schema changes, which a

@@ -6,8 +6,8 @@ import (
 )
 
 // Persistent reports whether err lasts until the object, another object or the program changes. It is true
-// for errors of the classes retry.Invalid and retry.Terminal, and for an error that has a method Persistent() bool which
-// returns true, or wraps such an error. A controller may still retry such an error, because it cannot detect
+// for errors of the classes retry.Invalid and retry.Terminal, and for an error that has a method Persistent() bool
+// which returns true, or wraps such an error. A controller may still retry such an error, because it cannot detect
 // every change.
 //
 // In the conditions of an object, a persistent error means Stalled, and any other error Reconciling.

@@ -14,8 +14,8 @@ func (e *TerminalError) Error() string {
 // Unwrap returns the marked error, for errors.Is and errors.As.
 func (e *TerminalError) Unwrap() error { return e.Err }
 
-// HandlerPanic is the error of a run in which the handler panicked.
-type HandlerPanic struct {
+// HandlerPanicError is the error of a run in which the handler panicked.
+type HandlerPanicError struct {
 	// Value is the argument of panic.
 	Value any
 	// Stack is the stack of the panic, as runtime/debug.Stack prints it.
@@ -23,7 +23,7 @@ type HandlerPanic struct {
 }
 
 // Error implements error. It omits the stack, which would otherwise be logged at every retry.
-func (e *HandlerPanic) Error() string { return "handler panicked: " + ValueText(e.Value) }
+func (e *HandlerPanicError) Error() string { return "handler panicked: " + ValueText(e.Value) }
 
 // Unwrap returns the panic's value if it is an error, unless that error wraps itself.
-func (e *HandlerPanic) Unwrap() error { return ValueError(e.Value) }
+func (e *HandlerPanicError) Unwrap() error { return ValueError(e.Value) }

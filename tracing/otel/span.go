@@ -148,7 +148,7 @@ func (s *runSpan) End(ctx context.Context, err error) {
 	if outcome.Failed() {
 		a = append(a, semconv.ErrorTypeKey.String(string(s.classOf(outcome, err))))
 		var stack attributes
-		if panicked, ok := errors.AsType[*usercode.HandlerPanic](err); ok {
+		if panicked, ok := errors.AsType[*usercode.HandlerPanicError](err); ok {
 			stack = append(stack, semconv.ExceptionStacktrace(string(panicked.Stack)))
 		}
 		s.handle.RecordError(err, trace.WithAttributes(stack...))

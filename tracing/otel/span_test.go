@@ -141,7 +141,7 @@ func TestOutcomeOfRunInSpans(t *testing.T) {
 		"a requeue":                    {nil, controller.RequeueAfter(time.Minute), "requeue", ""},
 		"a requeue after cancellation": {cancelled, controller.RequeueAfter(time.Minute), "requeue", ""},
 		"a terminal error":             {nil, controller.Terminal(conflict), "terminal", "terminal"},
-		"a panic":                      {nil, &usercode.HandlerPanic{Value: "oh", Stack: []byte("where")}, "panic", "panic"},
+		"a panic":                      {nil, &usercode.HandlerPanicError{Value: "oh", Stack: []byte("where")}, "panic", "panic"},
 		"after the time limit":         {expired, errBroken, "timeout", "timeout"},
 		"an error after cancellation":  {cancelled, errBroken, "cancelled", "error"},
 		"success after the time limit": {expired, nil, "success", ""},
@@ -174,7 +174,7 @@ func TestOutcomeOfRunInSpans(t *testing.T) {
 			if after := valueOf(run, "evenkeel.requeue_after"); (after == "60") != (test.outcome == "requeue") {
 				t.Errorf("requeue_after is %q", after)
 			}
-			var panicked *usercode.HandlerPanic
+			var panicked *usercode.HandlerPanicError
 			if errors.As(test.answer, &panicked) && !slices.Contains(handle.Events[0].Attributes, attribute.String("exception.stacktrace", "where")) {
 				t.Errorf("the exception event has no stack: %v", handle.Events[0].Attributes)
 			}
