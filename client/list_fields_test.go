@@ -72,7 +72,7 @@ func runInformer[T kube.Object](t *testing.T, config informer.Config[T]) (i *inf
 // if it can evaluate the selector, otherwise from the API server.
 func TestFieldSelectorsReadFromInformers(t *testing.T) {
 	t.Parallel()
-	all := informer.Selection{}
+	all := kube.Selection{}
 	in, fields := client.InNamespace, client.FieldSelector
 	both := func(names ...string) (keys []string) {
 		for _, namespace := range []string{"bank", "shop"} {
@@ -83,7 +83,7 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 		return keys
 	}
 	for name, test := range map[string]struct {
-		selects informer.Selection
+		selects kube.Selection
 		cut     []string
 		options []client.ListOption
 		want    []string
@@ -98,8 +98,8 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 		"all but a name":               {selects: all, options: []client.ListOption{fields("metadata.name!=a"), in("shop")}, want: []string{"shop/b", "shop/c", "shop/d"}},
 		"a namespace":                  {selects: all, options: []client.ListOption{fields("metadata.namespace=shop,metadata.name!=a")}, want: []string{"shop/b", "shop/c", "shop/d"}},
 		"two namespaces exclude":       {selects: all, options: []client.ListOption{fields("metadata.namespace=shop"), in("bank")}},
-		"the namespace it has":         {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=shop")}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
-		"a namespace it does not have": {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=bank,metadata.name=a")}, want: []string{"bank/a"}, live: true},
+		"the namespace it has":         {selects: kube.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=shop")}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
+		"a namespace it does not have": {selects: kube.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=bank,metadata.name=a")}, want: []string{"bank/a"}, live: true},
 		"an index":                     {selects: all, options: []client.ListOption{fields("data.color=red")}, want: both("a", "c")},
 		"an index and a name":          {selects: all, options: []client.ListOption{fields("data.color=red,metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
 		"an index and labels":          {selects: all, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=c")}, want: both("c")},
@@ -111,8 +111,8 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 		"two indexes":                  {selects: all, options: []client.ListOption{fields("data.color=red"), fields("data.other=red")}, live: true, fails: "does not answer"},
 		"no index":                     {selects: all, options: []client.ListOption{fields("data.size=1")}, live: true, fails: "Index with the name of the field"},
 		"FromAPI":                      {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.FromAPI()}, want: []string{"shop/a"}, live: true},
-		"a partial informer":           {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "of the whole selection"},
-		"a part of a partial informer": {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=a")}, want: both("a")},
+		"a partial informer":           {selects: kube.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "of the whole selection"},
+		"a part of a partial informer": {selects: kube.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=a")}, want: both("a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

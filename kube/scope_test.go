@@ -89,7 +89,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		},
 		"Region in shop.example.com/v1 is cluster-scoped, as its Go type declares": func() error {
 			_, err := informer.New(informer.Config[*Region]{
-				Retriever: informer.RetrieveSelected[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+				Retriever: informer.RetrieveSelected[*Region](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 			})
 			return err
 		},
@@ -116,7 +116,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		},
 		"Region in shop.example.com/v1 is cluster-scoped": func() error {
 			_, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-				Retriever: informer.RetrieveMetadata[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+				Retriever: informer.RetrieveMetadata[*Region](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 			})
 			return err
 		},

@@ -9,7 +9,7 @@
 //   - The kind has no generations (ConfigMap, Secret, Service, Node, ...): SpecChanged, which drops the
 //     heartbeats of a Node.
 //   - The handler is for some of the objects only: Labels, if other readers of the informer need all
-//     objects. Otherwise use informer.Selection, so that the API server sends only these.
+//     objects. Otherwise use kube.Selection, so that the API server sends only these.
 //   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode: it
 //     also compares finalizers, owner references and deletionTimestamp.
 //

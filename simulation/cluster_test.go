@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // retrieveConfigMaps retrieves all ConfigMaps except those that each cluster has.
 func retrieveConfigMaps(cluster *kube.Cluster) informer.Retriever[*corev1.ConfigMap] {
-	return informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+	return informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{
 		FieldSelector: "metadata.name!=kube-root-ca.crt,metadata.name!=extension-apiserver-authentication",
 	})
 }

@@ -137,7 +137,7 @@ func validateLabel(label string) error {
 func metadataOf[T kube.Object](cluster *kube.Cluster, optional bool) openInformer {
 	return func(target controller.Target) (informer.Any, error) {
 		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-			Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
+			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
 			Optional:  optional,
 			Logger:    target.Logger,
 			Metrics:   target.Metrics,

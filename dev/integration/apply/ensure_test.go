@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -270,7 +269,7 @@ func TestEnsureNamespace(t *testing.T) {
 	}
 
 	// With an informer, an unchanged namespace needs no requests.
-	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, informer.Selection{})
+	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, kube.Selection{})
 	c := clustertest.Client(t, w.cluster, i)
 	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {
 		t.Errorf("by an informer: %s", outcome)

@@ -8,12 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -59,7 +57,7 @@ func newWorld(t *testing.T) world {
 // obj's resourceVersion.
 func withInformer[T kube.Object](t *testing.T, w world, kind ...schema.GroupVersionKind) (*client.Client, func(obj kube.Object)) {
 	t.Helper()
-	selection := informer.Selection{Namespaces: []string{w.namespace}}
+	selection := kube.Selection{Namespaces: []string{w.namespace}}
 	if len(kind) > 0 {
 		selection.Kind = kind[0]
 	}

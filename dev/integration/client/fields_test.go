@@ -10,6 +10,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // TestFieldSelectorsOfInformersEqualAPIServer: an informer returns the same objects for a field selector as the API server,
@@ -24,7 +25,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 	}
 	cluster := clustertest.Connect(t, config)
 	pods := clustertest.RunInformer(t, informer.Config[*corev1.Pod]{
-		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Indexes: []informer.Index[*corev1.Pod]{
 			{Name: "spec.nodeName", Values: func(p *corev1.Pod) []string {
 				if p.Spec.NodeName == "" {

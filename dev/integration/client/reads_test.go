@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -31,8 +30,8 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 		must(client.Create(t.Context(), setup, obj))(t)
 	}
 	cluster := clustertest.Connect(t, config)
-	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}})
-	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
+	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{Namespaces: []string{namespace}})
+	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
 	key := func(name string) kube.Key { return kube.Key{Namespace: namespace, Name: name} }
 	kind := client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	in := client.InNamespace(namespace)

@@ -45,7 +45,7 @@ func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched
 // objectsOf returns a watched.Kind of the unstructured children of a set.
 func objectsOf(cluster *kube.Cluster, kind schema.GroupVersionKind, set string) watched.Kind {
 	return watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
-		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
+		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{
 			Kind: kind, LabelSelector: owned.LabelSet + "=" + set,
 		})
 	})

@@ -182,9 +182,9 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	configMaps := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{})
-	deployments := clustertest.Informer[*appsv1.Deployment](t, cluster, informer.Selection{})
-	namespaces := clustertest.Informer[*corev1.Namespace](t, cluster, informer.Selection{})
+	configMaps := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{})
+	deployments := clustertest.Informer[*appsv1.Deployment](t, cluster, kube.Selection{})
+	namespaces := clustertest.Informer[*corev1.Namespace](t, cluster, kube.Selection{})
 
 	var table strings.Builder
 	fmt.Fprintln(&table, "| | something to do | nothing to do | the same without informers |")

@@ -39,7 +39,7 @@ func newBenchSet(b *testing.B, applier string) benchSet {
 func keptBy[T kube.Object](b *testing.B, cluster *kube.Cluster, applier string) *informer.Informer[T] {
 	b.Helper()
 	objects, err := informer.New(informer.Config[T]{
-		Retriever:     informer.RetrieveSelected[T](cluster, informer.Selection{LabelSelector: owned.LabelSet + "=bench"}),
+		Retriever:     informer.RetrieveSelected[T](cluster, kube.Selection{LabelSelector: owned.LabelSet + "=bench"}),
 		KeepAppliedBy: applier, Logger: clustertest.Logger(b),
 	})
 	if err != nil {

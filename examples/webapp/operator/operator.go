@@ -85,7 +85,7 @@ func New(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.WebAp
 	}
 	return controller.New(controller.Config[*v1.WebApp]{
 		Name:      Name,
-		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
+		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, kube.Selection{Namespaces: config.Namespaces}),
 		Sources:   children.Sources,
 		// region chain
 		// The status is written at the end of each run, with any result. The finalizer is added before the first call

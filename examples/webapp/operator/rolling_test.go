@@ -64,7 +64,7 @@ func newNext(cluster *kube.Cluster, config Config) (*controller.Controller[*v1.W
 	}
 	return controller.New(controller.Config[*v1.WebApp]{
 		Name:      Name,
-		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, informer.Selection{Namespaces: config.Namespaces}),
+		Retriever: informer.RetrieveSelected[*v1.WebApp](cluster, kube.Selection{Namespaces: config.Namespaces}),
 		Sources:   kinds.Sources,
 		Handler: controller.Chain(func(ctx context.Context, app *v1.WebApp) error {
 			desired, err := nextChildren(app)
