@@ -134,7 +134,7 @@ type ApplyResult[T any] struct {
 //
 // After an error without a response of the API server (a timeout, a broken connection) the configuration may
 // have been applied: apply it again.
-func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...ApplyOption) (ApplyResult[T], error) {
+func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
 		return ApplyResult[T]{}, err
@@ -149,7 +149,7 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Appl
 //	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
 func ApplyConfiguration(
-	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...ApplyOption,
+	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...WriteOption,
 ) (ApplyResult[*unstructured.Unstructured], error) {
 	var none ApplyResult[*unstructured.Unstructured]
 	if usercode.IsNil(configuration) {

@@ -75,8 +75,8 @@ func ExampleCreateOrUpdate() {
 	// updated [spec.replicas: 3 -> 5] <nil>
 }
 
-// ExampleSetLabels makes no request for labels that the object already has.
-func ExampleSetLabels() {
+// ExampleEditMetadata makes no request for labels that the object already has.
+func ExampleEditMetadata() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()
 	c = intercepted(c, func(_ context.Context, r *client.Request) error {
@@ -92,7 +92,10 @@ func ExampleSetLabels() {
 	for range 2 {
 		var changed bool
 		var err error
-		obj, changed, err = client.SetLabels(context.Background(), c, obj, map[string]string{"app": "db", "tier": "back"})
+		obj, changed, err = client.EditMetadata(context.Background(), c, obj, func(labels, annotations map[string]string) {
+			labels["app"], labels["tier"] = "db", "back"
+			delete(annotations, "shop.example.com/paused")
+		})
 		fmt.Println(changed, slices.Sorted(maps.Keys(obj.Labels)), err)
 	}
 	// Output:

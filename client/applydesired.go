@@ -57,8 +57,8 @@ func (d *desired) compute() error {
 }
 
 // application validates an apply and prepares it.
-func (c *Client) application(ctx context.Context, obj kube.Object, options []ApplyOption) (application, error) {
-	t, err := begin(ctx, c, "apply", obj, options)
+func (c *Client) application(ctx context.Context, obj kube.Object, options []WriteOption) (application, error) {
+	t, err := begin(ctx, c, "apply", obj, options, optionsOfApply)
 	if err != nil {
 		return application{}, err
 	}

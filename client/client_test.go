@@ -301,8 +301,8 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		r.List.TimeoutSeconds, r.List.SendInitialEvents, r.List.AllowWatchBookmarks = new(int64(7)), new(true), true
 		r.List.ResourceVersion, r.List.ResourceVersionMatch = "5", metav1.ResourceVersionMatchNotOlderThan
 	})
-	_, _ = client.All[*corev1.Node](t.Context(), everything)
-	_ = client.DeleteAllOf[*corev1.Pod](t.Context(), everything, client.InNamespace("shop"), client.LabelSelector("app=x"))
+	_, _ = client.All[*corev1.Node](t.Context(), everything, kube.Selection{})
+	_ = client.DeleteAllOf[*corev1.Pod](t.Context(), everything, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=x"})
 	sent := server.log()
 	if len(sent) != 2 {
 		t.Fatalf("the requests are %q", sent)
@@ -322,7 +322,7 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		return err
 	}
 	list := func(c *client.Client) error {
-		_, err := client.All[*corev1.Node](t.Context(), c)
+		_, err := client.All[*corev1.Node](t.Context(), c, kube.Selection{})
 		return err
 	}
 	for want, try := range map[string]struct {
@@ -364,7 +364,7 @@ func TestListAnsweredByInterceptor(t *testing.T) {
 		}
 	}
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{responses} })
-	all, err := client.All[*corev1.Pod](t.Context(), c)
+	all, err := client.All[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if err != nil || len(all) != 1 || all[0].Name != "a" {
 		t.Errorf("the list is %v, %v", all, err)
 	}

@@ -114,7 +114,7 @@ func createOr[T kube.Object](
 	ctx context.Context, c *Client, action string, obj T, mutate func(T) error,
 	write func(context.Context, change[T]) (WriteResult[T], error), options []WriteOption,
 ) (WriteResult[T], error) {
-	t, err := begin(ctx, c, action, obj, options)
+	t, err := begin(ctx, c, action, obj, options, optionsOfWrite)
 	if err != nil {
 		return WriteResult[T]{}, err
 	}

@@ -61,8 +61,8 @@ func TestInvalidNamesAreRejectedBeforeARequest(t *testing.T) {
 			}
 		}
 		for what, err := range map[string]error{
-			"list":        first(client.All[*corev1.ConfigMap](ctx, c, client.InNamespace(invalid))),
-			"watch":       first(client.Watch[*corev1.ConfigMap](ctx, c, client.InNamespace(invalid))),
+			"list":        first(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{invalid}})),
+			"watch":       first(client.Watch[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{invalid}})),
 			"subresource": first(client.GetSubresource[*corev1.ConfigMap](ctx, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, invalid)),
 			"version":     first(client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Name: "a"}, client.OfKind(corev1.SchemeGroupVersion.WithKind("x").GroupKind().WithVersion(invalid)))),
 		} {

@@ -156,9 +156,9 @@ func (p PatchBody) check() error {
 // Options: DryRun, FieldOwner, FieldValidation, Subresource.
 //
 // Errors: ErrGone; ErrChanged for a Locked patch; the error of a patch that could not be made.
-func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...UpdateOption) (T, error) {
+func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "patch", obj, options)
+	t, err := begin(ctx, c, "patch", obj, options, optionsOfUpdate)
 	if err != nil {
 		return none, err
 	}

@@ -87,7 +87,7 @@ func subresourceCall[S kube.Object](
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", action, err)
 	}
-	t, err := begin(ctx, c, action, parent, options)
+	t, err := begin(ctx, c, action, parent, options, optionsOfWrite)
 	if err != nil {
 		return none, err
 	}

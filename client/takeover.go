@@ -36,9 +36,9 @@ import (
 // Errors: those of GetLive; ErrChanged if another client has written the object since it was read: call TakeOver
 // again.
 func TakeOver[T kube.Object](
-	ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption,
+	ctx context.Context, c *Client, obj T, managers []string, options ...WriteOption,
 ) (changed bool, err error) {
-	t, err := begin(ctx, c, "take over", obj, options)
+	t, err := begin(ctx, c, "take over", obj, options, "DryRun, FieldOwner, IfUnchanged")
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +96,7 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 // managedFields also list the managers as owners of defaults. So LeftFields gets the object without the fields from the
 // API server, by the dry run of a patch. If that is rejected, the result includes defaults.
 func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
-	t, err := begin(ctx, c, "look for left fields in", after, []UpdateOption{DryRun()})
+	t, err := begin(ctx, c, "look for left fields in", after, []WriteOption{DryRun()}, optionsOfUpdate)
 	if err != nil {
 		return nil, err
 	}

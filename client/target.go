@@ -28,8 +28,10 @@ type target struct {
 }
 
 // begin evaluates the options of a call for an object.
-func begin[O option](ctx context.Context, c *Client, action string, obj kube.Object, options []O) (target, error) {
-	s, err := newSettings(options)
+func begin[O option](
+	ctx context.Context, c *Client, action string, obj kube.Object, options []O, accepted string,
+) (target, error) {
+	s, err := newSettings(options, accepted)
 	if err != nil {
 		return target{}, fmt.Errorf("%s: %w", action, err)
 	}
@@ -38,22 +40,6 @@ func begin[O option](ctx context.Context, c *Client, action string, obj kube.Obj
 		err = t.checkName()
 	}
 	t.settings, t.action = s, action
-	if err != nil {
-		err = fmt.Errorf("%s: %w", action, err)
-	}
-	return t, err
-}
-
-// beginSelection evaluates the options of a call for a selection.
-func beginSelection[T kube.Object, O option](
-	ctx context.Context, c *Client, action string, options []O,
-) (target, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return target{}, fmt.Errorf("%s: %w", action, err)
-	}
-	t, err := selectionFor[T](ctx, c, s)
-	t.action = action
 	if err != nil {
 		err = fmt.Errorf("%s: %w", action, err)
 	}
@@ -100,7 +86,7 @@ func (c *Client) locate(ctx context.Context, obj kube.Object) (target, error) {
 	return t, t.resolve(ctx)
 }
 
-// targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
+// targetFor returns the target with this key, of the kind of T or the given kind.
 func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, s settings) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
@@ -120,26 +106,7 @@ func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, s se
 	return t, t.resolve(ctx)
 }
 
-// selectionFor returns the target of a selection.
-func selectionFor[T kube.Object](ctx context.Context, c *Client, s settings) (target, error) {
-	if s.allNamespaces && s.inNamespace {
-		return target{}, errors.New("options AllNamespaces and InNamespace exclude each other")
-	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s)
-	if err != nil || !t.resource.Namespaced {
-		return t, err
-	}
-	switch only := c.config.Namespace; {
-	case s.inNamespace && s.namespace == "":
-		return t, fmt.Errorf("option InNamespace has an empty namespace, and a %s lives in a namespace: option "+
-			"AllNamespaces selects all", t.kind.Kind)
-	case s.allNamespaces && only != "":
-		return t, fmt.Errorf("option AllNamespaces: this client is for namespace %s only", only)
-	}
-	return t, nil
-}
-
-// kindFor returns the kind of T, or the kind in option OfKind.
+// kindFor returns the kind of T, or the given kind: of option OfKind or of a Selection.
 func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		if named.Empty() {
@@ -152,7 +119,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 	isKnown := err == nil
 	switch {
 	case named.Empty() && !isKnown:
-		return kind, fmt.Errorf("%w (option OfKind names it)", err)
+		return kind, fmt.Errorf("%w, or name it by option OfKind, or by the Kind of a Selection", err)
 	case named.Empty():
 		return kind, nil
 	case !isKnown || kind == named:
@@ -162,7 +129,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 	if kinds, _, _ := cluster.Scheme().ObjectKinds(model); slices.Contains(kinds, named) { // nil if there is an error
 		return named, nil
 	}
-	return named, fmt.Errorf("option OfKind names the kind %s, and a %T is a %s", named, model, kind)
+	return named, fmt.Errorf("the given kind is %s, and a %T is a %s", named, model, kind)
 }
 
 func notAType[T any]() error {

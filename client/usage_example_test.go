@@ -128,7 +128,7 @@ func ExampleCreateOrUpdate_configMap() {
 func ExampleList() {
 	c := shopClient() // in a program: client.New
 	show := func(ctx context.Context) error {
-		for pod, err := range client.List[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web")) {
+		for pod, err := range client.List[*corev1.Pod](ctx, c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}) {
 			if err != nil {
 				return err
 			}

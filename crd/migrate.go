@@ -303,7 +303,7 @@ func (m *migrator) follow(ctx context.Context) error {
 
 // write changes the definition into the given state. It returns false if another client has changed it.
 func (m *migrator) write(
-	ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.UpdateOption,
+	ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.WriteOption,
 ) (bool, error) {
 	conflict := false
 	err := m.retry(ctx, maxTransient, func() error {

@@ -121,8 +121,7 @@ func (s objectSummary) String() string {
 func (e *ensurer) summarizeObjects(ctx context.Context, kind schema.GroupVersionKind) (objectSummary, error) {
 	const maxNames = 5
 	var s objectSummary
-	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, client.OfKind(kind),
-		client.FromAPI()) {
+	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, kube.Selection{Kind: kind}, client.FromAPI()) {
 		if err != nil {
 			return s, err
 		}

@@ -29,11 +29,13 @@ type edit struct {
 // do makes the change if base lacks it, and takes over the result into obj. base is the last known state of the
 // object: obj itself, or one that obj was set to.
 func (e edit) do(
-	ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption,
+	ctx context.Context, c *client.Client, obj, base kube.Object, options []client.WriteOption,
 ) (changed bool, err error) {
-	var options []client.UpdateOption
-	for _, option := range given {
-		options = append(options, option)
+	if len(options) > 0 { // Patch has more options
+		_, _, err := client.EditMetadata(ctx, c, base, func(_, _ map[string]string) {}, options...)
+		if err != nil {
+			return false, err
+		}
 	}
 	var last error
 	for attempt := range maxAttempts {

@@ -181,10 +181,7 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 func (r *run) commit(
 	ctx context.Context, c *client.Client, base kube.Object, given []client.WriteOption,
 ) (version string, err error) {
-	options := []client.UpdateOption{client.Subresource("status")}
-	for _, option := range given {
-		options = append(options, option)
-	}
+	options := append([]client.WriteOption{client.Subresource("status")}, given...)
 	var last error
 	isLive := false // commit has read base from the API server
 	for attempt := range maxAttempts {
@@ -244,7 +241,7 @@ func readAll(
 	whole.SetName(obj.GetName())
 	whole.SetUID(obj.GetUID())
 	whole.SetResourceVersion(obj.GetResourceVersion())
-	var options []client.GetLiveOption
+	var options []client.ReadOption
 	if unchanged {
 		options = append(options, client.IfUnchanged())
 	}

@@ -64,7 +64,7 @@ func TestControllerInBubble(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		all, err := client.All[*corev1.ConfigMap](t.Context(), c, client.InNamespace("shop"))
+		all, err := client.All[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}})
 		if err != nil {
 			t.Fatal(err)
 		}

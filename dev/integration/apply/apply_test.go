@@ -276,7 +276,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 			return client.DeleteLive(ctx, c, obj, nil)
 		},
 		"delete all": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
-			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, client.InNamespace(obj.Namespace), client.FieldSelector("metadata.name="+obj.Name))
+			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{obj.Namespace}, FieldSelector: "metadata.name=" + obj.Name})
 		},
 		"patch by a client that was made of it": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
 			other, err := c.With(func(config *client.Config) { config.FieldOwner = "other" })

@@ -303,19 +303,22 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 		want    map[string]string
 	}{
 		{"set", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { labels["a"] = "1"; labels["example.com/b"] = "" })
 		}, true, map[string]string{"a": "1", "example.com/b": ""}},
 		{"set again", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { labels["a"] = "1"; labels["example.com/b"] = "" })
 		}, false, map[string]string{"a": "1", "example.com/b": ""}},
 		{"set nothing", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, nil)
+			return client.EditMetadata(ctx, w.c, o, func(_, _ map[string]string) {})
 		}, false, map[string]string{"a": "1", "example.com/b": ""}},
 		{"remove", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b", "c"})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) {
+				delete(labels, "example.com/b")
+				delete(labels, "c")
+			})
 		}, true, map[string]string{"a": "1"}},
 		{"remove what is not there", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b"})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { delete(labels, "example.com/b") })
 		}, false, map[string]string{"a": "1"}},
 	} {
 		next, changed, err := test.step(obj)
@@ -332,17 +335,17 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 		}
 		obj = next
 	}
-	annotated, changed, err := client.SetAnnotations(ctx, w.c, obj, map[string]string{"note": "anything at all"})
+	annotated, changed, err := client.EditMetadata(ctx, w.c, obj, func(_, annotations map[string]string) { annotations["note"] = "anything at all" })
 	if err != nil || !changed || annotated.Annotations["note"] != "anything at all" || annotated.Labels["a"] != "1" {
 		t.Errorf("changed: %v, error %v, annotations %v", changed, err, annotated.Annotations)
 	}
-	cleared, changed, err := client.RemoveAnnotations(ctx, w.c, annotated, []string{"note"})
+	cleared, changed, err := client.EditMetadata(ctx, w.c, annotated, func(_, annotations map[string]string) { clear(annotations) })
 	if err != nil || !changed || len(cleared.Annotations) > 0 {
 		t.Errorf("changed: %v, error %v, annotations %v", changed, err, cleared.Annotations)
 	}
 	requests.want(t, "patch", "patch")
 
-	if _, _, err := client.SetLabels(ctx, w.c, obj, map[string]string{"a": "not a label"}); err == nil {
+	if _, _, err := client.EditMetadata(ctx, w.c, obj, func(labels, _ map[string]string) { labels["a"] = "not a label" }); err == nil {
 		t.Error("a value that cannot be was not refused")
 	}
 	requests.want(t)
@@ -351,11 +354,11 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 	if err := client.Delete(t.Context(), w.c, obj); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrGone) {
+	if _, _, err := client.EditMetadata(t.Context(), w.c, obj, func(labels, _ map[string]string) { labels["b"] = "2" }); !errors.Is(err, client.ErrGone) {
 		t.Errorf("of an object that is gone: %v", err)
 	}
 	must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
-	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrReplaced) {
+	if _, _, err := client.EditMetadata(t.Context(), w.c, obj, func(labels, _ map[string]string) { labels["b"] = "2" }); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("of another object of that name: %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func (w world) as(t *testing.T, fieldOwner string) *client.Client {
 }
 
 // applied applies obj, and fails the test unless the outcome is want.
-func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client, want client.ObjectOutcome, obj T, options ...client.ApplyOption) client.ApplyResult[T] {
+func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client, want client.ObjectOutcome, obj T, options ...client.WriteOption) client.ApplyResult[T] {
 	t.Helper()
 	result, err := client.Apply(ctx, c, obj, options...)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 	})
 	c := clustertest.Client(t, cluster, pods)
 	ctx, calls := observe(t)
-	in, list := client.InNamespace(namespace), []string{"list pods " + namespace + "/"}
+	in, list := []string{namespace}, []string{"list pods " + namespace + "/"}
 	for selector, fromAPI := range map[string]bool{
 		"metadata.name=p1":                     false,
 		"metadata.name=none":                   false,
@@ -52,9 +52,9 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		"status.phase=Pending":                 true,
 		"spec.nodeName=n1,status.phase=Failed": true,
 	} {
-		found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector)))(t)
+		found := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: selector}))(t)
 		requests := calls.Take()
-		want := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector), client.FromAPI()))(t)
+		want := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: selector}, client.FromAPI()))(t)
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("%s: objects (-API server +informer):\n%s", selector, diff)
 		}
@@ -64,10 +64,10 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		calls.Take()
 	}
 	// The API server does not know this field.
-	if found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.containers.image=web:1")))(t); len(found) != 4 {
+	if found := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: "spec.containers.image=web:1"}))(t); len(found) != 4 {
 		t.Errorf("by image there are %v", found)
 	}
-	_, err := client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.unknown=a"))
+	_, err := client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: "spec.unknown=a"})
 	if requests := calls.Take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
 		t.Errorf("an unknown field: %v, in the calls %q", err, requests)
 	}

@@ -113,7 +113,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if labelled.GroupVersionKind() != kind || labelled.Labels["app"] != "life" {
 		t.Errorf("the metadata is %+v", labelled)
 	}
-	if keys := must(client.Keys[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
+	if keys := must(client.Keys[T](ctx, c, kube.Selection{Kind: kind, Namespaces: []string{key.Namespace}, LabelSelector: "app=life"}))(t); len(keys) != 1 || !keys.Has(key) {
 		t.Errorf("the names are %v", keys)
 	}
 	replaced := delayed.DeepCopyObject().(T)
@@ -181,19 +181,19 @@ func TestDeleteAllOf(t *testing.T) {
 		must(client.Create(t.Context(), c, obj))(t)
 	}
 	ctx, calls := observe(t)
-	web := []client.DeleteAllOfOption{client.InNamespace(namespace), client.WithLabels(map[string]string{"app": "web"})}
+	web := kube.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"}
 	left := func() string {
-		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t)
+		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{namespace}}))(t)
 		return fmt.Sprint(len(names), " ", names.Has(kube.Key{Namespace: namespace, Name: "c"}))
 	}
-	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, append(web, client.DryRun())...); err != nil || left() != "3 true" {
+	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web, client.DryRun()); err != nil || left() != "3 true" {
 		t.Errorf("after a dry run there are %s; %v", left(), err)
 	}
-	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web...); err != nil || left() != "1 true" {
+	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web); err != nil || left() != "1 true" {
 		t.Errorf("there are %s; %v", left(), err)
 	}
-	metadata := client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	if err := client.DeleteAllOf[*metav1.PartialObjectMetadata](ctx, c, metadata, client.InNamespace(namespace)); err != nil || left() != "0 false" {
+	all := kube.Selection{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespaces: []string{namespace}, FieldSelector: "metadata.name!="}
+	if err := client.DeleteAllOf[*metav1.PartialObjectMetadata](ctx, c, all); err != nil || left() != "0 false" {
 		t.Errorf("there are %s; %v", left(), err)
 	}
 	collection := "deletecollection configmaps " + namespace + "/"
@@ -224,7 +224,7 @@ func TestDryRunPersistsNothing(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		client.Delete(t.Context(), dry, before), client.DeleteAllOf[*appsv1.Deployment](t.Context(), dry, client.InNamespace(namespace)),
+		client.Delete(t.Context(), dry, before), client.DeleteAllOf[*appsv1.Deployment](t.Context(), dry, kube.Selection{Namespaces: []string{namespace}, FieldSelector: "metadata.name!="}),
 		client.DeleteLive(t.Context(), dry, before, nil), client.ScaleLive(t.Context(), dry, before, 0, nil),
 	} {
 		if err != nil {

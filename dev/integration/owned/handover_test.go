@@ -212,10 +212,10 @@ func TestKindsInVersionsNotServed(t *testing.T) {
 	must(client.Apply(t.Context(), e.c, served(false)))(t)
 	fresh := func() *client.Client { return clustertest.Client(t, clustertest.Connect(t, e.config)) }
 	clustertest.Eventually(t, func() string {
-		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), client.OfKind(past)); !errors.Is(err, kube.ErrNotServed) {
+		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), kube.Selection{Kind: past}); !errors.Is(err, kube.ErrNotServed) {
 			return "the old version is still served"
 		}
-		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), client.OfKind(now)); err != nil {
+		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), kube.Selection{Kind: now}); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -81,7 +81,7 @@ func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
 		e.Fatal(err)
 	}
 	clustertest.Eventually(e, func() string {
-		if _, err := client.All[*unstructured.Unstructured](e.Context(), e.c, client.OfKind(kind)); err != nil {
+		if _, err := client.All[*unstructured.Unstructured](e.Context(), e.c, kube.Selection{Kind: kind}); err != nil {
 			return err.Error()
 		}
 		return ""

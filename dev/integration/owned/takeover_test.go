@@ -53,8 +53,8 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	old := e.podTemplate("web", "sidecar")
 	old.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	byUpdate(e, app, old, "old-operator")
-	_, _, err := client.SetLabels(t.Context(), e.c, must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t),
-		map[string]string{"team": "shop"}, client.FieldOwner("kubectl"))
+	_, _, err := client.EditMetadata(t.Context(), e.c, must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t),
+		func(labels, _ map[string]string) { labels["team"] = "shop" }, client.FieldOwner("kubectl"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,10 +63,10 @@ func helpers() []helper {
 			return err
 		}},
 		{"`client.All`, `client.Keys`", false, func(s *scene, c *client.Client) error {
-			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace)); err != nil {
+			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, kube.Selection{Namespaces: []string{s.namespace}}); err != nil {
 				return err
 			}
-			_, err := client.Keys[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace))
+			_, err := client.Keys[*corev1.ConfigMap](s.Context(), c, kube.Selection{Namespaces: []string{s.namespace}})
 			return err
 		}},
 		{"`client.Apply`", false, func(s *scene, c *client.Client) error {
@@ -85,15 +85,11 @@ func helpers() []helper {
 			_, err := client.EnsureNamespace(s.Context(), c, s.namespace+"-more", nil)
 			return err
 		}},
-		{"`client.SetLabels`, `client.SetAnnotations`", false, func(s *scene, c *client.Client) error {
-			labelled, _, err := client.SetLabels(s.Context(), c, s.get("labelled"), map[string]string{"a": "b"})
-			if err == nil {
-				_, _, err = client.SetAnnotations(s.Context(), c, labelled, map[string]string{"a": "b"})
-			}
-			return err
-		}},
-		{"`client.RemoveLabels`", false, func(s *scene, c *client.Client) error {
-			_, _, err := client.RemoveLabels(s.Context(), c, s.get("unlabelled"), []string{"old"})
+		{"`client.EditMetadata`", false, func(s *scene, c *client.Client) error {
+			_, _, err := client.EditMetadata(s.Context(), c, s.get("labelled"), func(labels, annotations map[string]string) {
+				labels["a"], annotations["a"] = "b", "b"
+				delete(labels, "old")
+			})
 			return err
 		}},
 		{"`owned.Set.Apply`, two children", false, func(s *scene, c *client.Client) error {
@@ -227,7 +223,7 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.ConfigMap], namespaces *informer.Informer[*corev1.Namespace]) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {
-		for live, err := range client.List[*corev1.ConfigMap](t.Context(), s.plain, client.InNamespace(s.namespace)) {
+		for live, err := range client.List[*corev1.ConfigMap](t.Context(), s.plain, kube.Selection{Namespaces: []string{s.namespace}}) {
 			if err != nil {
 				return err.Error()
 			}
@@ -235,7 +231,7 @@ func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.Confi
 				return "ConfigMap " + live.Name + " is not shown yet"
 			}
 		}
-		for live, err := range client.List[*corev1.Namespace](t.Context(), s.plain) {
+		for live, err := range client.List[*corev1.Namespace](t.Context(), s.plain, kube.Selection{}) {
 			if err != nil {
 				return err.Error()
 			}

@@ -41,8 +41,8 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 			_, err := finalizer.Remove(ctx, c, pod, "echo.example.com/"+value)
 			return err
 		},
-		"client.SetLabels": func(ctx context.Context, pod *corev1.Pod, value string) error {
-			_, _, err := client.SetLabels(ctx, c, pod, map[string]string{"seen": value})
+		"client.EditMetadata": func(ctx context.Context, pod *corev1.Pod, value string) error {
+			_, _, err := client.EditMetadata(ctx, c, pod, func(labels, _ map[string]string) { labels["seen"] = value })
 			return err
 		},
 	} {

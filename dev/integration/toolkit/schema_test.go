@@ -129,7 +129,7 @@ func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namesp
 	twice.SetNamespace(namespace)
 	twice.SetName("twice")
 	clustertest.Eventually(t, func() string {
-		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(kind)); err != nil {
+		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: kind}); err != nil {
 			return err.Error()
 		}
 		_, err := client.Create(t.Context(), c, twice, client.DryRun())
