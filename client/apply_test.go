@@ -50,31 +50,6 @@ func ExampleApply() {
 	// created <nil>
 }
 
-// ExampleCreateOrUpdate changes an object only if it differs from the desired state.
-func ExampleCreateOrUpdate() {
-	_, c, stop := startServer() // in a program: client.New
-	defer stop()
-	c = intercepted(c, func(_ context.Context, r *client.Request) error {
-		fmt.Println(r.Verb, r.Kind.Kind, r.Key)
-		updated := r.Object.(*appsv1.StatefulSet).DeepCopy()
-		updated.ResourceVersion = "8"
-		*r.Response.(*appsv1.StatefulSet) = *updated
-		return nil
-	}, client.VerbUpdate)
-
-	for _, replicas := range []int32{3, 5} {
-		written, err := client.CreateOrUpdate(context.Background(), c, database(), func(database *appsv1.StatefulSet) error {
-			database.Spec.Replicas = &replicas
-			return nil
-		})
-		fmt.Println(written.Outcome, written.Changed, err)
-	}
-	// Output:
-	// unchanged [] <nil>
-	// update StatefulSet shop/db
-	// updated [spec.replicas: 3 -> 5] <nil>
-}
-
 // ExampleEditMetadata makes no request for labels that the object already has.
 func ExampleEditMetadata() {
 	_, c, stop := startServer() // in a program: client.New

@@ -96,7 +96,7 @@ func (a *application) identify(obj kube.Object) error {
 	a.desired = &desired{target: a.target, object: obj}
 	a.uid = obj.GetUID()
 	if !a.absent {
-		a.input = a.client.shapes.digestOfInput(obj, a.hash)
+		a.input = digestOfInput(a.client.shapes, obj, a.hash)
 		if last, remembered := a.client.applied.get(a.id); remembered && last.input.same(a.input) {
 			a.configured = last.configured
 			return nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -131,7 +132,7 @@ func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
 	w.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"})
 	w.SetNamespace("shop")
 	w.SetName("w")
-	written, err := client.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
+	written, err := compat.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
 		w.Object["spec"].(map[string]any)["color"] = nil
 		w.Object["status"] = nil
 		return nil

@@ -37,9 +37,8 @@
 // Subresource("status") reads and writes the status. GetSubresource, CreateSubresource, UpdateSubresource and
 // PatchSubresource are for subresources of another kind: a Scale, an Eviction, a Binding, a TokenRequest.
 //
-// EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations, RemoveAnnotations, and the functions CreateOrUpdate
-// and CreateOrPatch known from other libraries, cover common tasks of handlers. Like Apply, they make no
-// request if an informer shows that nothing changes.
+// EnsureNamespace and EditMetadata cover common tasks of handlers. Like Apply, they make no request if an informer
+// shows that nothing changes. Package compat has CreateOrUpdate and CreateOrPatch.
 //
 // WaitFor and WaitDeleted are for programs other than controllers.
 //

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -144,4 +145,12 @@ func asChanged(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrChanged, err)
+}
+
+// keyOf is like kube.KeyOf, but accepts a nil object.
+func keyOf(obj kube.Object) kube.Key {
+	if usercode.IsNil(obj) {
+		return kube.Key{}
+	}
+	return kube.KeyOf(obj)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
@@ -74,6 +75,8 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		"CreateSubresource": {[]any{client.CreateSubresource[*corev1.Pod], kube.Object(pod), "binding", pod}, writes, write},
 		"UpdateSubresource": {[]any{client.UpdateSubresource[*corev1.Pod], kube.Object(pod), "scale", pod}, writes, write},
 		"PatchSubresource":  {[]any{client.PatchSubresource[*corev1.Pod], kube.Object(pod), "scale", patch}, writes, write},
+		"CreateOrUpdate":    {[]any{compat.CreateOrUpdate[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
+		"CreateOrPatch":     {[]any{compat.CreateOrPatch[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
 		"EditMetadata":      {[]any{client.EditMetadata[*corev1.Pod], pod, edit}, writes, write},
 		"EnsureNamespace":   {[]any{client.EnsureNamespace, "shop", map[string]string(nil)}, writes, write},
 		"Update":            {[]any{client.Update[*corev1.Pod], pod}, writes, update},

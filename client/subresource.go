@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -121,7 +122,7 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	if kube.KeyOf(body) == t.key {
 		return body, nil
 	}
-	named, err := copyOf(body)
+	named, err := difference.Copy(body)
 	if err != nil {
 		return nil, err
 	}

@@ -131,8 +131,8 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 		return nil, nil
 	}
 	fields := []string{"apiVersion", "kind", "status"}
-	current = difference.Without(current, fields, metadataOfServer()...)
-	rest := difference.Without(stripped.(map[string]any), fields, metadataOfServer()...)
+	current = difference.Without(current, fields, difference.ServerMetadata()...)
+	rest := difference.Without(stripped.(map[string]any), fields, difference.ServerMetadata()...)
 	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, rest)), after)
 	switch reason := ReasonOf(err); {
 	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both

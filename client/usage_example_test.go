@@ -108,22 +108,6 @@ func ExampleClient_With() {
 	// <nil> false
 }
 
-// ExampleCreateOrUpdate_configMap does not write an object that already matches.
-func ExampleCreateOrUpdate_configMap() {
-	ctx, c := context.Background(), shopClient() // in a program: client.New
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
-	for range 2 {
-		written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
-			config.Data = map[string]string{"mode": "fast"}
-			return nil
-		})
-		fmt.Println(written.Outcome, written.Object.Data, err)
-	}
-	// Output:
-	// created map[mode:fast] <nil>
-	// unchanged map[mode:fast] <nil>
-}
-
 // ExampleList lists the Pods of an application page by page.
 func ExampleList() {
 	c := shopClient() // in a program: client.New

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -45,7 +46,7 @@ func inNamespace[T kube.Object](obj T, namespace string) (T, error) {
 	if obj.GetNamespace() == namespace {
 		return obj, nil
 	}
-	placed, err := copyOf(obj)
+	placed, err := difference.Copy(obj)
 	if err == nil {
 		placed.SetNamespace(namespace)
 	}

@@ -97,6 +97,7 @@ func layers() map[string]place {
 		"readiness":        {may: []string{"kube"}},
 		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic": {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
+		"compat":           {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned/ownerref":   {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
 		"status":           {may: []string{"kube", "retry", "client", "readiness", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},

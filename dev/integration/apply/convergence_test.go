@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -83,7 +84,7 @@ func TestApplyWithOtherWritesConverges(t *testing.T) {
 			}
 			shows(obj)
 		}
-		written := must(client.CreateOrUpdate(ctx, c, obj, set("colour", "blue")))(t)
+		written := must(compat.CreateOrUpdate(ctx, c, obj, set("colour", "blue")))(t)
 		shows(written.Object)
 	}
 	converges(t, run, "patch") // the apply checks the other writes

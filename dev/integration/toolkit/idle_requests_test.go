@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
@@ -73,12 +74,12 @@ func helpers() []helper {
 			_, err := client.Apply(s.Context(), c, s.configMap("applied"))
 			return err
 		}},
-		{"`client.CreateOrUpdate`", false, func(s *scene, c *client.Client) error {
-			_, err := client.CreateOrUpdate(s.Context(), c, s.empty("updated"), fill)
+		{"`compat.CreateOrUpdate`", false, func(s *scene, c *client.Client) error {
+			_, err := compat.CreateOrUpdate(s.Context(), c, s.empty("updated"), fill)
 			return err
 		}},
-		{"`client.CreateOrPatch`", false, func(s *scene, c *client.Client) error {
-			_, err := client.CreateOrPatch(s.Context(), c, s.empty("patched"), fill)
+		{"`compat.CreateOrPatch`", false, func(s *scene, c *client.Client) error {
+			_, err := compat.CreateOrPatch(s.Context(), c, s.empty("patched"), fill)
 			return err
 		}},
 		{"`client.EnsureNamespace`", false, func(s *scene, c *client.Client) error {
