@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
@@ -89,7 +90,7 @@ func TestNamesInvalidInPaths(t *testing.T) {
 	server, c := newServer(t)
 	for _, name := range []string{"..", "a/b", "a%2fb"} {
 		_, err := client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: name})
-		if err == nil || client.ReasonOf(err) != client.ReasonOther {
+		if err == nil || retry.Classify(err) != retry.Default {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

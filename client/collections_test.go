@@ -19,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TestMissingCollectionIsNotServed: the response of an aggregated API server that has dropped a kind must not count as
@@ -36,7 +37,7 @@ func TestMissingCollectionIsNotServed(t *testing.T) {
 		"list": listed, "watch": watched, "deletecollection": client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}),
 	} {
 		if !errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil {
-			t.Errorf("%s: the error is %v, a %s", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v, a %s", name, err, retry.Classify(err))
 		}
 	}
 }

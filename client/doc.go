@@ -46,18 +46,17 @@
 //
 // # Errors
 //
-// ReasonOf returns the reason of a failed request in one word. IgnoreNotFound and IgnoreAlreadyExists return
-// nil for errors that are not failures. StatusCauses names the fields that the API server rejects. ErrGone,
+// All errors wrap those of apimachinery, so apierrors.IsInvalid and its siblings work on them, and retry.Classify
+// returns their class. IgnoreNotFound returns nil for errors that only mean that the object does not exist. ErrGone,
 // ErrChanged and ErrReplaced describe what happened to an object; ErrTerminating means that it is being
 // deleted; ErrNoNamespace and kube.ErrNotServed mean that something else is missing. Apply returns a
-// *ConflictError, WaitFor ErrFailed. All of them wrap the errors of apimachinery.
+// *ConflictError, WaitFor ErrFailed.
 //
 // # Settings for all requests
 //
 // Config contains settings for all requests: DryRun, FieldOwner, FieldValidation, one Namespace. Client.With
 // derives another client with different settings. An Interceptor sees every request, and can change, answer or
-// reject it; On limits it to some verbs. A Recording stores the requests, for tests. The client logs each
-// warning of the API server once.
+// reject it; On limits it to some verbs. The client logs each warning of the API server once.
 //
 // # Destructive requests
 //
@@ -90,3 +89,5 @@
 // is retried soon, and by then the cache is newer. The preconditions do not cover other inputs of the check
 // (other objects, the state of a database): store the deciding fact in the object, as the annotation above.
 package client
+
+import ()

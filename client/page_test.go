@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // newPageServer returns a server with the Pods a to e.
@@ -81,7 +82,7 @@ func TestListPageContinuesInCurrentState(t *testing.T) {
 	putPod(server, "b2")
 	server.Compact()
 	expired, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, first.Continue, size)
-	if !apierrors.IsResourceExpired(err) || client.ReasonOf(err) != client.ReasonTransient || expired.Objects != nil ||
+	if !apierrors.IsResourceExpired(err) || retry.Classify(err) != retry.Transient || expired.Objects != nil ||
 		!strings.HasPrefix(err.Error(), "list Pod: ") {
 		t.Fatalf("after a compaction: %v, %v", expired, err)
 	}

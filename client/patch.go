@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,8 +64,8 @@ type Operation struct {
 	Value any `json:"value"`
 }
 
-// JSONPatch returns a JSON patch of these operations. If a test among them fails, the whole patch is rejected,
-// with ReasonInvalid.
+// JSONPatch returns a JSON patch of these operations. If a test among them fails, the whole patch is rejected, and
+// apierrors.IsInvalid is true for the error.
 func JSONPatch(operations ...Operation) PatchBody {
 	body, err := json.Marshal(operations)
 	return PatchBody{patchType: types.JSONPatchType, body: body, err: err}
@@ -181,16 +180,4 @@ func sendPatch[T kube.Object](ctx context.Context, t target, patch PatchBody, li
 	r := t.request(VerbPatch)
 	r.PatchType, r.Body = patch.patchType, patch.body
 	return exchange(ctx, t, r, like)
-}
-
-// JSONPointer returns the JSON pointer (RFC 6901) of a field, for Operation.Path. For "metadata", "annotations",
-// "example.com/team" it is "/metadata/annotations/example.com~1team".
-func JSONPointer(names ...string) string { return difference.Pointer(names...) }
-
-// IsPatchTestFailed reports whether the API server rejected a JSON patch because a test in it failed, or
-// because it changes a missing field. (An object that is invalid after the patch is rejected with causes: see
-// StatusCauses.) A caller that knows that only a test can have failed reads the object and tries again, or
-// returns ChangedError.
-func IsPatchTestFailed(err error) bool {
-	return apierrors.IsInvalid(err) && len(StatusCauses(err)) == 0
 }

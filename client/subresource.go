@@ -33,8 +33,8 @@ func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.O
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: those of GetSubresource. If a PodDisruptionBudget forbids an eviction at the moment, the reason is
-// ReasonThrottled.
+// Errors: those of GetSubresource. If a PodDisruptionBudget forbids an eviction at the moment, the class of the error
+// is retry.Throttled.
 func CreateSubresource[S kube.Object](
 	ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption,
 ) (S, error) {

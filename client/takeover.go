@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TakeOver makes the field owner the applier of all fields that managers have written to obj by Update (or
@@ -134,10 +135,11 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 	current = difference.Without(current, fields, difference.ServerMetadata()...)
 	rest := difference.Without(stripped.(map[string]any), fields, difference.ServerMetadata()...)
 	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, rest)), after)
-	switch reason := ReasonOf(err); {
-	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
+	switch retry.Classify(err) {
+	case retry.Invalid, retry.Forbidden, retry.NamespaceTerminating: // policies and webhooks use all of them
 		return d.sorted(), nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
 	return Diff(t.client, after, response), nil

@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1apply "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -143,21 +144,18 @@ func ExampleDelete() {
 	// <nil>
 }
 
-// ExampleReasonOf_results returns a result to the controller that depends on the reason of the failed request.
-func ExampleReasonOf_results() {
+// ExampleIgnoreNotFound_results returns a result to the controller that depends on the reason of the failed request.
+func ExampleIgnoreNotFound_results() {
 	handle := func(err error) error {
-		switch client.ReasonOf(err) {
-		case client.ReasonNotFound:
-			return nil
-		case client.ReasonInvalid:
+		if apierrors.IsInvalid(err) {
 			return controller.Terminal(err)
 		}
-		return err
+		return client.IgnoreNotFound(err)
 	}
 	_, err := client.Get[*corev1.Pod](context.Background(), shopClient(), kube.Key{Namespace: "shop", Name: "web-1"})
-	fmt.Println(client.ReasonOf(err), handle(err))
+	fmt.Println(errors.Is(err, client.ErrGone), handle(err))
 	// Output:
-	// NotFound <nil>
+	// true <nil>
 }
 
 func noDeletions(next client.RoundTrip) client.RoundTrip {

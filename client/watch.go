@@ -26,7 +26,7 @@ import (
 // Options: NotOlderThan, the resourceVersion after which the watch starts. Without it, the first events are the
 // existing objects.
 //
-// Errors: an error with ReasonTransient, for which apierrors.IsResourceExpired is true, if the API server has
+// Errors: an error for which apierrors.IsResourceExpired is true, if the API server has
 // dropped the events since that resourceVersion. It may also come as an event.
 func Watch[T kube.Object](
 	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,

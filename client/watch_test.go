@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // stream answers a watch with these events, and then waits until the client closes the connection.
@@ -107,7 +109,7 @@ func TestRejectedWatch(t *testing.T) {
 		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
-	if _, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{}); client.ReasonOf(err) != client.ReasonForbidden || !strings.HasPrefix(err.Error(), "watch Pod: ") {
+	if _, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{}); retry.Classify(err) != retry.Forbidden || !strings.HasPrefix(err.Error(), "watch Pod: ") {
 		t.Errorf("the error is %v", err)
 	}
 	server, c = newServer(t)
@@ -130,7 +132,7 @@ func TestRejectedWatchSetsRequestStatus(t *testing.T) {
 		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
-	var recording client.Recording
+	var recording requestlog.Recording
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 	if _, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{}); err == nil {
 		t.Fatal("it was not refused")

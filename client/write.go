@@ -17,7 +17,7 @@ import (
 // Options: DryRun, FieldOwner, FieldValidation.
 //
 // Errors: apierrors.IsAlreadyExists is true if an object with this name exists; ErrNoNamespace; an obj that is
-// metadata only. Without a response (ReasonUnreachable, ReasonTransient) the object may exist: with a
+// metadata only. Without a response (an error of class retry.Transient) the object may exist: with a
 // GenerateName, a retry would create a second one.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T

@@ -258,7 +258,7 @@ func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) erro
 			page, err = m.list(ctx, kind, "")
 			return err
 		})
-		if client.ReasonOf(err) == client.ReasonTransient && ctx.Err() == nil {
+		if isServerError(err) && ctx.Err() == nil {
 			page, err = m.passUnreadable(ctx, kind, "", err)
 		}
 		if err != nil {

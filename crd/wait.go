@@ -11,12 +11,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // WaitEstablished waits until objects of the kind of the definition with this name can be created: the
@@ -267,11 +269,18 @@ func (e *ensurer) poll(ctx context.Context, missing func() (string, error)) erro
 
 // isTransient reports whether the same request may succeed later.
 func isTransient(err error) bool {
-	switch client.ReasonOf(err) {
-	case client.ReasonThrottled, client.ReasonTransient, client.ReasonUnreachable:
+	switch retry.Classify(err) {
+	case retry.Throttled, retry.Transient, retry.Timeout:
 		return true
 	}
 	return false
+}
+
+// isServerError reports whether the API server failed temporarily, or has dropped the requested state. Unlike a missing
+// response, this may be due to the object.
+func isServerError(err error) bool {
+	var response apierrors.APIStatus
+	return retry.Classify(err) == retry.Transient && errors.As(err, &response)
 }
 
 // conditionOf returns a condition of the definition; the zero value if it has none of this type.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/difference"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -190,7 +191,7 @@ func (r *run) commit(
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && isLive && client.IsPatchTestFailed(last) &&
+			if attempt > 0 && isLive && patchtest.Failed(last) &&
 				live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // the tests of the patch hold, so it was rejected for another reason
 			}
@@ -199,7 +200,7 @@ func (r *run) commit(
 				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
 			}
 			if err := r.rebase(content, live.GetResourceVersion()); err != nil {
-				return "", client.ChangedError(ctx, c, base, err)
+				return "", patchtest.Changed(ctx, c, base, err)
 			}
 			if r.changes.empty() {
 				return "", nil // another client has written the same
@@ -214,7 +215,7 @@ func (r *run) commit(
 		switch {
 		case err == nil:
 			return patched.GetResourceVersion(), nil
-		case client.IsPatchTestFailed(err), apierrors.IsConflict(err) && !r.locked:
+		case patchtest.Failed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
 			return "", noSubresource(ctx, c, base, err)
@@ -223,7 +224,7 @@ func (r *run) commit(
 		}
 	}
 	return "",
-		client.ChangedError(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
+		patchtest.Changed(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, including those that its Go type does not have. With unchanged,

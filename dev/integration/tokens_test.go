@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // The subresources of this test do not exist in memory.
@@ -43,7 +44,7 @@ func TestSubresourcesOfMissingPod(t *testing.T) {
 	}
 	for _, name := range []string{"resize", "ephemeralcontainers"} {
 		if _, err := client.Update(t.Context(), c, pod, client.Subresource(name)); !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TestFieldSelectorsOfInformersEqualAPIServer: an informer returns the same objects for a field selector as the API server,
@@ -68,7 +69,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		t.Errorf("by image there are %v", found)
 	}
 	_, err := client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: "spec.unknown=a"})
-	if requests := calls.Take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
+	if requests := calls.Take(); !cmp.Equal(requests, list) || retry.Classify(err) != retry.Invalid {
 		t.Errorf("an unknown field: %v, in the calls %q", err, requests)
 	}
 }

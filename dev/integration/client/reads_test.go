@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -174,7 +175,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	strict := with(t, c, func(config *client.Config) { config.FieldValidation = metav1.FieldValidationStrict })
 	err := first(client.Create(t.Context(), strict, obj))
-	if client.ReasonOf(err) != client.ReasonInvalid || !strings.Contains(err.Error(), `unknown field "spec.sise"`) {
+	if retry.Classify(err) != retry.Invalid || !strings.Contains(err.Error(), `unknown field "spec.sise"`) {
 		t.Errorf("strict: the error is %v", err)
 	}
 	must(client.Create(t.Context(), strict, obj, client.FieldValidation(metav1.FieldValidationIgnore)))(t)
@@ -183,7 +184,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	obj.Object["spec"] = map[string]any{"size": int64(-1)}
 	err = first(client.Create(t.Context(), strict, obj))
-	if causes := client.StatusCauses(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
+	if causes := causesOf(err); retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0].Field != "spec.size" {
 		t.Errorf("the error is %v, with the causes %v", err, causes)
 	}
 }

@@ -38,7 +38,7 @@ func TestMissingNamespaceIsNotReportedAsMissingObject(t *testing.T) {
 		t.Errorf("an object that is not there: %v", err)
 	}
 	unknown := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: "Unknown"}
-	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: unknown})); client.ReasonOf(err) != client.ReasonNotServed || client.IgnoreNotFound(err) == nil {
+	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: unknown})); !errors.Is(err, kube.ErrNotServed) || client.IgnoreNotFound(err) == nil {
 		t.Errorf("a kind that is not there: %v", err)
 	}
 }

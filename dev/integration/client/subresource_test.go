@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,7 +79,7 @@ func TestMissingSubresourceIsNamed(t *testing.T) {
 		"scale of a built-in kind":  first(client.GetSubresource[*autoscalingv1.Scale](t.Context(), c, cm, "scale")),
 		"status of a built-in kind": first(client.Update(t.Context(), c, cm, client.Subresource("status"))),
 	} {
-		if errors.Is(err, client.ErrGone) || client.ReasonOf(err) != client.ReasonNotServed || !strings.Contains(err.Error(), "its kind has no s") {
+		if errors.Is(err, client.ErrGone) || !errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), "its kind has no s") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 	if running.Spec.NodeName != "n1" {
 		t.Errorf("the pod is bound to %q", running.Spec.NodeName)
 	}
-	if err := first(client.CreateSubresource(t.Context(), c, web, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}})); client.ReasonOf(err) != client.ReasonConflict {
+	if err := first(client.CreateSubresource(t.Context(), c, web, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}})); !apierrors.IsConflict(err) {
 		t.Errorf("it is bound again: %v", err)
 	}
 	must(client.Create(t.Context(), c, &policyv1.PodDisruptionBudget{
@@ -181,7 +182,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 		},
 	}))(t)
 	err := first(client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}))
-	if after, ok := retry.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
+	if after, ok := retry.RetryAfter(err); retry.Classify(err) != retry.Throttled || !ok {
 		t.Errorf("the error is %v, and asks for %s", err, after)
 	}
 }

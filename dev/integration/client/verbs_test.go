@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/client/strategic"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func first(_ any, err error) error { return err }
@@ -74,7 +75,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		t.Fatal("it exists before it is created")
 	}
 	created := must(client.Create(ctx, c, obj))(t)
-	if err := first(client.Create(ctx, c, obj)); client.ReasonOf(err) != client.ReasonAlreadyExists || client.IgnoreAlreadyExists(err) != nil {
+	if err := first(client.Create(ctx, c, obj)); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("it is created again: %v", err)
 	}
 	read := must(client.Get[T](ctx, c, key, client.OfKind(kind)))(t)
@@ -101,7 +102,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		"JSON patch":   first(client.Patch(ctx, c, delayed, client.JSONPatch(client.Operation{Op: "add", Path: "/metadata/labels", Value: delayed.GetLabels()}).Locked(read))),
 		"precondition": client.Delete(ctx, c, delayed, client.IfUnchanged()),
 	} {
-		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || client.ReasonOf(err) != client.ReasonConflict {
+		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || !apierrors.IsConflict(err) {
 			t.Errorf("%s of an old version: %v, want %v", name, err, client.ErrChanged)
 		}
 	}
@@ -118,7 +119,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	}
 	replaced := delayed.DeepCopyObject().(T)
 	replaced.SetUID("another-uid")
-	if err := client.Delete(ctx, c, replaced); client.ReasonOf(err) != client.ReasonConflict {
+	if err := client.Delete(ctx, c, replaced); !apierrors.IsConflict(err) {
 		t.Errorf("another one of its name is deleted: %v", err)
 	}
 	if err := client.Delete(ctx, c, labelled); err != nil {
@@ -237,8 +238,8 @@ func TestDryRunPersistsNothing(t *testing.T) {
 	}
 	after.Spec.Replicas = new(int32(-1))
 	err := first(client.Update(t.Context(), dry, after))
-	causes := client.StatusCauses(err)
-	if client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.replicas" {
+	causes := causesOf(err)
+	if retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0].Field != "spec.replicas" {
 		t.Errorf("what cannot be is %v, with the causes %v", err, causes)
 	}
 }
@@ -270,7 +271,7 @@ func TestStrategicPatchKeepsOtherListElements(t *testing.T) {
 		t.Errorf("after a merge patch the images are %q", got)
 	}
 	test := client.JSONPatch(client.Operation{Op: "test", Path: "/spec/replicas", Value: 5}, client.Operation{Op: "remove", Path: "/spec/paused"})
-	if err := first(client.Patch(t.Context(), c, before, test)); client.ReasonOf(err) != client.ReasonInvalid {
+	if err := first(client.Patch(t.Context(), c, before, test)); retry.Classify(err) != retry.Invalid {
 		t.Errorf("a test that fails: %v", err)
 	}
 }

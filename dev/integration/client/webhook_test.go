@@ -22,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -68,7 +69,7 @@ func testRefusals(t *testing.T, answer metav1.Status) {
 	} {
 		if errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil || !apierrors.IsNotFound(err) ||
 			!strings.Contains(err.Error(), "denied the request") {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 	if found := must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(cm)))(t); !found {
@@ -127,7 +128,7 @@ func TestEveryVerbReportsMissingObject(t *testing.T) {
 		"delete the owned first": client.Delete(ctx, c, account, client.Propagation(metav1.DeletePropagationForeground)),
 	} {
 		if !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 }

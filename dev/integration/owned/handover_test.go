@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // behind returns a set that reads ConfigMaps from a cache that shows the objects that the test puts into it.
@@ -222,7 +223,7 @@ func TestKindsInVersionsNotServed(t *testing.T) {
 	})
 
 	// The API server may reject lists for a moment while it changes versions.
-	throttled := func(err error) bool { return client.ReasonOf(err) == client.ReasonThrottled }
+	throttled := func(err error) bool { return retry.Classify(err) == retry.Throttled }
 	// A program that has cached the version, and one that starts now.
 	for name, c := range map[string]*client.Client{"running": e.c, "started": fresh()} {
 		set := e.set(configure, func(config *owned.Config) { config.Client = c })

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
@@ -70,7 +71,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		t.Fatalf("without the name of the manager, the containers are %q", got)
 	}
 
-	recording := &client.Recording{}
+	recording := &requestlog.Recording{}
 	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
 	set := e.set(kinds, func(config *owned.Config) {
 		config.Client, config.FormerManagers, config.FormerChildren = c, []string{"old-operator"}, "!"+owned.LabelSet

@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -187,7 +188,7 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 	fmt.Fprintln(&table, "| | something to do | nothing to do | the same without informers |")
 	fmt.Fprintln(&table, "|---|---|---|---|")
 	for _, h := range helpers() {
-		var recording client.Recording
+		var recording requestlog.Recording
 		withInformers, err := clustertest.Client(t, cluster, configMaps, deployments, namespaces).With(func(config *client.Config) {
 			config.Interceptors = []client.Interceptor{recording.Intercept}
 		})
@@ -245,7 +246,7 @@ func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.Confi
 }
 
 // summary counts requests by verb, in the order of the first request of each verb.
-func summary(requests []client.Recorded) string {
+func summary(requests []requestlog.Recorded) string {
 	var verbs []client.Verb
 	counts := map[client.Verb]int{}
 	for _, request := range requests {

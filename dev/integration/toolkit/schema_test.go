@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -65,7 +66,7 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 			}}}
 			child.SetGroupVersionKind(kind)
 			child.SetName("child")
-			start := func() (*owned.Set, *client.Recording) {
+			start := func() (*owned.Set, *requestlog.Recording) {
 				return startSet(t, cluster, "schema", objectsOf(cluster, kind, "schema"))
 			}
 			running, runningRequests := start()
