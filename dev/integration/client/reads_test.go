@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -184,7 +185,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	obj.Object["spec"] = map[string]any{"size": int64(-1)}
 	err = first(client.Create(t.Context(), strict, obj))
-	if causes := causesOf(err); retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0].Field != "spec.size" {
+	if causes := retryrules.Fields(err); retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0] != "spec.size" {
 		t.Errorf("the error is %v, with the causes %v", err, causes)
 	}
 }

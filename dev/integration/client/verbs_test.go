@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/client/strategic"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -238,8 +239,8 @@ func TestDryRunPersistsNothing(t *testing.T) {
 	}
 	after.Spec.Replicas = new(int32(-1))
 	err := first(client.Update(t.Context(), dry, after))
-	causes := causesOf(err)
-	if retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0].Field != "spec.replicas" {
+	causes := retryrules.Fields(err)
+	if retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0] != "spec.replicas" {
 		t.Errorf("what cannot be is %v, with the causes %v", err, causes)
 	}
 }
