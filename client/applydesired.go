@@ -67,7 +67,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []Wri
 	}
 	switch {
 	case t.subresource == "scale":
-		err = errors.New("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
+		err = errors.New("the body of the scale has the kind Scale: use Update with option SubresourceOf, or ScaleLive")
 	case t.unchanged && obj.GetResourceVersion() == "":
 		err = errors.New("the object has no resourceVersion, so a change cannot be detected")
 	case t.absent && t.checkIfAbsent(obj) != nil:

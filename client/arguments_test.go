@@ -61,15 +61,18 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		"list: kube.Object is an interface: name the type":                                                         first(client.All[kube.Object](t.Context(), c, kube.Selection{Kind: widgetKind()})),
 		"get: shop/p: kube.Object is an interface: name the type":                                                  first(client.Get[kube.Object](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"})),
 		"watch: Node in shop names a namespace":                                                                    first(client.Watch[*corev1.Node](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}})),
-		"subresource scale has the kind Scale: use GetSubresource":                                                 first(client.Update(t.Context(), c, database(), client.Subresource("scale"))),
+		"subresource scale has the kind Scale: use option SubresourceOf":                                           first(client.Update(t.Context(), c, database(), client.Subresource("scale"))),
 		"patch StatefulSet shop/db/scale: subresource scale has the kind Scale":                                    first(client.Patch(t.Context(), c, database(), client.RawPatch(types.MergePatchType, []byte("{}")), client.Subresource("scale"))),
 		"patches of type application/apply-patch+yaml are made by Apply":                                           first(client.Patch(t.Context(), c, database(), client.RawPatch(types.ApplyYAMLPatchType, []byte("{}")))),
 		`there are no patches of type "x"`:                                                                         first(client.Patch(t.Context(), c, database(), client.RawPatch("x", []byte("{}")))),
 		"there is no patch":                                                                                        first(client.Patch(t.Context(), c, database(), client.PatchBody{})),
-		"patch subresource scale: the patch is empty":                                                              first(client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, database(), "scale", client.JSONPatch())),
-		"the body names another object: other":                                                                     first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "binding", &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "other"}})),
-		"create Pod shop/p/binding: the body is nil":                                                               first(client.CreateSubresource[*corev1.Binding](t.Context(), c, pod("shop", "p"), "binding", nil)),
-		`create subresource a/b: "a/b" is not a valid name of a subresource`:                                       first(client.CreateSubresource(t.Context(), c, pod("shop", "p"), "a/b", &corev1.Binding{})),
+		"patch StatefulSet shop/db/scale: the patch is empty":                                                      first(client.Patch[*autoscalingv1.Scale](t.Context(), c, nil, client.JSONPatch(), client.SubresourceOf(database(), "scale"))),
+		"the body names another object: other":                                                                     first(client.Create(t.Context(), c, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, client.SubresourceOf(pod("shop", "p"), "binding"))),
+		"create Pod shop/p/binding: the body is nil":                                                               first(client.Create[*corev1.Binding](t.Context(), c, nil, client.SubresourceOf(pod("shop", "p"), "binding"))),
+		`create: option SubresourceOf: "a/b" is not a valid name of a subresource`:                                 first(client.Create(t.Context(), c, &corev1.Binding{}, client.SubresourceOf(pod("shop", "p"), "a/b"))),
+		"get shop/other: the parent of the subresource is shop/db":                                                 first(client.Get[*autoscalingv1.Scale](t.Context(), c, kube.Key{Namespace: "shop", Name: "other"}, client.SubresourceOf(database(), "scale"))),
+		"get shop/db: option SubresourceOf: the parent is nil":                                                     first(client.Get[*autoscalingv1.Scale](t.Context(), c, kube.Key{Namespace: "shop", Name: "db"}, client.SubresourceOf(nil, "scale"))),
+		"options OfKind and SubresourceOf exclude each other":                                                      first(client.Get[*autoscalingv1.Scale](t.Context(), c, kube.KeyOf(database()), client.SubresourceOf(database(), "scale"), client.OfKind(widgetKind()))),
 		"the client is nil":                  first(client.Get[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 		"look for shop/p: the client is nil": first(client.Exists[*corev1.Pod](t.Context(), nil, kube.Key{Namespace: "shop", Name: "p"})),
 	} {
@@ -102,8 +105,8 @@ func TestSubresourceRequiresConcreteType(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
-	_, read := client.GetSubresource[kube.Object](t.Context(), c, database(), "scale")
-	_, patched := client.PatchSubresource[kube.Object](t.Context(), c, database(), "scale", patch)
+	_, read := client.Get[kube.Object](t.Context(), c, kube.KeyOf(database()), client.SubresourceOf(database(), "scale"))
+	_, patched := client.Patch[kube.Object](t.Context(), c, nil, patch, client.SubresourceOf(database(), "scale"))
 	for _, err := range []error{read, patched} {
 		if err == nil || !strings.Contains(err.Error(), "kube.Object is an interface: name the type that is to be made") {
 			t.Errorf("the error is %v", err)
@@ -111,7 +114,7 @@ func TestSubresourceRequiresConcreteType(t *testing.T) {
 	}
 	// The type of the request's body also determines the type of the response.
 	var body kube.Object = &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u1", ResourceVersion: "7"}}
-	if response, err := client.UpdateSubresource(t.Context(), c, database(), "scale", body); err != nil || response.GetName() != "db" {
+	if response, err := client.Update(t.Context(), c, body, client.SubresourceOf(database(), "scale")); err != nil || response.GetName() != "db" {
 		t.Errorf("the response is %v, %v", response, err)
 	}
 	if got := server.verbs(); !cmp.Equal(got, []string{http.MethodPut}) {

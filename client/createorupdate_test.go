@@ -59,7 +59,7 @@ func TestUnstructuredObjectsWithInts(t *testing.T) {
 			return first(client.Patch(t.Context(), c, written(), client.MergeFrom(written(), changed)))
 		}, `{"spec":{"size":5}}`},
 		"the body of a subresource": {func() error {
-			return first(client.UpdateSubresource(t.Context(), c, database(), "scale", scale))
+			return first(client.Update(t.Context(), c, scale, client.SubresourceOf(database(), "scale")))
 		}, `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"db","namespace":"shop"},"spec":{"replicas":3}}`},
 	} {
 		if err := test.do(); err != nil {

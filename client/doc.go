@@ -34,8 +34,8 @@
 // Apply is the recommended write: it declares the fields that matter to the caller, and makes no request if the
 // object has them already. Create, Update (which writes every field, and should carry a resourceVersion), Patch
 // with MergeFrom, JSONPatch or package strategic, Delete and DeleteAllOf are the other verbs. Option
-// Subresource("status") reads and writes the status. GetSubresource, CreateSubresource, UpdateSubresource and
-// PatchSubresource are for subresources of another kind: a Scale, an Eviction, a Binding, a TokenRequest.
+// Subresource("status") reads and writes the status. Option SubresourceOf is for subresources of another kind: a
+// Scale, an Eviction, a Binding, a TokenRequest.
 //
 // EnsureNamespace and EditMetadata cover common tasks of handlers. Like Apply, they make no request if an informer
 // shows that nothing changes. Package compat has CreateOrUpdate and CreateOrPatch.

@@ -13,19 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // The options of the functions. Each function lists its options. The compiler rejects those of other types; an option of
 // the right type that the function does not have is an error before any request.
 type (
-	// ReadOption is an option of a read: FromAPI, IfUnchanged, NotOlderThan, OfKind, PageSize or Subresource.
+	// ReadOption is an option of a read: FromAPI, IfUnchanged, NotOlderThan, OfKind, PageSize, Subresource or
+	// SubresourceOf.
 	ReadOption interface {
 		option
 		forRead()
 	}
 	// WriteOption is an option of a write other than a deletion: ConfigurationHash, DryRun, FieldOwner,
-	// FieldValidation, Force, IfAbsent, IfUnchanged or Subresource. ScaleLive accepts those that are a DeleteOption
-	// too: DryRun and IfUnchanged.
+	// FieldValidation, Force, IfAbsent, IfUnchanged, Subresource or SubresourceOf. ScaleLive accepts those that are a
+	// DeleteOption too: DryRun and IfUnchanged.
 	WriteOption interface {
 		option
 		forWrite()
@@ -197,19 +200,12 @@ func ConfigurationHash(annotation string) WriteOption {
 }
 
 // Subresource makes the request for a subresource with the kind of the object, usually "status". For
-// subresources of another kind (a Scale, an Eviction) see GetSubresource, CreateSubresource, UpdateSubresource
-// and PatchSubresource.
+// subresources of another kind (a Scale, an Eviction) see SubresourceOf.
 func Subresource(name string) interface {
 	ReadOption
 	WriteOption
 } {
-	return callOption{"Subresource", func(s *settings) error {
-		if s.subresource != "" && s.subresource != name {
-			return fmt.Errorf("%q: the call is for %q already", name, s.subresource)
-		}
-		s.subresource = name
-		return checkSubresource(name)
-	}}
+	return callOption{"Subresource", func(s *settings) error { return s.setSubresource(name) }}
 }
 
 // Propagation determines how the dependents of a deleted object are deleted. Default: the kind's own policy,
@@ -259,6 +255,7 @@ type settings struct {
 	force           bool
 	hash            string
 	subresource     string
+	parent          kube.Object // of a subresource with a kind of its own
 	uid             types.UID
 	version         string // with uid: the preconditions of a deletion
 	propagation     *metav1.DeletionPropagation

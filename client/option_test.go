@@ -27,9 +27,10 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	options := map[string]reflect.Value{}
-	reads := []string{"FromAPI", "IfUnchanged", "NotOlderThan", "OfKind", "PageSize", "Subresource"}
+	reads := []string{"FromAPI", "IfUnchanged", "NotOlderThan", "OfKind", "PageSize", "Subresource", "SubresourceOf"}
 	writes := []string{
 		"ConfigurationHash", "DryRun", "FieldOwner", "FieldValidation", "Force", "IfAbsent", "IfUnchanged", "Subresource",
+		"SubresourceOf",
 	}
 	deletes, waits := []string{"DryRun", "GracePeriod", "IfUnchanged", "Propagation"}, []string{"OfKind", "Timeout"}
 	for name, call := range map[string][]any{
@@ -39,7 +40,7 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		"IfUnchanged": {client.IfUnchanged}, "NotOlderThan": {client.NotOlderThan, "1"},
 		"OfKind": {client.OfKind, corev1.SchemeGroupVersion.WithKind("Pod")}, "PageSize": {client.PageSize, int64(1)},
 		"Propagation": {client.Propagation, metav1.DeletePropagationOrphan}, "Subresource": {client.Subresource, "status"},
-		"Timeout": {client.Timeout, time.Second},
+		"SubresourceOf": {client.SubresourceOf, kube.Object(database()), "status"}, "Timeout": {client.Timeout, time.Second},
 	} {
 		options[name] = reflect.ValueOf(call[0]).Call(valuesOf(call[1:]))[0]
 	}
@@ -53,7 +54,8 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 	key, pods := kube.KeyOf(pod), kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
 	pages := []string{"FromAPI", "NotOlderThan", "PageSize"}
 	write := []string{"DryRun", "FieldOwner", "FieldValidation"}
-	update := slices.Concat(write, []string{"Subresource"})
+	apply := slices.DeleteFunc(slices.Clone(writes), func(option string) bool { return option == "SubresourceOf" })
+	update := slices.Concat(write, []string{"Subresource", "SubresourceOf"})
 	several := []string{"DryRun", "GracePeriod", "Propagation"}
 	matches := func(*corev1.Pod) (bool, error) { return false, nil }
 	edit := func(_, _ map[string]string) {}
@@ -63,35 +65,32 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		compiles []string
 		accepts  []string
 	}{
-		"Get":               {[]any{client.Get[*corev1.Pod], key}, reads, []string{"FromAPI", "NotOlderThan", "OfKind", "Subresource"}},
-		"Exists":            {[]any{client.Exists[*corev1.Pod], key}, reads, []string{"FromAPI", "NotOlderThan", "OfKind"}},
-		"GetLive":           {[]any{client.GetLive[*corev1.Pod], pod}, reads, []string{"IfUnchanged"}},
-		"List":              {[]any{list, pods}, reads, pages},
-		"All":               {[]any{client.All[*corev1.Pod], pods}, reads, pages},
-		"Keys":              {[]any{client.Keys[*corev1.Pod], pods}, reads, pages},
-		"ListPage":          {[]any{client.ListPage[*corev1.Pod], pods, ""}, reads, pages},
-		"Watch":             {[]any{client.Watch[*corev1.Pod], pods}, reads, []string{"NotOlderThan"}},
-		"Create":            {[]any{client.Create[*corev1.Pod], pod}, writes, write},
-		"CreateSubresource": {[]any{client.CreateSubresource[*corev1.Pod], kube.Object(pod), "binding", pod}, writes, write},
-		"UpdateSubresource": {[]any{client.UpdateSubresource[*corev1.Pod], kube.Object(pod), "scale", pod}, writes, write},
-		"PatchSubresource":  {[]any{client.PatchSubresource[*corev1.Pod], kube.Object(pod), "scale", patch}, writes, write},
-		"CreateOrUpdate":    {[]any{compat.CreateOrUpdate[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
-		"CreateOrPatch":     {[]any{compat.CreateOrPatch[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
-		"EditMetadata":      {[]any{client.EditMetadata[*corev1.Pod], pod, edit}, writes, write},
-		"EnsureNamespace":   {[]any{client.EnsureNamespace, "shop", map[string]string(nil)}, writes, write},
-		"Update":            {[]any{client.Update[*corev1.Pod], pod}, writes, update},
-		"Patch":             {[]any{client.Patch[*corev1.Pod], pod, patch}, writes, update},
-		"Apply":             {[]any{client.Apply[*corev1.Pod], pod}, writes, writes},
-		"TakeOver":          {[]any{client.TakeOver[*corev1.Pod], pod, []string{"me"}}, writes, []string{"DryRun", "FieldOwner", "IfUnchanged"}},
-		"Delete":            {[]any{client.Delete[*corev1.Pod], pod}, deletes, deletes},
-		"DeleteLive":        {[]any{client.DeleteLive[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, deletes, deletes},
-		"ScaleLive":         {[]any{client.ScaleLive[*corev1.Pod], pod, int32(1), (func(*corev1.Pod) error)(nil)}, []string{"DryRun", "IfUnchanged"}, []string{"DryRun", "IfUnchanged"}},
-		"DeleteAllOf":       {[]any{client.DeleteAllOf[*corev1.Pod], pods}, deletes, several},
-		"DeleteMatching":    {[]any{client.DeleteMatching[*corev1.Pod], pods, matches}, deletes, several},
-		"WaitFor":           {[]any{client.WaitFor[*corev1.Pod], key, readiness.Check(readiness.Of)}, waits, waits},
-		"WaitDeleted":       {[]any{client.WaitDeleted, kube.Object(pod)}, waits, waits},
-		"WaitForObjects":    {[]any{client.WaitForObjects[*corev1.Pod], pods, 1, readiness.Check(nil)}, waits, []string{"Timeout"}},
-		"WaitForNone":       {[]any{client.WaitForNone[*corev1.Pod], pods}, waits, []string{"Timeout"}},
+		"Get":             {[]any{client.Get[*corev1.Pod], key}, reads, []string{"FromAPI", "NotOlderThan", "OfKind", "Subresource", "SubresourceOf"}},
+		"Exists":          {[]any{client.Exists[*corev1.Pod], key}, reads, []string{"FromAPI", "NotOlderThan", "OfKind"}},
+		"GetLive":         {[]any{client.GetLive[*corev1.Pod], pod}, reads, []string{"IfUnchanged"}},
+		"List":            {[]any{list, pods}, reads, pages},
+		"All":             {[]any{client.All[*corev1.Pod], pods}, reads, pages},
+		"Keys":            {[]any{client.Keys[*corev1.Pod], pods}, reads, pages},
+		"ListPage":        {[]any{client.ListPage[*corev1.Pod], pods, ""}, reads, pages},
+		"Watch":           {[]any{client.Watch[*corev1.Pod], pods}, reads, []string{"NotOlderThan"}},
+		"Create":          {[]any{client.Create[*corev1.Pod], pod}, writes, slices.Concat(write, []string{"SubresourceOf"})},
+		"CreateOrUpdate":  {[]any{compat.CreateOrUpdate[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
+		"CreateOrPatch":   {[]any{compat.CreateOrPatch[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, writes, write},
+		"EditMetadata":    {[]any{client.EditMetadata[*corev1.Pod], pod, edit}, writes, write},
+		"EnsureNamespace": {[]any{client.EnsureNamespace, "shop", map[string]string(nil)}, writes, write},
+		"Update":          {[]any{client.Update[*corev1.Pod], pod}, writes, update},
+		"Patch":           {[]any{client.Patch[*corev1.Pod], pod, patch}, writes, update},
+		"Apply":           {[]any{client.Apply[*corev1.Pod], pod}, writes, apply},
+		"TakeOver":        {[]any{client.TakeOver[*corev1.Pod], pod, []string{"me"}}, writes, []string{"DryRun", "FieldOwner", "IfUnchanged"}},
+		"Delete":          {[]any{client.Delete[*corev1.Pod], pod}, deletes, deletes},
+		"DeleteLive":      {[]any{client.DeleteLive[*corev1.Pod], pod, (func(*corev1.Pod) error)(nil)}, deletes, deletes},
+		"ScaleLive":       {[]any{client.ScaleLive[*corev1.Pod], pod, int32(1), (func(*corev1.Pod) error)(nil)}, []string{"DryRun", "IfUnchanged"}, []string{"DryRun", "IfUnchanged"}},
+		"DeleteAllOf":     {[]any{client.DeleteAllOf[*corev1.Pod], pods}, deletes, several},
+		"DeleteMatching":  {[]any{client.DeleteMatching[*corev1.Pod], pods, matches}, deletes, several},
+		"WaitFor":         {[]any{client.WaitFor[*corev1.Pod], key, readiness.Check(readiness.Of)}, waits, waits},
+		"WaitDeleted":     {[]any{client.WaitDeleted, kube.Object(pod)}, waits, waits},
+		"WaitForObjects":  {[]any{client.WaitForObjects[*corev1.Pod], pods, 1, readiness.Check(nil)}, waits, []string{"Timeout"}},
+		"WaitForNone":     {[]any{client.WaitForNone[*corev1.Pod], pods}, waits, []string{"Timeout"}},
 	} {
 		function := reflect.ValueOf(test.call[0])
 		accepted := function.Type().In(function.Type().NumIn() - 1).Elem()

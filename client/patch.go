@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -152,20 +153,28 @@ func (p PatchBody) check() error {
 // Patch changes the object that obj identifies, and returns it as the API server has it. It does not change
 // obj. For an empty patch it makes no request and returns obj.
 //
-// Options: DryRun, FieldOwner, FieldValidation, Subresource.
+// Options: DryRun, FieldOwner, FieldValidation, Subresource, SubresourceOf.
 //
 // Errors: ErrGone; ErrChanged for a Locked patch; the error of a patch that could not be made.
 func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "patch", obj, options, optionsOfUpdate)
+	if err := patch.check(); err != nil {
+		return none, fmt.Errorf("patch a %s: %w", reflect.TypeFor[T](), err)
+	}
+	t, err := begin(ctx, c, "patch", obj, options, optionsOfUpdate+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
-	if err := errors.Join(patch.check(), t.checkBody()); err != nil {
+	if err := t.checkBody(); err != nil {
 		return none, t.failed(err)
 	}
-	if patch.Empty() {
+	switch {
+	case t.parent == nil && patch.Empty():
 		return obj, nil
+	case patch.Empty():
+		return none, t.failed(errors.New("the patch is empty"))
+	case usercode.IsNil(obj) && reflect.TypeFor[T]().Kind() != reflect.Pointer:
+		return none, t.failed(notAType[T]())
 	}
 	patched, err := sendPatch(ctx, t, patch, obj)
 	return patched, t.failed(asChanged(err))

@@ -24,16 +24,19 @@ import (
 //
 //	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
 //
-// Options: OfKind; FromAPI; NotOlderThan and Subresource, for a subresource of the object's own kind, which
-// both read from the API server.
+// Options: OfKind; FromAPI; NotOlderThan, Subresource, for a subresource of the object's own kind, and SubresourceOf,
+// which read from the API server.
 //
 // Errors: ErrGone, for which apierrors.IsNotFound is true, if the object does not exist; kube.ErrNotServed if
 // the cluster does not serve the kind; a missing or superfluous namespace.
 func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...ReadOption) (T, error) {
-	s, err := newSettings(options, "FromAPI, NotOlderThan, OfKind, Subresource")
+	s, err := newSettings(options, "FromAPI, NotOlderThan, OfKind, Subresource, SubresourceOf")
 	if err != nil {
 		var none T
 		return none, fmt.Errorf("get %s: %w", key, err)
+	}
+	if s.parent != nil {
+		return getSubresource[T](ctx, c, key, s)
 	}
 	return getWith[T](ctx, c, key, s)
 }

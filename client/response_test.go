@@ -53,11 +53,11 @@ func TestStatusResponseHasNoObject(t *testing.T) {
 		return true
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
-	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
+	if got, err := client.Create(t.Context(), c, &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}, client.SubresourceOf(pod, "binding")); err != nil || got == nil || got.Kind != "" {
 		t.Errorf("the response is %+v, %v", got, err)
 	}
 	// The type has a struct as its status, into which a string cannot be decoded.
-	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
+	if got, err := client.Create(t.Context(), c, pod, client.SubresourceOf(pod, "resize")); err != nil || got.Name != "" {
 		t.Errorf("the response is %+v, %v", got, err)
 	}
 }
@@ -70,7 +70,7 @@ func TestNotFoundErrors(t *testing.T) {
 	}
 	create := func(c *client.Client) error { _, err := client.Create(t.Context(), c, pod); return err }
 	bind := func(c *client.Client) error {
-		_, err := client.CreateSubresource(t.Context(), c, database(), "scale", &corev1.Binding{})
+		_, err := client.Create(t.Context(), c, &corev1.Binding{}, client.SubresourceOf(database(), "scale"))
 		return err
 	}
 	remove := func(c *client.Client) error { return client.Delete(t.Context(), c, database()) }

@@ -35,11 +35,15 @@ func begin[O option](
 	if err != nil {
 		return target{}, fmt.Errorf("%s: %w", action, err)
 	}
-	t, err := c.locate(ctx, obj)
-	if err == nil && (action != "create" || obj.GetGenerateName() == "") {
+	located := obj
+	if s.parent != nil {
+		located = s.parent
+	}
+	t, err := c.locate(ctx, located)
+	if err == nil && (action != "create" || located.GetGenerateName() == "") {
 		err = t.checkName()
 	}
-	t.settings, t.action = s, action
+	t.settings, t.action, t.model = s, action, obj
 	if err != nil {
 		err = fmt.Errorf("%s: %w", action, err)
 	}
@@ -148,9 +152,8 @@ func (t *target) resolve(ctx context.Context) error {
 		}
 	}
 	if isBody(t.kind.GroupKind()) {
-		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use GetSubresource, "+
-			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t.String(),
-			t.kind.Kind)
+		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use option SubresourceOf, or "+
+			"ScaleLive, with the object itself", t.String(), t.kind.Kind)
 	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {

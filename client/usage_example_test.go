@@ -182,8 +182,8 @@ func ExampleInterceptor() {
 	// delete Pod shop/web-0: nothing is deleted here
 }
 
-// ExamplePatchSubresource scales a Deployment without reading or writing its spec.
-func ExamplePatchSubresource() {
+// ExampleSubresourceOf_patch scales a Deployment without reading or writing its spec.
+func ExampleSubresourceOf_patch() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource, string(r.Body))
@@ -192,16 +192,16 @@ func ExamplePatchSubresource() {
 	}, client.VerbGet, client.VerbPatch)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 
-	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
-		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	scale, err := client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(deployment, "scale"))
 	fmt.Println(scale.Spec.Replicas, err)
 	// Output:
 	// patch Deployment shop/web scale {"spec":{"replicas":2}}
 	// 2 <nil>
 }
 
-// ExampleGetSubresource reads the desired number of replicas of an object of any kind that can be scaled.
-func ExampleGetSubresource() {
+// ExampleSubresourceOf_get reads the desired number of replicas of an object of any kind that can be scaled.
+func ExampleSubresourceOf_get() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		*r.Response.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
@@ -209,14 +209,14 @@ func ExampleGetSubresource() {
 	}, client.VerbGet)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 
-	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
+	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(deployment), client.SubresourceOf(deployment, "scale"))
 	fmt.Println(scale.Spec.Replicas, err)
 	// Output:
 	// 3 <nil>
 }
 
-// ExampleCreateSubresource evicts a Pod, like kubectl drain.
-func ExampleCreateSubresource() {
+// ExampleSubresourceOf evicts a Pod, like kubectl drain.
+func ExampleSubresourceOf() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource)
@@ -224,7 +224,7 @@ func ExampleCreateSubresource() {
 	}, client.VerbCreate)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 
-	_, err := client.CreateSubresource(ctx, c, pod, "eviction", &policyv1.Eviction{})
+	_, err := client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
 	fmt.Println(err)
 	// Output:
 	// create Pod shop/web-0 eviction

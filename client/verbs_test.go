@@ -126,14 +126,13 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		},
 		"evict": {
 			func(c *client.Client) error {
-				_, err := client.CreateSubresource(t.Context(), c, pod, "eviction", &policyv1.Eviction{}, client.DryRun())
+				_, err := client.Create(t.Context(), c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"), client.DryRun())
 				return err
 			}, "POST " + pods + `/p/eviction?dryRun=All {"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"p","namespace":"shop"}}`,
 		},
 		"scale by a patch": {
 			func(c *client.Client) error {
-				_, err := client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, database(), "scale",
-					client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
+				_, err := client.Patch[*autoscalingv1.Scale](t.Context(), c, nil, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)), client.SubresourceOf(database(), "scale"))
 				return err
 			}, "PATCH " + databasePath + `/scale {"spec":{"replicas":2}}`,
 		},
@@ -183,7 +182,7 @@ func TestConfigAppliesToAllRequests(t *testing.T) {
 	_, err2 := client.Create(t.Context(), c, pod)
 	_, err3 := client.Update(t.Context(), c, pod, client.FieldOwner("you"))
 	_, err4 := client.Patch(t.Context(), c, pod, client.RawPatch(types.MergePatchType, []byte(`{"a":1}`)))
-	_, err5 := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{})
+	_, err5 := client.Create(t.Context(), c, &corev1.Binding{}, client.SubresourceOf(pod, "binding"))
 	err = errors.Join(err, err1, err2, err3, err4, err5,
 		client.Delete(t.Context(), c, pod),
 		client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{LabelSelector: "a=b"}),

@@ -14,14 +14,14 @@ import (
 // Create creates obj, and returns it as the API server has it. It does not change obj. An obj with a
 // GenerateName and without a name gets a generated name.
 //
-// Options: DryRun, FieldOwner, FieldValidation.
+// Options: DryRun, FieldOwner, FieldValidation, SubresourceOf.
 //
 // Errors: apierrors.IsAlreadyExists is true if an object with this name exists; ErrNoNamespace; an obj that is
 // metadata only. Without a response (an error of class retry.Transient) the object may exist: with a
 // GenerateName, a retry would create a second one.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "create", obj, options, optionsOfWrite)
+	t, err := begin(ctx, c, "create", obj, options, optionsOfWrite+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
@@ -34,7 +34,7 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 		return none, t.failed(err)
 	}
 	r := t.request(VerbCreate)
-	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+	if r.Object, err = bodyOf(t, obj); err != nil {
 		return none, t.failed(err)
 	}
 	created, err := exchange(ctx, t, r, obj)
@@ -68,13 +68,13 @@ func refuseMetadata(obj kube.Object) error {
 // Update writes every field, including fields that the caller did not mean to change; fields that the Go type
 // lacks are lost. Apply and Patch write less.
 //
-// Options: DryRun, FieldOwner, FieldValidation, Subresource.
+// Options: DryRun, FieldOwner, FieldValidation, Subresource, SubresourceOf.
 //
 // Errors: ErrChanged, for which apierrors.IsConflict is true, if the resourceVersion is not the current one;
 // ErrGone; an obj that is metadata only.
 func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "update", obj, options, optionsOfUpdate)
+	t, err := begin(ctx, c, "update", obj, options, optionsOfUpdate+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
@@ -82,7 +82,7 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 		return none, t.failed(err)
 	}
 	r := t.request(VerbUpdate)
-	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+	if r.Object, err = bodyOf(t, obj); err != nil {
 		return none, t.failed(err)
 	}
 	updated, err := exchange(ctx, t, r, obj)

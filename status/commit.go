@@ -182,6 +182,12 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 func (r *run) commit(
 	ctx context.Context, c *client.Client, base kube.Object, given []client.WriteOption,
 ) (version string, err error) {
+	if len(given) > 0 { // Patch has more options
+		_, _, err := client.EditMetadata(ctx, c, base, func(_, _ map[string]string) {}, given...)
+		if err != nil {
+			return "", err
+		}
+	}
 	options := append([]client.WriteOption{client.Subresource("status")}, given...)
 	var last error
 	isLive := false // commit has read base from the API server

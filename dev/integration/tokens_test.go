@@ -19,17 +19,17 @@ func TestSmokeTokens(t *testing.T) {
 	c, namespace := newClient(t), newEnv(t).namespace
 	account := must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "robot"}}))(t)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}}
-	issued := must(client.CreateSubresource(t.Context(), c, account, "token", request))(t)
+	issued := must(client.Create(t.Context(), c, request, client.SubresourceOf(account, "token")))(t)
 	if issued.Status.Token == "" || issued.Kind != "TokenRequest" || request.Name != "" {
 		t.Errorf("the answer is %+v", issued)
 	}
 	bound := request.DeepCopy()
 	bound.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none"}
-	if _, err := client.CreateSubresource(t.Context(), c, account, "token", bound); err == nil || errors.Is(err, client.ErrGone) {
+	if _, err := client.Create(t.Context(), c, bound, client.SubresourceOf(account, "token")); err == nil || errors.Is(err, client.ErrGone) {
 		t.Errorf("a token for a pod that is not there: %v", err)
 	}
 	account.Name = "none"
-	if _, err := client.CreateSubresource(t.Context(), c, account, "token", request); !errors.Is(err, client.ErrGone) {
+	if _, err := client.Create(t.Context(), c, request, client.SubresourceOf(account, "token")); !errors.Is(err, client.ErrGone) {
 		t.Errorf("a token of nobody: %v", err)
 	}
 }

@@ -115,12 +115,12 @@ func TestEveryVerbReportsMissingObject(t *testing.T) {
 		"delete":             client.Delete(ctx, c, web),
 		"delete, custom":     client.Delete(ctx, c, ferry),
 		"delete a namespace": client.Delete(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "none"}}),
-		"read the scale":     first(client.GetSubresource[*autoscalingv1.Scale](ctx, c, web, "scale")),
-		"scale":              first(client.UpdateSubresource(ctx, c, web, "scale", scale)),
-		"scale, custom":      first(client.UpdateSubresource(ctx, c, ferry, "scale", scale)),
-		"scale by a patch":   first(client.PatchSubresource[*autoscalingv1.Scale](ctx, c, web, "scale", client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))),
-		"evict":              first(client.CreateSubresource(ctx, c, lone, "eviction", &policyv1.Eviction{})),
-		"bind":               first(client.CreateSubresource(ctx, c, lone, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})),
+		"read the scale":     first(client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))),
+		"scale":              first(client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))),
+		"scale, custom":      first(client.Update(ctx, c, scale, client.SubresourceOf(ferry, "scale"))),
+		"scale by a patch":   first(client.Patch[*autoscalingv1.Scale](ctx, c, nil, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)), client.SubresourceOf(web, "scale"))),
+		"evict":              first(client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(lone, "eviction"))),
+		"bind":               first(client.Create(ctx, c, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, client.SubresourceOf(lone, "binding"))),
 		"labels": func() error {
 			_, _, err := client.EditMetadata(ctx, c, web, func(labels, _ map[string]string) { labels["a"] = "b" })
 			return err
