@@ -271,7 +271,8 @@ func ExampleDeleteMatching() {
 		}
 	}
 	needed := map[string]bool{"bank": true}
-	deleted, err := client.DeleteMatching(ctx, c, kube.Selection{Namespaces: []string{kube.AllNamespaces}, LabelSelector: "copy-of=rates"}, func(live *corev1.ConfigMap) (bool, error) {
+	copies := kube.Selection{Namespaces: []string{kube.AllNamespaces}, LabelSelector: "copy-of=rates"}
+	deleted, err := client.DeleteMatching(ctx, c, copies, func(live *corev1.ConfigMap) (bool, error) {
 		return !needed[live.Namespace], nil
 	})
 	for _, obj := range deleted {

@@ -113,7 +113,8 @@ func ExampleClient_With() {
 func ExampleList() {
 	c := shopClient() // in a program: client.New
 	show := func(ctx context.Context) error {
-		for pod, err := range client.List[*corev1.Pod](ctx, c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}) {
+		web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
+		for pod, err := range client.List[*corev1.Pod](ctx, c, web) {
 			if err != nil {
 				return err
 			}
@@ -229,4 +230,28 @@ func ExampleSubresourceOf() {
 	// Output:
 	// create Pod shop/web-0 eviction
 	// <nil>
+}
+
+// ExampleEditMetadata_pod sets a label and removes an annotation, in one request.
+func ExampleEditMetadata_pod() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	_, changed, err := client.EditMetadata(ctx, c, pod, func(labels, annotations map[string]string) {
+		labels["tier"] = "web"
+		delete(annotations, "shop.example.com/paused")
+	})
+	fmt.Println(changed, err)
+}
+
+// ExampleSubresourceOf_verbs reads and writes subresources with kinds of their own.
+func ExampleSubresourceOf_verbs() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))
+	_, err = client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
+	scale, err = client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))
+	scale, err = client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
 }

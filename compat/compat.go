@@ -29,7 +29,7 @@ type WriteResult[T any] struct {
 // CreateOrUpdate calls mutate to make the desired object, and writes it if mutate has changed anything.
 //
 //	written, err := compat.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
-//		config.Data = map[string]string{"mode": "fast"}
+//		config.Data = map[string]string{"mode": mode}
 //		return nil
 //	})
 //

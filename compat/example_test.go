@@ -26,9 +26,10 @@ func ExampleCreateOrUpdate() {
 		fmt.Println(err)
 		return
 	}
+	ctx := context.Background()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
 	for _, mode := range []string{"fast", "fast", "safe"} {
-		written, err := compat.CreateOrUpdate(context.Background(), c, config, func(config *corev1.ConfigMap) error {
+		written, err := compat.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
 			config.Data = map[string]string{"mode": mode}
 			return nil
 		})
