@@ -54,7 +54,7 @@ func TestInvalidArgumentsMakeNoRequest(t *testing.T) {
 		"an option is nil": first(client.Create(t.Context(), c, pod("shop", "p"), nil)),
 		`option ConfigurationHash: "no annotation" is not the name of an annotation`:                               first(client.Apply(t.Context(), c, pod("shop", "p"), client.ConfigurationHash("no annotation"))),
 		`option Subresource: "" is not a valid name of a subresource`:                                              first(client.Update(t.Context(), c, pod("shop", "p"), client.Subresource(""))),
-		`list: Kind of the selection: it names the kind "" in "v1"`:                                                first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: schema.GroupVersionKind{Version: "v1"}})),
+		`list: the Kind of the selection: it names the kind "" in "v1"`:                                            first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: schema.GroupVersionKind{Version: "v1"}})),
 		"list: the given kind is shop.example.com/v1, Kind=Widget, and a *v1.Pod is a":                             first(client.All[*corev1.Pod](t.Context(), c, kube.Selection{Kind: widgetKind()})),
 		"it carries none: set its apiVersion and kind, or name it by option OfKind, or by the Kind of a Selection": first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{})),
 		"look for shop/p: kube.Object is an interface: name the type that is to be made":                           first(client.Exists[kube.Object](t.Context(), c, kube.Key{Namespace: "shop", Name: "p"})),

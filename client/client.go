@@ -78,7 +78,8 @@ func newClient(config Config, with *Client) (*Client, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	c := &Client{
-		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(), shapes: &difference.Shapes{},
+		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(),
+		shapes: &difference.Shapes{},
 	}
 	if with != nil && config.Cluster == with.config.Cluster {
 		c.warnings, c.applied, c.shapes = with.warnings, with.applied, with.shapes

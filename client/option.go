@@ -17,8 +17,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// The options of the functions. Each function lists its options. The compiler rejects those of other types; an option of
-// the right type that the function does not have is an error before any request.
+// The options of the functions. Each function lists its options. The compiler rejects those of other types; an option
+// of the right type that the function does not have is an error before any request.
 type (
 	// ReadOption is an option of a read: FromAPI, IfUnchanged, NotOlderThan, OfKind, PageSize, Subresource or
 	// SubresourceOf.

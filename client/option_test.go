@@ -104,7 +104,7 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 				continue
 			}
 			results := function.Call(append(slices.Clone(args), value))
-			err, _ := results[len(results)-1].Interface().(error)
+			err, _ := reflect.TypeAssert[error](results[len(results)-1])
 			if want := "option " + option + ": this call accepts only "; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s with %s: the error is %v", name, option, err)
 			}
@@ -112,7 +112,7 @@ func TestFunctionsAcceptOnlyTheirOptions(t *testing.T) {
 		for _, option := range test.accepts { // together with one that is not accepted, so that no request is made
 			with := []reflect.Value{options[option], reflect.Zero(accepted)}
 			results := function.Call(append(slices.Clone(args), with...))
-			err, _ := results[len(results)-1].Interface().(error)
+			err, _ := reflect.TypeAssert[error](results[len(results)-1])
 			if err == nil || !strings.Contains(err.Error(), "an option is nil") || strings.Contains(err.Error(), "option "+option) {
 				t.Errorf("%s with %s: the error is %v", name, option, err)
 			}

@@ -23,7 +23,7 @@ func (s *settings) selectBy(selection kube.Selection) error {
 	var errs []error
 	if s.kind = selection.Kind; !s.kind.Empty() {
 		if err := checkKind(s.kind); err != nil {
-			errs = append(errs, fmt.Errorf("Kind of the selection: %w", err))
+			errs = append(errs, fmt.Errorf("the Kind of the selection: %w", err))
 		}
 	}
 	for _, namespace := range selection.Namespaces {
@@ -33,7 +33,7 @@ func (s *settings) selectBy(selection kube.Selection) error {
 	}
 	if s.allNamespaces = slices.Contains(s.namespaces, kube.AllNamespaces); s.allNamespaces {
 		if len(s.namespaces) > 1 {
-			errs = append(errs, errors.New("Namespaces of the selection: AllNamespaces must be the only one"))
+			errs = append(errs, errors.New("the Namespaces of the selection: AllNamespaces must be the only one"))
 		}
 		s.namespaces = nil
 	}
@@ -122,8 +122,8 @@ func (t target) checkDestructive() error {
 		return fmt.Errorf("a %s lives in a namespace: the selection needs Namespaces, or kube.AllNamespaces",
 			t.kind.Kind)
 	case (t.labels == nil || t.labels.Empty()) && (t.fields == nil || t.fields.Empty()):
-		return errors.New("the selection has no LabelSelector and no FieldSelector, so it selects all objects: if all " +
-			"are meant, set FieldSelector to \"metadata.name!=\"")
+		return errors.New("the selection has no LabelSelector and no FieldSelector, so it selects all objects: if " +
+			"all are meant, set FieldSelector to \"metadata.name!=\"")
 	}
 	return nil
 }

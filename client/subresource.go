@@ -18,8 +18,11 @@ import (
 // the kind, namespace and name of parent are used.
 //
 //	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))
+//	...
 //	_, err = client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
+//	...
 //	scale, err = client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))
+//	...
 //	scale, err = client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(web, "scale"))
 //
 // Create returns an empty object if the response is a Status. Update with a body that has a resourceVersion replaces

@@ -250,8 +250,11 @@ func ExampleSubresourceOf_verbs() {
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
 	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
 	_, err = client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
+	fmt.Println(err)
 	scale, err = client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
 	scale, err = client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(web, "scale"))
 	fmt.Println(scale, err)
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // WaitForObjects waits until at least n of the selected objects exist and check finds them Current. It returns these
-// objects, ordered by namespace and name. The selection is in one namespace or in all. A nil check accepts every object that is not being deleted.
+// objects, ordered by namespace and name. The selection is in one namespace or in all. A nil check accepts every object
+// that is not being deleted.
 //
 //	web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
 //	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, web, 1, nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Watch opens a watch of the selected objects of type T, in one namespace or in all. It ends after some minutes, or with an
-// error event, and events until the next watch are lost. An Informer, or package subscription, reopens watches
+// Watch opens a watch of the selected objects of type T, in one namespace or in all. It ends after some minutes, or
+// with an error event, and events until the next watch are lost. An Informer, or package subscription, reopens watches
 // and loses no events: use Watch only if that does not matter.
 //
 // The objects of events have the type T and carry their kind; an error event contains a *metav1.Status. The

@@ -2,7 +2,7 @@ package kube
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// AllNamespaces, as the only entry of Selection.Namespaces, selects the objects of all namespaces explicitly. Calls
+// AllNamespaces is the only entry of Selection.Namespaces to select the objects of all namespaces explicitly. Calls
 // that delete require it, because an empty Namespaces may have been computed from an empty value.
 const AllNamespaces = "*"
 

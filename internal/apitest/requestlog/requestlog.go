@@ -18,8 +18,8 @@ import (
 )
 
 // Recording stores requests, for tests of the requests that a piece of code makes. Its method Intercept is an
-// Interceptor; reads from informers are not requests. The zero value is ready. It is safe for concurrent use. It sees the
-// requests after the interceptors before it.
+// Interceptor; reads from informers are not requests. The zero value is ready. It is safe for concurrent use. It sees
+// the requests after the interceptors before it.
 type Recording struct {
 	mu       sync.Mutex
 	requests []Recorded // guarded by mu
