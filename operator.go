@@ -97,7 +97,7 @@ func build[T kube.Object](config Config[T]) (*Operator[T], error) {
 	}
 	setup.Name, setup.Cluster = config.Name, config.Cluster
 	if setup.Retriever == nil && setup.Informer == nil {
-		selection := informer.Selection{Namespaces: config.Namespaces}
+		selection := kube.Selection{Namespaces: config.Namespaces}
 		setup.Retriever = informer.RetrieveSelected[T](config.Cluster, selection)
 	}
 	o.client = parts.client

@@ -43,27 +43,10 @@ func (a application) shownIn(obj kube.Object) (digest, error) {
 	if err != nil {
 		return digest{}, err
 	}
-	projected, _ := project(a.desired.declared, content).(map[string]any)
+	projected, _ := difference.Project(a.desired.declared, content).(map[string]any)
 	delete(projected, "apiVersion")
 	delete(projected, "kind")
 	return digestOf(projected), nil
-}
-
-// project returns the values of value in the fields of configuration. Lists are not projected, because only
-// the API server can match their elements.
-func project(configuration, value any) any {
-	wanted, isMap := configuration.(map[string]any)
-	fields, areMaps := value.(map[string]any)
-	if !isMap || !areMaps {
-		return value
-	}
-	projected := map[string]any{}
-	for name, inner := range wanted {
-		if field, ok := fields[name]; ok {
-			projected[name] = project(inner, field)
-		}
-	}
-	return projected
 }
 
 // entryOf returns the field owner's entry in managedFields: stored, which an informer keeps with the object,

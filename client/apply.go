@@ -27,22 +27,18 @@ const (
 	Updated ObjectOutcome = "updated"
 	// Unchanged: the object matched already, and has the same resourceVersion as before.
 	Unchanged ObjectOutcome = "unchanged"
-	// Conflict: other field managers own applied fields, with other values. The object has not changed.
-	Conflict ObjectOutcome = "conflict"
 )
 
 // ApplyResult is the result of an apply.
 type ApplyResult[T any] struct {
 	// Object is the object after the apply, as the API server returned it. If it was Unchanged without a
-	// request, it is the informer's object; after a Conflict, the object before the apply, if that is known.
+	// request, it is the informer's object; after a *ConflictError, the object before the apply, if that is known.
 	Object T
-	// Outcome is the result. It is empty if an error leaves it unknown.
+	// Outcome is the result. It is empty after a conflict, and if an error leaves it unknown.
 	Outcome ObjectOutcome
 	// Changed are the changed fields of an Updated object. It is empty if only the ownership of fields has
 	// changed.
 	Changed []FieldChange
-	// Conflicts are the fields in conflict.
-	Conflicts []FieldConflict
 	// FormerManagers are the field managers of this program that have written the object by Update: the field
 	// owner itself, and the name of the program. An apply keeps the fields that they have written, even if the
 	// configuration does not contain them. LeftFields returns these fields; after TakeOver, the next Apply
@@ -126,7 +122,7 @@ type ApplyResult[T any] struct {
 //
 // # Errors
 //
-//   - *ConflictError, with the outcome Conflict.
+//   - *ConflictError: other field managers own applied fields, with other values. The object has not changed.
 //   - ErrGone or ErrReplaced, if obj has the uid of a deleted object.
 //   - ErrChanged with IfUnchanged; ErrExists with IfAbsent.
 //   - An error of class retry.Invalid if the configuration does not match the schema of its kind (a number in
@@ -134,7 +130,7 @@ type ApplyResult[T any] struct {
 //
 // After an error without a response of the API server (a timeout, a broken connection) the configuration may
 // have been applied: apply it again.
-func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...ApplyOption) (ApplyResult[T], error) {
+func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
 		return ApplyResult[T]{}, err
@@ -149,7 +145,7 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Appl
 //	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
 func ApplyConfiguration(
-	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...ApplyOption,
+	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...WriteOption,
 ) (ApplyResult[*unstructured.Unstructured], error) {
 	var none ApplyResult[*unstructured.Unstructured]
 	if usercode.IsNil(configuration) {
@@ -244,7 +240,6 @@ func refused[T kube.Object](a application, seen state[T], err error) (ApplyResul
 		a.client.applied.forgetWritten(a.id.object)
 	}
 	if len(conflicts) > 0 {
-		applied.Outcome, applied.Conflicts = Conflict, conflicts
 		if seen.exists {
 			applied.Object = seen.object
 		}

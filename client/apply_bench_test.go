@@ -60,12 +60,12 @@ func BenchmarkApply(b *testing.B) {
 	}
 	for _, bench := range []struct {
 		name    string
-		options []client.ApplyOption
+		options []client.WriteOption
 		changes bool
 	}{
 		{name: "at rest by memory"},
-		{name: "at rest by managedFields", options: []client.ApplyOption{client.ConfigurationHash("shop.example.com/hash")}},
-		{name: "changes", options: []client.ApplyOption{client.ConfigurationHash("shop.example.com/hash")}, changes: true},
+		{name: "at rest by managedFields", options: []client.WriteOption{client.ConfigurationHash("shop.example.com/hash")}},
+		{name: "changes", options: []client.WriteOption{client.ConfigurationHash("shop.example.com/hash")}, changes: true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			_, c, stop := startServer()

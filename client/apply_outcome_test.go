@@ -43,7 +43,7 @@ func fieldsOf(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 func TestApplyOutcome(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		options  []client.ApplyOption
+		options  []client.WriteOption
 		managers []string                         // before
 		response func(object *appsv1.StatefulSet) // changes the object that is returned
 		want     client.ObjectOutcome
@@ -66,14 +66,14 @@ func TestApplyOutcome(t *testing.T) {
 			},
 			want: client.Updated,
 		},
-		"a dry run that changes nothing": {options: []client.ApplyOption{client.DryRun()}, want: client.Unchanged},
+		"a dry run that changes nothing": {options: []client.WriteOption{client.DryRun()}, want: client.Unchanged},
 		"a dry run that changes a value": {
-			options: []client.ApplyOption{client.DryRun()}, managers: []string{"shop"},
+			options: []client.WriteOption{client.DryRun()}, managers: []string{"shop"},
 			response: func(object *appsv1.StatefulSet) { *object.Spec.Replicas = 5 },
 			want:     client.Updated, changed: []client.FieldChange{{Path: "spec.replicas", Before: int64(3), After: int64(5)}},
 		},
 		"a dry run that changes only the owner of the field": {
-			options: []client.ApplyOption{client.DryRun()}, managers: []string{"other"},
+			options: []client.WriteOption{client.DryRun()}, managers: []string{"other"},
 			response: func(object *appsv1.StatefulSet) { object.ManagedFields = fieldsOf("other", "shop") },
 			want:     client.Updated,
 		},

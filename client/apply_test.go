@@ -50,33 +50,8 @@ func ExampleApply() {
 	// created <nil>
 }
 
-// ExampleCreateOrUpdate changes an object only if it differs from the desired state.
-func ExampleCreateOrUpdate() {
-	_, c, stop := startServer() // in a program: client.New
-	defer stop()
-	c = intercepted(c, func(_ context.Context, r *client.Request) error {
-		fmt.Println(r.Verb, r.Kind.Kind, r.Key)
-		updated := r.Object.(*appsv1.StatefulSet).DeepCopy()
-		updated.ResourceVersion = "8"
-		*r.Response.(*appsv1.StatefulSet) = *updated
-		return nil
-	}, client.VerbUpdate)
-
-	for _, replicas := range []int32{3, 5} {
-		written, err := client.CreateOrUpdate(context.Background(), c, database(), func(database *appsv1.StatefulSet) error {
-			database.Spec.Replicas = &replicas
-			return nil
-		})
-		fmt.Println(written.Outcome, written.Changed, err)
-	}
-	// Output:
-	// unchanged [] <nil>
-	// update StatefulSet shop/db
-	// updated [spec.replicas: 3 -> 5] <nil>
-}
-
-// ExampleSetLabels makes no request for labels that the object already has.
-func ExampleSetLabels() {
+// ExampleEditMetadata makes no request for labels that the object already has.
+func ExampleEditMetadata() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()
 	c = intercepted(c, func(_ context.Context, r *client.Request) error {
@@ -92,7 +67,10 @@ func ExampleSetLabels() {
 	for range 2 {
 		var changed bool
 		var err error
-		obj, changed, err = client.SetLabels(context.Background(), c, obj, map[string]string{"app": "db", "tier": "back"})
+		obj, changed, err = client.EditMetadata(context.Background(), c, obj, func(labels, annotations map[string]string) {
+			labels["app"], labels["tier"] = "db", "back"
+			delete(annotations, "shop.example.com/paused")
+		})
 		fmt.Println(changed, slices.Sorted(maps.Keys(obj.Labels)), err)
 	}
 	// Output:

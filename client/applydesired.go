@@ -57,8 +57,8 @@ func (d *desired) compute() error {
 }
 
 // application validates an apply and prepares it.
-func (c *Client) application(ctx context.Context, obj kube.Object, options []ApplyOption) (application, error) {
-	t, err := begin(ctx, c, "apply", obj, options)
+func (c *Client) application(ctx context.Context, obj kube.Object, options []WriteOption) (application, error) {
+	t, err := begin(ctx, c, "apply", obj, options, optionsOfApply)
 	if err != nil {
 		return application{}, err
 	}
@@ -67,7 +67,7 @@ func (c *Client) application(ctx context.Context, obj kube.Object, options []App
 	}
 	switch {
 	case t.subresource == "scale":
-		err = errors.New("the body of the scale has the kind Scale: use UpdateSubresource or ScaleLive")
+		err = errors.New("the body of the scale has the kind Scale: use Update with option SubresourceOf, or ScaleLive")
 	case t.unchanged && obj.GetResourceVersion() == "":
 		err = errors.New("the object has no resourceVersion, so a change cannot be detected")
 	case t.absent && t.checkIfAbsent(obj) != nil:
@@ -96,7 +96,7 @@ func (a *application) identify(obj kube.Object) error {
 	a.desired = &desired{target: a.target, object: obj}
 	a.uid = obj.GetUID()
 	if !a.absent {
-		a.input = a.client.shapes.digestOfInput(obj, a.hash)
+		a.input = digestOfInput(a.client.shapes, obj, a.hash)
 		if last, remembered := a.client.applied.get(a.id); remembered && last.input.same(a.input) {
 			a.configured = last.configured
 			return nil

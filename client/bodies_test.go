@@ -30,7 +30,7 @@ func TestBodyOfSubresourceIsNoObject(t *testing.T) {
 		_, errApply := client.Apply(t.Context(), c, obj)
 		_, errUpdate := client.Update(t.Context(), c, obj)
 		for what, err := range map[string]error{"apply": errApply, "update": errUpdate} {
-			if err == nil || strings.Contains(err.Error(), "CustomResourceDefinition") || !strings.Contains(err.Error(), "UpdateSubresource") {
+			if err == nil || strings.Contains(err.Error(), "CustomResourceDefinition") || !strings.Contains(err.Error(), "SubresourceOf") {
 				t.Errorf("%s of a %s: %v", what, kind, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -61,7 +62,7 @@ type Client struct {
 	send     RoundTrip
 	warnings *warnings
 	applied  *appliedMemory
-	shapes   *shapes
+	shapes   *difference.Shapes
 }
 
 // New returns a Client. It makes no request. The error lists every mistake in config.
@@ -77,7 +78,8 @@ func newClient(config Config, with *Client) (*Client, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	c := &Client{
-		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(), shapes: &shapes{},
+		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(),
+		shapes: &difference.Shapes{},
 	}
 	if with != nil && config.Cluster == with.config.Cluster {
 		c.warnings, c.applied, c.shapes = with.warnings, with.applied, with.shapes

@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestNewReportsAllConfigErrors(t *testing.T) {
@@ -82,7 +84,7 @@ func TestInterceptorsSeeEveryRequest(t *testing.T) {
 	if err != nil || got.Name != "made up" || got.Kind != "Node" {
 		t.Errorf("the response of an interceptor is %+v, %v", got, err)
 	}
-	if err := client.Delete(t.Context(), c, node()); !errors.Is(err, errRefused) || client.ReasonOf(err) != client.ReasonOther {
+	if err := client.Delete(t.Context(), c, node()); !errors.Is(err, errRefused) || retry.Classify(err) != retry.Default {
 		t.Errorf("the error is %v, want the interceptor's", err)
 	}
 	if _, err := client.Update(t.Context(), c, node()); err != nil {
@@ -106,7 +108,7 @@ func TestRecordingStoresRequests(t *testing.T) {
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return r.Method != http.MethodGet && r.Method != http.MethodDelete && echo(w, r, body)
 	}
-	var recording client.Recording
+	var recording requestlog.Recording
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 	changed := node()
 	changed.Labels = map[string]string{"a": "b"}
@@ -150,7 +152,7 @@ func TestRecordingStoresRequests(t *testing.T) {
 func TestRecordingIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
-	var recording client.Recording
+	var recording requestlog.Recording
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 	var wg sync.WaitGroup
 	for range 8 {
@@ -236,14 +238,14 @@ func TestRequestWithoutResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = client.Get[*corev1.Node](t.Context(), c, kube.Key{Name: "n1"})
-	if client.ReasonOf(err) != client.ReasonUnreachable {
-		t.Errorf("%v: the reason is %s", err, client.ReasonOf(err))
+	if retry.Classify(err) != retry.Transient {
+		t.Errorf("%v: the reason is %s", err, retry.Classify(err))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = client.Get[*corev1.Node](ctx, c, kube.Key{Name: "n1"})
-	if client.ReasonOf(err) != client.ReasonOther || !errors.Is(err, context.Canceled) {
-		t.Errorf("%v: the reason is %s", err, client.ReasonOf(err))
+	if retry.Classify(err) != retry.Default || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: the reason is %s", err, retry.Classify(err))
 	}
 }
 
@@ -254,7 +256,7 @@ func ExampleRecording() {
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return r.Method == http.MethodPatch && echo(w, r, body)
 	}
-	var recording client.Recording
+	var recording requestlog.Recording
 	c, err := c.With(func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
 	if err != nil {
 		fmt.Println(err)
@@ -301,8 +303,8 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		r.List.TimeoutSeconds, r.List.SendInitialEvents, r.List.AllowWatchBookmarks = new(int64(7)), new(true), true
 		r.List.ResourceVersion, r.List.ResourceVersionMatch = "5", metav1.ResourceVersionMatchNotOlderThan
 	})
-	_, _ = client.All[*corev1.Node](t.Context(), everything)
-	_ = client.DeleteAllOf[*corev1.Pod](t.Context(), everything, client.InNamespace("shop"), client.LabelSelector("app=x"))
+	_, _ = client.All[*corev1.Node](t.Context(), everything, kube.Selection{})
+	_ = client.DeleteAllOf[*corev1.Pod](t.Context(), everything, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=x"})
 	sent := server.log()
 	if len(sent) != 2 {
 		t.Fatalf("the requests are %q", sent)
@@ -322,7 +324,7 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		return err
 	}
 	list := func(c *client.Client) error {
-		_, err := client.All[*corev1.Node](t.Context(), c)
+		_, err := client.All[*corev1.Node](t.Context(), c, kube.Selection{})
 		return err
 	}
 	for want, try := range map[string]struct {
@@ -364,7 +366,7 @@ func TestListAnsweredByInterceptor(t *testing.T) {
 		}
 	}
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{responses} })
-	all, err := client.All[*corev1.Pod](t.Context(), c)
+	all, err := client.All[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if err != nil || len(all) != 1 || all[0].Name != "a" {
 		t.Errorf("the list is %v, %v", all, err)
 	}

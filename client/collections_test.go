@@ -6,16 +6,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TestMissingCollectionIsNotServed: the response of an aggregated API server that has dropped a kind must not count as
@@ -27,13 +31,13 @@ func TestMissingCollectionIsNotServed(t *testing.T) {
 		refuse(w, apierrors.NewNotFound(errtest.Pods(), ""))
 		return true
 	}
-	_, listed := client.All[*corev1.Pod](t.Context(), c)
-	_, watched := client.Watch[*corev1.Pod](t.Context(), c)
+	_, listed := client.All[*corev1.Pod](t.Context(), c, kube.Selection{})
+	_, watched := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{})
 	for name, err := range map[string]error{
-		"list": listed, "watch": watched, "deletecollection": client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop")),
+		"list": listed, "watch": watched, "deletecollection": client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}),
 	} {
 		if !errors.Is(err, kube.ErrNotServed) || errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil {
-			t.Errorf("%s: the error is %v, a %s", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v, a %s", name, err, retry.Classify(err))
 		}
 	}
 }
@@ -52,11 +56,11 @@ func TestDecodeErrorNamesObject(t *testing.T) {
 		_, _ = w.Write([]byte(body)) // the test fails below if the client has closed the connection
 		return true
 	}
-	_, err := client.All[*corev1.Pod](t.Context(), c)
+	_, err := client.All[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if err == nil || !strings.Contains(err.Error(), "list Pod: decode Pod shop/odd: json: cannot unmarshal number") {
 		t.Errorf("the error is %v", err)
 	}
-	stream, err := client.Watch[*corev1.Pod](t.Context(), c)
+	stream, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +88,7 @@ func TestListEndsWhenEveryPageExpires(t *testing.T) {
 		return true
 	}
 	var err error
-	for _, err = range client.List[*corev1.Pod](t.Context(), c) {
+	for _, err = range client.List[*corev1.Pod](t.Context(), c, kube.Selection{}) {
 		if asked > 10 {
 			t.Fatal("it never ends")
 		}
@@ -115,7 +119,7 @@ func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 	if !exists || err != nil {
 		t.Errorf("it exists: %t, %v", exists, err)
 	}
-	names, err := client.Keys[*corev1.Pod](t.Context(), c)
+	names, err := client.Keys[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if len(names) != 1 || err != nil {
 		t.Errorf("the names are %v, %v", names, err)
 	}
@@ -129,7 +133,7 @@ func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
 	w.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"})
 	w.SetNamespace("shop")
 	w.SetName("w")
-	written, err := client.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
+	written, err := compat.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
 		w.Object["spec"].(map[string]any)["color"] = nil
 		w.Object["status"] = nil
 		return nil
@@ -147,21 +151,25 @@ func TestDeleteAllOfRejectsEmptySelector(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo
-	for name, option := range map[string]client.DeleteAllOfOption{
-		"WithLabels": client.WithLabels(nil), "LabelSelector": client.LabelSelector(""), "FieldSelector": client.FieldSelector(""),
+	for name, selection := range map[string]kube.Selection{
+		"no selector": {}, "a blank selector": {LabelSelector: " "}, "labels of an empty map": {LabelSelector: labels.Set(nil).String()},
 	} {
-		err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), option)
-		if err == nil || !strings.Contains(err.Error(), "option "+name+" selects all") {
+		selection.Namespaces = []string{"shop"}
+		err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, selection)
+		if err == nil || !strings.Contains(err.Error(), "so it selects all objects") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
 	server.expectNoRequests(t)
-	// An empty selector in addition to another one does not widen the selection of the other.
-	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.WithLabels(nil), client.LabelSelector("app=web"))
-	if err != nil || len(server.log()) != 1 || !strings.Contains(server.log()[0], "labelSelector=app%3Dweb") {
-		t.Errorf("%v; the requests are %q", err, server.log())
-	}
-	if err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop")); err != nil {
+	all := kube.Selection{Namespaces: []string{"shop", "bank", "shop"}, FieldSelector: "metadata.name!="}
+	if err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, all); err != nil {
 		t.Error(err)
+	}
+	const options = `{"kind":"DeleteOptions","apiVersion":"v1"}`
+	want := []string{
+		"DELETE /api/v1/namespaces/shop/pods?fieldSelector=metadata.name%21%3D " + options, "DELETE /api/v1/namespaces/bank/pods?fieldSelector=metadata.name%21%3D " + options,
+	}
+	if got := server.log(); !cmp.Equal(got, want) {
+		t.Errorf("the requests are %q, want %q", got, want)
 	}
 }

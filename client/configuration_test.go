@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -233,7 +234,7 @@ func toJSON(t *testing.T, value any) string {
 }
 
 // newBareClient returns a client without a cluster, for code that makes no request.
-func newBareClient() *Client { return &Client{shapes: &shapes{}} }
+func newBareClient() *Client { return &Client{shapes: &difference.Shapes{}} }
 
 // shadowed has an unexported field with the same name as the JSON name of another field.
 type shadowed struct {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -46,7 +47,7 @@ func TestUnstructuredObjectsWithInts(t *testing.T) {
 		"create": {func() error { return first(client.Create(t.Context(), c, written())) }, body},
 		"update": {func() error { return first(client.Update(t.Context(), c, written())) }, body},
 		"create or update": {func() error {
-			return first(client.CreateOrUpdate(t.Context(), c, written(), func(u *unstructured.Unstructured) error {
+			return first(compat.CreateOrUpdate(t.Context(), c, written(), func(u *unstructured.Unstructured) error {
 				u.Object["spec"] = map[string]any{"size": 4}
 				return nil
 			}))
@@ -58,7 +59,7 @@ func TestUnstructuredObjectsWithInts(t *testing.T) {
 			return first(client.Patch(t.Context(), c, written(), client.MergeFrom(written(), changed)))
 		}, `{"spec":{"size":5}}`},
 		"the body of a subresource": {func() error {
-			return first(client.UpdateSubresource(t.Context(), c, database(), "scale", scale))
+			return first(client.Update(t.Context(), c, scale, client.SubresourceOf(database(), "scale")))
 		}, `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"db","namespace":"shop"},"spec":{"replicas":3}}`},
 	} {
 		if err := test.do(); err != nil {
@@ -82,7 +83,7 @@ func TestStatusIsWrittenAfterKindsAreForgotten(t *testing.T) {
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return r.Method == http.MethodPatch && echo(w, r, body)
 	}
-	_, err := client.CreateOrPatch(t.Context(), c, database(), func(set *appsv1.StatefulSet) error {
+	_, err := compat.CreateOrPatch(t.Context(), c, database(), func(set *appsv1.StatefulSet) error {
 		set.Status.Replicas = 5
 		c.Cluster().Forget(appsv1.SchemeGroupVersion)
 		return nil
@@ -118,11 +119,11 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 			return nil
 		}
 	}
-	written, err := client.CreateOrUpdate(t.Context(), c, set, label("db"))
+	written, err := compat.CreateOrUpdate(t.Context(), c, set, label("db"))
 	if err != nil || written.Outcome != client.Unchanged || server.log() != nil {
 		t.Fatalf("%s, %v; the requests are %q", written.Outcome, err, server.log())
 	}
-	if written, err = client.CreateOrUpdate(t.Context(), c, set, label("other")); err != nil {
+	if written, err = compat.CreateOrUpdate(t.Context(), c, set, label("other")); err != nil {
 		t.Fatal(err)
 	}
 	if newer, _, _ := unstructured.NestedString(written.Object.Object, "spec", "newer"); newer == "" || !cmp.Equal(server.verbs(), []string{http.MethodGet, http.MethodPut}) {
@@ -132,7 +133,7 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	shown := databases(true, "*")
 	shown.model, shown.objects = &unstructured.Unstructured{}, []kube.Object{written.Object}
 	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{shown} })
-	_, err = client.CreateOrUpdate(t.Context(), c, database(), func(set *appsv1.StatefulSet) error {
+	_, err = compat.CreateOrUpdate(t.Context(), c, database(), func(set *appsv1.StatefulSet) error {
 		set.Labels = nil
 		return nil
 	})
@@ -169,7 +170,7 @@ func TestCreateOrPatchWritesStatusOfNewObject(t *testing.T) {
 			return do(), nil
 		})
 		web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-		written, err := client.CreateOrPatch(t.Context(), s.client, web, func(web *appsv1.Deployment) error {
+		written, err := compat.CreateOrPatch(t.Context(), s.client, web, func(web *appsv1.Deployment) error {
 			web.Status.Replicas = 3
 			return nil
 		})
@@ -189,7 +190,7 @@ func TestCreateOrUpdateOfObjectThatCannotBeEncoded(t *testing.T) {
 	broken := widget()
 	broken.SetName("new")
 	broken.Object["spec"] = func() {}
-	_, err := client.CreateOrUpdate(t.Context(), c, broken, func(u *unstructured.Unstructured) error {
+	_, err := compat.CreateOrUpdate(t.Context(), c, broken, func(u *unstructured.Unstructured) error {
 		t.Errorf("mutate was called with %v", u)
 		return nil
 	})

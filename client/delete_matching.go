@@ -17,13 +17,14 @@ const (
 	maxDeleteErrors   = 10 // then the call ends, because the other deletions would fail too
 )
 
-// DeleteMatching deletes the objects of type T that the options select and for which match returns true: for garbage
-// collection of objects that no owner reference covers. It returns the deleted objects, in the state that match has
-// accepted. Kinds that live in namespaces require InNamespace, AllNamespaces or Config.Namespace.
+// DeleteMatching deletes the selected objects of type T for which match returns true: for garbage collection of
+// objects that no owner reference covers. It returns the deleted objects, in the state that match has accepted. Kinds
+// that live in namespaces require Namespaces (kube.AllNamespaces for all), or Config.Namespace.
 //
-//	deleted, err := client.DeleteMatching(ctx, c, func(live *corev1.ConfigMap) (bool, error) {
+//	copies := kube.Selection{Namespaces: []string{kube.AllNamespaces}, LabelSelector: "copy-of=rates"}
+//	deleted, err := client.DeleteMatching(ctx, c, copies, func(live *corev1.ConfigMap) (bool, error) {
 //		return !needed[live.Namespace], nil
-//	}, client.AllNamespaces(), client.LabelSelector("copy-of=rates"))
+//	})
 //
 // Flow: DeleteMatching lists the selection from the API server, never from informers, and sends one delete for each
 // object that match accepts, with the object's uid and resourceVersion as preconditions. If an object has changed
@@ -35,33 +36,37 @@ const (
 // object of the same name that was created since is another object.
 //
 // Options: those of DeleteAllOf, which deletes a selection in one request. With DryRun the API server deletes nothing,
-// and the result has the objects that it would delete. An empty selector is an error.
+// and the result has the objects that it would delete. As in DeleteAllOf, a selection without selectors is an error.
 //
 // Errors: an error of match ends the call at once. Errors of deletions are collected, and the objects that follow are
 // deleted nevertheless, until 10 have failed; ErrChanged for an object that changed in every attempt. Objects that no
 // longer exist are not an error. The deleted objects are returned with any error; if the response to a request is lost,
 // another one may have been deleted. It needs the verbs list and delete.
 func DeleteMatching[T kube.Object](
-	ctx context.Context, c *Client, match func(live T) (bool, error), options ...DeleteAllOfOption,
+	ctx context.Context, c *Client, selection kube.Selection, match func(live T) (bool, error),
+	options ...DeleteOption,
 ) ([]T, error) {
 	if match == nil {
 		return nil, errors.New("delete matching objects: the function match is nil: DeleteAllOf deletes a " +
 			"whole selection")
 	}
-	t, err := beginSelection[T](ctx, c, "delete matching objects", options)
+	targets, err := beginSelection[T](ctx, c, "delete matching objects", selection, options,
+		"DryRun, GracePeriod, Propagation")
+	for i := 0; i < len(targets) && err == nil; i++ {
+		err = targets[i].failed(targets[i].checkDestructive())
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := t.refuseEmptySelectors(); err != nil {
-		return nil, fmt.Errorf("delete matching objects: %w", err)
+	d, more := deletion[T]{match: match}, true
+	for i := 0; i < len(targets) && err == nil && more; i++ {
+		d.target = targets[i]
+		d.target.fromAPI, d.target.resume, d.target.action = true, true, "delete"
+		err = list(ctx, d.target, func(obj T, _ error) bool {
+			more = d.next(ctx, obj)
+			return more
+		})
 	}
-	if t.resource.Namespaced && t.key.Namespace == "" && !t.allNamespaces {
-		return nil, fmt.Errorf("delete matching objects: a %s lives in a namespace: option InNamespace is required, "+
-			"or AllNamespaces", t.kind.Kind)
-	}
-	t.fromAPI, t.resume, t.action = true, true, "delete"
-	d := deletion[T]{target: t, match: match}
-	err = list(ctx, t, func(obj T, _ error) bool { return d.next(ctx, obj) })
 	return d.deleted, errors.Join(append(d.errs, d.matchErr, err)...)
 }
 

@@ -68,7 +68,7 @@ func (s copies) remove(namespace, name string) {
 // keys returns the keys of all ConfigMaps that are not being deleted.
 func (s copies) keys(t *testing.T) (keys []string) {
 	t.Helper()
-	for obj, err := range client.List[*corev1.ConfigMap](t.Context(), s.client, client.FromAPI()) {
+	for obj, err := range client.List[*corev1.ConfigMap](t.Context(), s.client, kube.Selection{}, client.FromAPI()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,10 @@ func (s copies) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-func isCopy() client.DeleteAllOfOption { return client.LabelSelector("copy=yes") }
+// copiesIn selects the objects with the label copy=yes.
+func copiesIn(namespaces ...string) kube.Selection {
+	return kube.Selection{Namespaces: namespaces, LabelSelector: "copy=yes"}
+}
 
 func keysOf(objects []*corev1.ConfigMap) (keys []string) {
 	for _, obj := range objects {
@@ -96,25 +99,27 @@ func TestDeleteMatching(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		match   func(*corev1.ConfigMap) (bool, error)
-		options []client.DeleteAllOfOption
+		selects kube.Selection
+		options []client.DeleteOption
 		want    []string // deleted
 		stay    bool
 	}{
-		"in all namespaces":     {match: named("a"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
-		"in one namespace":      {match: named("a"), options: []client.DeleteAllOfOption{isCopy(), client.InNamespace("shop")}, want: []string{"shop/a"}},
-		"not without the label": {match: named("a", "original"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
-		"nothing matches":       {match: named("x"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}},
-		"a dry run":             {match: named("a"), options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy(), client.DryRun()}, want: []string{"bank/a", "shop/a"}, stay: true},
-		"by a field":            {match: named("a", "b"), options: []client.DeleteAllOfOption{client.AllNamespaces(), client.FieldSelector("metadata.name=b")}, want: []string{"bank/b", "shop/b"}},
+		"in all namespaces":     {match: named("a"), selects: copiesIn(kube.AllNamespaces), want: []string{"bank/a", "shop/a"}},
+		"in one namespace":      {match: named("a"), selects: copiesIn("shop"), want: []string{"shop/a"}},
+		"in two namespaces":     {match: named("a"), selects: copiesIn("shop", "bank", "shop"), want: []string{"shop/a", "bank/a"}},
+		"not without the label": {match: named("a", "original"), selects: copiesIn(kube.AllNamespaces), want: []string{"bank/a", "shop/a"}},
+		"nothing matches":       {match: named("x"), selects: copiesIn(kube.AllNamespaces)},
+		"a dry run":             {match: named("a"), selects: copiesIn(kube.AllNamespaces), options: []client.DeleteOption{client.DryRun()}, want: []string{"bank/a", "shop/a"}, stay: true},
+		"by a field":            {match: named("a", "b"), selects: kube.Selection{Namespaces: []string{kube.AllNamespaces}, FieldSelector: "metadata.name=b"}, want: []string{"bank/b", "shop/b"}},
 		"match changes its copy": {match: func(c *corev1.ConfigMap) (bool, error) {
 			c.UID, c.ResourceVersion = "x", "1"
 			return c.Name == "a", nil
-		}, options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: []string{"bank/a", "shop/a"}},
+		}, selects: copiesIn(kube.AllNamespaces), want: []string{"bank/a", "shop/a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newCopies(t)
-			deleted, err := client.DeleteMatching(t.Context(), s.client, test.match, test.options...)
+			deleted, err := client.DeleteMatching(t.Context(), s.client, test.selects, test.match, test.options...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,13 +159,13 @@ func TestDeleteMatchingRetriesChangedObjects(t *testing.T) {
 			t.Parallel()
 			s := newCopies(t)
 			asked := 0
-			deleted, err := client.DeleteMatching(t.Context(), s.client, func(c *corev1.ConfigMap) (bool, error) {
+			deleted, err := client.DeleteMatching(t.Context(), s.client, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "copy=yes", FieldSelector: "metadata.name=a"}, func(c *corev1.ConfigMap) (bool, error) {
 				asked++
 				if asked == 1 || test.always {
 					test.change(s)
 				}
 				return c.Annotations["needed"] == "", nil
-			}, isCopy(), client.InNamespace("shop"), client.FieldSelector("metadata.name=a"))
+			})
 			if errors.Is(err, client.ErrChanged) != test.changed || !test.changed && err != nil {
 				t.Errorf("the error is %v", err)
 			}
@@ -185,8 +190,7 @@ func TestDeleteMatchingKeepsFinalizers(t *testing.T) {
 	s := newCopies(t)
 	s.set("shop", "a", hold)
 	for round, want := range []string{"shop/a", ""} {
-		deleted, err := client.DeleteMatching(t.Context(), s.client, func(c *corev1.ConfigMap) (bool, error) { return c.Name == "a", nil },
-			isCopy(), client.InNamespace("shop"))
+		deleted, err := client.DeleteMatching(t.Context(), s.client, copiesIn("shop"), func(c *corev1.ConfigMap) (bool, error) { return c.Name == "a", nil })
 		if got := strings.Join(keysOf(deleted), " "); got != want || err != nil {
 			t.Errorf("round %d: deleted %q, %v; want %q", round, got, err, want)
 		}
@@ -205,17 +209,20 @@ func TestDeleteMatchingFails(t *testing.T) {
 	all := s.keys(t)
 	for name, test := range map[string]struct {
 		match   func(*corev1.ConfigMap) (bool, error)
-		options []client.DeleteAllOfOption
+		selects kube.Selection
+		options []client.DeleteOption
 		want    string
 	}{
-		"no function":       {options: []client.DeleteAllOfOption{isCopy()}, want: "the function match is nil"},
-		"an empty selector": {match: everything, options: []client.DeleteAllOfOption{client.WithLabels(nil)}, want: "option WithLabels selects all"},
+		"no function":         {selects: copiesIn("shop"), want: "the function match is nil"},
+		"an empty selector":   {match: everything, selects: kube.Selection{Namespaces: []string{"shop"}}, want: "no LabelSelector and no FieldSelector"},
+		"no namespace":        {match: everything, selects: copiesIn(), want: "the selection needs Namespaces, or kube.AllNamespaces"},
+		"an option of Delete": {match: everything, selects: copiesIn("shop"), options: []client.DeleteOption{client.IfUnchanged()}, want: "option IfUnchanged: this call accepts only DryRun, GracePeriod, Propagation"},
 		"a failing function": {
 			match:   func(*corev1.ConfigMap) (bool, error) { return true, errUnknown },
-			options: []client.DeleteAllOfOption{client.AllNamespaces(), isCopy()}, want: "delete ConfigMap bank/a: match it: the list of customers is not available",
+			selects: copiesIn(kube.AllNamespaces), want: "delete ConfigMap bank/a: match it: the list of customers is not available",
 		},
 	} {
-		deleted, err := client.DeleteMatching(t.Context(), s.client, test.match, test.options...)
+		deleted, err := client.DeleteMatching(t.Context(), s.client, test.selects, test.match, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) || deleted != nil {
 			t.Errorf("%s: %v, %v; want %q", name, keysOf(deleted), err, test.want)
 		}
@@ -231,7 +238,7 @@ func TestDeleteMatchingFails(t *testing.T) {
 		}
 		return do(), nil
 	})
-	deleted, err := client.DeleteMatching(t.Context(), s.client, everything, isCopy(), client.InNamespace("shop"))
+	deleted, err := client.DeleteMatching(t.Context(), s.client, copiesIn("shop"), everything)
 	if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "delete ConfigMap shop/a: ") || !cmp.Equal(keysOf(deleted), []string{"shop/b", "shop/c"}) {
 		t.Errorf("%v, %v", keysOf(deleted), err)
 	}
@@ -246,8 +253,7 @@ func TestDeleteMatchingEndsAfterTenErrors(t *testing.T) {
 	}
 	s.Fail("delete", apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("none of them")))
 	asked := 0
-	_, err := client.DeleteMatching(t.Context(), s.client, func(*corev1.ConfigMap) (bool, error) { asked++; return true, nil },
-		client.InNamespace("shop"), client.LabelSelector("many"))
+	_, err := client.DeleteMatching(t.Context(), s.client, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "many"}, func(*corev1.ConfigMap) (bool, error) { asked++; return true, nil })
 	if !apierrors.IsForbidden(err) || asked != 10 {
 		t.Errorf("match was called %d times, want 10: %v", asked, err)
 	}
@@ -265,9 +271,10 @@ func ExampleDeleteMatching() {
 		}
 	}
 	needed := map[string]bool{"bank": true}
-	deleted, err := client.DeleteMatching(ctx, c, func(live *corev1.ConfigMap) (bool, error) {
+	copies := kube.Selection{Namespaces: []string{kube.AllNamespaces}, LabelSelector: "copy-of=rates"}
+	deleted, err := client.DeleteMatching(ctx, c, copies, func(live *corev1.ConfigMap) (bool, error) {
 		return !needed[live.Namespace], nil
-	}, client.AllNamespaces(), client.LabelSelector("copy-of=rates"))
+	})
 	for _, obj := range deleted {
 		fmt.Println("deleted", kube.KeyOf(obj))
 	}

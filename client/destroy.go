@@ -31,7 +31,7 @@ import (
 func DeleteLive[T kube.Object](
 	ctx context.Context, c *Client, obj T, check func(live T) error, options ...DeleteOption,
 ) error {
-	t, version, err := prepare(ctx, c, "delete", obj, check, options)
+	t, version, err := prepare(ctx, c, "delete", obj, check, options, optionsOfDelete)
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,15 @@ func DeleteLive[T kube.Object](
 // number; a kind without a scale subresource. If the response is lost, the object may have been scaled.
 func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas int32, check func(live T) error,
 	options ...interface {
-		ApplyOption
+		WriteOption
 		DeleteOption
 	},
 ) error {
 	if replicas < 0 {
 		return fmt.Errorf("scale to %d replicas: the number must be at least 0", replicas)
 	}
-	t, version, err := prepare(ctx, c, fmt.Sprintf("scale to %d replicas", replicas), obj, check, options)
+	t, version, err := prepare(ctx, c, fmt.Sprintf("scale to %d replicas", replicas), obj, check, options,
+		"DryRun, IfUnchanged")
 	if err != nil {
 		return err
 	}
@@ -84,8 +85,9 @@ func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas in
 // prepare reads the object and calls check. It returns the resourceVersion that check has accepted.
 func prepare[T kube.Object, O option](
 	ctx context.Context, c *Client, action string, obj T, check func(T) error, options []O,
+	accepted string,
 ) (t target, version string, err error) {
-	if t, err = begin(ctx, c, action, obj, options); err != nil {
+	if t, err = begin(ctx, c, action, obj, options, accepted); err != nil {
 		return t, "", err
 	}
 	live, err := readLive(ctx, t, obj)

@@ -20,7 +20,7 @@ var errNeeded = errors.New("it is needed")
 
 // conditionOrDryRun is an option that both DeleteLive and ScaleLive accept.
 type conditionOrDryRun = interface {
-	client.ApplyOption
+	client.WriteOption
 	client.DeleteOption
 }
 
@@ -195,11 +195,11 @@ func TestDestructiveFunctionsRejectInvalidArguments(t *testing.T) {
 	unknown := database()
 	unknown.UID = ""
 	for want, err := range map[string]error{
-		"has no uid":                 client.DeleteLive(t.Context(), c, unknown, nil),
-		"it has no uid":              client.ScaleLive(t.Context(), c, unknown, 0, nil),
-		"scale to -1 replicas":       client.ScaleLive(t.Context(), c, database(), -1, nil),
-		"option GracePeriod is 1.5s": client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
-		"option GracePeriod is -1s":  client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),
+		"has no uid":                     client.DeleteLive(t.Context(), c, unknown, nil),
+		"it has no uid":                  client.ScaleLive(t.Context(), c, unknown, 0, nil),
+		"scale to -1 replicas":           client.ScaleLive(t.Context(), c, database(), -1, nil),
+		"option GracePeriod: it is 1.5s": client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(1500*time.Millisecond)),
+		"option GracePeriod: it is -1s":  client.DeleteLive(t.Context(), c, database(), nil, client.GracePeriod(-time.Second)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

@@ -79,7 +79,7 @@ func Diff(c *Client, before, after kube.Object) []FieldChange {
 	if c != nil {
 		cluster = c.Cluster()
 	}
-	return diff(newContents(&shapes{}), cluster, before, after, "")
+	return diff(newContents(&difference.Shapes{}), cluster, before, after, "")
 }
 
 // diff is Diff for the object, or for one of its subresources.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -46,14 +47,14 @@ func digestOfShown(obj kube.Object) digest {
 // digestOfInput returns the digest of the input of a configuration, other than its kind, its key and the
 // subresource. For a typed object this is more than its JSON: the Go type, and the optional structs that are
 // zero, determine which fields count as set.
-func (s *shapes) digestOfInput(obj kube.Object, hashAnnotation string) digest {
+func digestOfInput(s *difference.Shapes, obj kube.Object, hashAnnotation string) digest {
 	content := digestOfShown(obj)
 	if content == (digest{}) {
 		return digest{}
 	}
 	input := fmt.Appendf(content[:], "%p %s ", reflect.TypeOf(obj), hashAnnotation)
 	if _, isUnstructured := obj.(*unstructured.Unstructured); !isUnstructured {
-		input = s.appendZeros(input, reflect.ValueOf(obj))
+		input = s.AppendZeros(input, reflect.ValueOf(obj))
 	}
 	return digestOfBytes(input)
 }

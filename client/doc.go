@@ -34,12 +34,11 @@
 // Apply is the recommended write: it declares the fields that matter to the caller, and makes no request if the
 // object has them already. Create, Update (which writes every field, and should carry a resourceVersion), Patch
 // with MergeFrom, JSONPatch or package strategic, Delete and DeleteAllOf are the other verbs. Option
-// Subresource("status") reads and writes the status. GetSubresource, CreateSubresource, UpdateSubresource and
-// PatchSubresource are for subresources of another kind: a Scale, an Eviction, a Binding, a TokenRequest.
+// Subresource("status") reads and writes the status. Option SubresourceOf is for subresources of another kind: a
+// Scale, an Eviction, a Binding, a TokenRequest.
 //
-// EnsureNamespace, SetLabels, RemoveLabels, SetAnnotations, RemoveAnnotations, and the functions CreateOrUpdate
-// and CreateOrPatch known from other libraries, cover common tasks of handlers. Like Apply, they make no
-// request if an informer shows that nothing changes.
+// EnsureNamespace and EditMetadata cover common tasks of handlers. Like Apply, they make no request if an informer
+// shows that nothing changes. Package compat has CreateOrUpdate and CreateOrPatch.
 //
 // WaitFor and WaitDeleted are for programs other than controllers.
 //
@@ -47,18 +46,17 @@
 //
 // # Errors
 //
-// ReasonOf returns the reason of a failed request in one word. IgnoreNotFound and IgnoreAlreadyExists return
-// nil for errors that are not failures. StatusCauses names the fields that the API server rejects. ErrGone,
+// All errors wrap those of apimachinery, so apierrors.IsInvalid and its siblings work on them, and retry.Classify
+// returns their class. IgnoreNotFound returns nil for errors that only mean that the object does not exist. ErrGone,
 // ErrChanged and ErrReplaced describe what happened to an object; ErrTerminating means that it is being
 // deleted; ErrNoNamespace and kube.ErrNotServed mean that something else is missing. Apply returns a
-// *ConflictError, WaitFor ErrFailed. All of them wrap the errors of apimachinery.
+// *ConflictError, WaitFor ErrFailed.
 //
 // # Settings for all requests
 //
 // Config contains settings for all requests: DryRun, FieldOwner, FieldValidation, one Namespace. Client.With
 // derives another client with different settings. An Interceptor sees every request, and can change, answer or
-// reject it; On limits it to some verbs. A Recording stores the requests, for tests. The client logs each
-// warning of the API server once.
+// reject it; On limits it to some verbs. The client logs each warning of the API server once.
 //
 // # Destructive requests
 //

@@ -119,23 +119,6 @@ func statusOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// ChangedError returns ErrChanged, for which apierrors.IsConflict is true, for a write that failed with why because obj
-// has changed. It is for callers that test the state of obj in a JSON patch. The API server reports a failed test as
-// invalid, and invalid requests are not retried soon. So ChangedError keeps only the text of why, unless why is a
-// conflict itself.
-func ChangedError(ctx context.Context, c *Client, obj kube.Object, why error) error {
-	if apierrors.IsConflict(why) {
-		return asChanged(why)
-	}
-	t, err := c.targetOf(ctx, obj)
-	if err != nil {
-		// Without the resource, the error still names the object.
-		t.key = keyOf(obj)
-		t.resource.Group, t.resource.Resource = t.kind.Group, t.kind.Kind
-	}
-	return t.conflict(ErrChanged, "%v", why)
-}
-
 // asChanged adds ErrChanged to a conflict. It ignores conflicts over fields of other managers, because the
 // object may not have changed.
 func asChanged(err error) error {

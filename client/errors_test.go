@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // unknown is a type that is not registered with any cluster.
@@ -41,7 +43,7 @@ func TestChangedErrorIsConflict(t *testing.T) {
 		},
 		"a conflict": {database(), fmt.Errorf("three times: %w", other), "the object has changed: three times: " + other.Error()},
 		"a conflict that is one already": {
-			database(), client.ChangedError(t.Context(), c, database(), other), "the object has changed: " + other.Error(),
+			database(), patchtest.Changed(t.Context(), c, database(), other), "the object has changed: " + other.Error(),
 		},
 		"a kind that is not served": {
 			&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "shop.example.com/v1", Kind: "Gone"}, ObjectMeta: meta("shop", "g")},
@@ -51,12 +53,12 @@ func TestChangedErrorIsConflict(t *testing.T) {
 			&unknown{ObjectMeta: meta("shop", "u")}, errors.New("so"), `the object has changed: Operation cannot be fulfilled on  "u": so`,
 		},
 	} {
-		err := client.ChangedError(t.Context(), c, test.obj, test.why)
+		err := patchtest.Changed(t.Context(), c, test.obj, test.why)
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s: the error is %v, want %s", name, err, test.want)
 		}
-		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || apierrors.IsInvalid(err) || client.ReasonOf(err) != client.ReasonConflict {
-			t.Errorf("%s: %v is a %s", name, err, client.ReasonOf(err))
+		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || apierrors.IsInvalid(err) || !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v is a %s", name, err, retry.Classify(err))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -62,18 +63,18 @@ func ExampleMergeFrom() {
 	// true
 }
 
-// ExampleReasonOf shows a handler that reacts to the reason of an error.
-func ExampleReasonOf() {
+// Example_errors shows a handler that reacts to the reason of an error.
+func Example_errors() {
 	_, c, stop := startServer() // in a program: client.New
 	defer stop()
 
 	_, err := client.Get[*appsv1.StatefulSet](context.Background(), c, kube.Key{Namespace: "shop", Name: "web"})
-	switch client.ReasonOf(err) {
-	case client.ReasonNotFound:
+	switch {
+	case errors.Is(err, client.ErrGone):
 		fmt.Println("there is none (yet)")
-	case client.ReasonForbidden:
+	case apierrors.IsForbidden(err):
 		fmt.Println("the operator's Role lacks something:", err)
-	case "":
+	case err == nil:
 		fmt.Println("here it is")
 	}
 	// Output:

@@ -72,8 +72,7 @@ func runInformer[T kube.Object](t *testing.T, config informer.Config[T]) (i *inf
 // if it can evaluate the selector, otherwise from the API server.
 func TestFieldSelectorsReadFromInformers(t *testing.T) {
 	t.Parallel()
-	all := informer.Selection{}
-	in, fields := client.InNamespace, client.FieldSelector
+	all := kube.Selection{}
 	both := func(names ...string) (keys []string) {
 		for _, namespace := range []string{"bank", "shop"} {
 			for _, name := range names {
@@ -83,36 +82,37 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 		return keys
 	}
 	for name, test := range map[string]struct {
-		selects informer.Selection
+		selects kube.Selection
 		cut     []string
-		options []client.ListOption
+		lists   kube.Selection
+		options []client.ReadOption
 		want    []string
 		fails   string // the request is rejected with this
 		live    bool
 	}{
-		"a name":                       {selects: all, options: []client.ListOption{fields("metadata.name=a")}, want: both("a")},
-		"a name in a namespace":        {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
-		"a name and its label":         {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.LabelSelector("name=a")}, want: []string{"shop/a"}},
-		"a name and another label":     {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.LabelSelector("name!=a")}},
-		"a missing name":               {selects: all, options: []client.ListOption{fields("metadata.name=x"), in("shop")}},
-		"all but a name":               {selects: all, options: []client.ListOption{fields("metadata.name!=a"), in("shop")}, want: []string{"shop/b", "shop/c", "shop/d"}},
-		"a namespace":                  {selects: all, options: []client.ListOption{fields("metadata.namespace=shop,metadata.name!=a")}, want: []string{"shop/b", "shop/c", "shop/d"}},
-		"two namespaces exclude":       {selects: all, options: []client.ListOption{fields("metadata.namespace=shop"), in("bank")}},
-		"the namespace it has":         {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=shop")}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
-		"a namespace it does not have": {selects: informer.Selection{Namespaces: []string{"shop"}}, options: []client.ListOption{fields("metadata.namespace=bank,metadata.name=a")}, want: []string{"bank/a"}, live: true},
-		"an index":                     {selects: all, options: []client.ListOption{fields("data.color=red")}, want: both("a", "c")},
-		"an index and a name":          {selects: all, options: []client.ListOption{fields("data.color=red,metadata.name=a"), in("shop")}, want: []string{"shop/a"}},
-		"an index and labels":          {selects: all, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=c")}, want: both("c")},
-		"an index without matches":     {selects: all, options: []client.ListOption{fields("data.color=green")}},
-		"an index it may not use":      {selects: all, cut: []string{"data.other"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "informer \"configmaps\" does not answer"},
-		"a name, of parts":             {selects: all, cut: []string{"data.other"}, options: []client.ListOption{fields("metadata.name=a"), in("shop")}, want: []string{"shop/a"}, live: true},
-		"an index without a value":     {selects: all, options: []client.ListOption{fields("data.color=")}, live: true, fails: "does not answer \"data.color=\""},
-		"all but a value":              {selects: all, options: []client.ListOption{fields("data.color!=red")}, live: true, fails: "does not answer"},
-		"two indexes":                  {selects: all, options: []client.ListOption{fields("data.color=red"), fields("data.other=red")}, live: true, fails: "does not answer"},
-		"no index":                     {selects: all, options: []client.ListOption{fields("data.size=1")}, live: true, fails: "Index with the name of the field"},
-		"FromAPI":                      {selects: all, options: []client.ListOption{fields("metadata.name=a"), in("shop"), client.FromAPI()}, want: []string{"shop/a"}, live: true},
-		"a partial informer":           {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red")}, live: true, fails: "of the whole selection"},
-		"a part of a partial informer": {selects: informer.Selection{LabelSelector: "name=a"}, options: []client.ListOption{fields("data.color=red"), client.LabelSelector("name=a")}, want: both("a")},
+		"a name":                       {selects: all, lists: kube.Selection{FieldSelector: "metadata.name=a"}, want: both("a")},
+		"a name in a namespace":        {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "metadata.name=a"}, want: []string{"shop/a"}},
+		"a name and its label":         {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "name=a", FieldSelector: "metadata.name=a"}, want: []string{"shop/a"}},
+		"a name and another label":     {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "name!=a", FieldSelector: "metadata.name=a"}},
+		"a missing name":               {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "metadata.name=x"}},
+		"all but a name":               {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "metadata.name!=a"}, want: []string{"shop/b", "shop/c", "shop/d"}},
+		"a namespace":                  {selects: all, lists: kube.Selection{FieldSelector: "metadata.namespace=shop,metadata.name!=a"}, want: []string{"shop/b", "shop/c", "shop/d"}},
+		"two namespaces exclude":       {selects: all, lists: kube.Selection{Namespaces: []string{"bank"}, FieldSelector: "metadata.namespace=shop"}},
+		"the namespace it has":         {selects: kube.Selection{Namespaces: []string{"shop"}}, lists: kube.Selection{FieldSelector: "metadata.namespace=shop"}, want: []string{"shop/a", "shop/b", "shop/c", "shop/d"}},
+		"a namespace it does not have": {selects: kube.Selection{Namespaces: []string{"shop"}}, lists: kube.Selection{FieldSelector: "metadata.namespace=bank,metadata.name=a"}, want: []string{"bank/a"}, live: true},
+		"an index":                     {selects: all, lists: kube.Selection{FieldSelector: "data.color=red"}, want: both("a", "c")},
+		"an index and a name":          {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "data.color=red,metadata.name=a"}, want: []string{"shop/a"}},
+		"an index and labels":          {selects: all, lists: kube.Selection{LabelSelector: "name=c", FieldSelector: "data.color=red"}, want: both("c")},
+		"an index without matches":     {selects: all, lists: kube.Selection{FieldSelector: "data.color=green"}},
+		"an index it may not use":      {selects: all, cut: []string{"data.other"}, lists: kube.Selection{FieldSelector: "data.color=red"}, live: true, fails: "informer \"configmaps\" does not answer"},
+		"a name, of parts":             {selects: all, cut: []string{"data.other"}, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "metadata.name=a"}, want: []string{"shop/a"}, live: true},
+		"an index without a value":     {selects: all, lists: kube.Selection{FieldSelector: "data.color="}, live: true, fails: "does not answer \"data.color=\""},
+		"all but a value":              {selects: all, lists: kube.Selection{FieldSelector: "data.color!=red"}, live: true, fails: "does not answer"},
+		"two indexes":                  {selects: all, lists: kube.Selection{FieldSelector: "data.color=red,data.other=red"}, live: true, fails: "does not answer"},
+		"no index":                     {selects: all, lists: kube.Selection{FieldSelector: "data.size=1"}, live: true, fails: "Index with the name of the field"},
+		"FromAPI":                      {selects: all, lists: kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "metadata.name=a"}, options: []client.ReadOption{client.FromAPI()}, want: []string{"shop/a"}, live: true},
+		"a partial informer":           {selects: kube.Selection{LabelSelector: "name=a"}, lists: kube.Selection{FieldSelector: "data.color=red"}, live: true, fails: "of the whole selection"},
+		"a part of a partial informer": {selects: kube.Selection{LabelSelector: "name=a"}, lists: kube.Selection{LabelSelector: "name=a", FieldSelector: "data.color=red"}, want: both("a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 					t.Fatal(err)
 				}
 				server.Requests()
-				objects, err := client.All[*corev1.ConfigMap](t.Context(), c, test.options...)
+				objects, err := client.All[*corev1.ConfigMap](t.Context(), c, test.lists, test.options...)
 				if got := server.Requests(); (len(got) > 0) != test.live {
 					t.Errorf("the requests are %q; want some: %t", got, test.live)
 				}
@@ -150,7 +150,7 @@ func TestFieldSelectorsReadFromInformers(t *testing.T) {
 				if diff := cmp.Diff(test.want, keys); diff != "" {
 					t.Errorf("objects (-want +got):\n%s", diff)
 				}
-				names, err := client.Keys[*corev1.ConfigMap](t.Context(), c, test.options...)
+				names, err := client.Keys[*corev1.ConfigMap](t.Context(), c, test.lists, test.options...)
 				if err != nil || len(names) != len(test.want) {
 					t.Errorf("Keys: %v, %v", slices.Collect(maps.Keys(names)), err)
 				}
@@ -181,7 +181,7 @@ func TestFieldSelectorsIgnoreFailingIndexes(t *testing.T) {
 		}
 		for range 2 {
 			server.Requests()
-			found, err := client.Keys[*corev1.Secret](t.Context(), c, client.FieldSelector("type=Opaque"))
+			found, err := client.Keys[*corev1.Secret](t.Context(), c, kube.Selection{FieldSelector: "type=Opaque"})
 			if err != nil || len(found) != 2 {
 				t.Errorf("failing: %t: the objects are %v, %v", failing, found, err)
 			}
@@ -211,7 +211,7 @@ func TestFieldSelectorsOfClusterScopedKinds(t *testing.T) {
 		}
 		server.Requests()
 		for selector, want := range map[string]int{"metadata.name=n1": 1, "metadata.name=n2": 0, "metadata.name!=n2": 1} {
-			nodes, err := client.All[*corev1.Node](t.Context(), c, client.FieldSelector(selector))
+			nodes, err := client.All[*corev1.Node](t.Context(), c, kube.Selection{FieldSelector: selector})
 			if err != nil || len(nodes) != want {
 				t.Errorf("%s selects %d objects, %v; want %d", selector, len(nodes), err, want)
 			}
@@ -220,15 +220,15 @@ func TestFieldSelectorsOfClusterScopedKinds(t *testing.T) {
 			t.Errorf("the requests are %q", got)
 		}
 		// The API server decides whether the kind has this field.
-		_, _ = client.All[*corev1.Node](t.Context(), c, client.FieldSelector("metadata.namespace=shop"))
+		_, _ = client.All[*corev1.Node](t.Context(), c, kube.Selection{FieldSelector: "metadata.namespace=shop"})
 		if got := server.Requests(); len(got) != 1 {
 			t.Errorf("the requests are %q, want one", got)
 		}
 	})
 }
 
-// ExampleFieldSelector reads the ConfigMaps with a value from an informer, whose index has the name of the field.
-func ExampleFieldSelector() {
+// ExampleList_fieldSelector reads the ConfigMaps with a value from an informer, whose index has the name of the field.
+func ExampleList_fieldSelector() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cluster := newShop() // in a program: kube.Connect
@@ -258,7 +258,7 @@ func ExampleFieldSelector() {
 		fmt.Println(err)
 		return
 	}
-	for config, err := range client.List[*corev1.ConfigMap](ctx, c, client.FieldSelector("data.mode=fast")) {
+	for config, err := range client.List[*corev1.ConfigMap](ctx, c, kube.Selection{FieldSelector: "data.mode=fast"}) {
 		fmt.Println(config.Name, err)
 	}
 	// Output:

@@ -16,8 +16,8 @@ import (
 // Errors: ErrGone; ErrReplaced; ErrChanged, with IfUnchanged; kube.ErrNotServed if the cluster does not serve
 // the kind, so that the state of the object is unknown; an obj without a uid, because it was not read from the
 // cluster; otherwise the error of the request.
-func GetLive[T kube.Object](ctx context.Context, c *Client, obj T, options ...GetLiveOption) (T, error) {
-	t, err := begin(ctx, c, "read", obj, options)
+func GetLive[T kube.Object](ctx context.Context, c *Client, obj T, options ...ReadOption) (T, error) {
+	t, err := begin(ctx, c, "read", obj, options, "IfUnchanged")
 	if err != nil {
 		var none T
 		return none, err

@@ -71,23 +71,23 @@ func TestContract14_LiveReportsGoneReplacedAndChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happened func(*unstructured.Unstructured)
-		options  []client.GetLiveOption
+		options  []client.ReadOption
 		want     error
 		is       func(error) bool
 		says     string
 	}{
 		"nothing":            {happened: func(*unstructured.Unstructured) {}},
-		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.GetLiveOption{client.IfUnchanged()}},
+		"nothing, unchanged": {happened: func(*unstructured.Unstructured) {}, options: []client.ReadOption{client.IfUnchanged()}},
 		"changed":            {happened: touch},
 		"changed, and must not be": {
 			touch,
-			[]client.GetLiveOption{client.IfUnchanged()},
+			[]client.ReadOption{client.IfUnchanged()},
 			client.ErrChanged, apierrors.IsConflict, "the resourceVersion is 8, it was 7",
 		},
 		"replaced": {replace, nil, client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1"},
 		"replaced, unchanged": {
 			replace,
-			[]client.GetLiveOption{client.IfUnchanged()},
+			[]client.ReadOption{client.IfUnchanged()},
 			client.ErrReplaced, apierrors.IsConflict, "the uid is u2, it was u1",
 		},
 		"gone": {nil, nil, client.ErrGone, apierrors.IsNotFound, "not found"},
@@ -160,7 +160,7 @@ func TestGetLiveRejectsUnidentifiedObjects(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		obj     kube.Object
-		options []client.GetLiveOption
+		options []client.ReadOption
 		want    string
 	}{
 		"nil":           {nil, nil, "the object is nil"},
@@ -170,7 +170,7 @@ func TestGetLiveRejectsUnidentifiedObjects(t *testing.T) {
 		"no uid":        {with(func(m *metav1.ObjectMeta) { m.UID = "" }), nil, "has no uid"},
 		"no version": {
 			with(func(m *metav1.ObjectMeta) { m.ResourceVersion = "" }),
-			[]client.GetLiveOption{client.IfUnchanged()},
+			[]client.ReadOption{client.IfUnchanged()},
 			"has no resourceVersion",
 		},
 		"no kind": {&metav1.PartialObjectMetadata{ObjectMeta: meta("shop", "db")}, nil, "set its apiVersion and kind"},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -33,7 +34,7 @@ func TestProject(t *testing.T) {
 		"nothing of it":        {`{"a":1}`, `{"b":1}`, `{}`},
 		"a quantity as it was": {`{"cpu":"1000m"}`, `{"cpu":"1"}`, `{"cpu":"1"}`},
 	} {
-		got := project(fromJSON(t, test.configuration), fromJSON(t, test.object))
+		got := difference.Project(fromJSON(t, test.configuration), fromJSON(t, test.object))
 		if diff := cmp.Diff(fromJSON(t, test.want), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -248,7 +249,7 @@ func TestAppliedMemoryReplace(t *testing.T) {
 // hash are part of the input.
 func TestDigestOfInput(t *testing.T) {
 	t.Parallel()
-	shapes := &shapes{}
+	shapes := &difference.Shapes{}
 	typed := func() kube.Object { return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}} }
 	untyped := &unstructured.Unstructured{Object: map[string]any{}}
 	encoded, err := json.Marshal(typed())
@@ -258,17 +259,17 @@ func TestDigestOfInput(t *testing.T) {
 	if err := json.Unmarshal(encoded, &untyped.Object); err != nil {
 		t.Fatal(err)
 	}
-	want := shapes.digestOfInput(typed(), "hash")
-	if want == (digest{}) || want != shapes.digestOfInput(typed(), "hash") {
-		t.Errorf("the digests of equal inputs are %s and %s", want, shapes.digestOfInput(typed(), "hash"))
+	want := digestOfInput(shapes, typed(), "hash")
+	if want == (digest{}) || want != digestOfInput(shapes, typed(), "hash") {
+		t.Errorf("the digests of equal inputs are %s and %s", want, digestOfInput(shapes, typed(), "hash"))
 	}
-	if want == shapes.digestOfInput(untyped, "hash") {
+	if want == digestOfInput(shapes, untyped, "hash") {
 		t.Error("an unstructured object has the digest of a typed one")
 	}
-	if want == shapes.digestOfInput(typed(), "another") || want == shapes.digestOfInput(typed(), "") {
+	if want == digestOfInput(shapes, typed(), "another") || want == digestOfInput(shapes, typed(), "") {
 		t.Error("the annotation of the hash is not in the digest")
 	}
-	if got := shapes.digestOfInput(&unstructured.Unstructured{Object: map[string]any{"a": func() {}}}, ""); got != (digest{}) {
+	if got := digestOfInput(shapes, &unstructured.Unstructured{Object: map[string]any{"a": func() {}}}, ""); got != (digest{}) {
 		t.Errorf("an object that cannot be encoded has the digest %s, want none", got)
 	}
 }
@@ -403,7 +404,7 @@ func TestAppendZerosDistinguishesContents(t *testing.T) {
 		"interface": {{Any: part{}}, {Any: map[string]any{"limit": "0"}}},
 		"lists":     {{}, {Lists: lists{Names: []string{}}}},
 	} {
-		shapes := &shapes{}
+		shapes := &difference.Shapes{}
 		var encoded, contents, zeros [2]string
 		for i, value := range pair {
 			text, err := json.Marshal(value)
@@ -414,8 +415,8 @@ func TestAppendZerosDistinguishesContents(t *testing.T) {
 			if err := json.Unmarshal(text, &content); err != nil {
 				t.Fatal(err)
 			}
-			shapes.dropUnset(reflect.ValueOf(value), content)
-			encoded[i], contents[i], zeros[i] = string(text), fmt.Sprint(content), string(shapes.appendZeros(nil, reflect.ValueOf(value)))
+			shapes.DropUnset(reflect.ValueOf(value), content)
+			encoded[i], contents[i], zeros[i] = string(text), fmt.Sprint(content), string(shapes.AppendZeros(nil, reflect.ValueOf(value)))
 		}
 		if encoded[0] != encoded[1] || contents[0] == contents[1] {
 			t.Errorf("%s: %s and %s have the contents %s and %s", name, encoded[0], encoded[1], contents[0], contents[1])

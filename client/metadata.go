@@ -2,7 +2,8 @@ package client
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -11,97 +12,76 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetLabels sets these labels of the object by a merge patch of those that differ in obj. It keeps other
-// labels. If nothing differs, it makes no request and returns obj and false; otherwise the patched object and
-// true.
+// EditMetadata changes labels and annotations of the object by a merge patch of what edit changes in copies of those
+// of obj, which are never nil. It keeps other labels and annotations. If nothing differs, it makes no request and
+// returns obj and false; otherwise the patched object and true.
 //
-// obj is the object as it was read, from a cache or the API server, of any type; metadata is enough. SetLabels
+//	_, changed, err := client.EditMetadata(ctx, c, pod, func(labels, annotations map[string]string) {
+//		labels["tier"] = "web"
+//		delete(annotations, "shop.example.com/paused")
+//	})
+//
+// obj is the object as it was read, from a cache or the API server, of any type; metadata is enough. EditMetadata
 // does not change it. If it has a uid, only that object is patched.
 //
 // Options: DryRun, FieldOwner, FieldValidation.
 //
-// Errors: ErrGone; ErrReplaced if another object has the name; labels that the API server would reject.
-func SetLabels[T kube.Object](
-	ctx context.Context, c *Client, obj T, labels map[string]string, options ...WriteOption,
+// Errors: ErrGone; ErrReplaced if another object has the name; changes that the API server would reject.
+func EditMetadata[T kube.Object](
+	ctx context.Context, c *Client, obj T, edit func(labels, annotations map[string]string), options ...WriteOption,
 ) (T, bool, error) {
-	return setMetadata(ctx, c, obj, "set labels", "labels", valuesOf(labels), checkLabels(labels), options)
-}
-
-// RemoveLabels removes the labels with these keys from the object. Otherwise it works like SetLabels.
-func RemoveLabels[T kube.Object](
-	ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption,
-) (T, bool, error) {
-	return setMetadata(ctx, c, obj, "remove labels", "labels", removed(keys), nil, options)
-}
-
-// SetAnnotations is SetLabels for annotations.
-func SetAnnotations[T kube.Object](
-	ctx context.Context, c *Client, obj T, annotations map[string]string, options ...WriteOption,
-) (T, bool, error) {
-	invalid := validation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotations")).ToAggregate()
-	return setMetadata(ctx, c, obj, "set annotations", "annotations", valuesOf(annotations), invalid, options)
-}
-
-// RemoveAnnotations is RemoveLabels for annotations.
-func RemoveAnnotations[T kube.Object](
-	ctx context.Context, c *Client, obj T, keys []string, options ...WriteOption,
-) (T, bool, error) {
-	return setMetadata(ctx, c, obj, "remove annotations", "annotations", removed(keys), nil, options)
+	var none T
+	t, err := begin(ctx, c, "edit the metadata of", obj, options, optionsOfWrite)
+	if err != nil {
+		return none, false, err
+	}
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, obj.GetLabels())
+	maps.Copy(annotations, obj.GetAnnotations())
+	edit(labels, annotations)
+	path := field.NewPath("metadata", "annotations")
+	labelPatch, setLabels := changed(obj.GetLabels(), labels)
+	annotationPatch, setAnnotations := changed(obj.GetAnnotations(), annotations)
+	err = errors.Join(checkLabels(setLabels), validation.ValidateAnnotations(setAnnotations, path).ToAggregate())
+	if err != nil {
+		return none, false, t.failed(err)
+	}
+	metadata := map[string]any{}
+	if len(labelPatch) > 0 {
+		metadata["labels"] = labelPatch
+	}
+	if len(annotationPatch) > 0 {
+		metadata["annotations"] = annotationPatch
+	}
+	if len(metadata) == 0 {
+		return obj, false, nil
+	}
+	if obj.GetUID() != "" {
+		metadata["uid"] = obj.GetUID()
+	}
+	patched, err := sendPatch(ctx, t, mergeBody(map[string]any{"metadata": metadata}), obj)
+	if err != nil {
+		return none, false, t.failed(t.asReplaced(err, obj.GetUID()))
+	}
+	return patched, true, nil
 }
 
 func checkLabels(labels map[string]string) error {
 	return metav1validation.ValidateLabels(labels, field.NewPath("metadata", "labels")).ToAggregate()
 }
 
-// valuesOf and removed return the values of a merge patch: null removes a key.
-func valuesOf(set map[string]string) map[string]*string {
-	values := map[string]*string{}
-	for key, value := range set {
-		values[key] = &value
-	}
-	return values
-}
-
-func removed(keys []string) map[string]*string {
-	values := map[string]*string{}
-	for _, key := range keys {
-		values[key] = nil
-	}
-	return values
-}
-
-// setMetadata patches labels or annotations to the wanted values; nil removes a key.
-func setMetadata[T kube.Object](
-	ctx context.Context, c *Client, obj T, action, name string, wanted map[string]*string, invalid error,
-	options []WriteOption,
-) (T, bool, error) {
-	var none T
-	t, err := begin(ctx, c, action, obj, options)
-	if err != nil {
-		return none, false, err
-	}
-	if invalid != nil {
-		return none, false, fmt.Errorf("%s: %s: %w", action, t, invalid)
-	}
-	present := obj.GetLabels()
-	if name == "annotations" {
-		present = obj.GetAnnotations()
-	}
-	for key, value := range wanted {
-		if now, exists := present[key]; exists == (value != nil) && (!exists || now == *value) {
-			delete(wanted, key)
+// changed returns the difference as a merge patch, in which null removes a key, and the part of it that sets values.
+func changed(before, after map[string]string) (patch map[string]any, set map[string]string) {
+	patch, set = map[string]any{}, map[string]string{}
+	for key, value := range after {
+		if old, exists := before[key]; !exists || old != value {
+			patch[key], set[key] = value, value
 		}
 	}
-	if len(wanted) == 0 {
-		return obj, false, nil
+	for key := range before {
+		if _, exists := after[key]; !exists {
+			patch[key] = nil
+		}
 	}
-	metadata := map[string]any{name: wanted}
-	if obj.GetUID() != "" {
-		metadata["uid"] = obj.GetUID()
-	}
-	patched, err := sendPatch(ctx, t, mergeBody(map[string]any{"metadata": metadata}), obj)
-	if err != nil {
-		return none, false, fmt.Errorf("%s: %s: %w", action, t, t.asReplaced(err, obj.GetUID()))
-	}
-	return patched, true, nil
+	return patch, set
 }

@@ -53,7 +53,7 @@ func TestInvalidNamesAreRejectedBeforeARequest(t *testing.T) {
 				"apply":   first(client.Apply(ctx, c, object())),
 				"patch":   first(client.Patch(ctx, c, object(), client.RawPatch(types.MergePatchType, []byte(`{"data":{}}`)))),
 				"delete":  client.Delete(ctx, c, object()),
-				"of kind": first(client.GetSubresource[*corev1.ConfigMap](ctx, c, object(), "status")),
+				"of kind": first(client.Get[*corev1.ConfigMap](ctx, c, kube.KeyOf(object()), client.SubresourceOf(object(), "status"))),
 			} {
 				if err == nil || !strings.Contains(err.Error(), "invalid name or namespace") {
 					t.Errorf("%s with the %s %q: %v", verb, what, invalid, err)
@@ -61,9 +61,9 @@ func TestInvalidNamesAreRejectedBeforeARequest(t *testing.T) {
 			}
 		}
 		for what, err := range map[string]error{
-			"list":        first(client.All[*corev1.ConfigMap](ctx, c, client.InNamespace(invalid))),
-			"watch":       first(client.Watch[*corev1.ConfigMap](ctx, c, client.InNamespace(invalid))),
-			"subresource": first(client.GetSubresource[*corev1.ConfigMap](ctx, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, invalid)),
+			"list":        first(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{invalid}})),
+			"watch":       first(client.Watch[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{invalid}})),
+			"subresource": first(client.Get[*corev1.ConfigMap](ctx, c, kube.KeyOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}), client.SubresourceOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, invalid))),
 			"version":     first(client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Name: "a"}, client.OfKind(corev1.SchemeGroupVersion.WithKind("x").GroupKind().WithVersion(invalid)))),
 		} {
 			if err == nil {

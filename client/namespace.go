@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func EnsureNamespace(
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 	}
-	s, err := newSettings(options)
+	s, err := newSettings(options, optionsOfWrite)
 	if err := errors.Join(err, checkLabels(labels)); err != nil {
 		return "", err
 	}
@@ -61,7 +62,9 @@ func EnsureNamespace(
 		return "", fmt.Errorf("%w since %s: no object can be created in it; kubectl describe shows its remaining "+
 			"content", ErrTerminating, seen.object.GetDeletionTimestamp().UTC().Format("2006-01-02 15:04:05 MST"))
 	}
-	_, changed, err := SetLabels(ctx, c, seen.object, labels, options...)
+	_, changed, err := EditMetadata(ctx, c, seen.object, func(present, _ map[string]string) {
+		maps.Copy(present, labels)
+	}, options...)
 	if changed {
 		return Updated, nil
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,217 +13,110 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// The options of each function. An option of a function implements the function's interface, so the
-// compiler rejects the others. The result type of each option lists the functions that accept it.
+// The options of the functions. Each function lists its options. The compiler rejects those of other types; an option
+// of the right type that the function does not have is an error before any request.
 type (
-	// GetOption is an option of Get: OfKind, FromAPI, NotOlderThan or Subresource. Exists accepts those that
-	// are a ListOption too, which is all but Subresource.
-	GetOption interface {
+	// ReadOption is an option of a read: FromAPI, IfUnchanged, NotOlderThan, OfKind, PageSize, Subresource or
+	// SubresourceOf.
+	ReadOption interface {
 		option
-		forGet()
+		forRead()
 	}
-	// ListOption is an option of List, ListPage, All and Keys: OfKind, FromAPI, InNamespace, AllNamespaces, WithLabels,
-	// LabelSelector, FieldSelector, PageSize or NotOlderThan.
-	ListOption interface {
-		option
-		forList()
-	}
-	// WatchOption is an option of Watch: a ListOption other than FromAPI and PageSize.
-	WatchOption interface {
-		ListOption
-		forWatch()
-	}
-	// GetLiveOption is an option of GetLive: IfUnchanged.
-	GetLiveOption interface {
-		option
-		forLive()
-	}
-	// ApplyOption is an option of Apply and ApplyConfiguration: ConfigurationHash, DryRun, FieldOwner,
-	// FieldValidation, Force, Subresource, IfUnchanged or IfAbsent. ScaleLive accepts those that are a
+	// WriteOption is an option of a write other than a deletion: ConfigurationHash, DryRun, FieldOwner,
+	// FieldValidation, Force, IfAbsent, IfUnchanged, Subresource or SubresourceOf. ScaleLive accepts those that are a
 	// DeleteOption too: DryRun and IfUnchanged.
-	ApplyOption interface {
-		option
-		forApply()
-	}
-	// UpdateOption is an option of Update and Patch: a WriteOption or Subresource.
-	UpdateOption interface {
-		ApplyOption
-		forUpdate()
-	}
-	// WriteOption is an option of Create, CreateOrUpdate, CreateOrPatch, SetLabels, RemoveLabels,
-	// SetAnnotations, RemoveAnnotations, EnsureNamespace, CreateSubresource, UpdateSubresource and
-	// PatchSubresource: DryRun, FieldOwner or FieldValidation.
 	WriteOption interface {
-		UpdateOption
+		option
 		forWrite()
 	}
-	// TakeOverOption is an option of TakeOver: DryRun, FieldOwner or IfUnchanged.
-	TakeOverOption interface {
-		ApplyOption
-		forTakeOver()
-	}
-	// DeleteOption is an option of Delete and DeleteLive: DryRun, IfUnchanged, Propagation or GracePeriod.
+	// DeleteOption is an option of a deletion: DryRun, GracePeriod, IfUnchanged or Propagation.
 	DeleteOption interface {
 		option
 		forDelete()
 	}
-	// DeleteAllOfOption is an option of DeleteAllOf and DeleteMatching: OfKind, InNamespace, AllNamespaces, WithLabels,
-	// LabelSelector, FieldSelector, DryRun, Propagation or GracePeriod.
-	DeleteAllOfOption interface {
-		option
-		forDeleteAllOf()
-	}
-	// WaitOption is an option of WaitFor and WaitDeleted: OfKind or Timeout.
+	// WaitOption is an option of a wait: OfKind or Timeout.
 	WaitOption interface {
 		option
 		forWait()
 	}
-	// WaitObjectsOption is an option of WaitForObjects and WaitForNone: OfKind, InNamespace, AllNamespaces, WithLabels,
-	// LabelSelector, FieldSelector or Timeout.
-	WaitObjectsOption interface {
-		option
-		forWaitObjects()
-	}
+)
+
+// The options that several functions accept.
+const (
+	optionsOfList   = "FromAPI, NotOlderThan, PageSize"
+	optionsOfWrite  = "DryRun, FieldOwner, FieldValidation"
+	optionsOfUpdate = optionsOfWrite + ", Subresource"
+	optionsOfApply  = optionsOfUpdate + ", ConfigurationHash, Force, IfAbsent, IfUnchanged"
+	optionsOfDelete = "DryRun, GracePeriod, IfUnchanged, Propagation"
 )
 
 // option is an option of any function.
-type option interface{ applyTo(s *settings) }
+type option interface{ get() callOption }
 
-// optionFunc implements the interfaces of all functions. Each constructor returns it as those of the
-// functions that accept the option.
-type optionFunc func(s *settings)
+// callOption implements the interfaces of all functions. Each constructor returns it as those of the functions that
+// accept the option.
+type callOption struct {
+	name string
+	set  func(s *settings) error
+}
 
-func (f optionFunc) applyTo(s *settings) { f(s) }
-func (optionFunc) forGet()               {}
-func (optionFunc) forList()              {}
-func (optionFunc) forWatch()             {}
-func (optionFunc) forLive()              {}
-func (optionFunc) forApply()             {}
-func (optionFunc) forUpdate()            {}
-func (optionFunc) forWrite()             {}
-func (optionFunc) forTakeOver()          {}
-func (optionFunc) forDelete()            {}
-func (optionFunc) forDeleteAllOf()       {}
-func (optionFunc) forWait()              {}
-func (optionFunc) forWaitObjects()       {}
+func (o callOption) get() callOption { return o }
+func (callOption) forRead()          {}
+func (callOption) forWrite()         {}
+func (callOption) forDelete()        {}
+func (callOption) forWait()          {}
 
-// OfKind sets the kind of objects of Go types without one: unstructured and metadata-only objects.
+// OfKind sets the kind of an object of a Go type without one: an unstructured or metadata-only object. Functions that
+// take a Selection have its Kind instead.
 func OfKind(kind schema.GroupVersionKind) interface {
-	GetOption
-	WatchOption
-	DeleteAllOfOption
+	ReadOption
 	WaitOption
-	WaitObjectsOption
 } {
-	return optionFunc(func(s *settings) {
+	return callOption{"OfKind", func(s *settings) error {
 		s.kind = kind
-		if kind.Kind == "" || kind.Version == "" {
-			s.problems = append(s.problems, fmt.Errorf("option OfKind names the kind %q in %q: both a kind and a "+
-				"version are needed", kind.Kind, kind.GroupVersion()))
-		}
-	})
+		return checkKind(kind)
+	}}
+}
+
+func checkKind(kind schema.GroupVersionKind) error {
+	if kind.Kind == "" || kind.Version == "" {
+		return fmt.Errorf("it names the kind %q in %q: both a kind and a version are needed", kind.Kind,
+			kind.GroupVersion())
+	}
+	return nil
 }
 
 // FromAPI reads from the API server, and not from the informers of the client.
-func FromAPI() interface {
-	GetOption
-	ListOption
-} {
-	return optionFunc(func(s *settings) { s.fromAPI = true })
-}
-
-// InNamespace selects the objects of one namespace. An empty namespace, which was probably computed from an empty
-// value, is an error for kinds that live in namespaces. Default: Config.Namespace; without that, all namespaces.
-func InNamespace(namespace string) interface {
-	WatchOption
-	DeleteAllOfOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) { s.namespace, s.inNamespace = namespace, true })
-}
-
-// AllNamespaces selects the objects of all namespaces. DeleteMatching requires it for that. It does not go together
-// with InNamespace and Config.Namespace.
-func AllNamespaces() interface {
-	WatchOption
-	DeleteAllOfOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) { s.allNamespaces = true })
-}
-
-// WithLabels selects objects that have all these labels.
-func WithLabels(set map[string]string) interface {
-	WatchOption
-	DeleteAllOfOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) {
-		selector, err := labels.ValidatedSelectorFromSet(set)
-		s.selectLabels("WithLabels", selector, err)
-	})
-}
-
-// LabelSelector selects objects by label, as in "app=web,tier!=cache".
-func LabelSelector(selector string) interface {
-	WatchOption
-	DeleteAllOfOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) {
-		parsed, err := labels.Parse(selector)
-		if err != nil {
-			err = fmt.Errorf("%q: %w", selector, err)
-		}
-		s.selectLabels("LabelSelector", parsed, err)
-	})
-}
-
-// FieldSelector selects objects by field, as in "spec.nodeName=node-1". Each kind has its own selectable
-// fields; the API server rejects others. Several selectors, of labels and fields, must all match.
-//
-// List, All and Keys read from an informer that covers the selection if it can evaluate every requirement: those on
-// metadata.name and metadata.namespace, and one that another field has a value which is not empty, if the informer
-// stores whole objects and one of its Config.Indexes has the name of the field. So a field that only an index has,
-// such as a reference in the spec of a custom resource, can be selected as soon as the informer has listed; until then
-// the API server rejects it.
-func FieldSelector(selector string) interface {
-	WatchOption
-	DeleteAllOfOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) {
-		parsed, err := fields.ParseSelector(selector)
-		if s.fields != nil && err == nil {
-			parsed = fields.AndSelectors(s.fields, parsed)
-		}
-		s.fields = parsed
-		s.selectors = append(s.selectors, "FieldSelector")
-		s.problem("FieldSelector", err)
-	})
+func FromAPI() ReadOption {
+	return callOption{"FromAPI", func(s *settings) error {
+		s.fromAPI = true
+		return nil
+	}}
 }
 
 // PageSize is the number of objects in one response. Default 500, as in kubectl; 0 requests all objects at once.
-func PageSize(objects int64) ListOption {
-	return optionFunc(func(s *settings) {
+func PageSize(objects int64) ReadOption {
+	return callOption{"PageSize", func(s *settings) error {
 		s.pageSize = objects
 		if objects < 0 {
-			s.problems = append(s.problems,
-				fmt.Errorf("option PageSize is %d: it counts objects, from 1; 0 asks for all at once", objects))
+			return fmt.Errorf("it is %d: it counts objects, from 1; 0 asks for all at once", objects)
 		}
-	})
+		return nil
+	}}
 }
 
 // NotOlderThan allows the API server to answer from its cache, if that has reached this resourceVersion: "0"
 // accepts any state, which costs the server little, and may be older than states seen before. Informers are not
 // used. Default, and "": the most recent state.
-func NotOlderThan(resourceVersion string) interface {
-	GetOption
-	WatchOption
-} {
-	return optionFunc(func(s *settings) { s.notOlderThan, s.fromAPI = resourceVersion, true })
+func NotOlderThan(resourceVersion string) ReadOption {
+	return callOption{"NotOlderThan", func(s *settings) error {
+		s.notOlderThan, s.fromAPI = resourceVersion, true
+		return nil
+	}}
 }
 
 // IfUnchanged requires that the object still has the resourceVersion of the caller's object, so that the caller's
@@ -231,11 +125,14 @@ func NotOlderThan(resourceVersion string) interface {
 // This is stricter than most callers need, because every heartbeat in a status changes the resourceVersion; a
 // check of the relevant fields of the live object fails less often.
 func IfUnchanged() interface {
-	GetLiveOption
-	TakeOverOption
+	ReadOption
+	WriteOption
 	DeleteOption
 } {
-	return optionFunc(func(s *settings) { s.unchanged = true })
+	return callOption{"IfUnchanged", func(s *settings) error {
+		s.unchanged = true
+		return nil
+	}}
 }
 
 // IfAbsent makes Apply create the object, and never change an existing one: the error is then ErrExists. The API
@@ -246,105 +143,108 @@ func IfUnchanged() interface {
 // aggregated API server may not. So Apply first reads the object if the group of its kind is not one of
 // Kubernetes. If an aggregated API server ignores resourceVersions, an object that appears between the read and
 // the apply is changed; the Outcome is then Updated.
-func IfAbsent() ApplyOption {
-	return optionFunc(func(s *settings) { s.absent = true })
+func IfAbsent() WriteOption {
+	return callOption{"IfAbsent", func(s *settings) error {
+		s.absent = true
+		return nil
+	}}
 }
 
 // DryRun makes the API server validate the request, including admission, and store nothing.
 func DryRun() interface {
 	WriteOption
-	TakeOverOption
 	DeleteOption
-	DeleteAllOfOption
 } {
-	return optionFunc(func(s *settings) { s.dryRun = true })
+	return callOption{"DryRun", func(s *settings) error {
+		s.dryRun = true
+		return nil
+	}}
 }
 
 // FieldOwner is the field manager of the write. Default: Config.FieldOwner.
-func FieldOwner(name string) interface {
-	WriteOption
-	TakeOverOption
-} {
-	return optionFunc(func(s *settings) {
+func FieldOwner(name string) WriteOption {
+	return callOption{"FieldOwner", func(s *settings) error {
 		s.fieldOwner = name
-		s.problem("FieldOwner", checkFieldOwner(name))
-	})
+		return checkFieldOwner(name)
+	}}
 }
 
 // FieldValidation overrides Config.FieldValidation.
 func FieldValidation(policy string) WriteOption {
-	return optionFunc(func(s *settings) {
+	return callOption{"FieldValidation", func(s *settings) error {
 		s.fieldValidation = policy
-		s.problem("FieldValidation", checkFieldValidation(policy))
-	})
+		return checkFieldValidation(policy)
+	}}
 }
 
 // Force makes an apply take fields from other field managers. Controllers should use it for objects that they
 // own.
-func Force() ApplyOption {
-	return optionFunc(func(s *settings) { s.force = true })
+func Force() WriteOption {
+	return callOption{"Force", func(s *settings) error {
+		s.force = true
+		return nil
+	}}
 }
 
 // ConfigurationHash makes Apply write a hash of the configuration into this annotation. A later Apply then detects
 // from the object itself which configuration was applied: see Apply. If the name changes, every object is applied
 // again.
-func ConfigurationHash(annotation string) ApplyOption {
-	return optionFunc(func(s *settings) {
+func ConfigurationHash(annotation string) WriteOption {
+	return callOption{"ConfigurationHash", func(s *settings) error {
 		s.hash = annotation
 		if mistakes := validation.IsQualifiedName(annotation); len(mistakes) > 0 {
-			s.problem("ConfigurationHash", fmt.Errorf("%q is not the name of an annotation: %s", annotation,
-				strings.Join(mistakes, "; ")))
+			return fmt.Errorf("%q is not the name of an annotation: %s", annotation, strings.Join(mistakes, "; "))
 		}
-	})
+		return nil
+	}}
 }
 
 // Subresource makes the request for a subresource with the kind of the object, usually "status". For
-// subresources of another kind (a Scale, an Eviction) see GetSubresource, CreateSubresource, UpdateSubresource
-// and PatchSubresource.
+// subresources of another kind (a Scale, an Eviction) see SubresourceOf.
 func Subresource(name string) interface {
-	GetOption
-	UpdateOption
+	ReadOption
+	WriteOption
 } {
-	return optionFunc(func(s *settings) {
-		s.subresource = name
-		s.problem("Subresource", checkSubresource(name))
-	})
+	return callOption{"Subresource", func(s *settings) error { return s.setSubresource(name) }}
 }
 
 // Propagation determines how the dependents of a deleted object are deleted. Default: the kind's own policy,
 // usually in the background.
-func Propagation(policy metav1.DeletionPropagation) interface {
-	DeleteOption
-	DeleteAllOfOption
-} {
-	return optionFunc(func(s *settings) { s.propagation = &policy })
+func Propagation(policy metav1.DeletionPropagation) DeleteOption {
+	return callOption{"Propagation", func(s *settings) error {
+		s.propagation = &policy
+		return nil
+	}}
 }
 
 // GracePeriod is the time for a Pod to terminate, in whole seconds. 0 kills it, and allows a new Pod with the same
 // name while the old one may still run. Default: the period of the Pod.
-func GracePeriod(d time.Duration) interface {
-	DeleteOption
-	DeleteAllOfOption
-} {
-	return optionFunc(func(s *settings) {
-		if d < 0 || d%time.Second != 0 {
-			s.problems = append(s.problems,
-				fmt.Errorf("option GracePeriod is %s: it counts in whole seconds, from 0", d))
-		}
+func GracePeriod(d time.Duration) DeleteOption {
+	return callOption{"GracePeriod", func(s *settings) error {
 		s.grace = new(int64(d / time.Second))
-	})
+		if d < 0 || d%time.Second != 0 {
+			return fmt.Errorf("it is %s: it counts in whole seconds, from 0", d)
+		}
+		return nil
+	}}
+}
+
+// Timeout bounds a wait. Default 5 min. Negative: no limit other than ctx.
+func Timeout(d time.Duration) WaitOption {
+	return callOption{"Timeout", func(s *settings) error {
+		s.timeout = d
+		return nil
+	}}
 }
 
 // settings are the evaluated options of a call.
 type settings struct {
 	kind            schema.GroupVersionKind
 	fromAPI         bool
-	namespace       string
-	inNamespace     bool // option InNamespace
-	allNamespaces   bool
+	namespaces      []string // of the selection, each once; nil: all
+	allNamespaces   bool     // the selection has kube.AllNamespaces
 	labels          labels.Selector
 	fields          fields.Selector
-	selectors       []string // the names of the options that labels and fields come from
 	pageSize        int64
 	notOlderThan    string
 	unchanged       bool
@@ -355,34 +255,36 @@ type settings struct {
 	force           bool
 	hash            string
 	subresource     string
+	parent          kube.Object // of a subresource with a kind of its own
 	uid             types.UID
 	version         string // with uid: the preconditions of a deletion
 	propagation     *metav1.DeletionPropagation
 	grace           *int64
 	timeout         time.Duration // of a wait; 0: defaultWaitTimeout; negative: no limit
 
-	resume   bool // continue with the current state if the API server has dropped the state of the first page
-	problems []error
+	resume bool // continue with the current state if the API server has dropped the state of the first page
 }
 
 // defaultPageSize is the page size of kubectl and of client-go's pager.
 const defaultPageSize = 500
 
-// newSettings evaluates options. The error lists every invalid one.
-func newSettings[O option](options []O) (settings, error) {
+// newSettings evaluates the options of a call that accepts these, separated by ", ". The error lists every invalid one.
+func newSettings[O option](options []O, accepted string) (settings, error) {
 	s := settings{pageSize: defaultPageSize}
-	for _, o := range options {
-		if any(o) == nil {
-			s.problems = append(s.problems, errors.New("an option is nil"))
+	var errs []error
+	for _, given := range options {
+		if any(given) == nil {
+			errs = append(errs, errors.New("an option is nil"))
 			continue
 		}
-		o.applyTo(&s)
+		o := given.get()
+		err := fmt.Errorf("this call accepts only %s", accepted)
+		if slices.Contains(strings.Split(accepted, ", "), o.name) {
+			err = o.set(&s)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("option %s: %w", o.name, err))
+		}
 	}
-	return s, errors.Join(s.problems...)
-}
-
-func (s *settings) problem(option string, err error) {
-	if err != nil {
-		s.problems = append(s.problems, fmt.Errorf("option %s: %w", option, err))
-	}
+	return s, errors.Join(errs...)
 }

@@ -14,7 +14,7 @@ type Page[T any] struct {
 	// empty although others follow.
 	Objects []T
 	// Continue is the token of the next page. It is empty on the last page. It is valid for some minutes, in any
-	// process, for the same kind and options.
+	// process, for the same selection.
 	Continue string
 	// ResourceVersion is the version of the state of this page. A Watch with NotOlderThan and the ResourceVersion of
 	// the first page starts with the first change after that state.
@@ -24,13 +24,14 @@ type Page[T any] struct {
 	Remaining int64
 }
 
-// ListPage returns one page of the objects of type T that the options select, for callers that hand tokens to their own
+// ListPage returns one page of the selected objects of type T, for callers that hand tokens to their own
 // clients, or that continue a list in another process. In one process, List is simpler. continueAt is the token of the
 // previous page; empty: the first page.
 //
 // ListPage always makes a request: an informer has no order in which a list could be continued. All pages are of the
-// state of the first one, unless the API server drops that state. The options must be those of the first page, because
-// a token contains only a version and the last key. NotOlderThan is ignored after the first page.
+// state of the first one, unless the API server drops that state. The selection must be that of the first page, because
+// a token contains only a version and the last key. NotOlderThan is ignored after the first page. A selection of
+// several Namespaces is an error.
 //
 // Options: those of List.
 //
@@ -38,9 +39,9 @@ type Page[T any] struct {
 // of the returned page is then a token that continues after the last object in the current state; it is empty if the
 // list must start again. apierrors.IsBadRequest is true for an invalid token.
 func ListPage[T kube.Object](
-	ctx context.Context, c *Client, continueAt string, options ...ListOption,
+	ctx context.Context, c *Client, selection kube.Selection, continueAt string, options ...ReadOption,
 ) (Page[T], error) {
-	t, err := beginSelection[T](ctx, c, "list", options)
+	t, err := beginList[T](ctx, c, "list", selection, options, optionsOfList)
 	if err != nil {
 		return Page[T]{}, err
 	}

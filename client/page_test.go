@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // newPageServer returns a server with the Pods a to e.
@@ -49,7 +50,7 @@ func TestListPageReturnsPagesOfOneState(t *testing.T) {
 	var pages [][]string
 	token, version := "", ""
 	for {
-		page, err := client.ListPage[*corev1.Pod](t.Context(), c, token, client.InNamespace("shop"), client.PageSize(2))
+		page, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}}, token, client.PageSize(2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,18 +75,18 @@ func TestListPageContinuesInCurrentState(t *testing.T) {
 	t.Parallel()
 	server, c := newPageServer(t)
 	size := client.PageSize(2)
-	first, err := client.ListPage[*corev1.Pod](t.Context(), c, "", size)
+	first, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, "", size)
 	if err != nil || !cmp.Equal(names(first.Objects), []string{"a", "b"}) {
 		t.Fatalf("the first page is %v, %v", names(first.Objects), err)
 	}
 	putPod(server, "b2")
 	server.Compact()
-	expired, err := client.ListPage[*corev1.Pod](t.Context(), c, first.Continue, size)
-	if !apierrors.IsResourceExpired(err) || client.ReasonOf(err) != client.ReasonTransient || expired.Objects != nil ||
+	expired, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, first.Continue, size)
+	if !apierrors.IsResourceExpired(err) || retry.Classify(err) != retry.Transient || expired.Objects != nil ||
 		!strings.HasPrefix(err.Error(), "list Pod: ") {
 		t.Fatalf("after a compaction: %v, %v", expired, err)
 	}
-	second, err := client.ListPage[*corev1.Pod](t.Context(), c, expired.Continue, size)
+	second, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, expired.Continue, size)
 	if err != nil || !cmp.Equal(names(second.Objects), []string{"b2", "c"}) {
 		t.Errorf("the next page is %v, %v", names(second.Objects), err)
 	}
@@ -96,11 +97,11 @@ func TestListPageDropsVersionWithToken(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = paged(false, "")
-	page, err := client.ListPage[*corev1.Pod](t.Context(), c, "", client.NotOlderThan("7"), client.PageSize(2))
+	page, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, "", client.NotOlderThan("7"), client.PageSize(2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, page.Continue, client.NotOlderThan("7"), client.PageSize(2)); err != nil {
+	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, page.Continue, client.NotOlderThan("7"), client.PageSize(2)); err != nil {
 		t.Fatal(err)
 	}
 	const pods = "GET /api/v1/pods"
@@ -113,10 +114,10 @@ func TestListPageDropsVersionWithToken(t *testing.T) {
 func TestListPageFails(t *testing.T) {
 	t.Parallel()
 	_, c := newPageServer(t)
-	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, "no token"); !apierrors.IsBadRequest(err) {
+	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, "no token"); !apierrors.IsBadRequest(err) {
 		t.Errorf("an invalid token: %v", err)
 	}
-	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, "", client.PageSize(-1)); err == nil {
+	if _, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, "", client.PageSize(-1)); err == nil {
 		t.Error("a negative PageSize has no error")
 	}
 	server, c := newServer(t)
@@ -124,7 +125,7 @@ func TestListPageFails(t *testing.T) {
 		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"p"},"spec":7}]}`))
 		return true
 	}
-	if page, err := client.ListPage[*corev1.Pod](t.Context(), c, ""); err == nil || page.Objects != nil || !strings.Contains(err.Error(), "decode Pod p") {
+	if page, err := client.ListPage[*corev1.Pod](t.Context(), c, kube.Selection{}, ""); err == nil || page.Objects != nil || !strings.Contains(err.Error(), "decode Pod p") {
 		t.Errorf("an invalid object: %v, %v", page, err)
 	}
 }
@@ -134,7 +135,7 @@ func TestListPageFails(t *testing.T) {
 func ExampleListPage() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
 	answer := func(token string) (next, version string, err error) {
-		page, err := client.ListPage[*corev1.Pod](ctx, c, token, client.InNamespace("shop"), client.PageSize(1))
+		page, err := client.ListPage[*corev1.Pod](ctx, c, kube.Selection{Namespaces: []string{"shop"}}, token, client.PageSize(1))
 		if apierrors.IsResourceExpired(err) {
 			return "", "", fmt.Errorf("the list has changed too much: start again: %w", err)
 		}
@@ -152,7 +153,7 @@ func ExampleListPage() {
 		fmt.Println(err)
 		return
 	}
-	changes, err := client.Watch[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.NotOlderThan(version))
+	changes, err := client.Watch[*corev1.Pod](ctx, c, kube.Selection{Namespaces: []string{"shop"}}, client.NotOlderThan(version))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,8 +65,8 @@ type Operation struct {
 	Value any `json:"value"`
 }
 
-// JSONPatch returns a JSON patch of these operations. If a test among them fails, the whole patch is rejected,
-// with ReasonInvalid.
+// JSONPatch returns a JSON patch of these operations. If a test among them fails, the whole patch is rejected, and
+// apierrors.IsInvalid is true for the error.
 func JSONPatch(operations ...Operation) PatchBody {
 	body, err := json.Marshal(operations)
 	return PatchBody{patchType: types.JSONPatchType, body: body, err: err}
@@ -153,20 +153,28 @@ func (p PatchBody) check() error {
 // Patch changes the object that obj identifies, and returns it as the API server has it. It does not change
 // obj. For an empty patch it makes no request and returns obj.
 //
-// Options: DryRun, FieldOwner, FieldValidation, Subresource.
+// Options: DryRun, FieldOwner, FieldValidation, Subresource, SubresourceOf.
 //
 // Errors: ErrGone; ErrChanged for a Locked patch; the error of a patch that could not be made.
-func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...UpdateOption) (T, error) {
+func Patch[T kube.Object](ctx context.Context, c *Client, obj T, patch PatchBody, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "patch", obj, options)
+	if err := patch.check(); err != nil {
+		return none, fmt.Errorf("patch a %s: %w", reflect.TypeFor[T](), err)
+	}
+	t, err := begin(ctx, c, "patch", obj, options, optionsOfUpdate+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
-	if err := errors.Join(patch.check(), t.checkBody()); err != nil {
+	if err := t.checkBody(); err != nil {
 		return none, t.failed(err)
 	}
-	if patch.Empty() {
+	switch {
+	case t.parent == nil && patch.Empty():
 		return obj, nil
+	case patch.Empty():
+		return none, t.failed(errors.New("the patch is empty"))
+	case usercode.IsNil(obj) && reflect.TypeFor[T]().Kind() != reflect.Pointer:
+		return none, t.failed(notAType[T]())
 	}
 	patched, err := sendPatch(ctx, t, patch, obj)
 	return patched, t.failed(asChanged(err))
@@ -181,16 +189,4 @@ func sendPatch[T kube.Object](ctx context.Context, t target, patch PatchBody, li
 	r := t.request(VerbPatch)
 	r.PatchType, r.Body = patch.patchType, patch.body
 	return exchange(ctx, t, r, like)
-}
-
-// JSONPointer returns the JSON pointer (RFC 6901) of a field, for Operation.Path. For "metadata", "annotations",
-// "example.com/team" it is "/metadata/annotations/example.com~1team".
-func JSONPointer(names ...string) string { return difference.Pointer(names...) }
-
-// IsPatchTestFailed reports whether the API server rejected a JSON patch because a test in it failed, or
-// because it changes a missing field. (An object that is invalid after the patch is rejected with causes: see
-// StatusCauses.) A caller that knows that only a test can have failed reads the object and tries again, or
-// returns ChangedError.
-func IsPatchTestFailed(err error) bool {
-	return apierrors.IsInvalid(err) && len(StatusCauses(err)) == 0
 }

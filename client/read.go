@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
@@ -23,16 +24,19 @@ import (
 //
 //	web, err := client.Get[*appsv1.Deployment](ctx, c, kube.Key{Namespace: "shop", Name: "web"})
 //
-// Options: OfKind; FromAPI; NotOlderThan and Subresource, for a subresource of the object's own kind, which
-// both read from the API server.
+// Options: OfKind; FromAPI; NotOlderThan, Subresource, for a subresource of the object's own kind, and SubresourceOf,
+// which read from the API server.
 //
 // Errors: ErrGone, for which apierrors.IsNotFound is true, if the object does not exist; kube.ErrNotServed if
 // the cluster does not serve the kind; a missing or superfluous namespace.
-func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...GetOption) (T, error) {
-	s, err := newSettings(options)
+func Get[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...ReadOption) (T, error) {
+	s, err := newSettings(options, "FromAPI, NotOlderThan, OfKind, Subresource, SubresourceOf")
 	if err != nil {
 		var none T
 		return none, fmt.Errorf("get %s: %w", key, err)
+	}
+	if s.parent != nil {
+		return getSubresource[T](ctx, c, key, s)
 	}
 	return getWith[T](ctx, c, key, s)
 }
@@ -85,12 +89,11 @@ func exchange[T kube.Object](ctx context.Context, t target, r *Request, like T) 
 // Exists reports whether an object with this key exists. It reads metadata only.
 //
 // Options: OfKind, FromAPI, NotOlderThan.
-func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...interface {
-	GetOption
-	ListOption
-},
-) (bool, error) {
-	s, err := metadataSettings[T](c, options)
+func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options ...ReadOption) (bool, error) {
+	s, err := newSettings(options, "FromAPI, NotOlderThan, OfKind")
+	if err == nil {
+		s.kind, err = metadataKind[T](c, s.kind)
+	}
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", key, err)
 	}
@@ -101,21 +104,20 @@ func Exists[T kube.Object](ctx context.Context, c *Client, key kube.Key, options
 	return err == nil, err
 }
 
-// metadataSettings evaluates the options of a call that reads only the metadata of objects of type T.
-func metadataSettings[T kube.Object, O option](c *Client, options []O) (settings, error) {
-	s, err := newSettings(options)
-	if err = errors.Join(err, c.check()); err == nil {
-		s.kind, err = kindFor[T](c, s.kind)
+// metadataKind returns the kind of T, or the given kind, for a call that reads only metadata.
+func metadataKind[T kube.Object](c *Client, given schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+	if err := c.check(); err != nil {
+		return given, err
 	}
-	return s, err
+	return kindFor[T](c, given)
 }
 
-// List iterates over the objects of type T that the options select: from an informer that covers the selection,
+// List iterates over the selected objects of type T: from an informer that covers the selection,
 // otherwise from the API server. It requests a page when the iteration reaches it. The objects belong to the
 // caller.
 //
-//	for pod, err := range client.List[*corev1.Pod](ctx, c,
-//		client.InNamespace("shop"), client.LabelSelector("app=web")) {
+//	web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
+//	for pod, err := range client.List[*corev1.Pod](ctx, c, web) {
 //		if err != nil {
 //			return err
 //		}
@@ -128,14 +130,27 @@ func metadataSettings[T kube.Object, O option](c *Client, options []O) (settings
 // or changed since may be missing or newer than the previous ones. All starts again instead. ListPage returns
 // single pages and their tokens.
 //
-// Options: OfKind, FromAPI, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector, PageSize,
-// NotOlderThan.
-func List[T kube.Object](ctx context.Context, c *Client, options ...ListOption) iter.Seq2[T, error] {
+// Several namespaces are read one after another, in the order of the selection, each in its own state.
+//
+// List evaluates a FieldSelector on an informer that covers the selection if it can evaluate every requirement: those
+// on metadata.name and metadata.namespace, and one that another field has a value which is not empty, if the informer
+// stores whole objects and one of its Config.Indexes has the name of the field. So a field that only an index has,
+// such as a reference in the spec of a custom resource, can be selected as soon as the informer has listed; until then
+// the API server rejects it.
+//
+// Options: FromAPI, NotOlderThan, PageSize.
+func List[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
+) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		t, err := beginSelection[T](ctx, c, "list", options)
-		if err == nil {
-			t.resume = true
-			err = list(ctx, t, yield)
+		targets, err := beginSelection[T](ctx, c, "list", selection, options, optionsOfList)
+		more := true
+		for i := 0; i < len(targets) && err == nil && more; i++ {
+			targets[i].resume = true
+			err = list(ctx, targets[i], func(obj T, err error) bool {
+				more = yield(obj, err)
+				return more
+			})
 		}
 		if err != nil {
 			var none T
@@ -233,13 +248,16 @@ func continueAfter(err error) string {
 	return statusOf(err).Continue
 }
 
-// All returns the objects of List in one state. From the API server they are ordered by namespace and name,
-// from an informer unordered. If the API server drops the state of the first page before the last page, All
-// requests all objects again, in one page.
+// All returns the objects of List in one state (of each namespace, if the selection has several). From the API server
+// they are ordered by namespace and name, from an informer unordered; several namespaces have the order of the
+// selection. If the API server drops the state of the first page before the last page, All requests all objects again,
+// in one page.
 //
 // Options: those of List.
-func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) ([]T, error) {
-	t, err := beginSelection[T](ctx, c, "list", options)
+func All[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
+) ([]T, error) {
+	targets, err := beginSelection[T](ctx, c, "list", selection, options, optionsOfList)
 	if err != nil {
 		return nil, err
 	}
@@ -248,24 +266,29 @@ func All[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (
 		all = append(all, obj)
 		return true
 	}
-	err = list(ctx, t, gather)
-	if apierrors.IsResourceExpired(err) && t.pageSize > 0 {
-		t.pageSize, all = 0, nil
-		err = list(ctx, t, gather)
-	}
-	if err != nil {
-		return nil, err
+	for _, t := range targets {
+		before := len(all)
+		err := list(ctx, t, gather)
+		if apierrors.IsResourceExpired(err) && t.pageSize > 0 {
+			t.pageSize, all = 0, all[:before]
+			err = list(ctx, t, gather)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
 
 // Keys returns the keys of the objects of All. It reads metadata only. Options: those of List.
-func Keys[T kube.Object](ctx context.Context, c *Client, options ...ListOption) (sets.Set[kube.Key], error) {
-	s, err := metadataSettings[T](c, options)
-	if err != nil {
+func Keys[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
+) (sets.Set[kube.Key], error) {
+	var err error
+	if selection.Kind, err = metadataKind[T](c, selection.Kind); err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
 	}
-	all, err := All[*metav1.PartialObjectMetadata](ctx, c, slices.Concat(options, []ListOption{OfKind(s.kind)})...)
+	all, err := All[*metav1.PartialObjectMetadata](ctx, c, selection, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -82,9 +82,9 @@ func TestPages(t *testing.T) {
 			var got []*corev1.Pod
 			var err error
 			if test.all {
-				got, err = client.All[*corev1.Pod](t.Context(), c, client.PageSize(2))
+				got, err = client.All[*corev1.Pod](t.Context(), c, kube.Selection{}, client.PageSize(2))
 			} else {
-				for pod, e := range client.List[*corev1.Pod](t.Context(), c, client.PageSize(2)) {
+				for pod, e := range client.List[*corev1.Pod](t.Context(), c, kube.Selection{}, client.PageSize(2)) {
 					if e != nil {
 						err = e
 						continue // nothing may follow an error
@@ -114,7 +114,7 @@ func TestPagesAreRequestedOnDemand(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = paged(false, "")
-	for pod, err := range client.List[*corev1.Pod](t.Context(), c, client.PageSize(2)) {
+	for pod, err := range client.List[*corev1.Pod](t.Context(), c, kube.Selection{}, client.PageSize(2)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestInformerRestartsDuringRead(t *testing.T) {
 			if strings.HasPrefix(name, "get") {
 				_, err = client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database()))
 			} else {
-				_, err = client.All[*appsv1.StatefulSet](t.Context(), c)
+				_, err = client.All[*appsv1.StatefulSet](t.Context(), c, kube.Selection{})
 			}
 			if got := server.log(); len(got) != test.requests {
 				t.Errorf("the requests are %q, want %d", got, test.requests)
@@ -264,7 +264,7 @@ func TestReadsFromInformers(t *testing.T) {
 	t.Parallel()
 	key, other := kube.Key{Namespace: "shop", Name: "db"}, kube.Key{Namespace: "shop", Name: "other"}
 	kind := client.OfKind(databases(true, "").kind)
-	get := func(key kube.Key, options ...client.GetOption) func(c *client.Client) (any, error) {
+	get := func(key kube.Key, options ...client.ReadOption) func(c *client.Client) (any, error) {
 		return func(c *client.Client) (any, error) {
 			return client.Get[*appsv1.StatefulSet](t.Context(), c, key, options...)
 		}
@@ -309,24 +309,24 @@ func TestReadsFromInformers(t *testing.T) {
 			return found, err
 		}},
 		"Keys": {informer: databases(false, "*"), read: func(c *client.Client) (any, error) {
-			found, err := client.Keys[*appsv1.StatefulSet](t.Context(), c, client.LabelSelector("app=db"))
+			found, err := client.Keys[*appsv1.StatefulSet](t.Context(), c, kube.Selection{LabelSelector: "app=db"})
 			if err == nil && !found.Has(key) {
 				err = fmt.Errorf("the names are %v", found)
 			}
 			return found, err
 		}},
 		"All, of another label": {informer: databases(true, "shop"), read: func(c *client.Client) (any, error) {
-			all, err := client.All[*appsv1.StatefulSet](t.Context(), c, client.InNamespace("shop"), client.LabelSelector("app!=db"))
+			all, err := client.All[*appsv1.StatefulSet](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app!=db"})
 			if len(all) > 0 {
 				err = fmt.Errorf("the objects are %v", all)
 			}
 			return all, err
 		}},
 		"All, which it does not cover": {informer: databases(true, "shop"), requests: true, read: func(c *client.Client) (any, error) {
-			return client.All[*appsv1.StatefulSet](t.Context(), c)
+			return client.All[*appsv1.StatefulSet](t.Context(), c, kube.Selection{})
 		}},
 		"All by a field": {informer: databases(true, "*"), requests: true, read: func(c *client.Client) (any, error) {
-			return client.All[*appsv1.StatefulSet](t.Context(), c, client.FieldSelector("metadata.name=db"))
+			return client.All[*appsv1.StatefulSet](t.Context(), c, kube.Selection{FieldSelector: "metadata.name=db"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,8 +373,7 @@ func TestFieldSelectorsAreCombined(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	server.handle = echo
-	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"),
-		client.FieldSelector("spec.nodeName=n1"), client.FieldSelector("status.phase=Failed"))
+	err := client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, FieldSelector: "spec.nodeName=n1" + "," + "status.phase=Failed"})
 	if err != nil {
 		t.Fatal(err)
 	}

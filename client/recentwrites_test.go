@@ -69,7 +69,7 @@ func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 			return err
 		}, true, ""},
 		"a deletion of all": {func(ctx context.Context, c *client.Client) error {
-			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, client.InNamespace("shop"), client.LabelSelector("a=b"))
+			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "a=b"})
 		}, true, ""},
 		"an apply of something else": {func(ctx context.Context, c *client.Client) error {
 			_, err := client.Apply(ctx, c, config("slow"))

@@ -53,11 +53,11 @@ func TestStatusResponseHasNoObject(t *testing.T) {
 		return true
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}
-	if got, err := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}); err != nil || got == nil || got.Kind != "" {
+	if got, err := client.Create(t.Context(), c, &corev1.Binding{Target: corev1.ObjectReference{Name: "n1"}}, client.SubresourceOf(pod, "binding")); err != nil || got == nil || got.Kind != "" {
 		t.Errorf("the response is %+v, %v", got, err)
 	}
 	// The type has a struct as its status, into which a string cannot be decoded.
-	if got, err := client.CreateSubresource(t.Context(), c, pod, "resize", pod); err != nil || got.Name != "" {
+	if got, err := client.Create(t.Context(), c, pod, client.SubresourceOf(pod, "resize")); err != nil || got.Name != "" {
 		t.Errorf("the response is %+v, %v", got, err)
 	}
 }
@@ -70,7 +70,7 @@ func TestNotFoundErrors(t *testing.T) {
 	}
 	create := func(c *client.Client) error { _, err := client.Create(t.Context(), c, pod); return err }
 	bind := func(c *client.Client) error {
-		_, err := client.CreateSubresource(t.Context(), c, database(), "scale", &corev1.Binding{})
+		_, err := client.Create(t.Context(), c, &corev1.Binding{}, client.SubresourceOf(database(), "scale"))
 		return err
 	}
 	remove := func(c *client.Client) error { return client.Delete(t.Context(), c, database()) }
@@ -82,19 +82,19 @@ func TestNotFoundErrors(t *testing.T) {
 		response error
 		do       func(c *client.Client) error
 		want     error
-		reason   client.Reason
+		missing  bool // IgnoreNotFound ignores it
 	}{
-		"the namespace":               {notFound("namespaces", "shop"), create, client.ErrNoNamespace, client.ReasonOther},
-		"what a webhook looked for":   {notFound("secrets", "key"), create, nil, client.ReasonOther},
-		"the object of a deletion":    {notFound("statefulsets", "db"), remove, client.ErrGone, client.ReasonNotFound},
-		"what its webhook looked for": {notFound("secrets", "key"), remove, nil, client.ReasonOther},
-		"another one of the kind":     {notFound("statefulsets", "other"), remove, nil, client.ReasonOther},
-		"a webhook says no more":      {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 404, Message: "denied"}}, remove, nil, client.ReasonOther},
-		"the object":                  {notFound("statefulsets", "db"), bind, client.ErrGone, client.ReasonNotFound},
-		"the object, by its part":     {notFound("statefulsets/scale", "db"), bind, client.ErrGone, client.ReasonNotFound},
-		"what the body names":         {notFound("secrets", "db"), bind, nil, client.ReasonOther},
-		"a subresource of the kind":   {notFound("widgets", "w"), status, kube.ErrNotServed, client.ReasonNotServed},
-		"the namespace of an update":  {notFound("namespaces", "shop"), status, client.ErrNoNamespace, client.ReasonOther},
+		"the namespace":               {notFound("namespaces", "shop"), create, client.ErrNoNamespace, false},
+		"what a webhook looked for":   {notFound("secrets", "key"), create, nil, false},
+		"the object of a deletion":    {notFound("statefulsets", "db"), remove, client.ErrGone, true},
+		"what its webhook looked for": {notFound("secrets", "key"), remove, nil, false},
+		"another one of the kind":     {notFound("statefulsets", "other"), remove, nil, false},
+		"a webhook says no more":      {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 404, Message: "denied"}}, remove, nil, false},
+		"the object":                  {notFound("statefulsets", "db"), bind, client.ErrGone, true},
+		"the object, by its part":     {notFound("statefulsets/scale", "db"), bind, client.ErrGone, true},
+		"what the body names":         {notFound("secrets", "db"), bind, nil, false},
+		"a subresource of the kind":   {notFound("widgets", "w"), status, kube.ErrNotServed, false},
+		"the namespace of an update":  {notFound("namespaces", "shop"), status, client.ErrNoNamespace, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,8 +111,8 @@ func TestNotFoundErrors(t *testing.T) {
 					t.Errorf("%v: it is %q: %t, want %t", err, sentinel, got, want)
 				}
 			}
-			if got := client.ReasonOf(err); got != test.reason || !apierrors.IsNotFound(err) {
-				t.Errorf("the reason is %s, want %s; apimachinery calls it not found: %t", got, test.reason, apierrors.IsNotFound(err))
+			if ignored := client.IgnoreNotFound(err) == nil; ignored != test.missing || !apierrors.IsNotFound(err) {
+				t.Errorf("%v is ignored: %t, want %t; apimachinery calls it not found: %t", err, ignored, test.missing, apierrors.IsNotFound(err))
 			}
 		})
 	}

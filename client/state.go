@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,7 @@ type state[T kube.Object] struct {
 	cached  bool // read from an informer
 	applied bool // the apply would not change it
 	// entry contains the fields that the informer's field manager has applied; nil: unknown.
-	entry   *metav1.ManagedFieldsEntry
-	partial bool // fields that the Go type of the informer lacks may be missing
+	entry *metav1.ManagedFieldsEntry
 }
 
 // cachedState reads the object from the client's informers that keep whole objects; with parts, also from those that
@@ -30,7 +28,7 @@ type state[T kube.Object] struct {
 func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], answered bool, err error) {
 	covered := false
 	for informer := range t.client.informersOf(t.kind) {
-		model, whole := informer.NewObject()
+		_, whole := informer.NewObject()
 		if !whole && !parts {
 			continue
 		}
@@ -49,9 +47,7 @@ func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], an
 		if err != nil {
 			return seen, false, fmt.Errorf("read it from informer %q: %w", informer.Name(), err)
 		}
-		_, all := model.(*unstructured.Unstructured)
-		partial := !all && reflect.TypeOf(model) != reflect.TypeOf(shown)
-		return state[T]{object: shown, exists: true, cached: true, entry: entry, partial: partial}, true, nil
+		return state[T]{object: shown, exists: true, cached: true, entry: entry}, true, nil
 	}
 	return seen, covered, nil
 }

@@ -8,106 +8,83 @@ import (
 	"strings"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// GetSubresource reads a subresource with its own kind, such as the scale of a Deployment.
+// SubresourceOf makes the request for a subresource of parent that has a kind of its own: a Scale, an Eviction, a
+// Binding, a TokenRequest. The object of the call is its body; a body without a name gets the name of the parent. Only
+// the kind, namespace and name of parent are used.
 //
-//	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
+//	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))
+//	...
+//	_, err = client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
+//	...
+//	scale, err = client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))
+//	...
+//	scale, err = client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(web, "scale"))
 //
-// Only the kind, namespace and name of parent are used.
+// Create returns an empty object if the response is a Status. Update with a body that has a resourceVersion replaces
+// that version only. An empty Patch is an error, because it makes no request, so there is no result; its object may be
+// nil.
 //
-// Errors: ErrGone if the parent does not exist; kube.ErrNotServed if its kind has no such subresource.
-func GetSubresource[S kube.Object](ctx context.Context, c *Client, parent kube.Object, subresource string) (S, error) {
-	var none S
-	return subresourceCall(ctx, c, VerbGet, parent, subresource, none, PatchBody{}, nil)
-}
-
-// CreateSubresource creates a subresource: an eviction or a binding of a Pod, a token of a ServiceAccount. It
-// returns the response, or an empty S if the response is a Status. A body without a name gets the name of the
-// parent.
-//
-//	_, err := client.CreateSubresource(ctx, c, pod, "eviction", &policyv1.Eviction{})
-//
-// Options: DryRun, FieldOwner, FieldValidation.
-//
-// Errors: those of GetSubresource. If a PodDisruptionBudget forbids an eviction at the moment, the reason is
-// ReasonThrottled.
-func CreateSubresource[S kube.Object](
-	ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption,
-) (S, error) {
-	return subresourceCall(ctx, c, VerbCreate, parent, subresource, body, PatchBody{}, options)
-}
-
-// UpdateSubresource replaces a subresource with its own kind, such as a scale. A body without a name gets the name of
-// the parent; a body with a resourceVersion replaces that version only.
-//
-// Options: DryRun, FieldOwner, FieldValidation.
-//
-// Errors: those of GetSubresource; ErrChanged.
-func UpdateSubresource[S kube.Object](
-	ctx context.Context, c *Client, parent kube.Object, subresource string, body S, options ...WriteOption,
-) (S, error) {
-	return subresourceCall(ctx, c, VerbUpdate, parent, subresource, body, PatchBody{}, options)
-}
-
-// PatchSubresource changes a subresource with its own kind, and returns the result. An empty patch is an error, because
-// it makes no request, so there is no result.
-//
-//	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
-//		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
-//
-// Options: DryRun, FieldOwner, FieldValidation.
-//
-// Errors: those of GetSubresource; ErrChanged, for a Locked patch.
-func PatchSubresource[S kube.Object](
-	ctx context.Context, c *Client, parent kube.Object, subresource string, patch PatchBody, options ...WriteOption,
-) (S, error) {
-	var none S
-	return subresourceCall(ctx, c, VerbPatch, parent, subresource, none, patch, options)
-}
-
-func subresourceCall[S kube.Object](
-	ctx context.Context, c *Client, verb Verb, parent kube.Object, subresource string, body S, patch PatchBody,
-	options []WriteOption,
-) (S, error) {
-	var none S
-	action := fmt.Sprintf("%s subresource %s", verb, subresource)
-	err := checkSubresource(subresource)
-	switch {
-	case err != nil:
-	case verb == VerbPatch && patch.check() != nil:
-		err = patch.check()
-	case verb == VerbPatch && patch.Empty():
-		err = errors.New("the patch is empty")
-	case usercode.IsNil(body) && reflect.TypeFor[S]().Kind() != reflect.Pointer:
-		err = notAType[S]()
-	}
-	if err != nil {
-		return none, fmt.Errorf("%s: %w", action, err)
-	}
-	t, err := begin(ctx, c, action, parent, options)
-	if err != nil {
-		return none, err
-	}
-	t.action, t.subresource = string(verb), subresource
-	r := t.request(verb)
-	r.model = any(body)
-	switch verb {
-	case VerbCreate, VerbUpdate:
-		if r.Object, err = t.bodyOf(body); err != nil {
-			return none, t.failed(err)
+// Errors: ErrGone if the parent does not exist; kube.ErrNotServed if its kind has no such subresource; ErrChanged. If a
+// PodDisruptionBudget forbids an eviction at the moment, the class of the error is retry.Throttled.
+func SubresourceOf(parent kube.Object, name string) interface {
+	ReadOption
+	WriteOption
+} {
+	return callOption{"SubresourceOf", func(s *settings) error {
+		if s.parent = parent; usercode.IsNil(parent) {
+			return errors.New("the parent is nil")
 		}
-	case VerbPatch:
-		r.PatchType, r.Body = patch.patchType, patch.body
-	}
-	response, err := exchange(ctx, t, r, body)
-	return response, t.failed(asChanged(err))
+		return s.setSubresource(name)
+	}}
 }
 
-// bodyOf returns the body of a subresource, with the name of the parent.
-func (t target) bodyOf(body kube.Object) (kube.Object, error) {
+func (s *settings) setSubresource(name string) error {
+	if s.subresource != "" && s.subresource != name {
+		return fmt.Errorf("%q: the call is for %q already", name, s.subresource)
+	}
+	s.subresource = name
+	return checkSubresource(name)
+}
+
+// getSubresource is Get with option SubresourceOf.
+func getSubresource[T kube.Object](ctx context.Context, c *Client, key kube.Key, s settings) (T, error) {
+	var none T
+	var err error
+	switch {
+	case reflect.TypeFor[T]().Kind() != reflect.Pointer:
+		err = notAType[T]()
+	case key != kube.KeyOf(s.parent):
+		err = fmt.Errorf("the parent of the subresource is %s", kube.KeyOf(s.parent))
+	case !s.kind.Empty():
+		err = errors.New("options OfKind and SubresourceOf exclude each other: the parent has the kind")
+	}
+	if err != nil {
+		return none, fmt.Errorf("get %s: %w", key, err)
+	}
+	t, err := c.targetOf(ctx, s.parent)
+	if err != nil {
+		return none, fmt.Errorf("get: %w", err)
+	}
+	t.settings, t.action, t.model = s, "get", any(none)
+	response, err := exchange(ctx, t, t.request(VerbGet), none)
+	return response, t.failed(err)
+}
+
+// bodyOf returns the object to send for obj: with the namespace of the target, and the name of a subresource's parent.
+func bodyOf[T kube.Object](t target, obj T) (kube.Object, error) {
+	if t.parent == nil {
+		return inNamespace(obj, t.key.Namespace)
+	}
+	return t.subresourceBody(obj)
+}
+
+// subresourceBody returns the body of a subresource, with the name of the parent.
+func (t target) subresourceBody(body kube.Object) (kube.Object, error) {
 	if usercode.IsNil(body) {
 		return nil, errors.New("the body is nil")
 	}
@@ -121,7 +98,7 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 	if kube.KeyOf(body) == t.key {
 		return body, nil
 	}
-	named, err := copyOf(body)
+	named, err := difference.Copy(body)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +110,12 @@ func (t target) bodyOf(body kube.Object) (kube.Object, error) {
 // checkBody rejects a subresource of another kind than the object: its response would be decoded into the wrong
 // type.
 func (t target) checkBody() error {
-	if t.subresource == "" {
+	if t.subresource == "" || t.parent != nil {
 		return nil
 	}
 	kind, known := t.client.config.Cluster.SubresourceKind(t.resource, t.subresource)
 	if known && kind.Kind != t.kind.Kind {
-		return fmt.Errorf("subresource %s has the kind %s: use GetSubresource, UpdateSubresource or PatchSubresource",
-			t.subresource, kind.Kind)
+		return fmt.Errorf("subresource %s has the kind %s: use option SubresourceOf", t.subresource, kind.Kind)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TakeOver makes the field owner the applier of all fields that managers have written to obj by Update (or
@@ -36,9 +37,9 @@ import (
 // Errors: those of GetLive; ErrChanged if another client has written the object since it was read: call TakeOver
 // again.
 func TakeOver[T kube.Object](
-	ctx context.Context, c *Client, obj T, managers []string, options ...TakeOverOption,
+	ctx context.Context, c *Client, obj T, managers []string, options ...WriteOption,
 ) (changed bool, err error) {
-	t, err := begin(ctx, c, "take over", obj, options)
+	t, err := begin(ctx, c, "take over", obj, options, "DryRun, FieldOwner, IfUnchanged")
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +97,7 @@ func makeApplier(entries []metav1.ManagedFieldsEntry, managers []string, fieldOw
 // managedFields also list the managers as owners of defaults. So LeftFields gets the object without the fields from the
 // API server, by the dry run of a patch. If that is rejected, the result includes defaults.
 func LeftFields(ctx context.Context, c *Client, before, after kube.Object, managers []string) ([]FieldChange, error) {
-	t, err := begin(ctx, c, "look for left fields in", after, []UpdateOption{DryRun()})
+	t, err := begin(ctx, c, "look for left fields in", after, []WriteOption{DryRun()}, optionsOfUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +132,14 @@ func leftFields(ctx context.Context, t target, before, after kube.Object, manage
 		return nil, nil
 	}
 	fields := []string{"apiVersion", "kind", "status"}
-	current = difference.Without(current, fields, metadataOfServer()...)
-	rest := difference.Without(stripped.(map[string]any), fields, metadataOfServer()...)
+	current = difference.Without(current, fields, difference.ServerMetadata()...)
+	rest := difference.Without(stripped.(map[string]any), fields, difference.ServerMetadata()...)
 	response, err := sendPatch(ctx, t, mergeBody(difference.MergePatch(current, rest)), after)
-	switch reason := ReasonOf(err); {
-	case reason == ReasonInvalid, reason == ReasonForbidden: // policies and webhooks use both
+	switch retry.Classify(err) {
+	case retry.Invalid, retry.Forbidden, retry.NamespaceTerminating: // policies and webhooks use all of them
 		return d.sorted(), nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
 	return Diff(t.client, after, response), nil

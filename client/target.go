@@ -28,32 +28,22 @@ type target struct {
 }
 
 // begin evaluates the options of a call for an object.
-func begin[O option](ctx context.Context, c *Client, action string, obj kube.Object, options []O) (target, error) {
-	s, err := newSettings(options)
+func begin[O option](
+	ctx context.Context, c *Client, action string, obj kube.Object, options []O, accepted string,
+) (target, error) {
+	s, err := newSettings(options, accepted)
 	if err != nil {
 		return target{}, fmt.Errorf("%s: %w", action, err)
 	}
-	t, err := c.locate(ctx, obj)
-	if err == nil && (action != "create" || obj.GetGenerateName() == "") {
+	located := obj
+	if s.parent != nil {
+		located = s.parent
+	}
+	t, err := c.locate(ctx, located)
+	if err == nil && (action != "create" || located.GetGenerateName() == "") {
 		err = t.checkName()
 	}
-	t.settings, t.action = s, action
-	if err != nil {
-		err = fmt.Errorf("%s: %w", action, err)
-	}
-	return t, err
-}
-
-// beginSelection evaluates the options of a call for a selection.
-func beginSelection[T kube.Object, O option](
-	ctx context.Context, c *Client, action string, options []O,
-) (target, error) {
-	s, err := newSettings(options)
-	if err != nil {
-		return target{}, fmt.Errorf("%s: %w", action, err)
-	}
-	t, err := selectionFor[T](ctx, c, s)
-	t.action = action
+	t.settings, t.action, t.model = s, action, obj
 	if err != nil {
 		err = fmt.Errorf("%s: %w", action, err)
 	}
@@ -100,7 +90,7 @@ func (c *Client) locate(ctx context.Context, obj kube.Object) (target, error) {
 	return t, t.resolve(ctx)
 }
 
-// targetFor returns the target with this key, of the kind of T or the kind in option OfKind.
+// targetFor returns the target with this key, of the kind of T or the given kind.
 func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, s settings) (target, error) {
 	if err := c.check(); err != nil {
 		return target{}, err
@@ -120,26 +110,7 @@ func targetFor[T kube.Object](ctx context.Context, c *Client, key kube.Key, s se
 	return t, t.resolve(ctx)
 }
 
-// selectionFor returns the target of a selection.
-func selectionFor[T kube.Object](ctx context.Context, c *Client, s settings) (target, error) {
-	if s.allNamespaces && s.inNamespace {
-		return target{}, errors.New("options AllNamespaces and InNamespace exclude each other")
-	}
-	t, err := targetFor[T](ctx, c, kube.Key{Namespace: s.namespace}, s)
-	if err != nil || !t.resource.Namespaced {
-		return t, err
-	}
-	switch only := c.config.Namespace; {
-	case s.inNamespace && s.namespace == "":
-		return t, fmt.Errorf("option InNamespace has an empty namespace, and a %s lives in a namespace: option "+
-			"AllNamespaces selects all", t.kind.Kind)
-	case s.allNamespaces && only != "":
-		return t, fmt.Errorf("option AllNamespaces: this client is for namespace %s only", only)
-	}
-	return t, nil
-}
-
-// kindFor returns the kind of T, or the kind in option OfKind.
+// kindFor returns the kind of T, or the given kind: of option OfKind or of a Selection.
 func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
 		if named.Empty() {
@@ -152,7 +123,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 	isKnown := err == nil
 	switch {
 	case named.Empty() && !isKnown:
-		return kind, fmt.Errorf("%w (option OfKind names it)", err)
+		return kind, fmt.Errorf("%w, or name it by option OfKind, or by the Kind of a Selection", err)
 	case named.Empty():
 		return kind, nil
 	case !isKnown || kind == named:
@@ -162,7 +133,7 @@ func kindFor[T kube.Object](c *Client, named schema.GroupVersionKind) (schema.Gr
 	if kinds, _, _ := cluster.Scheme().ObjectKinds(model); slices.Contains(kinds, named) { // nil if there is an error
 		return named, nil
 	}
-	return named, fmt.Errorf("option OfKind names the kind %s, and a %T is a %s", named, model, kind)
+	return named, fmt.Errorf("the given kind is %s, and a %T is a %s", named, model, kind)
 }
 
 func notAType[T any]() error {
@@ -181,9 +152,8 @@ func (t *target) resolve(ctx context.Context) error {
 		}
 	}
 	if isBody(t.kind.GroupKind()) {
-		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use GetSubresource, "+
-			"UpdateSubresource, PatchSubresource, CreateSubresource or ScaleLive with the object itself", t.String(),
-			t.kind.Kind)
+		return fmt.Errorf("%s: a %s is the body of a subresource, and no object: use option SubresourceOf, or "+
+			"ScaleLive, with the object itself", t.String(), t.kind.Kind)
 	}
 	var err error
 	if t.resource, err = t.client.config.Cluster.Resource(ctx, t.kind); err != nil {

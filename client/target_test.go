@@ -34,9 +34,9 @@ func TestOfKindForTypeOfSeveralKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, want := range map[schema.GroupVersionKind]string{
-		first: "", second: "", corev1.SchemeGroupVersion.WithKind("Pod"): "option OfKind names the kind /v1, Kind=Pod, and a *v1.ConfigMap is a",
+		first: "", second: "", corev1.SchemeGroupVersion.WithKind("Pod"): "the given kind is /v1, Kind=Pod, and a *v1.ConfigMap is a",
 	} {
-		_, err := client.All[*corev1.ConfigMap](t.Context(), c, client.OfKind(kind))
+		_, err := client.All[*corev1.ConfigMap](t.Context(), c, kube.Selection{Kind: kind})
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %q", kind, err, want)
 		}

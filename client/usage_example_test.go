@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1apply "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -108,27 +109,12 @@ func ExampleClient_With() {
 	// <nil> false
 }
 
-// ExampleCreateOrUpdate_configMap does not write an object that already matches.
-func ExampleCreateOrUpdate_configMap() {
-	ctx, c := context.Background(), shopClient() // in a program: client.New
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
-	for range 2 {
-		written, err := client.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
-			config.Data = map[string]string{"mode": "fast"}
-			return nil
-		})
-		fmt.Println(written.Outcome, written.Object.Data, err)
-	}
-	// Output:
-	// created map[mode:fast] <nil>
-	// unchanged map[mode:fast] <nil>
-}
-
 // ExampleList lists the Pods of an application page by page.
 func ExampleList() {
 	c := shopClient() // in a program: client.New
 	show := func(ctx context.Context) error {
-		for pod, err := range client.List[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web")) {
+		web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
+		for pod, err := range client.List[*corev1.Pod](ctx, c, web) {
 			if err != nil {
 				return err
 			}
@@ -159,21 +145,18 @@ func ExampleDelete() {
 	// <nil>
 }
 
-// ExampleReasonOf_results returns a result to the controller that depends on the reason of the failed request.
-func ExampleReasonOf_results() {
+// ExampleIgnoreNotFound_results returns a result to the controller that depends on the reason of the failed request.
+func ExampleIgnoreNotFound_results() {
 	handle := func(err error) error {
-		switch client.ReasonOf(err) {
-		case client.ReasonNotFound:
-			return nil
-		case client.ReasonInvalid:
+		if apierrors.IsInvalid(err) {
 			return controller.Terminal(err)
 		}
-		return err
+		return client.IgnoreNotFound(err)
 	}
 	_, err := client.Get[*corev1.Pod](context.Background(), shopClient(), kube.Key{Namespace: "shop", Name: "web-1"})
-	fmt.Println(client.ReasonOf(err), handle(err))
+	fmt.Println(errors.Is(err, client.ErrGone), handle(err))
 	// Output:
-	// NotFound <nil>
+	// true <nil>
 }
 
 func noDeletions(next client.RoundTrip) client.RoundTrip {
@@ -200,8 +183,8 @@ func ExampleInterceptor() {
 	// delete Pod shop/web-0: nothing is deleted here
 }
 
-// ExamplePatchSubresource scales a Deployment without reading or writing its spec.
-func ExamplePatchSubresource() {
+// ExampleSubresourceOf_patch scales a Deployment without reading or writing its spec.
+func ExampleSubresourceOf_patch() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource, string(r.Body))
@@ -210,16 +193,16 @@ func ExamplePatchSubresource() {
 	}, client.VerbGet, client.VerbPatch)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 
-	scale, err := client.PatchSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale",
-		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	scale, err := client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(deployment, "scale"))
 	fmt.Println(scale.Spec.Replicas, err)
 	// Output:
 	// patch Deployment shop/web scale {"spec":{"replicas":2}}
 	// 2 <nil>
 }
 
-// ExampleGetSubresource reads the desired number of replicas of an object of any kind that can be scaled.
-func ExampleGetSubresource() {
+// ExampleSubresourceOf_get reads the desired number of replicas of an object of any kind that can be scaled.
+func ExampleSubresourceOf_get() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		*r.Response.(*autoscalingv1.Scale) = autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
@@ -227,14 +210,14 @@ func ExampleGetSubresource() {
 	}, client.VerbGet)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 
-	scale, err := client.GetSubresource[*autoscalingv1.Scale](ctx, c, deployment, "scale")
+	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(deployment), client.SubresourceOf(deployment, "scale"))
 	fmt.Println(scale.Spec.Replicas, err)
 	// Output:
 	// 3 <nil>
 }
 
-// ExampleCreateSubresource evicts a Pod, like kubectl drain.
-func ExampleCreateSubresource() {
+// ExampleSubresourceOf evicts a Pod, like kubectl drain.
+func ExampleSubresourceOf() {
 	ctx := context.Background()
 	c := intercepted(shopClient(), func(_ context.Context, r *client.Request) error {
 		fmt.Println(r.Verb, r.Kind.Kind, r.Key, r.Subresource)
@@ -242,9 +225,36 @@ func ExampleCreateSubresource() {
 	}, client.VerbCreate)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 
-	_, err := client.CreateSubresource(ctx, c, pod, "eviction", &policyv1.Eviction{})
+	_, err := client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
 	fmt.Println(err)
 	// Output:
 	// create Pod shop/web-0 eviction
 	// <nil>
+}
+
+// ExampleEditMetadata_pod sets a label and removes an annotation, in one request.
+func ExampleEditMetadata_pod() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	_, changed, err := client.EditMetadata(ctx, c, pod, func(labels, annotations map[string]string) {
+		labels["tier"] = "web"
+		delete(annotations, "shop.example.com/paused")
+	})
+	fmt.Println(changed, err)
+}
+
+// ExampleSubresourceOf_verbs reads and writes subresources with kinds of their own.
+func ExampleSubresourceOf_verbs() {
+	ctx, c := context.Background(), shopClient() // in a program: client.New
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
+	scale, err := client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
+	_, err = client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"))
+	fmt.Println(err)
+	scale, err = client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
+	scale, err = client.Patch[*autoscalingv1.Scale](ctx, c, nil, patch, client.SubresourceOf(web, "scale"))
+	fmt.Println(scale, err)
 }

@@ -51,7 +51,7 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		podBody = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"shop"},"spec":{"containers":null},"status":{}}`
 		all     = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 	)
-	updateOptions := []client.UpdateOption{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
+	updateOptions := []client.WriteOption{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
 	options := []client.WriteOption{client.DryRun(), client.FieldOwner("me"), client.FieldValidation(metav1.FieldValidationStrict)}
 	for name, test := range map[string]struct {
 		do   func(c *client.Client) error
@@ -71,14 +71,13 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		},
 		"list": {
 			func(c *client.Client) error {
-				_, err := client.All[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.WithLabels(map[string]string{"a": "b"}),
-					client.LabelSelector("c!=d"), client.FieldSelector("spec.nodeName=n1"), client.PageSize(2))
+				_, err := client.All[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "a=b,c!=d", FieldSelector: "spec.nodeName=n1"}, client.PageSize(2))
 				return err
 			}, "GET " + pods + "?fieldSelector=spec.nodeName%3Dn1&labelSelector=a%3Db%2Cc%21%3Dd&limit=2",
 		},
 		"list without pages": {
 			func(c *client.Client) error {
-				_, err := client.All[*corev1.Pod](t.Context(), c, client.PageSize(0), client.NotOlderThan("5"))
+				_, err := client.All[*corev1.Pod](t.Context(), c, kube.Selection{}, client.PageSize(0), client.NotOlderThan("5"))
 				return err
 			}, "GET /api/v1/pods?resourceVersion=5&resourceVersionMatch=NotOlderThan",
 		},
@@ -127,14 +126,13 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		},
 		"evict": {
 			func(c *client.Client) error {
-				_, err := client.CreateSubresource(t.Context(), c, pod, "eviction", &policyv1.Eviction{}, client.DryRun())
+				_, err := client.Create(t.Context(), c, &policyv1.Eviction{}, client.SubresourceOf(pod, "eviction"), client.DryRun())
 				return err
 			}, "POST " + pods + `/p/eviction?dryRun=All {"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"p","namespace":"shop"}}`,
 		},
 		"scale by a patch": {
 			func(c *client.Client) error {
-				_, err := client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, database(), "scale",
-					client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))
+				_, err := client.Patch[*autoscalingv1.Scale](t.Context(), c, nil, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)), client.SubresourceOf(database(), "scale"))
 				return err
 			}, "PATCH " + databasePath + `/scale {"spec":{"replicas":2}}`,
 		},
@@ -150,8 +148,7 @@ func TestRequestsOfTheVerbs(t *testing.T) {
 		},
 		"delete all": {
 			func(c *client.Client) error {
-				return client.DeleteAllOf[*corev1.Pod](t.Context(), c, client.InNamespace("shop"), client.LabelSelector("a=b"),
-					client.Propagation(metav1.DeletePropagationForeground))
+				return client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "a=b"}, client.Propagation(metav1.DeletePropagationForeground))
 			},
 			"DELETE " + pods + `?labelSelector=a%3Db {"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}`,
 		},
@@ -181,14 +178,14 @@ func TestConfigAppliesToAllRequests(t *testing.T) {
 	})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	_, err := client.Get[*corev1.Pod](t.Context(), c, kube.Key{Name: "p"})
-	_, err1 := client.All[*corev1.Pod](t.Context(), c)
+	_, err1 := client.All[*corev1.Pod](t.Context(), c, kube.Selection{})
 	_, err2 := client.Create(t.Context(), c, pod)
 	_, err3 := client.Update(t.Context(), c, pod, client.FieldOwner("you"))
 	_, err4 := client.Patch(t.Context(), c, pod, client.RawPatch(types.MergePatchType, []byte(`{"a":1}`)))
-	_, err5 := client.CreateSubresource(t.Context(), c, pod, "binding", &corev1.Binding{})
+	_, err5 := client.Create(t.Context(), c, &corev1.Binding{}, client.SubresourceOf(pod, "binding"))
 	err = errors.Join(err, err1, err2, err3, err4, err5,
 		client.Delete(t.Context(), c, pod),
-		client.DeleteAllOf[*corev1.Pod](t.Context(), c),
+		client.DeleteAllOf[*corev1.Pod](t.Context(), c, kube.Selection{LabelSelector: "a=b"}),
 		client.ScaleLive(t.Context(), c, func() *appsv1.StatefulSet { d := database(); d.Name = "answered"; d.UID = ""; return d }(), 1, nil))
 	if err == nil || !strings.Contains(err.Error(), "has no uid") || strings.Contains(err.Error(), "\n") {
 		t.Fatal(err)
@@ -198,7 +195,7 @@ func TestConfigAppliesToAllRequests(t *testing.T) {
 		"GET /api/v1/namespaces/shop/pods/p", "GET /api/v1/namespaces/shop/pods?limit=500",
 		"POST /api/v1/namespaces/shop/pods?" + all, "PUT /api/v1/namespaces/shop/pods/p?" + strings.Replace(all, "me", "you", 1),
 		"PATCH /api/v1/namespaces/shop/pods/p?" + all, "POST /api/v1/namespaces/shop/pods/p/binding?" + all,
-		"DELETE /api/v1/namespaces/shop/pods/p", "DELETE /api/v1/namespaces/shop/pods",
+		"DELETE /api/v1/namespaces/shop/pods/p", "DELETE /api/v1/namespaces/shop/pods?labelSelector=a%3Db",
 	} {
 		got := server.log()[i]
 		if request, _, _ := strings.Cut(got, " {"); request != want {

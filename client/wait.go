@@ -22,15 +22,6 @@ const defaultWaitTimeout = 5 * time.Minute
 // ErrFailed means that the check of WaitFor found the object Failed: waiting does not help.
 var ErrFailed = errors.New("the object has failed")
 
-// Timeout bounds WaitFor, WaitDeleted, WaitForObjects and WaitForNone. Default 5 min. Negative: no limit other than
-// ctx.
-func Timeout(d time.Duration) interface {
-	WaitOption
-	WaitObjectsOption
-} {
-	return optionFunc(func(s *settings) { s.timeout = d })
-}
-
 // WaitFor waits until the object with key exists and check finds it Current. It returns that object, which belongs
 // to the caller.
 //
@@ -61,7 +52,7 @@ func WaitFor[T kube.Object](
 	ctx context.Context, c *Client, key kube.Key, check readiness.Check, options ...WaitOption,
 ) (T, error) {
 	var none T
-	s, err := newSettings(options)
+	s, err := newSettings(options, "OfKind, Timeout")
 	err = errors.Join(err, c.check())
 	switch {
 	case err != nil:
@@ -112,7 +103,7 @@ func WaitFor[T kube.Object](
 // that no client has deleted it. kube.ErrNotServed, immediately, if the cluster does not serve the kind, so
 // that the state of the object is unknown. An obj without a name or a uid. Otherwise as WaitFor.
 func WaitDeleted(ctx context.Context, c *Client, obj kube.Object, options ...WaitOption) error {
-	s, err := newSettings(options)
+	s, err := newSettings(options, "OfKind, Timeout")
 	err = errors.Join(err, c.check())
 	switch {
 	case err != nil:

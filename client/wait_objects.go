@@ -15,11 +15,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// WaitForObjects waits until at least n of the objects that the options select exist and check finds them Current. It
-// returns these objects, ordered by namespace and name. A nil check accepts every object that is not being deleted.
+// WaitForObjects waits until at least n of the selected objects exist and check finds them Current. It returns these
+// objects, ordered by namespace and name. The selection is in one namespace or in all. A nil check accepts every object
+// that is not being deleted.
 //
-//	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, 1, nil,
-//		client.InNamespace("shop"), client.LabelSelector("app=web"))
+//	web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
+//	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, web, 1, nil)
 //
 // An object that check finds Failed does not end the wait, because another one may take its place. The error then says
 // that it has failed.
@@ -27,20 +28,20 @@ import (
 // It is for sequential programs, and has the flow of WaitFor: it lists the selection, watches it, and never reads from
 // informers. It stores the selected objects meanwhile.
 //
-// Options: OfKind, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector, Timeout.
+// Options: Timeout.
 //
 // Errors: an n below 1; context.DeadlineExceeded after Timeout (default 5 min), or the deadline of ctx, with the number
 // of objects and the reasons why some are not ready; an error of the API server, immediately, if a retry would not
 // help.
 func WaitForObjects[T kube.Object](
-	ctx context.Context, c *Client, n int, check readiness.Check, options ...WaitObjectsOption,
+	ctx context.Context, c *Client, selection kube.Selection, n int, check readiness.Check, options ...WaitOption,
 ) ([]T, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("wait for %d objects: the number must be at least 1; WaitForNone waits until "+
 			"none exists", n)
 	}
-	s, err := newSettings(options)
-	if err = errors.Join(err, c.check()); err != nil {
+	s, err := selectionSettings(selection, options, "Timeout")
+	if err = errors.Join(err, checkOneList(selection), c.check()); err != nil {
 		return nil, fmt.Errorf("wait for objects: %w", err)
 	}
 	w := newSelectionWait[T](c, fmt.Sprintf("wait for %d objects:", n), s)
@@ -73,19 +74,24 @@ func WaitForObjects[T kube.Object](
 	return objects, nil
 }
 
-// WaitForNone waits until none of the objects that the options select exists. It deletes nothing, and reads metadata
+// WaitForNone waits until none of the selected objects exists. It deletes nothing, and reads metadata
 // only. It returns at once if no object exists at its start.
 //
-//	err = client.DeleteAllOf[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web"))
+//	err = client.DeleteAllOf[*corev1.Pod](ctx, c, web)
 //	...
-//	err = client.WaitForNone[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web"))
+//	err = client.WaitForNone[*corev1.Pod](ctx, c, web)
 //
 // See WaitForObjects for its flow and its options.
 //
 // Errors: context.DeadlineExceeded after Timeout, with the remaining objects and the finalizers that hold them;
 // kube.ErrNotServed, immediately, if the cluster does not serve the kind; otherwise as WaitForObjects.
-func WaitForNone[T kube.Object](ctx context.Context, c *Client, options ...WaitObjectsOption) error {
-	s, err := metadataSettings[T](c, options)
+func WaitForNone[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...WaitOption,
+) error {
+	s, err := selectionSettings(selection, options, "Timeout")
+	if err = errors.Join(err, checkOneList(selection)); err == nil {
+		s.kind, err = metadataKind[T](c, s.kind)
+	}
 	if err != nil {
 		return fmt.Errorf("wait until no object exists: %w", err)
 	}
@@ -104,8 +110,9 @@ func WaitForNone[T kube.Object](ctx context.Context, c *Client, options ...WaitO
 
 // newSelectionWait returns a wait without judge, isOver and explain.
 func newSelectionWait[T kube.Object](c *Client, what string, s settings) *waiting[T] {
+	namespace := strings.Join(s.namespaces, "") // at most one
 	return &waiting[T]{what: what, name: "the selection", resolve: func(ctx context.Context) (target, error) {
-		return selectionFor[T](ctx, c, s)
+		return selectionIn[T](ctx, c, namespace, s)
 	}}
 }
 

@@ -42,15 +42,14 @@ func (s *waitServer) finalizers(name string, finalizers ...any) {
 }
 
 // waitForWebs waits for n ready Deployments with label app=web in another goroutine.
-func (s *waitServer) waitForWebs(ctx context.Context, n int, check readiness.Check, options ...client.WaitObjectsOption) func() ([]string, error) {
+func (s *waitServer) waitForWebs(ctx context.Context, n int, check readiness.Check, options ...client.WaitOption) func() ([]string, error) {
 	var found []string
 	var err error
 	ended := make(chan struct{})
 	go func() { // waited for by the returned function
 		defer close(ended)
 		var all []*appsv1.Deployment
-		all, err = client.WaitForObjects[*appsv1.Deployment](ctx, s.client, n, check,
-			append(options, client.InNamespace("shop"), client.WithLabels(map[string]string{"app": "web"}))...)
+		all, err = client.WaitForObjects[*appsv1.Deployment](ctx, s.client, kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}, n, check, options...)
 		for _, d := range all {
 			found = append(found, d.Name)
 		}
@@ -173,16 +172,16 @@ func TestWaitForNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitServer(t)
-		web := []client.WaitObjectsOption{client.InNamespace("shop"), client.LabelSelector("app=web"), client.Timeout(time.Minute)}
+		web, within := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}, client.Timeout(time.Minute)
 		s.putNamed("other", "db", 1)
-		if err := client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web...); err != nil {
+		if err := client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web, within); err != nil {
 			t.Error(err)
 		}
 		s.putNamed("a", "web", 1)
 		s.putNamed("b", "web", 1)
 		s.finalizers("b", "shop.example.com/hold")
 		s.remove("b")
-		err := client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web...)
+		err := client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web, within)
 		want := `wait until no object exists: Deployment in shop: context deadline exceeded after 1m0s: objects that still exist: 2, selected by labels "app=web"; ` +
 			`shop/a: it still exists (uid `
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), want) ||
@@ -190,7 +189,9 @@ func TestWaitForNone(t *testing.T) {
 			t.Errorf("the error is\n%v\nwant\n%s", err, want)
 		}
 		ended := make(chan error)
-		go func() { ended <- client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web...) }() // joined below
+		go func() {
+			ended <- client.WaitForNone[*appsv1.Deployment](t.Context(), s.client, web, within)
+		}() // joined below
 		synctest.Wait()
 		s.remove("a")
 		s.putNamed("c", "web", 1) // created meanwhile
@@ -216,27 +217,36 @@ func TestWaitForObjectsRejectsInvalidArguments(t *testing.T) {
 		ctx := t.Context()
 		for name, wait := range map[string]func() error{
 			"no number": func() error {
-				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, s.client, 0, nil)
+				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, s.client, kube.Selection{}, 0, nil)
 				return err
 			},
 			"an invalid selector": func() error {
-				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, s.client, 1, nil, client.LabelSelector("a=b=c"))
+				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, s.client, kube.Selection{LabelSelector: "a=b=c"}, 1, nil)
 				return err
+			},
+			"two namespaces": func() error {
+				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, s.client, kube.Selection{Namespaces: []string{"a", "b"}}, 1, nil)
+				return err
+			},
+			"none, in two namespaces": func() error {
+				return client.WaitForNone[*appsv1.Deployment](ctx, s.client, kube.Selection{Namespaces: []string{"a", "b"}})
 			},
 			"no client": func() error {
-				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, nil, 1, nil)
+				_, err := client.WaitForObjects[*appsv1.Deployment](ctx, nil, kube.Selection{}, 1, nil)
 				return err
 			},
-			"none, without a client":             func() error { return client.WaitForNone[*appsv1.Deployment](ctx, nil) },
-			"none, with an invalid selector":     func() error { return client.WaitForNone[*appsv1.Deployment](ctx, s.client, client.FieldSelector("a")) },
-			"none, of a kind that is not served": func() error { return client.WaitForNone[*corev1.Secret](ctx, s.client) },
+			"none, without a client": func() error { return client.WaitForNone[*appsv1.Deployment](ctx, nil, kube.Selection{}) },
+			"none, with an invalid selector": func() error {
+				return client.WaitForNone[*appsv1.Deployment](ctx, s.client, kube.Selection{FieldSelector: "a"})
+			},
+			"none, of a kind that is not served": func() error { return client.WaitForNone[*corev1.Secret](ctx, s.client, kube.Selection{}) },
 		} {
 			began := time.Now()
 			if err := wait(); err == nil || errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 0 {
 				t.Errorf("%s: %v after %s", name, err, time.Since(began))
 			}
 		}
-		if err := client.WaitForNone[*corev1.Secret](ctx, s.client); !errors.Is(err, kube.ErrNotServed) {
+		if err := client.WaitForNone[*corev1.Secret](ctx, s.client, kube.Selection{}); !errors.Is(err, kube.ErrNotServed) {
 			t.Errorf("a kind that is not served: %v", err)
 		}
 	})
@@ -245,16 +255,17 @@ func TestWaitForObjectsRejectsInvalidArguments(t *testing.T) {
 // ExampleWaitForObjects is a command that waits for the Pods of a program, deletes them, and waits until they are gone.
 func ExampleWaitForObjects() {
 	ctx, c := context.Background(), shopClient() // in a program: client.New
-	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, 1, nil, client.InNamespace("shop"), client.LabelSelector("app=web"))
+	web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
+	pods, err := client.WaitForObjects[*corev1.Pod](ctx, c, web, 1, nil)
 	for _, pod := range pods {
 		fmt.Println(pod.Name, err)
 	}
-	err = client.DeleteAllOf[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web"))
+	err = client.DeleteAllOf[*corev1.Pod](ctx, c, web)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = client.WaitForNone[*corev1.Pod](ctx, c, client.InNamespace("shop"), client.LabelSelector("app=web"))
+	err = client.WaitForNone[*corev1.Pod](ctx, c, web)
 	fmt.Println(err)
 	// Output:
 	// web-0 <nil>

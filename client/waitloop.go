@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // waiting is one wait for one object or for a selection. It belongs to the goroutine that runs it.
@@ -188,13 +190,14 @@ func (w *waiting[T]) isPassing(err error) bool {
 	if err == nil {
 		return true
 	}
-	switch ReasonOf(err) {
-	case ReasonNotServed:
+	if errors.Is(err, kube.ErrNotServed) {
 		return !w.mustBeServed
-	case ReasonTransient, ReasonUnreachable, ReasonThrottled, ReasonConflict, ReasonNotFound:
+	}
+	switch retry.Classify(err) {
+	case retry.Transient, retry.Timeout, retry.Throttled, retry.Conflict:
 		return true
 	}
-	return false
+	return apierrors.IsNotFound(err)
 }
 
 // Pauses between failed attempts.

@@ -16,20 +16,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Watch opens a watch of the objects of type T that the options select. It ends after some minutes, or with an
-// error event, and events until the next watch are lost. An Informer, or package subscription, reopens watches
+// Watch opens a watch of the selected objects of type T, in one namespace or in all. It ends after some minutes, or
+// with an error event, and events until the next watch are lost. An Informer, or package subscription, reopens watches
 // and loses no events: use Watch only if that does not matter.
 //
 // The objects of events have the type T and carry their kind; an error event contains a *metav1.Status. The
 // caller must call Stop or end ctx; ResultChan is closed after that.
 //
-// Options: OfKind, InNamespace, AllNamespaces, WithLabels, LabelSelector, FieldSelector; NotOlderThan: the
-// resourceVersion after which the watch starts. Without it, the first events are the existing objects.
+// Options: NotOlderThan, the resourceVersion after which the watch starts. Without it, the first events are the
+// existing objects.
 //
-// Errors: an error with ReasonTransient, for which apierrors.IsResourceExpired is true, if the API server has
+// Errors: an error for which apierrors.IsResourceExpired is true, if the API server has
 // dropped the events since that resourceVersion. It may also come as an event.
-func Watch[T kube.Object](ctx context.Context, c *Client, options ...WatchOption) (watch.Interface, error) {
-	t, err := beginSelection[T](ctx, c, "watch", options)
+func Watch[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
+) (watch.Interface, error) {
+	t, err := beginList[T](ctx, c, "watch", selection, options, "NotOlderThan")
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // stream answers a watch with these events, and then waits until the client closes the connection.
@@ -32,9 +34,9 @@ func stream(events ...string) func(w http.ResponseWriter, r *http.Request, body 
 
 const podEvent = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"shop"},"spec":{"nodeName":"n1"}}}`
 
-func watched[T kube.Object](t *testing.T, c *client.Client, options ...client.WatchOption) {
+func watched[T kube.Object](t *testing.T, c *client.Client, selection kube.Selection, options ...client.ReadOption) {
 	t.Helper()
-	w, err := client.Watch[T](t.Context(), c, options...)
+	w, err := client.Watch[T](t.Context(), c, selection, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,10 +67,10 @@ func TestWatchDecodesIntoCallersType(t *testing.T) {
 	server.handle = stream(podEvent,
 		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`,
 		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`)
-	kind := client.OfKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	watched[*corev1.Pod](t, c)
-	watched[*unstructured.Unstructured](t, c, kind)
-	watched[*metav1.PartialObjectMetadata](t, c, kind, client.InNamespace("shop"), client.NotOlderThan("5"))
+	kind := corev1.SchemeGroupVersion.WithKind("Pod")
+	watched[*corev1.Pod](t, c, kube.Selection{})
+	watched[*unstructured.Unstructured](t, c, kube.Selection{Kind: kind})
+	watched[*metav1.PartialObjectMetadata](t, c, kube.Selection{Kind: kind, Namespaces: []string{"shop"}}, client.NotOlderThan("5"))
 	want := []string{"GET /api/v1/pods?watch=true", "GET /api/v1/pods?watch=true", "GET /api/v1/namespaces/shop/pods?resourceVersion=5&watch=true"}
 	if got := server.log(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the requests are %q, want %q", got, want)
@@ -81,7 +83,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 	server, c := newServer(t)
 	server.handle = stream(podEvent, podEvent)
 	ctx, cancel := context.WithCancel(t.Context())
-	w, err := client.Watch[*corev1.Pod](ctx, c)
+	w, err := client.Watch[*corev1.Pod](ctx, c, kube.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 	}
 	// goleak reports the goroutine of this watch if it does not end.
 	ctx, cancel = context.WithCancel(t.Context())
-	if _, err := client.Watch[*corev1.Pod](ctx, c); err != nil {
+	if _, err := client.Watch[*corev1.Pod](ctx, c, kube.Selection{}); err != nil {
 		t.Error(err)
 	}
 	cancel()
@@ -107,12 +109,12 @@ func TestRejectedWatch(t *testing.T) {
 		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
-	if _, err := client.Watch[*corev1.Pod](t.Context(), c); client.ReasonOf(err) != client.ReasonForbidden || !strings.HasPrefix(err.Error(), "watch Pod: ") {
+	if _, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{}); retry.Classify(err) != retry.Forbidden || !strings.HasPrefix(err.Error(), "watch Pod: ") {
 		t.Errorf("the error is %v", err)
 	}
 	server, c = newServer(t)
 	server.handle = stream(`{"type":"ADDED","object":{"metadata":{"name":5}}}`)
-	w, err := client.Watch[*corev1.Pod](t.Context(), c)
+	w, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +132,9 @@ func TestRejectedWatchSetsRequestStatus(t *testing.T) {
 		refuse(w, apierrors.NewForbidden(errtest.Pods(), "", errors.New("no")))
 		return true
 	}
-	var recording client.Recording
+	var recording requestlog.Recording
 	c = with(t, c, func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
-	if _, err := client.Watch[*corev1.Pod](t.Context(), c); err == nil {
+	if _, err := client.Watch[*corev1.Pod](t.Context(), c, kube.Selection{}); err == nil {
 		t.Fatal("it was not refused")
 	}
 	if got := recording.Requests(); len(got) != 1 || got[0].Status != http.StatusForbidden {

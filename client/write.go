@@ -6,22 +6,22 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Create creates obj, and returns it as the API server has it. It does not change obj. An obj with a
 // GenerateName and without a name gets a generated name.
 //
-// Options: DryRun, FieldOwner, FieldValidation.
+// Options: DryRun, FieldOwner, FieldValidation, SubresourceOf.
 //
 // Errors: apierrors.IsAlreadyExists is true if an object with this name exists; ErrNoNamespace; an obj that is
-// metadata only. Without a response (ReasonUnreachable, ReasonTransient) the object may exist: with a
+// metadata only. Without a response (an error of class retry.Transient) the object may exist: with a
 // GenerateName, a retry would create a second one.
 func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "create", obj, options)
+	t, err := begin(ctx, c, "create", obj, options, optionsOfWrite+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
@@ -34,7 +34,7 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 		return none, t.failed(err)
 	}
 	r := t.request(VerbCreate)
-	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+	if r.Object, err = bodyOf(t, obj); err != nil {
 		return none, t.failed(err)
 	}
 	created, err := exchange(ctx, t, r, obj)
@@ -46,7 +46,7 @@ func inNamespace[T kube.Object](obj T, namespace string) (T, error) {
 	if obj.GetNamespace() == namespace {
 		return obj, nil
 	}
-	placed, err := copyOf(obj)
+	placed, err := difference.Copy(obj)
 	if err == nil {
 		placed.SetNamespace(namespace)
 	}
@@ -68,13 +68,13 @@ func refuseMetadata(obj kube.Object) error {
 // Update writes every field, including fields that the caller did not mean to change; fields that the Go type
 // lacks are lost. Apply and Patch write less.
 //
-// Options: DryRun, FieldOwner, FieldValidation, Subresource.
+// Options: DryRun, FieldOwner, FieldValidation, Subresource, SubresourceOf.
 //
 // Errors: ErrChanged, for which apierrors.IsConflict is true, if the resourceVersion is not the current one;
 // ErrGone; an obj that is metadata only.
-func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...UpdateOption) (T, error) {
+func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (T, error) {
 	var none T
-	t, err := begin(ctx, c, "update", obj, options)
+	t, err := begin(ctx, c, "update", obj, options, optionsOfUpdate+", SubresourceOf")
 	if err != nil {
 		return none, err
 	}
@@ -82,7 +82,7 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Upd
 		return none, t.failed(err)
 	}
 	r := t.request(VerbUpdate)
-	if r.Object, err = inNamespace(obj, t.key.Namespace); err != nil {
+	if r.Object, err = bodyOf(t, obj); err != nil {
 		return none, t.failed(err)
 	}
 	updated, err := exchange(ctx, t, r, obj)
@@ -102,7 +102,7 @@ func Update[T kube.Object](ctx context.Context, c *Client, obj T, options ...Upd
 // ErrChanged if the uid differs or, with IfUnchanged, the resourceVersion. To protect a deletion from a stale
 // cache, use DeleteLive.
 func Delete[T kube.Object](ctx context.Context, c *Client, obj T, options ...DeleteOption) error {
-	t, err := begin(ctx, c, "delete", obj, options)
+	t, err := begin(ctx, c, "delete", obj, options, optionsOfDelete)
 	if err != nil {
 		return err
 	}
@@ -136,54 +136,34 @@ func (s settings) deleteOptions() *metav1.DeleteOptions {
 	return o
 }
 
-// DeleteAllOf deletes all objects of type T that the options select, in one request. It needs the verb
-// deletecollection, and InNamespace for namespaced kinds: the API has no such request for all namespaces. An
-// empty selector is an error, because it would select all objects, and was probably computed from an empty
-// value. DeleteMatching asks a function about each object, also in all namespaces.
+// DeleteAllOf deletes all selected objects of type T, in one request for each namespace of the selection. It needs the
+// verb deletecollection, and Namespaces for namespaced kinds: the API has no such request for all namespaces. A
+// selection without a LabelSelector and a FieldSelector is an error, because it would select all objects, and was
+// probably computed from an empty value; FieldSelector "metadata.name!=" selects all objects. DeleteMatching asks a
+// function about each object, also in all namespaces.
 //
-// Options: OfKind, InNamespace, WithLabels, LabelSelector, FieldSelector, Propagation, GracePeriod, DryRun.
-func DeleteAllOf[T kube.Object](ctx context.Context, c *Client, options ...DeleteAllOfOption) error {
-	t, err := beginSelection[T](ctx, c, "delete all", options)
+// Options: Propagation, GracePeriod, DryRun.
+func DeleteAllOf[T kube.Object](
+	ctx context.Context, c *Client, selection kube.Selection, options ...DeleteOption,
+) error {
+	targets, err := beginSelection[T](ctx, c, "delete all", selection, options, "DryRun, GracePeriod, Propagation")
 	if err != nil {
 		return err
 	}
-	if err := t.refuseEmptySelectors(); err != nil {
-		return fmt.Errorf("delete all: %w", err)
-	}
-	if t.resource.Namespaced && t.key.Namespace == "" {
-		return fmt.Errorf("delete all %s: option InNamespace is required: the API has no such request for all "+
-			"namespaces; DeleteMatching lists them", t)
-	}
-	r := t.request(VerbDeleteCollection)
-	r.Delete, r.List = t.deleteOptions(), t.listOptions()
-	r.List.Limit = 0
-	return t.failed(t.client.send(ctx, r))
-}
-
-// selectLabels adds a label selector.
-func (s *settings) selectLabels(option string, selector labels.Selector, err error) {
-	s.selectors = append(s.selectors, option)
-	if err != nil {
-		s.problem(option, err)
-		return
-	}
-	if s.labels == nil {
-		s.labels = selector
-		return
-	}
-	requirements, _ := selector.Requirements()
-	s.labels = s.labels.Add(requirements...)
-}
-
-// refuseEmptySelectors rejects empty selectors, which select all objects.
-func (s settings) refuseEmptySelectors() error {
-	for _, option := range s.selectors {
-		empty := s.labels != nil && s.labels.Empty()
-		if option == "FieldSelector" {
-			empty = s.fields != nil && s.fields.Empty()
+	for _, t := range targets {
+		if err := t.checkDestructive(); err != nil {
+			return t.failed(err)
 		}
-		if empty {
-			return fmt.Errorf("option %s selects all, because it is empty: leave it out where all are meant", option)
+		if t.resource.Namespaced && t.key.Namespace == "" {
+			return t.failed(errors.New("the API has no such request for all namespaces: DeleteMatching lists them"))
+		}
+	}
+	for _, t := range targets {
+		r := t.request(VerbDeleteCollection)
+		r.Delete, r.List = t.deleteOptions(), t.listOptions()
+		r.List.Limit = 0
+		if err := t.failed(t.client.send(ctx, r)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func TestContract11_RunHasItsCauses(t *testing.T) {
 				w := newWorld(t)
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
-				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 				c.Queue.Debounce = time.Second
 				w.widgetWithPart()
 				w.run(c)
@@ -156,7 +156,7 @@ func TestContract11_CausesAreBounded(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error { runs.add("%s", causesOf(ctx)); return nil })
-		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 		c.Queue.Debounce = time.Second
 		w.put("widgets", "a", 1)
 		w.run(c)

@@ -26,7 +26,7 @@ import (
 )
 
 // parts creates an informer of Parts.
-func (w *world) parts(selection informer.Selection) *informer.Informer[unstructuredObject] {
+func (w *world) parts(selection kube.Selection) *informer.Informer[unstructuredObject] {
 	w.t.Helper()
 	selection.Kind = kindOf("Part")
 	parts, err := informer.New(informer.Config[unstructuredObject]{
@@ -43,7 +43,7 @@ func (w *world) parts(selection informer.Selection) *informer.Informer[unstructu
 func TestContract07_HandlerReadsItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		var runs journal
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			runs.add("%s: %s", widget.GetName(), causesOf(ctx))
@@ -93,7 +93,7 @@ func TestContract07_HandlerReadsItsOwnWrites(t *testing.T) {
 func TestContract07_WaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		var runs, logs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("%s", causesOf(ctx))
@@ -134,7 +134,7 @@ func TestUnseenWriteOfKeyWithoutObjectEndsWhenGivenUp(t *testing.T) {
 				w := newWorld(t)
 				keys := make(chan kube.Key)
 				ctrl, err := controller.New(controller.Config[controller.NoObject]{
-					Name: "keys", Reads: []informer.Any{w.parts(informer.Selection{})},
+					Name: "keys", Reads: []informer.Any{w.parts(kube.Selection{})},
 					Sources: []controller.Source{source.Channel("keys", keys)}, Logger: slog.New(slog.DiscardHandler),
 					Retry: retry.Config{Every: policy},
 					Reconciler: func(ctx context.Context, _ kube.Key) error {
@@ -169,7 +169,7 @@ func TestUnseenWriteOfKeyWithoutObjectEndsWhenGivenUp(t *testing.T) {
 func TestContract07_RunWaitsForFailingInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("%s", causesOf(ctx))
@@ -206,31 +206,31 @@ func TestContract07_RunWaitsForFailingInformer(t *testing.T) {
 // outside an informer's selection, and deletes one.
 func TestContract07_RunDoesNotWaitForUncachedWrites(t *testing.T) {
 	for name, test := range map[string]struct {
-		selection *informer.Selection
+		selection *kube.Selection
 		write     func(w *world, ctx context.Context) error
 		waits     bool
 		outcome   controller.WriteOutcome
 	}{
 		"a kind without an informer": {nil, func(w *world, ctx context.Context) error { return w.create(ctx, "parts", "Part", "p") }, false, controller.WriteDone},
-		"another namespace": {&informer.Selection{Namespaces: []string{"elsewhere"}}, func(w *world, ctx context.Context) error {
+		"another namespace": {&kube.Selection{Namespaces: []string{"elsewhere"}}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p")
 		}, false, controller.WriteDone},
-		"other labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
+		"other labels": {&kube.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p", "color", "blue")
 		}, false, controller.WriteDone},
-		"the same labels": {&informer.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
+		"the same labels": {&kube.Selection{LabelSelector: "color=red"}, func(w *world, ctx context.Context) error {
 			return w.create(ctx, "parts", "Part", "p", "color", "red")
 		}, true, controller.WriteDone},
-		"a deletion": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+		"a deletion": {&kube.Selection{}, func(w *world, ctx context.Context) error {
 			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{})
 		}, true, controller.WriteDone},
-		"a dry run": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+		"a dry run": {&kube.Selection{}, func(w *world, ctx context.Context) error {
 			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{DryRun: []string{"All"}})
 		}, false, controller.WriteDryRun},
-		"a write that changes nothing": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+		"a write that changes nothing": {&kube.Selection{}, func(w *world, ctx context.Context) error {
 			return w.patch(ctx, "parts", "old", `{"spec":{"value":"1"}}`)
 		}, false, controller.WriteNoChange},
-		"a write that is refused": {&informer.Selection{}, func(w *world, ctx context.Context) error {
+		"a write that is refused": {&kube.Selection{}, func(w *world, ctx context.Context) error {
 			_ = w.create(ctx, "parts", "Part", "old") // already exists
 			return nil
 		}, false, controller.WriteRejected},
@@ -287,7 +287,7 @@ func TestContract13_OwnWritesDoNotEnqueueKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				var runs journal
 				c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 					runs.add("%s", causesOf(ctx))
@@ -369,7 +369,7 @@ func TestContract13_NoWakeUpIsLost(t *testing.T) {
 			var mu sync.Mutex // for random
 			chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(n) == 0 }
 			w := newWorld(t)
-			parts := w.parts(informer.Selection{})
+			parts := w.parts(kube.Selection{})
 			seen := map[string]string{}
 			c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 				name := widget.GetName()

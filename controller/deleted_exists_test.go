@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // TestContract25_DeletedIsNotCalledForObjectsThatExist checks everything that removes an object from the cache without
@@ -21,9 +22,9 @@ func TestContract25_DeletedIsNotCalledForObjectsThatExist(t *testing.T) {
 			return true
 		})
 	}
-	blue := informer.Selection{LabelSelector: "team=blue"}
+	blue := kube.Selection{LabelSelector: "team=blue"}
 	for name, test := range map[string]struct {
-		selection informer.Selection
+		selection kube.Selection
 		change    func(w *world, widgets *informer.Informer[unstructuredObject])
 		calls     []string
 	}{
@@ -33,7 +34,7 @@ func TestContract25_DeletedIsNotCalledForObjectsThatExist(t *testing.T) {
 			relabel(w, "red")
 		}, nil},
 		"deletion":        {blue, func(w *world, _ *informer.Informer[unstructuredObject]) { w.remove("widgets", "a") }, []string{"deleted"}},
-		"deletion of all": {informer.Selection{}, func(w *world, _ *informer.Informer[unstructuredObject]) { w.remove("widgets", "a") }, []string{"deleted"}},
+		"deletion of all": {kube.Selection{}, func(w *world, _ *informer.Informer[unstructuredObject]) { w.remove("widgets", "a") }, []string{"deleted"}},
 		"label edit, then deletion": {blue, func(w *world, _ *informer.Informer[unstructuredObject]) {
 			w.HoldWatches("widgets")
 			relabel(w, "red")
@@ -44,14 +45,14 @@ func TestContract25_DeletedIsNotCalledForObjectsThatExist(t *testing.T) {
 			w.remove("widgets", "a")
 			relabel(w, "red")
 		}, []string{"deleted"}},
-		"dropped namespace": {informer.Selection{Namespaces: []string{"ns", "other"}}, func(w *world, widgets *informer.Informer[unstructuredObject]) {
-			other := informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget"), Namespaces: []string{"other"}})
+		"dropped namespace": {kube.Selection{Namespaces: []string{"ns", "other"}}, func(w *world, widgets *informer.Informer[unstructuredObject]) {
+			other := informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Widget"), Namespaces: []string{"other"}})
 			if err := widgets.SetRetriever(w.t.Context(), other); err != nil {
 				w.t.Error(err)
 			}
 		}, nil},
-		"narrower selection": {informer.Selection{}, func(w *world, widgets *informer.Informer[unstructuredObject]) {
-			red := informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget"), LabelSelector: "team=red"})
+		"narrower selection": {kube.Selection{}, func(w *world, widgets *informer.Informer[unstructuredObject]) {
+			red := informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Widget"), LabelSelector: "team=red"})
 			if err := widgets.SetRetriever(w.t.Context(), red); err != nil {
 				w.t.Error(err)
 			}

@@ -226,7 +226,7 @@ func refused(req *http.Request, why *apierrors.StatusError) (*http.Response, err
 }
 
 func anObjectThatIsNotSelected(s *shop) string {
-	s.config.Retriever = informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: website(), LabelSelector: "tier=gold"})
+	s.config.Retriever = informer.RetrieveSelected[unstructuredObject](s.cluster, kube.Selection{Kind: website(), LabelSelector: "tier=gold"})
 	s.site("web", 2)
 	s.open()
 	time.Sleep(time.Minute)
@@ -375,7 +375,7 @@ func ownWritesOfEveryRun(s *shop) string {
 func TestExplainDuringConcurrentChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		c := w.config(func(ctx context.Context, widget unstructuredObject) error {
 			name := widget.GetName()
 			var writes sync.WaitGroup

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -291,7 +290,7 @@ func TestContract17_ObjectChangeEndsBackoff(t *testing.T) {
 					runs.add("%s", causesOf(ctx))
 					return errors.New("no luck")
 				})
-				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
 				c.Queue.EndBackoffIf = test.endsBackoff
 				w.widgetWithPart()
@@ -324,7 +323,7 @@ func TestContract17_OtherObjectBringsRunForwardOnce(t *testing.T) {
 			runs.add("%s: attempt %d", time.Since(began).Round(time.Minute), run.Attempt)
 			return errors.New("no luck")
 		})
-		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 		c.Retry.Every = retry.Policy{Base: time.Hour, Factor: 2, Max: 4 * time.Hour, Jitter: -1, MaxRetries: 3}
 		w.widgetWithPart()
 		w.run(c)
@@ -352,7 +351,7 @@ func TestContract17_MissingObjectThatAppearsRunsKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				var runs journal
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				c := w.config(func(context.Context, unstructuredObject) error {
 					found := parts.Untyped().Has(key("p"))
 					runs.add("%v", found)
@@ -497,7 +496,7 @@ func TestContract17_RunBroughtForwardKeepsPolicyOfItsError(t *testing.T) {
 					}
 					return errors.New("no luck")
 				})
-				c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+				c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 				c.Retry.Every = retry.Policy{Base: time.Hour, Jitter: -1}
 				c.Retry.Policies = map[retry.Class]retry.Policy{never: {MaxRetries: -1}}
 				w.put("widgets", "a", 1)
@@ -528,7 +527,7 @@ func TestContract17_RunBroughtForwardIsDebounced(t *testing.T) {
 			runs.add("%s", time.Since(began).Round(time.Second))
 			return errors.New("no luck")
 		})
-		c.Sources = []controller.Source{source.OwnerLabel(w.parts(informer.Selection{}), "widget")}
+		c.Sources = []controller.Source{source.OwnerLabel(w.parts(kube.Selection{}), "widget")}
 		c.Retry.Every = retry.Policy{Base: time.Hour, Factor: 2, Max: 4 * time.Hour, Jitter: -1}
 		c.Queue.Debounce = 10 * time.Second
 		w.put("widgets", "a", 1)

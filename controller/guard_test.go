@@ -174,7 +174,7 @@ func testFailingSource(t *testing.T, fail func()) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var runs journal
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("%s", causesOf(ctx))
 			return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // TestDrainQueueHandlesHeldKeys checks that DrainQueue handles a key that waits until an informer shows the writes of
@@ -28,7 +29,7 @@ func TestDrainQueueHandlesHeldKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				runs := 0
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 					if runs++; runs > 1 {

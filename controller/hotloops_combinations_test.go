@@ -171,7 +171,7 @@ func TestContract07_FieldSelectorsOfCombinedRetrievers(t *testing.T) {
 		named := func(names ...string) informer.Retriever[unstructuredObject] {
 			var all []informer.Retriever[unstructuredObject]
 			for _, name := range names {
-				all = append(all, informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{
+				all = append(all, informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{
 					Kind: kindOf("Part"), FieldSelector: "metadata.name=" + name,
 				}))
 			}

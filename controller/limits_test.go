@@ -14,6 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // limiterFunc is a function as a Limiter.
@@ -60,7 +61,7 @@ func TestLimiterLimitsRuns(t *testing.T) {
 func TestHeldKeysUseNoLimiterSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		runs, waits := 0, 0
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			if runs++; runs == 1 {

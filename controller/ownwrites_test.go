@@ -56,7 +56,7 @@ func TestContract07_CacheOmitsDeletedChild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				var runs journal
 				first := true
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
@@ -103,7 +103,7 @@ func TestContract07_ForbiddenNamespaceDoesNotExtendWait(t *testing.T) {
 		t.Run(forbidden, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{Namespaces: []string{"ns", "other"}})
+				parts := w.parts(kube.Selection{Namespaces: []string{"ns", "other"}})
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 					runs.add("run")
@@ -153,7 +153,7 @@ func answerForbidden() *http.Response {
 func TestInformerStartedByHandlerOutlivesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		var leave func()
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			leave = parts.Join(ctx)
@@ -264,7 +264,7 @@ func TestNegativeConsistencyTimeoutHandlesEveryOwnWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				var runs journal
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 					runs.add("%s", causesOf(ctx))
@@ -312,7 +312,7 @@ func (g *gatedInformer) set(gate chan struct{}) {
 func TestWriteThatOutlivesItsRunIsNotAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		gated := &gatedInformer{Informer: w.parts(informer.Selection{})}
+		gated := &gatedInformer{Informer: w.parts(kube.Selection{})}
 		gate := make(chan struct{})
 		var logs, runs journal
 		var outliving sync.WaitGroup
@@ -381,7 +381,7 @@ func TestContract07_KeysDoNotWaitForWritesToAnotherCluster(t *testing.T) {
 				if watchesOther {
 					widgets, err := informer.New(informer.Config[unstructuredObject]{
 						Name: "others", Logger: c.Logger,
-						Retriever: informer.RetrieveSelected[unstructuredObject](other.cluster, informer.Selection{Kind: kindOf("Widget")}),
+						Retriever: informer.RetrieveSelected[unstructuredObject](other.cluster, kube.Selection{Kind: kindOf("Widget")}),
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -418,7 +418,7 @@ func TestContract07_KeysDoNotWaitForUnreachableCluster(t *testing.T) {
 		other.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
 			return nil, errors.New("no route to host")
 		})
-		parts := other.parts(informer.Selection{})
+		parts := other.parts(kube.Selection{})
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("run")
@@ -464,7 +464,7 @@ func TestContract07_KeysDoNotWaitForInformerThatHasNeverListed(t *testing.T) {
 			}
 			return do(), nil
 		})
-		parts := w.parts(informer.Selection{})
+		parts := w.parts(kube.Selection{})
 		var runs journal
 		c := w.config(func(ctx context.Context, _ unstructuredObject) error {
 			runs.add("run")

@@ -48,7 +48,7 @@ func testForbiddenNamespace(t *testing.T, optional bool, when string) {
 	w.in(other.Namespace, other.Name, 1)
 	w.put("widgets", "a", 1)
 	in := func(namespaces ...string) informer.Retriever[unstructuredObject] {
-		return informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget"), Namespaces: namespaces})
+		return informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Widget"), Namespaces: namespaces})
 	}
 	var runs journal
 	c := w.config(func(ctx context.Context, widget unstructuredObject) error {
@@ -157,7 +157,7 @@ func TestOptionalKindsDoNotHoldBackController(t *testing.T) {
 					})
 					c.Optional = true
 					parts, err := informer.New(informer.Config[unstructuredObject]{
-						Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Part")}),
+						Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Part")}),
 						Optional:  true, Logger: c.Logger,
 					})
 					if err != nil {

@@ -508,7 +508,7 @@ func TestChangeFunctionThatDoesNotReturnIsReported(t *testing.T) {
 					}
 				}
 				parts, err := informer.New(informer.Config[unstructuredObject]{
-					Name: "parts", Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Part")}),
+					Name: "parts", Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Part")}),
 					Logger: logs.logger(slog.LevelWarn),
 				})
 				if err != nil {
@@ -574,7 +574,7 @@ func TestContract18_ProblemIsRecordedAsOneEvent(t *testing.T) {
 			// before.
 			return errors.Join(w.patch(ctx, "parts", "p", fmt.Sprintf(`{"spec":{"at":%d}}`, time.Now().Unix())), errors.New("no luck"))
 		})
-		c.Events, c.Reads = &told, []informer.Any{w.parts(informer.Selection{})}
+		c.Events, c.Reads = &told, []informer.Any{w.parts(kube.Selection{})}
 		c.Retry.Every.Max = time.Second
 		w.put("widgets", "a", 1)
 		w.put("parts", "p", 1)
@@ -747,7 +747,7 @@ func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {
 					runs++
 					return test.handle(ctx, w, runs)
 				})
-				c.ResyncInterval, c.Reads = 0, []informer.Any{w.parts(informer.Selection{})}
+				c.ResyncInterval, c.Reads = 0, []informer.Any{w.parts(kube.Selection{})}
 				w.put("widgets", "a", 1)
 				w.put("parts", "p", 0)
 				ctrl := w.run(c)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // restoredWhileAway calls restore while the API server is unreachable, as during a restore of etcd, and calls first
@@ -41,7 +42,7 @@ func TestContract07_HandlerRunsAfterRestore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				parts := w.parts(informer.Selection{})
+				parts := w.parts(kube.Selection{})
 				var runs journal
 				var mu sync.Mutex
 				written, lost := 0, false

@@ -35,13 +35,13 @@ func TestContract02_ClusterScopedOwnerIsEnqueued(t *testing.T) {
 				t.Fatal(err)
 			}
 			parts, err := informer.New(informer.Config[unstructuredObject]{
-				Retriever: informer.RetrieveSelected[unstructuredObject](cluster, informer.Selection{Kind: gv.WithKind("Part")}),
+				Retriever: informer.RetrieveSelected[unstructuredObject](cluster, kube.Selection{Kind: gv.WithKind("Part")}),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			zones, err := informer.New(informer.Config[unstructuredObject]{
-				Retriever: informer.RetrieveSelected[unstructuredObject](cluster, informer.Selection{Kind: gv.WithKind("Zone")}),
+				Retriever: informer.RetrieveSelected[unstructuredObject](cluster, kube.Selection{Kind: gv.WithKind("Zone")}),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -116,7 +116,7 @@ func (w *world) remove(resource, name string) {
 func (w *world) config(handle func(ctx context.Context, widget unstructuredObject) error) controller.Config[unstructuredObject] {
 	return controller.Config[unstructuredObject]{
 		Name:           "widgets",
-		Retriever:      informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Widget")}),
+		Retriever:      informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Widget")}),
 		Handler:        handle,
 		ResyncInterval: -1,
 		Logger:         slog.New(slog.DiscardHandler),

@@ -53,7 +53,7 @@ func newShop(t *testing.T) *shop {
 	s.cluster, s.client = apitest.Connect(s.Server.Config("website-operator"))
 	children, err := informer.New(informer.Config[unstructuredObject]{
 		Name: "deployments", Logger: slog.New(slog.DiscardHandler),
-		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}),
+		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, kube.Selection{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func newShop(t *testing.T) *shop {
 	s.slow("", 8*time.Millisecond)
 	s.config = controller.Config[unstructuredObject]{
 		Name:      "websites",
-		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, informer.Selection{Kind: website()}),
+		Retriever: informer.RetrieveSelected[unstructuredObject](s.cluster, kube.Selection{Kind: website()}),
 		Handler: func(ctx context.Context, site unstructuredObject) error {
 			return s.reconcile(ctx, children, site)
 		},

@@ -212,7 +212,7 @@ func testAddedSource(
 		close(lost)
 		synctest.Wait()
 	}
-	addSource(t, ctrl, s(w.parts(informer.Selection{})))
+	addSource(t, ctrl, s(w.parts(kube.Selection{})))
 	if !standby {
 		close(lost)
 		synctest.Wait()

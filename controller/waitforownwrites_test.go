@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // shownBy returns the names of the objects in an informer.
@@ -38,35 +39,35 @@ func TestWaitForOwnWrites(t *testing.T) {
 		return w.objects("parts").Delete(ctx, "p", metav1.DeleteOptions{})
 	}
 	for name, test := range map[string]struct {
-		selection *informer.Selection
+		selection *kube.Selection
 		write     []func(w *world, ctx context.Context) error
 		waits     bool
 		has       []string // the names in the informer after the wait
 		mayHave   string   // a name that another client removes
 	}{
-		"nothing is written": {selection: &informer.Selection{}, has: []string{"old"}},
-		"a creation":         {&informer.Selection{}, []func(*world, context.Context) error{create}, true, []string{"old", "p"}, ""},
-		"a deletion": {&informer.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
+		"nothing is written": {selection: &kube.Selection{}, has: []string{"old"}},
+		"a creation":         {&kube.Selection{}, []func(*world, context.Context) error{create}, true, []string{"old", "p"}, ""},
+		"a deletion": {&kube.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
 			return w.objects("parts").Delete(ctx, "old", metav1.DeleteOptions{})
 		}}, true, nil, ""},
-		"a creation and its deletion": {&informer.Selection{}, []func(*world, context.Context) error{create, remove}, true, []string{"old"}, ""},
-		"a creation that another client undoes": {&informer.Selection{}, []func(*world, context.Context) error{create, func(w *world, _ context.Context) error {
+		"a creation and its deletion": {&kube.Selection{}, []func(*world, context.Context) error{create, remove}, true, []string{"old"}, ""},
+		"a creation that another client undoes": {&kube.Selection{}, []func(*world, context.Context) error{create, func(w *world, _ context.Context) error {
 			w.remove("parts", "p")
 			return nil
 		}}, true, []string{"old"}, "p"},
 		"a change that takes the object out of the selection": {
-			&informer.Selection{LabelSelector: "color=red"},
+			&kube.Selection{LabelSelector: "color=red"},
 			[]func(*world, context.Context) error{create, func(w *world, ctx context.Context) error {
 				return w.patch(ctx, "parts", "p", `{"metadata":{"labels":{"color":"blue"}}}`)
 			}},
 			true, nil, "",
 		},
-		"an object that is not selected": {&informer.Selection{LabelSelector: "color=blue"}, []func(*world, context.Context) error{create}, false, nil, ""},
+		"an object that is not selected": {&kube.Selection{LabelSelector: "color=blue"}, []func(*world, context.Context) error{create}, false, nil, ""},
 		"a kind without an informer":     {nil, []func(*world, context.Context) error{create}, false, nil, ""},
-		"the handled object": {&informer.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
+		"the handled object": {&kube.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
 			return w.patch(ctx, "widgets", "a", `{"status":{"done":true}}`, "status")
 		}}, false, []string{"old"}, ""},
-		"a deletion of a collection": {&informer.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
+		"a deletion of a collection": {&kube.Selection{}, []func(*world, context.Context) error{func(w *world, ctx context.Context) error {
 			return w.objects("parts").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		}}, false, []string{"old"}, ""},
 	} {
@@ -166,7 +167,7 @@ func TestWaitForOwnWritesIsBounded(t *testing.T) {
 					took = time.Since(began)
 					return nil
 				})
-				c.Reads = []informer.Any{w.parts(informer.Selection{})}
+				c.Reads = []informer.Any{w.parts(kube.Selection{})}
 				c.Runs.ConsistencyTimeout = test.timeout
 				w.put("widgets", "a", "1")
 				w.HoldWatches("parts")
@@ -194,7 +195,7 @@ func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			parts, err := informer.New(informer.Config[unstructuredObject]{
-				Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, informer.Selection{Kind: kindOf("Part")}), Optional: true,
+				Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, kube.Selection{Kind: kindOf("Part")}), Optional: true,
 				Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
@@ -230,7 +231,7 @@ func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 				close(began)
 				return controller.WaitForOwnWrites(ctx)
 			})
-			parts := w.parts(informer.Selection{})
+			parts := w.parts(kube.Selection{})
 			c.Reads = []informer.Any{parts}
 			c.Runs.ConsistencyTimeout = time.Hour
 			w.HoldWatches("parts")

@@ -298,9 +298,9 @@ func (e *ensurer) write(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kindName, e.desired.Name, err)
 	}
-	applyOptions := []client.ApplyOption{client.IfAbsent()}
+	applyOptions := []client.WriteOption{client.IfAbsent()}
 	if e.live != nil {
-		applyOptions = []client.ApplyOption{client.Force(), client.IfUnchanged()}
+		applyOptions = []client.WriteOption{client.Force(), client.IfUnchanged()}
 	}
 	applied, err := client.Apply(ctx, e.client, configuration, applyOptions...)
 	if err != nil {

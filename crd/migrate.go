@@ -256,7 +256,7 @@ func (m *migrator) begin(ctx context.Context, kind schema.GroupVersionKind) erro
 			page, err = m.list(ctx, kind, "")
 			return err
 		})
-		if client.ReasonOf(err) == client.ReasonTransient && ctx.Err() == nil {
+		if isServerError(err) && ctx.Err() == nil {
 			page, err = m.passUnreadable(ctx, kind, "", err)
 		}
 		if err != nil {
@@ -301,7 +301,7 @@ func (m *migrator) follow(ctx context.Context) error {
 
 // write changes the definition into the given state. It returns false if another client has changed it.
 func (m *migrator) write(
-	ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.UpdateOption,
+	ctx context.Context, to *apiextensionsv1.CustomResourceDefinition, options ...client.WriteOption,
 ) (bool, error) {
 	conflict := false
 	err := m.retry(ctx, maxTransient, func() error {

@@ -87,7 +87,7 @@ func (m *migrator) nextPage(
 				m.start(len(page.Objects) + int(page.Remaining))
 			}
 			return page, nil
-		case client.ReasonOf(err) != client.ReasonTransient || ctx.Err() != nil:
+		case !isServerError(err) || ctx.Err() != nil:
 			return page, err
 		case m.pageSize == 1:
 			return m.passUnreadable(ctx, kind, continueAt, err)
@@ -97,7 +97,7 @@ func (m *migrator) nextPage(
 }
 
 func (m *migrator) list(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (objects, error) {
-	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, continueAt, client.OfKind(kind),
+	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, kube.Selection{Kind: kind}, continueAt,
 		client.PageSize(m.pageSize))
 }
 
@@ -166,7 +166,7 @@ func (m *migrator) rewrite(ctx context.Context, obj *metav1.PartialObjectMetadat
 			return nil
 		case errors.Is(err, client.ErrGone):
 			return nil
-		case client.ReasonOf(err) == client.ReasonConflict && attempt < attempts:
+		case apierrors.IsConflict(err) && attempt < attempts:
 			// Usually another client has written the object. An admission webhook may also use this status code.
 			live, gone, err := m.reread(ctx, obj)
 			if err != nil {
@@ -257,17 +257,16 @@ func (m *migrator) retry(ctx context.Context, limit int, f func() error) error {
 	delay, transient, logAt := time.Second, 0, time.Now().Add(logDelay)
 	for {
 		err := f()
-		switch reason := client.ReasonOf(err); {
+		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case reason == client.ReasonThrottled, reason == client.ReasonUnreachable:
-		case reason == client.ReasonTransient:
+		case isServerError(err):
 			if transient++; transient > limit {
 				return err
 			}
-		default:
+		case !isTransient(err):
 			return err
 		}
 		if now := time.Now(); !now.Before(logAt) {

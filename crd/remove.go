@@ -129,8 +129,8 @@ func (s objectSummary) String() string {
 func (e *ensurer) summarizeObjects(ctx context.Context, kind schema.GroupVersionKind) (objectSummary, error) {
 	const maxNames = 5
 	var s objectSummary
-	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, client.OfKind(kind),
-		client.FromAPI()) {
+	all := kube.Selection{Kind: kind}
+	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, all, client.FromAPI()) {
 		if err != nil {
 			return s, err
 		}

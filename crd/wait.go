@@ -11,12 +11,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // WaitEstablished waits until objects of the kind of the definition with this name can be created: the
@@ -191,8 +193,8 @@ func reasonNotServed(
 // describeNameConflict returns the API server's message, and which definition uses the names.
 func (e *ensurer) describeNameConflict(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
 	message := cmp.Or(conditionOf(d, apiextensionsv1.NamesAccepted).Message, "the API server gives no reason")
-	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client,
-		client.OfKind(crdKind()), client.FromAPI()) {
+	all := kube.Selection{Kind: crdKind()}
+	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client, all, client.FromAPI()) {
 		if err != nil {
 			break // the message alone is still useful
 		}
@@ -266,11 +268,18 @@ func (e *ensurer) poll(ctx context.Context, missing func() (string, error)) erro
 
 // isTransient reports whether the same request may succeed later.
 func isTransient(err error) bool {
-	switch client.ReasonOf(err) {
-	case client.ReasonThrottled, client.ReasonTransient, client.ReasonUnreachable:
+	switch retry.Classify(err) {
+	case retry.Throttled, retry.Transient, retry.Timeout:
 		return true
 	}
 	return false
+}
+
+// isServerError reports whether the API server failed temporarily, or has dropped the requested state. Unlike a missing
+// response, this may be due to the object.
+func isServerError(err error) bool {
+	var response apierrors.APIStatus
+	return retry.Classify(err) == retry.Transient && errors.As(err, &response)
 }
 
 // conditionOf returns a condition of the definition; the zero value if it has none of this type.

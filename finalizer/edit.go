@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -29,11 +31,13 @@ type edit struct {
 // do makes the change if base lacks it, and takes over the result into obj. base is the last known state of the
 // object: obj itself, or one that obj was set to.
 func (e edit) do(
-	ctx context.Context, c *client.Client, obj, base kube.Object, given []client.WriteOption,
+	ctx context.Context, c *client.Client, obj, base kube.Object, options []client.WriteOption,
 ) (changed bool, err error) {
-	var options []client.UpdateOption
-	for _, option := range given {
-		options = append(options, option)
+	if len(options) > 0 { // Patch has more options
+		_, _, err := client.EditMetadata(ctx, c, base, func(_, _ map[string]string) {}, options...)
+		if err != nil {
+			return false, err
+		}
 	}
 	var last error
 	for attempt := range maxAttempts {
@@ -44,7 +48,7 @@ func (e edit) do(
 			}
 			deleted := e.add && live.GetDeletionTimestamp() != nil // the API server returns Invalid for that too
 			if apierrors.IsInvalid(last) && !deleted &&
-				(!client.IsPatchTestFailed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
+				(!patchtest.Failed(last) || live.GetResourceVersion() == base.GetResourceVersion()) {
 				return false, last // the tests of the patch hold, so it was rejected for another reason
 			}
 			takeOver(obj, base, live, e.annotation)
@@ -69,7 +73,7 @@ func (e edit) do(
 			return false, err
 		}
 	}
-	return false, client.ChangedError(ctx, c, base, fmt.Errorf("another client has changed the finalizers %d times: %w",
+	return false, patchtest.Changed(ctx, c, base, fmt.Errorf("another client has changed the finalizers %d times: %w",
 		maxAttempts, last))
 }
 
@@ -102,7 +106,7 @@ func (e edit) operations(base kube.Object) []client.Operation {
 	}
 	if _, exists := base.GetAnnotations()[e.annotation]; exists {
 		operations = append(operations,
-			client.Operation{Op: "remove", Path: client.JSONPointer("metadata", "annotations", e.annotation)})
+			client.Operation{Op: "remove", Path: difference.Pointer("metadata", "annotations", e.annotation)})
 	}
 	return operations
 }

@@ -2,6 +2,7 @@ package finalizer_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 )
@@ -69,5 +71,24 @@ func TestRejectedPatchIsNotRepeated(t *testing.T) {
 		if diff := cmp.Diff([]string{"PATCH " + booksPath, "GET " + booksPath}, server.Requests()); diff != "" {
 			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Options that change nothing in a finalizer, or another part of the object, are an error before any request.
+func TestAddRejectsOtherOptions(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	obj := read[*corev1.ConfigMap](t, c)
+	server.Requests()
+	for name, option := range map[string]client.WriteOption{
+		"Subresource": client.Subresource("status"), "Force": client.Force(), "IfUnchanged": client.IfUnchanged(),
+	} {
+		_, err := finalizer.Add(t.Context(), c, obj, "shop.example.com/other", option)
+		if err == nil || !strings.Contains(err.Error(), "option "+name+": this call accepts only") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if requests := server.Requests(); len(requests) > 0 {
+		t.Errorf("the requests are %q", requests)
 	}
 }

@@ -116,7 +116,7 @@ func edit(server *apitest.Server, change func(obj map[string]any)) {
 	server.Edit("configmaps", books(), "others", func(obj map[string]any) bool { change(obj); return true })
 }
 
-func read[T kube.Object](t *testing.T, c *client.Client, options ...client.GetOption) T {
+func read[T kube.Object](t *testing.T, c *client.Client, options ...client.ReadOption) T {
 	t.Helper()
 	obj, err := client.Get[T](t.Context(), c, books(), options...)
 	if err != nil {

@@ -2,6 +2,7 @@ package finalizer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func Example() {
 	}
 	fmt.Println(handler(context.Background(), deleted))
 	_, err = client.Get[*corev1.ConfigMap](context.Background(), c, books())
-	fmt.Println("gone:", client.ReasonOf(err) == client.ReasonNotFound)
+	fmt.Println("gone:", errors.Is(err, client.ErrGone))
 	// Output:
 	// the DNS record of books is removed
 	// the bucket of books is removed

@@ -309,7 +309,7 @@ func TestStatusErrorsOfResponsesAreReported(t *testing.T) {
 
 func TestRequestsAcceptFormatOfType(t *testing.T) {
 	t.Parallel()
-	kind := informer.Selection{Kind: configMapKind()}
+	kind := kube.Selection{Kind: configMapKind()}
 	const proto, plain = "application/vnd.kubernetes.protobuf", "application/json"
 	const metadata = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	const metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -334,7 +334,7 @@ func TestRequestsAcceptFormatOfType(t *testing.T) {
 		"metadata": {
 			func(t *testing.T, s *apiServer) {
 				t.Helper()
-				runLive(t, informer.RetrieveMetadata[configMap](s.connect(t, rest.Config{}), informer.Selection{}))
+				runLive(t, informer.RetrieveMetadata[configMap](s.connect(t, rest.Config{}), kube.Selection{}))
 			},
 			proto + metadata + "," + plain + metadata, proto + metadataList + "," + plain + metadataList,
 		},

@@ -42,7 +42,7 @@ type truth struct {
 	server    *apitest.Server
 	cluster   *kube.Cluster
 	informer  *informer.Informer[*corev1.ConfigMap]
-	selection informer.Selection
+	selection kube.Selection
 	logs      *logBuffer
 	awaited   int
 
@@ -75,7 +75,7 @@ func newTruth(t *testing.T, seed uint64) *truth {
 	return f
 }
 
-func (f *truth) anySelection() (s informer.Selection) {
+func (f *truth) anySelection() (s kube.Selection) {
 	s.Namespaces = [][]string{nil, {"a"}, {"a", "b"}, {"b", "c"}, {"c"}}[f.random.IntN(5)]
 	if f.random.IntN(3) == 0 {
 		s.LabelSelector = "color=red"

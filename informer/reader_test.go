@@ -27,19 +27,20 @@ import (
 
 func TestCoversAfterList(t *testing.T) {
 	for name, test := range map[string]struct {
-		selections []informer.Selection
+		selections []kube.Selection
 		want       map[string]bool // key: namespace, or namespace and selector
 	}{
-		"everything":     {[]informer.Selection{{}}, map[string]bool{"": true, "ns": true, "other": true}},
-		"one namespace":  {[]informer.Selection{{Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true, "other": false}},
-		"two namespaces": {[]informer.Selection{{Namespaces: []string{"ns", "b"}}}, map[string]bool{"": false, "ns": true, "b": true, "other": false}},
-		"some by label":  {[]informer.Selection{{LabelSelector: "app=a"}}, map[string]bool{"": false, "ns": false, "ns app=a": true, " app=a,tier=b": true, " app in (a)": false, " app=b": false}},
-		"some by field":  {[]informer.Selection{{FieldSelector: "metadata.name=kept"}}, map[string]bool{"": false, "ns": false}},
+		"everything":      {[]kube.Selection{{}}, map[string]bool{"": true, "ns": true, "other": true}},
+		"every namespace": {[]kube.Selection{{Namespaces: []string{kube.AllNamespaces}}}, map[string]bool{"": true, "ns": true, "other": true}},
+		"one namespace":   {[]kube.Selection{{Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true, "other": false}},
+		"two namespaces":  {[]kube.Selection{{Namespaces: []string{"ns", "b"}}}, map[string]bool{"": false, "ns": true, "b": true, "other": false}},
+		"some by label":   {[]kube.Selection{{LabelSelector: "app=a"}}, map[string]bool{"": false, "ns": false, "ns app=a": true, " app=a,tier=b": true, " app in (a)": false, " app=b": false}},
+		"some by field":   {[]kube.Selection{{FieldSelector: "metadata.name=kept"}}, map[string]bool{"": false, "ns": false}},
 		"the rest by field": {
-			[]informer.Selection{{Namespaces: []string{"ns"}, LabelSelector: "app=a"}, {FieldSelector: "metadata.namespace!=ns,metadata.namespace!=b"}},
+			[]kube.Selection{{Namespaces: []string{"ns"}, LabelSelector: "app=a"}, {FieldSelector: "metadata.namespace!=ns,metadata.namespace!=b"}},
 			map[string]bool{"": false, "ns": false, "ns app=a": true, "b": false, "other": true, "other app=a": true},
 		},
-		"some and the all": {[]informer.Selection{{LabelSelector: "app=a"}, {Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true}},
+		"some and the all": {[]kube.Selection{{LabelSelector: "app=a"}, {Namespaces: []string{"ns"}}}, map[string]bool{"": false, "ns": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestOptionalInformerCoversOnlyListedObjects(t *testing.T) {
 				if !test.listed {
 					fails.Store(test.errs[0]) // before the informer makes its first request
 				}
-				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, informer.Selection{})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, kube.Selection{})
 				defer i.Join(t.Context())()
 				if test.listed {
 					if err := i.WaitSynced(t.Context()); err != nil || !i.Untyped().Covers("", nil) {
@@ -221,7 +222,7 @@ func TestOptionalInformerCoversOnlyListedObjects(t *testing.T) {
 // Covers may be called while the informer starts and stops.
 func TestCoversDuringStarts(t *testing.T) {
 	server := apitest.New(apiserver.ConfigMaps())
-	i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{LabelSelector: "app=a"})
+	i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, kube.Selection{LabelSelector: "app=a"})
 	selector, err := labels.Parse("app=a")
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,7 @@ func (s slowSelector) Requirements() (labels.Requirements, bool) {
 }
 
 // newInformer returns an informer of the server's ConfigMaps that selection selects.
-func newInformer(t *testing.T, server *apitest.Server, config informer.Config[*corev1.ConfigMap], selection informer.Selection) *informer.Informer[*corev1.ConfigMap] {
+func newInformer(t *testing.T, server *apitest.Server, config informer.Config[*corev1.ConfigMap], selection kube.Selection) *informer.Informer[*corev1.ConfigMap] {
 	t.Helper()
 	cluster, err := kube.Connect(server.Config("test"))
 	if err != nil {
@@ -276,7 +277,7 @@ func TestReadsOfStoppedInformer(t *testing.T) {
 	server := apitest.New(apiserver.ConfigMaps())
 	key := kube.Key{Namespace: "ns", Name: "a"}
 	server.Edit("configmaps", key, "user", func(map[string]any) bool { return true })
-	for name, selection := range map[string]informer.Selection{"one part": {}, "combined": {Namespaces: []string{"ns", "other"}}} {
+	for name, selection := range map[string]kube.Selection{"one part": {}, "combined": {Namespaces: []string{"ns", "other"}}} {
 		t.Run(name, func(t *testing.T) {
 			i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, selection)
 			view, err := informer.As[*metav1.PartialObjectMetadata](i)

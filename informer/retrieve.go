@@ -19,21 +19,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Selection selects objects of a kind. The zero value selects all objects of the kind that T is registered for.
-type Selection struct {
-	// Kind is required for *unstructured.Unstructured and *metav1.PartialObjectMetadata, whose Go type does not
-	// determine it. Default: the kind that T is registered for.
-	Kind schema.GroupVersionKind
-	// Namespaces limits the objects to these namespaces. Each of them is listed and watched separately, so a Role in
-	// each of them is sufficient. Default: all namespaces, which requires a ClusterRole.
-	Namespaces []string
-	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". Default: all.
-	LabelSelector string
-	// FieldSelector limits the objects by field, such as "spec.nodeName=node-1". The selectable fields depend on the
-	// kind; the API server rejects others. Default: all.
-	FieldSelector string
-}
-
 // Retrieve returns a Retriever of all objects of type T in the cluster.
 //
 // T may be any type of k8s.io/api, or a registered type (pass its AddToScheme to kube.Connect). For unstructured and
@@ -48,11 +33,11 @@ type Selection struct {
 // Objects are sent as protobuf if the server supports it and T can be decoded from it (the built-in kinds), otherwise
 // as JSON (custom resources, and *unstructured.Unstructured).
 func Retrieve[T kube.Object](cluster *kube.Cluster) Retriever[T] {
-	return RetrieveSelected[T](cluster, Selection{})
+	return RetrieveSelected[T](cluster, kube.Selection{})
 }
 
 // RetrieveSelected returns a Retriever of the objects of type T that selection selects. See Retrieve.
-func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection) Retriever[T] {
+func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection kube.Selection) Retriever[T] {
 	if cluster == nil {
 		return &clusterRetriever[T]{problem: errors.New("retrieve: the cluster is nil: make one with kube.Connect")}
 	}
@@ -65,7 +50,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 	if _, err := fields.ParseSelector(selection.FieldSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("field selector %q: %w", selection.FieldSelector, err))
 	}
-	if len(selection.Namespaces) == 0 {
+	if len(selection.Namespaces) == 0 || slices.Equal(selection.Namespaces, []string{kube.AllNamespaces}) {
 		return &base
 	}
 	var zero T
@@ -81,9 +66,9 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 		}
 		part := base
 		part.namespace = namespace
-		if namespace == "" {
-			part.problem = errors.Join(part.problem,
-				errors.New("an empty string is among the namespaces: leave Namespaces empty to mean all"))
+		if namespace == "" || namespace == kube.AllNamespaces {
+			part.problem = errors.Join(part.problem, fmt.Errorf("%q is among the namespaces: leave Namespaces empty "+
+				"to mean all", namespace))
 		}
 		if err := apiobject.CheckSegments(namespace); err != nil {
 			part.problem = errors.Join(part.problem, fmt.Errorf("invalid namespace: %w", err))
@@ -100,7 +85,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection Selection)
 // annotations, owners, finalizers. The API server sends only the metadata. Use it if only the existence, the owners or
 // the labels of the objects are needed. T is the objects' own type. See Retrieve.
 func RetrieveMetadata[T kube.Object](
-	cluster *kube.Cluster, selection Selection,
+	cluster *kube.Cluster, selection kube.Selection,
 ) Retriever[*metav1.PartialObjectMetadata] {
 	if cluster != nil {
 		kind, problem := resolveType[T](cluster, selection.Kind)

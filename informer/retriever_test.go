@@ -174,8 +174,16 @@ func TestRetrieverOfInvalidNamespaceMakesNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for want, namespaces := range map[string][]string{`"" is among`: {""}, `"*" is among`: {"ns", kube.AllNamespaces}} {
+		_, err := informer.New(informer.Config[*corev1.Pod]{
+			Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: namespaces}),
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", namespaces, err)
+		}
+	}
 	for _, namespace := range []string{"..", "a/b", "a\nb"} {
-		retriever := informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}})
+		retriever := informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: []string{namespace}})
 		if _, err := retriever.List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "invalid namespace") {
 			t.Errorf("%q: %v", namespace, err)
 		}

@@ -41,7 +41,7 @@ func TestDefinitionReplacedWithNamespacedOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		inf, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, informer.Selection{Kind: kind, Namespaces: []string{"ns"}}),
+			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, kube.Selection{Kind: kind, Namespaces: []string{"ns"}}),
 		})
 		if err != nil {
 			t.Fatal(err)

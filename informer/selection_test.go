@@ -81,40 +81,40 @@ func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 	deletion := write("ns", "kept", labelled("kept", `"app":"b"`))
 	deletion.Deleted = true
 	for name, test := range map[string]struct {
-		selection informer.Selection
+		selection kube.Selection
 		write     cache.Write
 		atOnce    bool
 	}{
-		"all":                      {informer.Selection{}, write("ns", "new", nil), false},
-		"another namespace":        {informer.Selection{Namespaces: []string{"ns"}}, write("other", "new", nil), true},
-		"its namespace":            {informer.Selection{Namespaces: []string{"ns"}}, write("ns", "new", nil), false},
-		"another name":             {informer.Selection{FieldSelector: "metadata.name=kept"}, write("ns", "new", nil), true},
-		"its name":                 {informer.Selection{FieldSelector: "metadata.name==kept"}, write("ns", "kept", nil), false},
-		"not its name":             {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "kept", nil), true},
-		"not another name":         {informer.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "new", nil), false},
-		"a namespace by its field": {informer.Selection{FieldSelector: "metadata.namespace=ns,metadata.name=new"}, write("other", "new", nil), true},
-		"its field":                {informer.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "red")), false},
-		"another field":            {informer.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "blue")), true},
-		"not another field":        {informer.Selection{FieldSelector: "data.color!=red"}, write("ns", "new", colored("new", "blue")), false},
-		"a field that it lacks":    {informer.Selection{FieldSelector: "data.size=big"}, write("ns", "new", colored("new", "red")), true},
-		"its field is absent":      {informer.Selection{FieldSelector: "data.size="}, write("ns", "new", colored("new", "red")), false},
-		"a field that is false":    {informer.Selection{FieldSelector: "data.on=false"}, write("ns", "new", colored("new", "red")), false},
+		"all":                      {kube.Selection{}, write("ns", "new", nil), false},
+		"another namespace":        {kube.Selection{Namespaces: []string{"ns"}}, write("other", "new", nil), true},
+		"its namespace":            {kube.Selection{Namespaces: []string{"ns"}}, write("ns", "new", nil), false},
+		"another name":             {kube.Selection{FieldSelector: "metadata.name=kept"}, write("ns", "new", nil), true},
+		"its name":                 {kube.Selection{FieldSelector: "metadata.name==kept"}, write("ns", "kept", nil), false},
+		"not its name":             {kube.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "kept", nil), true},
+		"not another name":         {kube.Selection{FieldSelector: "metadata.name!=kept"}, write("ns", "new", nil), false},
+		"a namespace by its field": {kube.Selection{FieldSelector: "metadata.namespace=ns,metadata.name=new"}, write("other", "new", nil), true},
+		"its field":                {kube.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "red")), false},
+		"another field":            {kube.Selection{FieldSelector: "data.color=red"}, write("ns", "new", colored("new", "blue")), true},
+		"not another field":        {kube.Selection{FieldSelector: "data.color!=red"}, write("ns", "new", colored("new", "blue")), false},
+		"a field that it lacks":    {kube.Selection{FieldSelector: "data.size=big"}, write("ns", "new", colored("new", "red")), true},
+		"its field is absent":      {kube.Selection{FieldSelector: "data.size="}, write("ns", "new", colored("new", "red")), false},
+		"a field that is false":    {kube.Selection{FieldSelector: "data.on=false"}, write("ns", "new", colored("new", "red")), false},
 		"another field, of what is kept": {
-			informer.Selection{FieldSelector: "data.color=red"}, write("ns", "kept", colored("kept", "blue")), false,
+			kube.Selection{FieldSelector: "data.color=red"}, write("ns", "kept", colored("kept", "blue")), false,
 		},
-		"a deletion of what another field excludes": {informer.Selection{FieldSelector: "data.color=red"}, cache.Write{
+		"a deletion of what another field excludes": {kube.Selection{FieldSelector: "data.color=red"}, cache.Write{
 			Key: kube.Key{Namespace: "ns", Name: "new"}, UID: "u", ResourceVersion: "11", Deleted: true,
 		}, true},
-		"labels":                 {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"a"`)), false},
-		"other labels":           {informer.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"b"`)), true},
-		"no selection by labels": {informer.Selection{LabelSelector: " "}, write("ns", "new", labelled("new", ``)), false},
+		"labels":                 {kube.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"a"`)), false},
+		"other labels":           {kube.Selection{LabelSelector: "app=a"}, write("ns", "new", labelled("new", `"app":"b"`)), true},
+		"no selection by labels": {kube.Selection{LabelSelector: " "}, write("ns", "new", labelled("new", ``)), false},
 		"other labels, of what is kept": {
-			informer.Selection{LabelSelector: "app=a"}, write("ns", "kept", labelled("kept", `"app":"b"`)), false,
+			kube.Selection{LabelSelector: "app=a"}, write("ns", "kept", labelled("kept", `"app":"b"`)), false,
 		},
-		"a deletion of what was not selected": {informer.Selection{LabelSelector: "app=a"}, cache.Write{
+		"a deletion of what was not selected": {kube.Selection{LabelSelector: "app=a"}, cache.Write{
 			Key: kube.Key{Namespace: "ns", Name: "new"}, UID: "u", ResourceVersion: "11", Deleted: true, Object: labelled("new", `"app":"b"`),
 		}, true},
-		"a deletion": {informer.Selection{LabelSelector: "app=a"}, deletion, false},
+		"a deletion": {kube.Selection{LabelSelector: "app=a"}, deletion, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestAwaitOfObjectThatLeavesTheSelection(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster, events := selected(t)
 				inf, err := informer.New(informer.Config[configMap]{
-					Retriever: informer.RetrieveSelected[configMap](cluster, informer.Selection{LabelSelector: "app=a"}),
+					Retriever: informer.RetrieveSelected[configMap](cluster, kube.Selection{LabelSelector: "app=a"}),
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -203,7 +203,7 @@ func awaitsUnknownFields[T kube.Object](t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		cluster, events := selected(t)
-		inf, err := informer.New(informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, informer.Selection{
+		inf, err := informer.New(informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, kube.Selection{
 			FieldSelector: "data.color=red", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
 		})})
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 type hook func(r *http.Request, do func() *http.Response) (*http.Response, error)
@@ -102,7 +103,7 @@ func TestInformerReportsRequestsWithoutResponse(t *testing.T) {
 				}
 				put("1")
 				logs := &logBuffer{}
-				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, kube.Selection{})
 				defer joinSynced(t, i)()
 				var away atomic.Bool
 				away.Store(true)

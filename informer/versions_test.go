@@ -108,7 +108,7 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 				put("a", "backed up")
 				restore := server.Backup()
 				logs := &logBuffer{}
-				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, kube.Selection{})
 				defer joinSynced(t, i)()
 				for n := range 10 {
 					put("a", fmt.Sprint("lost ", n))
@@ -176,7 +176,7 @@ func TestRestoreIsDetectedAfterFailedChecks(t *testing.T) {
 				put("backed up")
 				restore := server.Backup()
 				logs := &logBuffer{}
-				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, informer.Selection{})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Logger: logs.logger()}, kube.Selection{})
 				defer joinSynced(t, i)()
 				for n := range 10 {
 					put(fmt.Sprint("lost ", n))
@@ -228,7 +228,7 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 				}
 				put("backed up")
 				restore := server.Backup()
-				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{})
+				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, kube.Selection{})
 				defer joinSynced(t, i)()
 				server.Hook(func(*http.Request, func() *http.Response) (*http.Response, error) {
 					if status := (*apierrors.StatusError)(nil); errors.As(outage, &status) {
@@ -273,7 +273,7 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		}
 		put("a", "backed up")
 		restore := server.Backup()
-		i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, informer.Selection{})
+		i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{}, kube.Selection{})
 		defer joinSynced(t, i)()
 		server.Hook(func(r *http.Request, do func() *http.Response) (*http.Response, error) {
 			if r.URL.Query().Has("watch") {

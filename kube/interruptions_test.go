@@ -27,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -83,7 +84,7 @@ func startOperator(t *testing.T, change func(o *operator, config *rest.Config)) 
 	}
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "copy", Logger: logger, ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 		Handler: func(ctx context.Context, obj *corev1.ConfigMap) error {
 			return create(ctx, client, "copies", obj.Name)
 		},

@@ -80,7 +80,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 			return client.Delete(ctx, c, named(&Region{}, "shop"))
 		},
 		"Region lives in no namespace, and this client is for namespace shop only": func() error {
-			_, err := client.All[*Region](ctx, only)
+			_, err := client.All[*Region](ctx, only, kube.Selection{})
 			return err
 		},
 		"Shop bank/a is not in namespace shop": func() error {
@@ -89,12 +89,12 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		},
 		"Region in shop.example.com/v1 is cluster-scoped, as its Go type declares": func() error {
 			_, err := informer.New(informer.Config[*Region]{
-				Retriever: informer.RetrieveSelected[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+				Retriever: informer.RetrieveSelected[*Region](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 			})
 			return err
 		},
 		"list: Region in shop names a namespace": func() error {
-			_, err := client.Keys[*Region](ctx, c, client.InNamespace("shop"))
+			_, err := client.Keys[*Region](ctx, c, kube.Selection{Namespaces: []string{"shop"}})
 			return err
 		},
 		`add the finalizer "shop.example.com/f": patch: Shop a has no namespace`: func() error {
@@ -108,7 +108,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 			return err
 		},
 		"wait until no object exists: Region in shop names a namespace": func() error {
-			return client.WaitForNone[*Region](ctx, c, client.InNamespace("shop"), client.Timeout(time.Second))
+			return client.WaitForNone[*Region](ctx, c, kube.Selection{Namespaces: []string{"shop"}}, client.Timeout(time.Second))
 		},
 		"get: Shop b has no namespace": func() error {
 			_, err := client.Get[*unstructured.Unstructured](ctx, c, kube.Key{Name: "b"}, client.OfKind(kind("Shop")))
@@ -116,7 +116,7 @@ func TestDeclaredScopesNeedNoRequest(t *testing.T) {
 		},
 		"Region in shop.example.com/v1 is cluster-scoped": func() error {
 			_, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-				Retriever: informer.RetrieveMetadata[*Region](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+				Retriever: informer.RetrieveMetadata[*Region](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 			})
 			return err
 		},

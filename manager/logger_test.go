@@ -130,7 +130,7 @@ func runLoggedParts(t *testing.T, cluster *kube.Cluster) {
 		{Name: "maps", Cluster: cluster, Handler: handler, Events: events},
 		{Name: "shared", Informer: shared, Handler: ignore},
 		{Name: "parents", Cluster: cluster, Handler: ignore, Sources: children.Sources},
-		{Name: "retrieved", Handler: ignore, Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}})},
+		{Name: "retrieved", Handler: ignore, Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{"shop"}})},
 		{
 			Name: "own", Handler: ignore, Cluster: cluster, Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 		},

@@ -89,7 +89,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func objectNotSelected(o *operator) string {
-	o.controller.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: website(), LabelSelector: "tier=gold"})
+	o.controller.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, kube.Selection{Kind: website(), LabelSelector: "tier=gold"})
 	o.site("web", 1)
 	o.start()
 	return o.curl("/debug/websites?key=shop/web", ".explanation[]")
@@ -292,7 +292,7 @@ func newOperator(t *testing.T) *operator {
 	o.lease = &leader.Config{Cluster: o.cluster, Namespace: "shop", Name: "website-operator"}
 	o.controller = controller.Config[*unstructured.Unstructured]{
 		Name: "websites", Logger: logger, Metrics: recorder, ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: website()}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, kube.Selection{Kind: website()}),
 		Retry:     retry.Config{Every: retry.Policy{Base: time.Second, Jitter: -1}},
 		Handler:   func(context.Context, *unstructured.Unstructured) error { return nil },
 	}
@@ -315,7 +315,7 @@ func (o *operator) cache(name string, kind schema.GroupVersionKind) {
 	o.t.Helper()
 	cache, err := informer.New(informer.Config[*unstructured.Unstructured]{
 		Name: name, Logger: o.config.Logger, Metrics: o.controller.Metrics,
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: kind}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, kube.Selection{Kind: kind}),
 	})
 	if err != nil {
 		o.t.Fatal(err)

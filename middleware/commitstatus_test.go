@@ -97,7 +97,7 @@ func TestStatusObservesGenerationOfRun(t *testing.T) {
 		SetObservedGeneration: func(_ *corev1.Service, generation int64) { got = generation },
 	}, func(ctx context.Context, service *corev1.Service) error {
 		edit(server, func(obj map[string]any) { obj["spec"] = map[string]any{"clusterIP": "None"} }) // during the run
-		result, _, err := client.SetLabels(ctx, c, service, map[string]string{"a": "b"})
+		result, _, err := client.EditMetadata(ctx, c, service, func(labels, _ map[string]string) { labels["a"] = "b" })
 		if err == nil {
 			*service = *result
 		}

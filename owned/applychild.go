@@ -178,11 +178,11 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 
 // configurationHash returns the option that stores a hash of the applied configuration in the child. A CreateOnly child
 // has no hash, because other clients change its fields.
-func (i *item) configurationHash() []client.ApplyOption {
+func (i *item) configurationHash() []client.WriteOption {
 	if i.CreateOnly {
 		return nil
 	}
-	return []client.ApplyOption{client.ConfigurationHash(annotationConfiguration)}
+	return []client.WriteOption{client.ConfigurationHash(annotationConfiguration)}
 }
 
 // setApplied sets the result of an apply.

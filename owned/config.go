@@ -223,10 +223,10 @@ func (c Config) has(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(c.Kinds, func(known schema.GroupVersionKind) bool { return known.GroupKind() == kind })
 }
 
-// namespacesOf returns the namespaces of an owner's children; metav1.NamespaceAll means all.
+// namespacesOf returns the namespaces of an owner's children; nil means all.
 func (c Config) namespacesOf(owner metav1.Object) []string {
 	if slices.Contains(c.Namespaces, metav1.NamespaceAll) || owner.GetNamespace() == "" && len(c.Namespaces) == 0 {
-		return []string{metav1.NamespaceAll}
+		return nil
 	}
 	var all []string
 	for _, namespace := range append([]string{owner.GetNamespace()}, c.Namespaces...) {

@@ -83,8 +83,8 @@ func TestNamespacesOf(t *testing.T) {
 	}{
 		"the owner's":               {near, nil, []string{"shop"}},
 		"the owner's and others":    {near, []string{"b", "shop", "b"}, []string{"shop", "b"}},
-		"all, when it says so":      {near, []string{"b", metav1.NamespaceAll}, []string{""}},
-		"all, of an owner in none":  {far, nil, []string{""}},
+		"all, when it says so":      {near, []string{"b", metav1.NamespaceAll}, nil},
+		"all, of an owner in none":  {far, nil, nil},
 		"some, of an owner in none": {far, []string{"b"}, []string{"b"}},
 	} {
 		if got := (Config{Namespaces: test.given}).namespacesOf(test.owner); !slices.Equal(got, test.want) {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -37,17 +37,19 @@ func (p *pass) findChildren(ctx context.Context, live bool) error {
 }
 
 func (p *pass) findChildrenOfKind(ctx context.Context, kind schema.GroupVersionKind, live bool) error {
-	options := []client.ListOption{client.WithLabels(p.set.labelsOf(p.owner))}
+	var options []client.ReadOption
 	if live {
 		options = append(options, client.FromAPI())
 	}
-	return p.findOfKind(ctx, kind, func(*metav1.PartialObjectMetadata) bool { return true }, options...)
+	return p.findOfKind(ctx, kind, labels.Set(p.set.labelsOf(p.owner)).String(),
+		func(*metav1.PartialObjectMetadata) bool { return true }, options...)
 }
 
-// findOfKind finds the objects of a kind in the namespaces of the owner's children for which isChild returns true.
+// findOfKind finds the selected objects of a kind in the namespaces of the owner's children for which isChild returns
+// true.
 func (p *pass) findOfKind(
-	ctx context.Context, kind schema.GroupVersionKind, isChild func(*metav1.PartialObjectMetadata) bool,
-	options ...client.ListOption,
+	ctx context.Context, kind schema.GroupVersionKind, selector string,
+	isChild func(*metav1.PartialObjectMetadata) bool, options ...client.ReadOption,
 ) error {
 	const attempts = 2 // the first list may fail because the cluster no longer serves the cached version
 	var err error
@@ -62,24 +64,14 @@ func (p *pass) findOfKind(
 		if err != nil {
 			return err
 		}
-		namespaces := []string{metav1.NamespaceAll}
+		selection := kube.Selection{Kind: kind.GroupKind().WithVersion(resource.Version), LabelSelector: selector}
 		if resource.Namespaced {
-			namespaces = p.set.config.namespacesOf(p.owner)
+			selection.Namespaces = p.set.config.namespacesOf(p.owner)
 		}
-		served := client.OfKind(kind.GroupKind().WithVersion(resource.Version))
-		for _, namespace := range namespaces {
-			selected := append(slices.Clone(options), served)
-			if namespace != metav1.NamespaceAll {
-				selected = append(selected, client.InNamespace(namespace))
-			}
-			var obj *metav1.PartialObjectMetadata
-			for obj, err = range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selected...) {
-				if err == nil && isChild(obj) {
-					p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
-				}
-			}
-			if err != nil {
-				break
+		var obj *metav1.PartialObjectMetadata
+		for obj, err = range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selection, options...) {
+			if err == nil && isChild(obj) {
+				p.found[identity{kind.GroupKind(), kube.KeyOf(obj)}] = obj
 			}
 		}
 		if !errors.Is(err, kube.ErrNotServed) {

@@ -22,7 +22,7 @@ func (p *pass) findFormerChildren(ctx context.Context) error {
 			continue
 		}
 		isChild := func(obj *metav1.PartialObjectMetadata) bool { return p.set.isFormerChild(p.owner, obj) }
-		if err := p.findOfKind(ctx, kind, isChild, client.LabelSelector(selector), client.FromAPI()); err != nil {
+		if err := p.findOfKind(ctx, kind, selector, isChild, client.FromAPI()); err != nil {
 			return fmt.Errorf("find former children: %w", err)
 		}
 	}

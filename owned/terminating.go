@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -74,8 +75,8 @@ func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav
 	switch {
 	case errors.Is(err, client.ErrGone):
 		return nil
-	case client.IsPatchTestFailed(err):
-		err = client.ChangedError(ctx, p.client, live, errors.New("its finalizers have changed"))
+	case patchtest.Failed(err):
+		err = patchtest.Changed(ctx, p.client, live, errors.New("its finalizers have changed"))
 	}
 	if err != nil {
 		return fmt.Errorf("force-remove finalizers %s: %w", strings.Join(removed, ", "), err)

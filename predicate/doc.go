@@ -8,7 +8,7 @@
 //     Deployment: StatusChanged.
 //   - The kind has no generations (ConfigMap, Secret, Service, Node, ...): SpecChanged, which drops the
 //     heartbeats of a Node.
-//   - The handler is for some of the objects only: informer.Selection, so that the API server sends only these. If
+//   - The handler is for some of the objects only: kube.Selection, so that the API server sends only these. If
 //     other readers of the informer need all objects: Func.
 //   - All other cases: Func, or a function of your own with informer.Change.Changed, which does not decode. Sources
 //     take several predicates: a change must pass all of them.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // retrieveConfigMaps retrieves all ConfigMaps except those that each cluster has.
 func retrieveConfigMaps(cluster *kube.Cluster) informer.Retriever[*corev1.ConfigMap] {
-	return informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+	return informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{
 		FieldSelector: "metadata.name!=kube-root-ca.crt,metadata.name!=extension-apiserver-authentication",
 	})
 }
@@ -363,7 +363,7 @@ spec:
 		c.Expect("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, status: {availableReplicas: 2, updatedReplicas: 2}}")
 		c.Expect("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-1}, status: {phase: Bound}}")
 		var names []string
-		for slice, err := range client.List[*discoveryv1.EndpointSlice](t.Context(), c.Client(), client.InNamespace("default")) {
+		for slice, err := range client.List[*discoveryv1.EndpointSlice](t.Context(), c.Client(), kube.Selection{Namespaces: []string{"default"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}

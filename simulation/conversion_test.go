@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -163,7 +164,7 @@ func TestControllerNamesObjectThatCannotBeConverted(t *testing.T) {
 		handled := 0
 		ctrl, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name: "robots", Logger: slog.New(slog.NewTextHandler(&logged, nil)), Workers: 1,
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](c.Connect("robots"), informer.Selection{
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](c.Connect("robots"), kube.Selection{
 				Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Robot"},
 			}),
 			Handler: func(context.Context, *unstructured.Unstructured) error { handled++; return nil },

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Events returns the Events of all objects with the key "namespace/name", as "Warning Invalid: the image is empty (2
@@ -37,7 +38,7 @@ type event struct {
 
 // events returns the Events of both API groups: each is in both.
 func (c *Cluster) events() ([]event, error) {
-	stored, err := client.All[*corev1.Event](c.ctx(), c.client)
+	stored, err := client.All[*corev1.Event](c.ctx(), c.client, kube.Selection{})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/simulation"
@@ -75,7 +76,7 @@ func TestOperatorWithItsDefinitionAndEvents(t *testing.T) {
 		}
 		greeter, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name:      "greeter",
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: kind}),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: kind}),
 			Handler: func(_ context.Context, greeting *unstructured.Unstructured) error {
 				events.Normal(greeting, "Greeted", "Greet", "good morning")
 				return nil

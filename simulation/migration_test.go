@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/simulation"
@@ -62,7 +63,7 @@ func TestManagersMigrateStorage(t *testing.T) {
 			}
 			postman, err := controller.New(controller.Config[*unstructured.Unstructured]{
 				Name:      "postman",
-				Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: kind}),
+				Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: kind}),
 				Handler: func(_ context.Context, letter *unstructured.Unstructured) error {
 					handled[identity+letter.GetName()]++
 					return nil

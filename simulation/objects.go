@@ -71,20 +71,20 @@ func setNamespace(ctx context.Context, c *client.Client, obj *unstructured.Unstr
 // Get returns the object with the key "namespace/name", or "name" of a cluster-scoped object. It fails the test if the
 // object does not exist. The option client.OfKind is required for unstructured objects, which Edit, Delete and
 // ExpectGone accept too.
-func Get[T kube.Object](c *Cluster, key string, options ...client.GetOption) T {
+func Get[T kube.Object](c *Cluster, key string, options ...client.ReadOption) T {
 	c.tb.Helper()
 	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
 	if err != nil {
-		c.tb.Fatalf("simulation: %v%s", err, existing[T](c, err, options))
+		c.tb.Fatalf("simulation: %v%s", err, existing[T](c, err))
 	}
 	return obj
 }
 
 // Edit changes an object as a user does with kubectl edit, and returns it. It repeats edit with the latest object if
 // another client was faster. subresource is "", or for example "status" for a test in the role of another controller.
-func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T), options ...client.GetOption) T {
+func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T), options ...client.ReadOption) T {
 	c.tb.Helper()
-	var target []client.UpdateOption
+	var target []client.WriteOption
 	if subresource != "" {
 		target = append(target, client.Subresource(subresource))
 	}
@@ -103,7 +103,7 @@ func Edit[T kube.Object](c *Cluster, key, subresource string, edit func(obj T), 
 }
 
 // Delete deletes an object as a user. Finalizers may delay the deletion, and the garbage collector deletes dependents.
-func Delete[T kube.Object](c *Cluster, key string, options ...client.GetOption) {
+func Delete[T kube.Object](c *Cluster, key string, options ...client.ReadOption) {
 	c.tb.Helper()
 	if err := client.Delete(c.ctx(), c.client, Get[T](c, key, options...)); err != nil {
 		c.tb.Fatalf("simulation: %v", err)
@@ -111,7 +111,7 @@ func Delete[T kube.Object](c *Cluster, key string, options ...client.GetOption) 
 }
 
 // ExpectGone reports an error if the object exists.
-func ExpectGone[T kube.Object](c *Cluster, key string, options ...client.GetOption) {
+func ExpectGone[T kube.Object](c *Cluster, key string, options ...client.ReadOption) {
 	c.tb.Helper()
 	obj, err := client.Get[T](c.ctx(), c.client, c.key(key), options...)
 	if err == nil {
@@ -123,19 +123,13 @@ func ExpectGone[T kube.Object](c *Cluster, key string, options ...client.GetOpti
 }
 
 // existing returns the keys of all objects of type T, if err says that one does not exist.
-func existing[T kube.Object](c *Cluster, err error, options []client.GetOption) string {
+func existing[T kube.Object](c *Cluster, err error) string {
 	if !apierrors.IsNotFound(err) {
 		return ""
 	}
-	var kind []client.ListOption
-	for _, option := range options {
-		if o, ok := option.(client.ListOption); ok {
-			kind = append(kind, o)
-		}
-	}
-	all, err := client.All[T](c.ctx(), c.client, kind...)
+	all, err := client.All[T](c.ctx(), c.client, kube.Selection{})
 	if err != nil {
-		return ""
+		return "" // also for unstructured objects, whose kind is in an option
 	}
 	keys := make([]string, len(all))
 	for i, obj := range all {

@@ -82,7 +82,7 @@ func TestClusterScopedKind(t *testing.T) {
 		}
 		teams, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name: "teams", Handler: handle,
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: teamKind()}),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: teamKind()}),
 		})
 		if err != nil {
 			t.Fatal(err)

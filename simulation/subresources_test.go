@@ -104,7 +104,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 			Audiences: []string{"vault"}, ExpirationSeconds: new(int64(600)),
 			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "a"},
 		}}
-		token, err := client.CreateSubresource(t.Context(), c.Client(), account, "token", request)
+		token, err := client.Create(t.Context(), c.Client(), request, client.SubresourceOf(account, "token"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 			t.Errorf("claims: -want +got:\n%s", diff)
 		}
 		request.Spec.ExpirationSeconds = new(int64(1))
-		if _, err := client.CreateSubresource(t.Context(), c.Client(), account, "token", request); !apierrors.IsInvalid(err) {
+		if _, err := client.Create(t.Context(), c.Client(), request, client.SubresourceOf(account, "token")); !apierrors.IsInvalid(err) {
 			t.Errorf("a token for a second: %v", err)
 		}
 	})
@@ -184,7 +184,7 @@ func TestTokenIsNoStateOfServiceAccount(t *testing.T) {
 					return nil
 				}
 				runs.Add(1)
-				_, err := client.CreateSubresource(ctx, writer, a, "token", &authenticationv1.TokenRequest{})
+				_, err := client.Create(ctx, writer, &authenticationv1.TokenRequest{}, client.SubresourceOf(a, "token"))
 				return err
 			},
 		})

@@ -24,7 +24,7 @@ import (
 
 func names[T kube.Object](t *testing.T, c *simulation.Cluster) string {
 	t.Helper()
-	all, err := client.All[T](t.Context(), c.Client())
+	all, err := client.All[T](t.Context(), c.Client(), kube.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (d *drainer) controller() *controller.Controller[*unstructured.Unstructured
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Volume"}
 	volumes, err := controller.New(controller.Config[*unstructured.Unstructured]{
 		Name:      "volumes",
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](d.c.Cluster(), informer.Selection{Kind: kind}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](d.c.Cluster(), kube.Selection{Kind: kind}),
 		Handler: func(ctx context.Context, volume *unstructured.Unstructured) error {
 			d.mu.Lock()
 			d.handled[volume.GetName()]++
@@ -247,7 +247,7 @@ func TestDefinitionIsDrainedWithRoleInNamespace(t *testing.T) {
 		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Volume"}
 		volumes, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name:      "volumes",
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](d.c.Cluster(), informer.Selection{Kind: kind, Namespaces: []string{"default"}}),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](d.c.Cluster(), kube.Selection{Kind: kind, Namespaces: []string{"default"}}),
 			Handler: func(ctx context.Context, volume *unstructured.Unstructured) error {
 				if volume.GetDeletionTimestamp() == nil {
 					return nil

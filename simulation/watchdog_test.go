@@ -14,6 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 const testLimit = time.Minute
@@ -151,7 +152,7 @@ func TestWatchdogReportsRuns(t *testing.T) {
 		c := newCluster(t, Config{WithoutControllers: true}, nil)
 		runs := 0
 		second, err := controller.New(controller.Config[*corev1.ConfigMap]{
-			Name: "again", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](c.Connect("again"), informer.Selection{Namespaces: []string{"default"}}),
+			Name: "again", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](c.Connect("again"), kube.Selection{Namespaces: []string{"default"}}),
 			Handler: func(context.Context, *corev1.ConfigMap) error {
 				if runs++; runs == 10 {
 					dog.enter(c.allRuns)

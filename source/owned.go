@@ -132,7 +132,7 @@ func validateLabel(label string) error {
 func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
 	return func(target controller.Target) (informer.Any, error) {
 		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-			Retriever: informer.RetrieveMetadata[T](cluster, informer.Selection{}),
+			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
 			Logger:    target.Logger,
 			Metrics:   target.Metrics,
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/difference"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -162,10 +163,13 @@ func runOf(c *client.Client, before, after kube.Object) (run, error) {
 func (r *run) commit(
 	ctx context.Context, c *client.Client, base kube.Object, given []client.WriteOption,
 ) (version string, err error) {
-	options := []client.UpdateOption{client.Subresource("status")}
-	for _, option := range given {
-		options = append(options, option)
+	if len(given) > 0 { // Patch has more options
+		_, _, err := client.EditMetadata(ctx, c, base, func(_, _ map[string]string) {}, given...)
+		if err != nil {
+			return "", err
+		}
 	}
+	options := append([]client.WriteOption{client.Subresource("status")}, given...)
 	var last error
 	isLive := false // commit has read base from the API server
 	for attempt := range maxAttempts {
@@ -174,7 +178,7 @@ func (r *run) commit(
 			if err != nil {
 				return "", err
 			}
-			if attempt > 0 && isLive && client.IsPatchTestFailed(last) &&
+			if attempt > 0 && isLive && patchtest.Failed(last) &&
 				live.GetResourceVersion() == base.GetResourceVersion() {
 				return "", last // the tests of the patch hold, so it was rejected for another reason
 			}
@@ -183,7 +187,7 @@ func (r *run) commit(
 				return "", fmt.Errorf("%s: %w", kube.KeyOf(live), err)
 			}
 			if err := r.rebase(content, live.GetResourceVersion()); err != nil {
-				return "", client.ChangedError(ctx, c, base, err)
+				return "", patchtest.Changed(ctx, c, base, err)
 			}
 			if r.changes.empty() {
 				return "", nil // another client has written the same
@@ -198,7 +202,7 @@ func (r *run) commit(
 		switch {
 		case err == nil:
 			return patched.GetResourceVersion(), nil
-		case client.IsPatchTestFailed(err), apierrors.IsConflict(err) && !r.locked:
+		case patchtest.Failed(err), apierrors.IsConflict(err) && !r.locked:
 			last = err
 		case errors.Is(err, kube.ErrNotServed):
 			return "", noSubresource(ctx, c, base, err)
@@ -207,7 +211,7 @@ func (r *run) commit(
 		}
 	}
 	return "",
-		client.ChangedError(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
+		patchtest.Changed(ctx, c, base, fmt.Errorf("another client wrote first, %d times: %w", maxAttempts, last))
 }
 
 // readAll reads the live object with all its fields, including those that its Go type does not have. With unchanged,
@@ -225,7 +229,7 @@ func readAll(
 	whole.SetName(obj.GetName())
 	whole.SetUID(obj.GetUID())
 	whole.SetResourceVersion(obj.GetResourceVersion())
-	var options []client.GetLiveOption
+	var options []client.ReadOption
 	if unchanged {
 		options = append(options, client.IfUnchanged())
 	}

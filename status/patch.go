@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -124,7 +125,7 @@ func (r run) operations() (operations []client.Operation, locked, ok bool) {
 
 // operation returns an operation on a field of the status, and conditionOperation one on the condition at an index.
 func operation(op string, value any, path ...string) client.Operation {
-	return client.Operation{Op: op, Path: "/status" + client.JSONPointer(path...), Value: value}
+	return client.Operation{Op: op, Path: "/status" + difference.Pointer(path...), Value: value}
 }
 
 func conditionOperation(op string, value any, i int, path ...string) client.Operation {

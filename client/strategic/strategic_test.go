@@ -81,7 +81,7 @@ func TestInvalidObjectsRejectedWithoutRequest(t *testing.T) {
 		"one object is shop/web and the other one shop/other":                {deployment(), other},
 	} {
 		patch := strategic.From(objects[0], objects[1])
-		_, err := client.PatchSubresource[*appsv1.Deployment](t.Context(), c, deployment(), "status", patch)
+		_, err := client.Patch[*appsv1.Deployment](t.Context(), c, nil, patch, client.SubresourceOf(deployment(), "status"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}

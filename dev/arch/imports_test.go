@@ -98,15 +98,17 @@ func layers() map[string]place {
 		"manager": {may: []string{"internal/httpauth", "kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
 
 		// The toolkit: reads and writes of handlers. It does not need the engine.
-		"readiness":        {may: []string{"kube"}},
-		"client":           {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
-		"client/strategic": {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
-		"owned/ownerref":   {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"status":           {may: []string{"kube", "retry", "client", "readiness", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
-		"finalizer":        {may: []string{"kube", "retry", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"owned":            {may: []string{"kube", "retry", "client", "readiness", "owned/ownerref"}, never: []string{"controller", "informer"}, why: noEngine},
-		"crd":              {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
-		"event":            {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
+		"readiness":          {may: []string{"kube"}},
+		"client":             {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
+		"client/strategic":   {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
+		"internal/patchtest": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
+		"compat":             {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
+		"owned/ownerref":     {may: []string{"kube", "retry", "client", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
+		"status":             {may: []string{"kube", "retry", "client", "readiness", "internal/difference", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
+		"finalizer":          {may: []string{"kube", "retry", "client", "internal/difference", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
+		"owned":              {may: []string{"kube", "retry", "client", "readiness", "owned/ownerref", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
+		"crd":                {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
+		"event":              {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 
 		// Tests and commands start a cluster with it. It imports no other package of the
 		// module, so that a defect in the tested code cannot break it.
@@ -121,6 +123,7 @@ func layers() map[string]place {
 		// The API server of the tests of this module.
 		"internal/apitest": {may: []string{"internal/apiserver/...", "kube"}},
 
+		"internal/apitest/requestlog":    {may: []string{"client", "kube"}},
 		"internal/apitest/kindserver":    {may: []string{"internal/apiserver/...", "internal/apitest", "informer", "kube"}},
 		"internal/certificates/certtest": {may: []string{"internal/certificates"}}, // client certificates of tests
 		"internal/crdtest":               {},                                       // definitions of tests

@@ -601,8 +601,8 @@ func (p *process) problems() []controller.Problem {
 func isAboutForbidden(text string) bool { return strings.Contains(text, forbiddenNamespace) }
 
 // selection returns the selection of the controller's informer.
-func (x *cell) selection() informer.Selection {
-	selection := informer.Selection{Kind: widgetKind}
+func (x *cell) selection() kube.Selection {
+	selection := kube.Selection{Kind: widgetKind}
 	if x.conf.combined {
 		selection.Namespaces = []string{"ns-0", "ns-1"}
 	}
@@ -784,7 +784,7 @@ func newControllerOfNoObject[T kube.Object](p *process, c controller.Config[T], 
 
 // source is the configuration's source of Parts.
 func (p *process) source() (controller.Source, error) {
-	selection := informer.Selection{Kind: partKind}
+	selection := kube.Selection{Kind: partKind}
 	if p.parts == nil && p.cell.conf.metadataParts {
 		parts, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),

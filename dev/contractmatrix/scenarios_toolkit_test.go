@@ -56,7 +56,7 @@ func toolkitAtRest(x *cell) {
 		if err != nil {
 			return err
 		}
-		_, _, err = client.SetLabels(ctx, c, widget, map[string]string{"example.com/handled": "yes"})
+		_, _, err = client.EditMetadata(ctx, c, widget, func(labels, _ map[string]string) { labels["example.com/handled"] = "yes" })
 		return err
 	}
 	x.start()

@@ -93,7 +93,7 @@ func checkCauses[T kube.Object](e env, kind schema.GroupVersionKind, resource st
 	}
 	ctrl, _ := run(e.T, controller.Config[T]{
 		Name: "causes", ResyncInterval: -1, Handler: nothing[T](),
-		Retriever: informer.RetrieveSelected[T](connect(e.T, local.RESTConfig()), informer.Selection{Namespaces: []string{e.namespace}, Kind: kind}),
+		Retriever: informer.RetrieveSelected[T](connect(e.T, local.RESTConfig()), kube.Selection{Namespaces: []string{e.namespace}, Kind: kind}),
 	})
 	eventually(e.T, func() string {
 		for name := range changes {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -74,7 +75,7 @@ func TestContract13_OwnWritesOfCustomObjects(t *testing.T) {
 	e.createGadgets(gadgetGroup)
 	cluster := connect(t, local.RESTConfig())
 	all := must(informer.New(informer.Config[*unstructured.Unstructured]{
-		Name: "gadgets", Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
+		Name: "gadgets", Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{
 			Kind: gadgets.GroupVersion().WithKind("Gadget"), Namespaces: []string{e.namespace},
 		}),
 	}))(t)

@@ -103,7 +103,7 @@ func TestContract13_OwnWritesOfRealClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
-			selection := informer.Selection{Namespaces: []string{e.namespace}}
+			selection := kube.Selection{Namespaces: []string{e.namespace}}
 			deployments := must(informer.New(informer.Config[*appsv1.Deployment]{
 				Name: "deployments", Retriever: informer.RetrieveSelected[*appsv1.Deployment](cluster, selection),
 			}))(t)
@@ -143,7 +143,7 @@ func checkOwnWrites(e env, cluster *kube.Cluster, own kubernetes.Interface, case
 		// Longer than the timeout of eventually: a write that is never shown fails the test, a slow machine does not.
 		Runs: controller.RunsConfig{ConsistencyTimeout: 10 * time.Minute},
 		Name: "writer-" + e.namespace, ResyncInterval: -1, Workers: 4, Sources: sources,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			return all.handle(ctx, cases, m)
 		},

@@ -107,7 +107,7 @@ func TestViewsOfOneInformerShareItsWatch(t *testing.T) {
 	config := local.RESTConfig()
 	asked := count(config, "configmaps")
 	typed := newInformer(t, informer.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, config), informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, config), kube.Selection{Namespaces: []string{e.namespace}}),
 	})
 	metadata := must(informer.As[*metav1.PartialObjectMetadata](typed))(t)
 	dynamic := must(informer.As[*unstructured.Unstructured](typed))(t)
@@ -165,7 +165,7 @@ func TestInformerHealth(t *testing.T) {
 		e.putConfigMap(fmt.Sprintf("m%d", i), strings.Repeat("x", 50))
 	}
 	inf := newInformer(t, informer.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, local.RESTConfig()), informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, local.RESTConfig()), kube.Selection{Namespaces: []string{e.namespace}}),
 	})
 	waitSynced(t, inf)
 	h := inf.Health()
@@ -201,7 +201,7 @@ func TestNamespacesAddedAndRemovedDuringRun(t *testing.T) {
 	cluster := connect(t, config)
 	first.allow("movers-" + first.namespace)
 	retrieve := func(namespaces ...string) informer.Retriever[*corev1.ConfigMap] {
-		return informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: namespaces})
+		return informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: namespaces})
 	}
 	inf := newInformer(t, informer.Config[*corev1.ConfigMap]{Name: "moving", Retriever: retrieve(first.namespace)})
 	waitSynced(t, inf)

@@ -55,7 +55,7 @@ func (e env) replica(identity string, drain time.Duration, handle func(ctx conte
 	cluster := connect(e.T, local.RESTConfig())
 	return run(e.T, controller.Config[*corev1.ConfigMap]{
 		Name: identity, LeaderElector: e.newElector(cluster, identity),
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 		Handler:   handle,
 		Runs:      controller.RunsConfig{DrainTimeout: drain},
 	})
@@ -183,7 +183,7 @@ func TestElectorWithSeveralControllers(t *testing.T) {
 	for i := range group {
 		group[i] = must(controller.New(controller.Config[*corev1.ConfigMap]{
 			Name:      []string{"one", "two"}[i],
-			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 			Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 				s[i].add(m.Name, m.Data["value"])
 				return nil
@@ -217,7 +217,7 @@ func TestElectorWithSeveralControllers(t *testing.T) {
 	}()
 	other := must(controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "three", Handler: func(context.Context, *corev1.ConfigMap) error { return nil },
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 	}))(t)
 	eventually(t, func() string {
 		if err := errors.Join(standby.ReadyWith(other), elector.ReadyWith(group[0], group[1])); err != nil {

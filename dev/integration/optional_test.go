@@ -49,14 +49,14 @@ func TestOptionalKindIsInstalledAndRemoved(t *testing.T) {
 	cluster := connect(t, local.RESTConfig())
 	objects := must(informer.New(informer.Config[*unstructured.Unstructured]{
 		Name: "options", Optional: true,
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: widgets.GroupVersion().WithKind("Option")}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: widgets.GroupVersion().WithKind("Option")}),
 	}))(t)
 	var w told
 	defer objects.Subscribe(w.notify)()
 	var s seen
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "with options", ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 		Sources: []controller.Source{source.Mapped(objects, func(u *unstructured.Unstructured) []kube.Key {
 			return []kube.Key{{Namespace: u.GetNamespace(), Name: "a"}}
 		})},
@@ -104,7 +104,7 @@ func TestSmokeOptionalKindIsGrantedLater(t *testing.T) {
 	e.putConfigMap("a", "1")
 	group := "optional-" + e.namespace
 	cluster := connect(t, must(local.User(t.Context(), group, group))(t))
-	retriever := informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}})
+	retriever := informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}})
 	optional := newInformer(t, informer.Config[*corev1.ConfigMap]{Name: "optional", Optional: true, Retriever: retriever})
 	needed := newInformer(t, informer.Config[*corev1.ConfigMap]{Name: "needed", Retriever: retriever})
 	var w told

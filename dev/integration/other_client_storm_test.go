@@ -148,7 +148,7 @@ func (r *reporter) run(e env) *controller.Controller[*unstructured.Unstructured]
 	e.Helper()
 	r.clients = must(kubernetes.NewForConfig(r.cluster.RESTConfig()))(e.T)
 	r.gadgets = must(dynamic.NewForConfigAndClient(r.cluster.RESTConfig(), r.cluster.HTTPClient()))(e.T).Resource(gadgets)
-	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	selection := kube.Selection{Namespaces: []string{e.namespace}}
 	r.children = must(informer.New(informer.Config[*corev1.Secret]{
 		Name: "children", Retriever: informer.RetrieveSelected[*corev1.Secret](r.cluster, selection),
 	}))(e.T)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // A handler with a stale cache reads the live object and writes it back unchanged. An earlier change by another client
@@ -43,7 +44,7 @@ func TestContract13_ForeignChangeBeforeNoOpWriteRunsHandler(t *testing.T) {
 			var seen seen
 			ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 				Name: "writer", ResyncInterval: -1,
-				Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+				Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 				Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 					if m.Name != "a" {
 						return nil

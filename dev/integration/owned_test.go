@@ -85,7 +85,7 @@ func TestSmokeSourcesEndToEnd(t *testing.T) {
 	config := local.RESTConfig()
 	asked := count(config, "deployments")
 	cluster := connect(t, config)
-	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	selection := kube.Selection{Namespaces: []string{e.namespace}}
 	configMaps := must(informer.New(informer.Config[*corev1.ConfigMap]{
 		Name: "maps", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection),
 	}))(t)
@@ -93,7 +93,7 @@ func TestSmokeSourcesEndToEnd(t *testing.T) {
 		Name: "deployments", Retriever: informer.RetrieveMetadata[*appsv1.Deployment](cluster, selection),
 	}))(t)
 	secrets := must(informer.New(informer.Config[*metav1.PartialObjectMetadata]{
-		Retriever: informer.RetrieveMetadata[*corev1.Secret](cluster, informer.Selection{}),
+		Retriever: informer.RetrieveMetadata[*corev1.Secret](cluster, kube.Selection{}),
 	}))(t)
 	var seen causes
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
@@ -174,7 +174,7 @@ func TestAddSourceToRunningController(t *testing.T) {
 	var seen causes
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "adding", ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
 			seen.note(ctx, m.Name)
 			return nil

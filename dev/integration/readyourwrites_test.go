@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
 )
 
@@ -45,7 +46,7 @@ func createChildren(t *testing.T, consistencyTimeout time.Duration) (tooMany int
 	config.Wrap((&heldWatches{resource: "/secrets", lag: 50 * time.Millisecond}).wrap)
 	cluster := connect(t, config)
 	own := must(kubernetes.NewForConfig(cluster.RESTConfig()))(t).CoreV1().Secrets(e.namespace)
-	selection := informer.Selection{Namespaces: []string{e.namespace}, LabelSelector: parentLabel}
+	selection := kube.Selection{Namespaces: []string{e.namespace}, LabelSelector: parentLabel}
 	children := must(informer.New(informer.Config[*corev1.Secret]{
 		Name: "children", Retriever: informer.RetrieveSelected[*corev1.Secret](cluster, selection),
 	}))(t)

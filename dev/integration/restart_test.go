@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // waiters is the number of waiting keys of each sort.
@@ -35,7 +36,7 @@ func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 		e.putConfigMap(name, "0")
 		must(e.clients.CoreV1().Secrets(e.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 	}
-	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	selection := kube.Selection{Namespaces: []string{e.namespace}}
 	children := must(informer.New(informer.Config[*corev1.Secret]{
 		Name: "children", Retriever: informer.RetrieveSelected[*corev1.Secret](connected, selection),
 	}))(t)

@@ -64,7 +64,7 @@ func TestInformerDetectsRestoredEtcd(t *testing.T) {
 	})
 	cluster := connect(t, config)
 	i := must(informer.New(informer.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 	}))(t)
 	otherInformers := newRestoreInformers(t, cluster, e.namespace)
 	c := must(client.New(client.Config{Cluster: cluster, FieldOwner: "tests", Informers: []client.Informer{i}}))(t)
@@ -154,9 +154,9 @@ type restoreInformers struct {
 // newRestoreInformers returns informers that run until the test ends.
 func newRestoreInformers(t *testing.T, cluster *kube.Cluster, namespace string) restoreInformers {
 	t.Helper()
-	own := informer.Selection{Namespaces: []string{namespace}}
-	both := informer.Selection{Namespaces: []string{metav1.NamespaceDefault, namespace}}
-	lost := informer.Selection{Kind: widgets.GroupVersion().WithKind("Lost")}
+	own := kube.Selection{Namespaces: []string{namespace}}
+	both := kube.Selection{Namespaces: []string{metav1.NamespaceDefault, namespace}}
+	lost := kube.Selection{Kind: widgets.GroupVersion().WithKind("Lost")}
 	r := restoreInformers{
 		metadata: must(informer.New(informer.Config[*metav1.PartialObjectMetadata]{Retriever: informer.RetrieveMetadata[*corev1.ConfigMap](cluster, own)}))(t),
 		joined:   must(informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, both)}))(t),

@@ -73,7 +73,7 @@ func TestRetrieveTyped(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	r := &counting[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, local.RESTConfig()),
-		informer.Selection{Namespaces: []string{e.namespace}})}
+		kube.Selection{Namespaces: []string{e.namespace}})}
 	story(t, e, r, func(m *corev1.ConfigMap) string { return m.Data["value"] })
 	if r.lists.Load() != 0 || r.watches.Load() != 1 {
 		t.Errorf("%d lists and %d watches, want one streamed list (KEP-3157)", r.lists.Load(), r.watches.Load())
@@ -84,7 +84,7 @@ func TestRetrieveUnstructured(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	story(t, e, informer.RetrieveSelected[*unstructured.Unstructured](connect(t, local.RESTConfig()),
-		informer.Selection{Kind: configMapKind, Namespaces: []string{e.namespace}}),
+		kube.Selection{Kind: configMapKind, Namespaces: []string{e.namespace}}),
 		func(u *unstructured.Unstructured) string {
 			value, _, _ := unstructured.NestedString(u.Object, "data", "value")
 			return value
@@ -95,7 +95,7 @@ func TestRetrieveMetadataOnly(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	story(t, e, informer.RetrieveSelected[*metav1.PartialObjectMetadata](connect(t, local.RESTConfig()),
-		informer.Selection{Kind: configMapKind, Namespaces: []string{e.namespace}}),
+		kube.Selection{Kind: configMapKind, Namespaces: []string{e.namespace}}),
 		func(m *metav1.PartialObjectMetadata) string { return m.Labels["value"] })
 }
 
@@ -182,7 +182,7 @@ func TestSmokeRetrieveCustomResources(t *testing.T) {
 	})
 	_, stopRaw := run(t, controller.Config[*unstructured.Unstructured]{
 		Name:      "unstructured",
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{Kind: widgets.GroupVersion().WithKind("Widget")}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: widgets.GroupVersion().WithKind("Widget")}),
 		Handler: func(_ context.Context, u *unstructured.Unstructured) error {
 			value, _, _ := unstructured.NestedString(u.Object, "spec", "value")
 			raw.add(u.GetName(), value)
@@ -208,22 +208,22 @@ func TestRetrieveSelected(t *testing.T) {
 	}
 	cluster := connect(t, local.RESTConfig())
 	for name, test := range map[string]struct {
-		selection informer.Selection
+		selection kube.Selection
 		want      map[string]string
 	}{
 		"namespaces": {
-			informer.Selection{Namespaces: []string{first.namespace, second.namespace, first.namespace}},
+			kube.Selection{Namespaces: []string{first.namespace, second.namespace, first.namespace}},
 			map[string]string{
 				first.namespace + "/one": "1", first.namespace + "/two": "2",
 				second.namespace + "/one": "1", second.namespace + "/two": "2",
 			},
 		},
 		"labels": {
-			informer.Selection{Namespaces: []string{first.namespace}, LabelSelector: "value in (2,3)"},
+			kube.Selection{Namespaces: []string{first.namespace}, LabelSelector: "value in (2,3)"},
 			map[string]string{first.namespace + "/two": "2"},
 		},
 		"fields": {
-			informer.Selection{Namespaces: []string{first.namespace}, FieldSelector: "metadata.name=one"},
+			kube.Selection{Namespaces: []string{first.namespace}, FieldSelector: "metadata.name=one"},
 			map[string]string{first.namespace + "/one": "1"},
 		},
 	} {
@@ -251,7 +251,7 @@ func TestSelectionFollowsLabels(t *testing.T) {
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "labels",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, local.RESTConfig()),
-			informer.Selection{Namespaces: []string{e.namespace}, LabelSelector: "value=in"}),
+			kube.Selection{Namespaces: []string{e.namespace}, LabelSelector: "value=in"}),
 		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			s.add(m.Name, m.Labels["value"])
 			return nil
@@ -284,10 +284,10 @@ func TestSmokeRetrieveErrors(t *testing.T) {
 			Retriever: informer.Retrieve[*unstructured.Unstructured](cluster),
 		}))), "set Selection.Kind"},
 		"both selectors": {newInformer(second(informer.New(informer.Config[*corev1.Pod]{
-			Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{LabelSelector: "a=(", FieldSelector: "=,x", Namespaces: []string{"", "b"}}),
+			Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{LabelSelector: "a=(", FieldSelector: "=,x", Namespaces: []string{"", "b"}}),
 		}))), `label selector "a=("`},
 		"other kind": {newInformer(second(informer.New(informer.Config[*corev1.Pod]{
-			Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Kind: configMapKind}),
+			Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Kind: configMapKind}),
 		}))), "Selection.Kind says"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestSmokeRetrieveErrors(t *testing.T) {
 		t.Parallel()
 		ctrl, _ := run(t, controller.Config[*corev1.Node]{
 			Name:      "nodes",
-			Retriever: informer.RetrieveSelected[*corev1.Node](cluster, informer.Selection{Namespaces: []string{"default"}}),
+			Retriever: informer.RetrieveSelected[*corev1.Node](cluster, kube.Selection{Namespaces: []string{"default"}}),
 			Handler:   func(context.Context, *corev1.Node) error { return nil },
 		})
 		eventually(t, func() string {

@@ -46,7 +46,7 @@ func TestContract09_ForbiddenIsReportedUntilAllowed(t *testing.T) {
 	user := "jane-" + e.namespace
 	config := must(local.User(t.Context(), user, "testers"))(t)
 	cluster := connect(t, config)
-	selection := informer.Selection{Namespaces: []string{e.namespace}}
+	selection := kube.Selection{Namespaces: []string{e.namespace}}
 	registry := prometheus.NewPedanticRegistry()
 	var s seen
 	refused, _ := run(t, controller.Config[*corev1.ConfigMap]{
@@ -128,7 +128,7 @@ func TestContract09_MissingKindIsReportedUntilInstalled(t *testing.T) {
 	kind := widgets.GroupVersion().WithKind("Latecomer")
 	var s seen
 	ctrl, _ := run(t, controller.Config[*unstructured.Unstructured]{
-		Name: "late", Retriever: informer.RetrieveSelected[*unstructured.Unstructured](connect(t, local.RESTConfig()), informer.Selection{Kind: kind}),
+		Name: "late", Retriever: informer.RetrieveSelected[*unstructured.Unstructured](connect(t, local.RESTConfig()), kube.Selection{Kind: kind}),
 		Handler: func(_ context.Context, u *unstructured.Unstructured) error {
 			s.add(u.GetName(), "seen")
 			return nil
@@ -164,7 +164,7 @@ func TestContract02_NoLostWakeUpOverServerCrashes(t *testing.T) {
 	var still, moving seen
 	ctrl, _ := run(t, controller.Config[*corev1.ConfigMap]{
 		Name: "crash", ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, own.RESTConfig()), informer.Selection{Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connect(t, own.RESTConfig()), kube.Selection{Namespaces: []string{e.namespace}}),
 		Handler: func(_ context.Context, m *corev1.ConfigMap) error {
 			if m.Name == "still" {
 				still.add(m.Name, m.Data["value"])

@@ -63,13 +63,13 @@ func TestStoreEqualsListAfterRestarts(t *testing.T) {
 	e.createCRD("Storm")
 	connected := connect(t, cluster.RESTConfig())
 	all := []follower{
-		follow(e, "protobuf", informer.RetrieveSelected[*corev1.ConfigMap](connected, informer.Selection{Namespaces: []string{e.namespace, other.namespace}}),
+		follow(e, "protobuf", informer.RetrieveSelected[*corev1.ConfigMap](connected, kube.Selection{Namespaces: []string{e.namespace, other.namespace}}),
 			e.listConfigMaps(metav1.ListOptions{}), other.listConfigMaps(metav1.ListOptions{})),
-		follow(e, "selected", informer.RetrieveSelected[*corev1.ConfigMap](connected, informer.Selection{Namespaces: []string{e.namespace}, LabelSelector: "odd=1"}),
+		follow(e, "selected", informer.RetrieveSelected[*corev1.ConfigMap](connected, kube.Selection{Namespaces: []string{e.namespace}, LabelSelector: "odd=1"}),
 			e.listConfigMaps(metav1.ListOptions{LabelSelector: "odd=1"})),
-		follow(e, "JSON", informer.RetrieveSelected[*unstructured.Unstructured](connected, informer.Selection{Kind: widgets.GroupVersion().WithKind("Storm")}),
+		follow(e, "JSON", informer.RetrieveSelected[*unstructured.Unstructured](connected, kube.Selection{Kind: widgets.GroupVersion().WithKind("Storm")}),
 			e.listStorms(), other.listStorms()),
-		follow(e, "decoded", wrapped[*corev1.ConfigMap]{informer.RetrieveSelected[*corev1.ConfigMap](connected, informer.Selection{Namespaces: []string{e.namespace}})},
+		follow(e, "decoded", wrapped[*corev1.ConfigMap]{informer.RetrieveSelected[*corev1.ConfigMap](connected, kube.Selection{Namespaces: []string{e.namespace}})},
 			e.listConfigMaps(metav1.ListOptions{})),
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // The subresources of this test do not exist in memory.
@@ -18,17 +19,17 @@ func TestSmokeTokens(t *testing.T) {
 	c, namespace := newClient(t), newEnv(t).namespace
 	account := must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "robot"}}))(t)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}}
-	issued := must(client.CreateSubresource(t.Context(), c, account, "token", request))(t)
+	issued := must(client.Create(t.Context(), c, request, client.SubresourceOf(account, "token")))(t)
 	if issued.Status.Token == "" || issued.Kind != "TokenRequest" || request.Name != "" {
 		t.Errorf("the answer is %+v", issued)
 	}
 	bound := request.DeepCopy()
 	bound.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none"}
-	if _, err := client.CreateSubresource(t.Context(), c, account, "token", bound); err == nil || errors.Is(err, client.ErrGone) {
+	if _, err := client.Create(t.Context(), c, bound, client.SubresourceOf(account, "token")); err == nil || errors.Is(err, client.ErrGone) {
 		t.Errorf("a token for a pod that is not there: %v", err)
 	}
 	account.Name = "none"
-	if _, err := client.CreateSubresource(t.Context(), c, account, "token", request); !errors.Is(err, client.ErrGone) {
+	if _, err := client.Create(t.Context(), c, request, client.SubresourceOf(account, "token")); !errors.Is(err, client.ErrGone) {
 		t.Errorf("a token of nobody: %v", err)
 	}
 }
@@ -43,7 +44,7 @@ func TestSubresourcesOfMissingPod(t *testing.T) {
 	}
 	for _, name := range []string{"resize", "ephemeralcontainers"} {
 		if _, err := client.Update(t.Context(), c, pod, client.Subresource(name)); !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 }

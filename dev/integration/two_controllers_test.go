@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Two independent controllers set different numbers of replicas. Both report a hot loop with the other's field manager,
@@ -46,7 +47,7 @@ func TestContract19_TwoControllersReportEachOther(t *testing.T) {
 		wanted := int32(i*4 + 1)
 		fighters[name], _ = run(t, controller.Config[*appsv1.Deployment]{
 			Name: name, ResyncInterval: -1, Events: recorder,
-			Retriever: informer.RetrieveSelected[*appsv1.Deployment](cluster, informer.Selection{Namespaces: []string{e.namespace}}),
+			Retriever: informer.RetrieveSelected[*appsv1.Deployment](cluster, kube.Selection{Namespaces: []string{e.namespace}}),
 			Handler: func(ctx context.Context, d *appsv1.Deployment) error {
 				if *d.Spec.Replicas == wanted {
 					return nil

@@ -163,7 +163,7 @@ func (w *world) operator(identity string) *operator {
 	o.lease = leader.Config{Cluster: o.cluster, Namespace: "shop", Name: "website-operator", Identity: identity}
 	o.controller = controller.Config[*unstructured.Unstructured]{
 		Name: "websites", Logger: slog.New(slog.DiscardHandler),
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: website()}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, kube.Selection{Kind: website()}),
 		Handler:   o.count,
 	}
 	return o
@@ -193,7 +193,7 @@ func (o *operator) start() (stop func()) {
 	} {
 		cache, err := informer.New(informer.Config[*unstructured.Unstructured]{
 			Name: name, Logger: o.controller.Logger, Optional: name == "backups",
-			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, informer.Selection{Kind: kind}),
+			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](o.cluster, kube.Selection{Kind: kind}),
 		})
 		if err != nil {
 			w.t.Fatal(err)

@@ -71,7 +71,7 @@ func TestOutputComesFromCaches(t *testing.T) {
 	// Another ReplicaSet: the events of the first one may have arrived before the Deployment.
 	c, err := manifest.Client(cluster)
 	if err == nil {
-		err = client.DeleteAllOf[*appsv1.ReplicaSet](t.Context(), c, client.InNamespace(home), client.LabelSelector("app=api"))
+		err = client.DeleteAllOf[*appsv1.ReplicaSet](t.Context(), c, kube.Selection{Namespaces: []string{home}, LabelSelector: "app=api"})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	}
 	// region optional
 	o.freezes, err = informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{
 			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Freeze"},
 		}),
 		Optional: true, // the cluster may not serve the kind
@@ -73,7 +73,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	// region metadata
 	o.namespaces, err = informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 		Retriever: informer.RetrieveMetadata[*corev1.Namespace](cluster,
-			informer.Selection{LabelSelector: "example=cache"}),
+			kube.Selection{LabelSelector: "example=cache"}),
 	})
 	// endregion
 	if err != nil {
@@ -87,7 +87,7 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 
 // in returns a Retriever of the objects in these namespaces.
 func in[T kube.Object](cluster *kube.Cluster, namespaces ...string) informer.Retriever[T] {
-	return informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: namespaces})
+	return informer.RetrieveSelected[T](cluster, kube.Selection{Namespaces: namespaces})
 }
 
 // newDeployments returns the controller that prints the state of each Deployment.

@@ -55,7 +55,7 @@ func TestSamplesOfPages(t *testing.T) {
 		t.Error(err)
 	}
 	secrets, err := informer.New(informer.Config[*corev1.Secret]{
-		Retriever: informer.RetrieveSelected[*corev1.Secret](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.Secret](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Transform: func(secret *corev1.Secret) error {
 			for name, value := range secret.Data {
 				sum := sha256.Sum256(value)
@@ -72,7 +72,7 @@ func TestSamplesOfPages(t *testing.T) {
 	}
 	// region cut
 	pods, err := informer.New(informer.Config[*corev1.Pod]{
-		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Cut:       []string{"spec.containers.env", informer.LastApplied},
 	})
 	// endregion
@@ -113,8 +113,8 @@ func showRest(t *testing.T, cluster *kube.Cluster, namespace string) error {
 	// region rest
 	configs, err := informer.New(informer.Config[*corev1.ConfigMap]{
 		Retriever: informer.Combine(
-			informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{namespace}}),
-			informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{ // the remaining namespaces
+			informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{namespace}}),
+			informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{ // the remaining namespaces
 				FieldSelector: "metadata.namespace!=" + namespace,
 				LabelSelector: "app=rest",
 			}),

@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "concurrency",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster,
-			informer.Selection{Namespaces: []string{*namespace}}),
+			kube.Selection{Namespaces: []string{*namespace}}),
 		Handler: slow.handle,
 		Workers: *workers,
 	})

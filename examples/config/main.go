@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 	services, err := informer.New(informer.Config[*corev1.Service]{
 		Name: "config-example-services",
 		Retriever: informer.RetrieveSelected[*corev1.Service](cluster,
-			informer.Selection{Namespaces: []string{*namespace}}),
+			kube.Selection{Namespaces: []string{*namespace}}),
 		Metrics: recorder,
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		// The name of the controller in logs, metrics and readiness.
 		Name: "config-example",
 		// The objects to list and watch: here one namespace and one label.
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{
 			Namespaces:    []string{*namespace},
 			LabelSelector: "example=config",
 		}),

@@ -41,7 +41,7 @@ func newObserver(cluster *kube.Cluster, namespace string, s *printer) (*observer
 		present: map[kube.Key]*corev1.Pod{},
 		seen:    map[types.UID]bool{},
 	}
-	selection := informer.Selection{Namespaces: []string{namespace}}
+	selection := kube.Selection{Namespaces: []string{namespace}}
 	var err error
 	a.pods, err = informer.New(informer.Config[*corev1.Pod]{
 		Name: "observer-pods", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, selection),

@@ -71,7 +71,7 @@ func newPrinter[T kube.Object](
 ) (*controller.Controller[T], error) {
 	return controller.New(controller.Config[T]{
 		Name:      name,
-		Retriever: informer.RetrieveSelected[T](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[T](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Handler: func(_ context.Context, obj T) error {
 			fmt.Printf("%s handles %s %s/%s\n", replica, name, obj.GetNamespace(), obj.GetName())
 			return nil

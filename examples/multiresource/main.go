@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	newController := func(name, kind string, resync time.Duration) (manager.Runner, error) {
 		return controller.New(controller.Config[*metav1.PartialObjectMetadata]{
 			Name: name,
-			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, informer.Selection{
+			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, kube.Selection{
 				Kind:       corev1.SchemeGroupVersion.WithKind(kind),
 				Namespaces: []string{*namespace},
 			}),

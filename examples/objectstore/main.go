@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "objectstore",
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster,
-			informer.Selection{LabelSelector: "example=objectstore"}),
+			kube.Selection{LabelSelector: "example=objectstore"}),
 		Handler: func(ctx context.Context, obj *corev1.ConfigMap) error {
 			object, found, err := objects.Item(*prefix + kube.KeyOf(obj).String())
 			if err != nil {

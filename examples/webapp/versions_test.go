@@ -135,7 +135,7 @@ func (r *releases) setImage(version, name, image string) {
 func (r *releases) state() map[string]string {
 	r.Helper()
 	state := map[string]string{}
-	for app, err := range client.List[*v1.WebApp](r.Context(), r.client, client.InNamespace(r.namespace)) {
+	for app, err := range client.List[*v1.WebApp](r.Context(), r.client, kube.Selection{Namespaces: []string{r.namespace}}) {
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func (r *releases) state() map[string]string {
 
 func childrenOf[T kube.Object](r *releases, state map[string]string) {
 	r.Helper()
-	for obj, err := range client.List[T](r.Context(), r.client, client.InNamespace(r.namespace)) {
+	for obj, err := range client.List[T](r.Context(), r.client, kube.Selection{Namespaces: []string{r.namespace}}) {
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func TestObjectLeavesSelectionAndReturns(t *testing.T) {
 			synctest.Wait()
 		}
 		s := newSubscription(t, config[configMap]{
-			Retriever: informer.RetrieveSelected[configMap](cluster, informer.Selection{LabelSelector: "app=web"}),
+			Retriever: informer.RetrieveSelected[configMap](cluster, kube.Selection{LabelSelector: "app=web"}),
 		})
 		out := s.Events()
 		put("a", "1", "web")

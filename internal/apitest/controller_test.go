@@ -41,7 +41,7 @@ func TestControllerInBubble(t *testing.T) {
 		var handled atomic.Int64
 		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 			Name:      "labeller",
-			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{"shop"}}),
+			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{"shop"}}),
 			Handler: func(ctx context.Context, cm *corev1.ConfigMap) error {
 				handled.Add(1)
 				if cm.Labels["seen"] == "yes" {
@@ -64,7 +64,7 @@ func TestControllerInBubble(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		all, err := client.All[*corev1.ConfigMap](t.Context(), c, client.InNamespace("shop"))
+		all, err := client.All[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{"shop"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,7 +141,7 @@ func Logger(tb testing.TB) *slog.Logger {
 }
 
 // Informer returns an informer of selected objects that runs until the test ends, and is synced.
-func Informer[T kube.Object](tb testing.TB, cluster *kube.Cluster, selection informer.Selection) *informer.Informer[T] {
+func Informer[T kube.Object](tb testing.TB, cluster *kube.Cluster, selection kube.Selection) *informer.Informer[T] {
 	tb.Helper()
 	return RunInformer(tb, informer.Config[T]{Retriever: informer.RetrieveSelected[T](cluster, selection)})
 }

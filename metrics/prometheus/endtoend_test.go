@@ -74,7 +74,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	quiet := slog.New(slog.DiscardHandler)
 	parts, err := informer.New(informer.Config[object]{
 		Name:      "parts",
-		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed("Part")}),
+		Retriever: informer.RetrieveSelected[object](w.cluster, kube.Selection{Kind: apitest.KindNamed("Part")}),
 		Metrics:   recorder, Logger: quiet,
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *world) start(t *testing.T, recorder *metrics.Recorder) {
 	}
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
-		Retriever: informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed("Widget")}),
+		Retriever: informer.RetrieveSelected[object](w.cluster, kube.Selection{Kind: apitest.KindNamed("Widget")}),
 		Reads:     []informer.Any{parts},
 		Sources:   []controller.Source{w},
 		Predicate: func(c informer.Change) bool { return c.Key.Name != "ignored" },

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -124,5 +125,5 @@ func explainRejection[T kube.Object](
 	case reflect.DeepEqual(live.GetOwnerReferences(), child.GetOwnerReferences()):
 		return rejection // the API server rejects the new references themselves
 	}
-	return client.ChangedError(ctx, c, child, errors.New("its owner references have changed: read it again"))
+	return patchtest.Changed(ctx, c, child, errors.New("its owner references have changed: read it again"))
 }

@@ -65,7 +65,7 @@ type Kind struct {
 func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 	return Kind{open: func(c Config) (informer.Any, error) {
 		config := informer.Config[T]{
-			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, informer.Selection{
+			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, kube.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
 			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Cluster.Logger(),

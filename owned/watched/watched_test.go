@@ -156,7 +156,7 @@ func TestKindFromRetriever(t *testing.T) {
 	config := valid(connect(t))
 	shop := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shop"}
 	config.Kinds = []watched.Kind{watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
-		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](config.Client.Cluster, informer.Selection{Kind: shop})
+		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](config.Client.Cluster, kube.Selection{Kind: shop})
 	})}
 	children, err := watched.New(config)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metadata := newInformer(t, informer.RetrieveMetadata[*corev1.Secret](cluster, informer.Selection{}))
+	metadata := newInformer(t, informer.RetrieveMetadata[*corev1.Secret](cluster, kube.Selection{}))
 	for name, test := range map[string]struct {
 		change func(*watched.Config)
 		want   []string

@@ -87,7 +87,7 @@ func withRun(b *testing.B, f func(ctx context.Context, widget object)) {
 	ctx, cancel := context.WithCancel(b.Context())
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:      "widgets",
-		Retriever: informer.RetrieveSelected[object](cluster, informer.Selection{Kind: apitest.KindNamed("Widget")}),
+		Retriever: informer.RetrieveSelected[object](cluster, kube.Selection{Kind: apitest.KindNamed("Widget")}),
 		Handler: func(ctx context.Context, widget object) error {
 			defer cancel()
 			f(ctx, widget)

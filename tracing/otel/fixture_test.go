@@ -81,7 +81,7 @@ func (w *world) run(kind string, tracer *otel.Tracer, handle controller.Handler[
 	w.t.Helper()
 	ctrl, err := controller.New(controller.Config[object]{
 		Name:           strings.ToLower(kind) + "s",
-		Retriever:      informer.RetrieveSelected[object](w.cluster, informer.Selection{Kind: apitest.KindNamed(kind)}),
+		Retriever:      informer.RetrieveSelected[object](w.cluster, kube.Selection{Kind: apitest.KindNamed(kind)}),
 		Handler:        controller.Chain(handle, middleware.Trace[object](tracer)),
 		Workers:        1,
 		Retry:          retry.Config{Every: retry.Policy{Base: time.Second, Jitter: -1}},

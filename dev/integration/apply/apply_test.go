@@ -276,7 +276,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 			return client.DeleteLive(ctx, c, obj, nil)
 		},
 		"delete all": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
-			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, client.InNamespace(obj.Namespace), client.FieldSelector("metadata.name="+obj.Name))
+			return client.DeleteAllOf[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{obj.Namespace}, FieldSelector: "metadata.name=" + obj.Name})
 		},
 		"patch by a client that was made of it": func(ctx context.Context, c *client.Client, obj *corev1.ConfigMap) error {
 			other, err := c.With(func(config *client.Config) { config.FieldOwner = "other" })
@@ -407,19 +407,19 @@ func TestApplyConflict(t *testing.T) {
 
 	second := w.deployment("web", "shop:2")
 	result, err := client.Apply(t.Context(), w.as(t, "second"), second)
-	if result.Outcome != client.Conflict || err == nil {
+	conflict, ok := errors.AsType[*client.ConflictError](err)
+	if !ok || result.Outcome != "" || result.Object == nil {
 		t.Fatalf("outcome %q, error %v, want a conflict", result.Outcome, err)
 	}
 	want := []client.FieldConflict{
 		{Manager: "editor", Field: "spec.replicas"},
 		{Manager: "first", Field: `spec.template.spec.containers[name="web"].image`},
 	}
-	slices.SortFunc(result.Conflicts, func(a, b client.FieldConflict) int { return len(a.Field) - len(b.Field) })
-	if diff := cmp.Diff(want, result.Conflicts); diff != "" {
+	slices.SortFunc(conflict.Conflicts, func(a, b client.FieldConflict) int { return len(a.Field) - len(b.Field) })
+	if diff := cmp.Diff(want, conflict.Conflicts); diff != "" {
 		t.Errorf("conflicts (-want +got):\n%s", diff)
 	}
-	conflict, ok := errors.AsType[*client.ConflictError](err)
-	if !ok || !apierrors.IsConflict(err) || errors.Is(err, client.ErrChanged) || conflict.FieldOwner != "second" {
+	if !apierrors.IsConflict(err) || errors.Is(err, client.ErrChanged) || conflict.FieldOwner != "second" {
 		t.Errorf("not a conflict of field owners: %v", err)
 	}
 	if class := retry.Classify(err); class != retry.Invalid {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -73,16 +74,17 @@ func TestApplyWithOtherWritesConverges(t *testing.T) {
 		t.Helper()
 		obj := must(client.Apply(ctx, c, w.configMap("web", map[string]string{"mode": "fast"}), client.Force()))(t).Object
 		shows(obj)
-		for _, write := range []func(context.Context, *client.Client, *corev1.ConfigMap, map[string]string, ...client.WriteOption) (*corev1.ConfigMap, bool, error){
-			client.SetLabels[*corev1.ConfigMap], client.SetAnnotations[*corev1.ConfigMap],
+		for _, edit := range []func(labels, annotations map[string]string){
+			func(labels, _ map[string]string) { labels["example.com/seen"] = "yes" },
+			func(_, annotations map[string]string) { annotations["example.com/seen"] = "yes" },
 		} {
 			var err error
-			if obj, _, err = write(ctx, c, obj, map[string]string{"example.com/seen": "yes"}); err != nil {
+			if obj, _, err = client.EditMetadata(ctx, c, obj, edit); err != nil {
 				t.Fatal(err)
 			}
 			shows(obj)
 		}
-		written := must(client.CreateOrUpdate(ctx, c, obj, set("colour", "blue")))(t)
+		written := must(compat.CreateOrUpdate(ctx, c, obj, set("colour", "blue")))(t)
 		shows(written.Object)
 	}
 	converges(t, run, "patch") // the apply checks the other writes
@@ -137,10 +139,10 @@ func TestDeleteAllOfKeepsStateOfOtherNamespaces(t *testing.T) {
 	shows(applied(t.Context(), t, c, client.Created, config).Object)
 	for what, deleteAll := range map[string]func() error{
 		"another kind": func() error {
-			return client.DeleteAllOf[*corev1.Secret](t.Context(), c, client.InNamespace(w.namespace))
+			return client.DeleteAllOf[*corev1.Secret](t.Context(), c, kube.Selection{Namespaces: []string{w.namespace}, FieldSelector: "metadata.name!="})
 		},
 		"another namespace": func() error {
-			return client.DeleteAllOf[*corev1.ConfigMap](t.Context(), c, client.InNamespace(elsewhere))
+			return client.DeleteAllOf[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{elsewhere}, FieldSelector: "metadata.name!="})
 		},
 	} {
 		if err := deleteAll(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -34,7 +34,7 @@ func TestCreateOrUpdate(t *testing.T) {
 	ctx, requests := watched(t)
 	obj := w.configMap("settings", map[string]string{"first": "1"})
 
-	created := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
+	created := must(compat.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
 	if diff := cmp.Diff(map[string]string{"first": "1", "mode": "fast"}, created.Object.Data); diff != "" || created.Outcome != client.Created {
 		t.Errorf("%s (-want +got):\n%s", created.Outcome, diff)
 	}
@@ -43,17 +43,17 @@ func TestCreateOrUpdate(t *testing.T) {
 	}
 	requests.want(t, "create")
 	shows(created.Object)
-	same := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
+	same := must(compat.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t)
 	if same.Outcome != client.Unchanged || same.Changed != nil {
 		t.Errorf("outcome %s, changed %v", same.Outcome, same.Changed)
 	}
 	requests.want(t)
-	updated := must(client.CreateOrUpdate(ctx, c, obj, set("mode", "slow")))(t)
+	updated := must(compat.CreateOrUpdate(ctx, c, obj, set("mode", "slow")))(t)
 	if diff := cmp.Diff([]string{`data.mode: "fast" -> "slow"`}, texts(updated.Changed)); diff != "" || updated.Outcome != client.Updated {
 		t.Errorf("%s (-want +got):\n%s", updated.Outcome, diff)
 	}
 	requests.want(t, "update")
-	dry := must(client.CreateOrUpdate(ctx, w.c, obj, set("mode", "none"), client.DryRun()))(t)
+	dry := must(compat.CreateOrUpdate(ctx, w.c, obj, set("mode", "none"), client.DryRun()))(t)
 	requests.want(t, "get", "update (dry run)")
 	if dry.Outcome != client.Updated || len(dry.Changed) != 1 {
 		t.Errorf("dry run: outcome %s, changed %v", dry.Outcome, dry.Changed)
@@ -63,16 +63,16 @@ func TestCreateOrUpdate(t *testing.T) {
 // A stale informer costs a read and another try, and no write of another client is lost.
 func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls){
-		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
+	for name, write := range map[string]func(*testing.T, *client.Client, *corev1.ConfigMap) (compat.WriteResult[*corev1.ConfigMap], *calls){
+		"update": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (compat.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
 			ctx, requests := watched(t)
-			return must(client.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), requests
+			return must(compat.CreateOrUpdate(ctx, c, obj, set("mode", "fast")))(t), requests
 		},
-		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (client.WriteResult[*corev1.ConfigMap], *calls) {
+		"patch": func(t *testing.T, c *client.Client, obj *corev1.ConfigMap) (compat.WriteResult[*corev1.ConfigMap], *calls) {
 			t.Helper()
 			ctx, requests := watched(t)
-			return must(client.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), requests
+			return must(compat.CreateOrPatch(ctx, c, obj, set("mode", "fast")))(t), requests
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestCreateOrUpdateReturnsErrorAfterThreeConflicts(t *testing.T) {
 	created := must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
 	ctx, requests := watched(t)
 	tries := 0
-	_, err := client.CreateOrUpdate(ctx, w.c, created, func(config *corev1.ConfigMap) error {
+	_, err := compat.CreateOrUpdate(ctx, w.c, created, func(config *corev1.ConfigMap) error {
 		tries++
 		must(client.Patch(t.Context(), w.as(t, "somebody"), created, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"data":{"tries":"`+strings.Repeat("x", tries)+`"}}`))))(t)
@@ -141,7 +141,7 @@ func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 		"uid":       func(config *corev1.ConfigMap) error { *config = *w.configMap("settings", nil); return nil },
 		"an error":  func(*corev1.ConfigMap) error { return errors.New("must only change on workdays") },
 	} {
-		if _, err := client.CreateOrUpdate(ctx, w.c, obj, mutate); err == nil || !strings.Contains(err.Error(), "must only change") {
+		if _, err := compat.CreateOrUpdate(ctx, w.c, obj, mutate); err == nil || !strings.Contains(err.Error(), "must only change") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		requests.want(t, "get")
@@ -149,11 +149,11 @@ func TestCreateOrUpdateRejectsInvalidArguments(t *testing.T) {
 	metadata := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"},
 	}
-	if _, err := client.CreateOrUpdate(ctx, w.c, metadata, nil); err == nil {
+	if _, err := compat.CreateOrUpdate(ctx, w.c, metadata, nil); err == nil {
 		t.Error("an update of metadata was not refused, which would have removed the rest")
 	}
 	requests.want(t)
-	labelled := must(client.CreateOrPatch(ctx, w.c, metadata, func(m *metav1.PartialObjectMetadata) error {
+	labelled := must(compat.CreateOrPatch(ctx, w.c, metadata, func(m *metav1.PartialObjectMetadata) error {
 		m.Labels = map[string]string{"a": "b"}
 		return nil
 	}))(t)
@@ -191,7 +191,7 @@ func TestCreateOrPatchStatus(t *testing.T) {
 		{2, "Ready", client.Updated, true, []string{"get", "patch/status"}, []string{`status.phase: "New" -> "Ready"`}},
 		{3, "Old", client.Updated, true, []string{"get", "patch", "patch/status"}, []string{"spec.size: 2 -> 3", `status.phase: "Ready" -> "Old"`}},
 	} {
-		result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(step.size, step.phase)))(t)
+		result := must(compat.CreateOrPatch(ctx, w.c, obj, mutate(step.size, step.phase)))(t)
 		requests.want(t, step.calls...)
 		if result.Outcome != step.outcome || result.StatusUpdated != step.status {
 			t.Errorf("%d %s: outcome %s, status updated: %v", step.size, step.phase, result.Outcome, result.StatusUpdated)
@@ -204,9 +204,9 @@ func TestCreateOrPatchStatus(t *testing.T) {
 	// A kind without a status subresource.
 	plain := installKind(t, w, "Plain", false)
 	obj = custom(w, plain, "p", map[string]any{"size": int64(1)})
-	must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "New")))(t)
+	must(compat.CreateOrPatch(ctx, w.c, obj, mutate(1, "New")))(t)
 	requests.want(t, "get", "create")
-	result := must(client.CreateOrPatch(ctx, w.c, obj, mutate(1, "Ready")))(t)
+	result := must(compat.CreateOrPatch(ctx, w.c, obj, mutate(1, "Ready")))(t)
 	requests.want(t, "get", "patch")
 	if phase, _, _ := unstructured.NestedString(result.Object.Object, "status", "phase"); phase != "Ready" || result.Outcome != client.Updated {
 		t.Errorf("outcome %s, phase %q", result.Outcome, phase)
@@ -233,7 +233,7 @@ func TestCreateOrPatchStatusWithConcurrentWrites(t *testing.T) {
 		}, client.VerbPatch)}
 	}))(t)
 	ctx, requests := watched(t)
-	result := must(client.CreateOrPatch(ctx, c, custom(w, kind, "m", map[string]any{"size": 1}), func(u *unstructured.Unstructured) error {
+	result := must(compat.CreateOrPatch(ctx, c, custom(w, kind, "m", map[string]any{"size": 1}), func(u *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(u.Object, "New", "status", "phase")
 	}))(t)
 	requests.want(t, "get", "create", "patch/status", "get", "patch/status")
@@ -270,7 +270,7 @@ func TestEnsureNamespace(t *testing.T) {
 	}
 
 	// With an informer, an unchanged namespace needs no requests.
-	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, informer.Selection{})
+	i := clustertest.Informer[*corev1.Namespace](t, w.cluster, kube.Selection{})
 	c := clustertest.Client(t, w.cluster, i)
 	if outcome := must(client.EnsureNamespace(ctx, c, name, labels))(t); outcome != client.Unchanged {
 		t.Errorf("by an informer: %s", outcome)
@@ -304,19 +304,22 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 		want    map[string]string
 	}{
 		{"set", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { labels["a"] = "1"; labels["example.com/b"] = "" })
 		}, true, map[string]string{"a": "1", "example.com/b": ""}},
 		{"set again", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, map[string]string{"a": "1", "example.com/b": ""})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { labels["a"] = "1"; labels["example.com/b"] = "" })
 		}, false, map[string]string{"a": "1", "example.com/b": ""}},
 		{"set nothing", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.SetLabels(ctx, w.c, o, nil)
+			return client.EditMetadata(ctx, w.c, o, func(_, _ map[string]string) {})
 		}, false, map[string]string{"a": "1", "example.com/b": ""}},
 		{"remove", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b", "c"})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) {
+				delete(labels, "example.com/b")
+				delete(labels, "c")
+			})
 		}, true, map[string]string{"a": "1"}},
 		{"remove what is not there", func(o *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return client.RemoveLabels(ctx, w.c, o, []string{"example.com/b"})
+			return client.EditMetadata(ctx, w.c, o, func(labels, _ map[string]string) { delete(labels, "example.com/b") })
 		}, false, map[string]string{"a": "1"}},
 	} {
 		next, changed, err := test.step(obj)
@@ -333,17 +336,17 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 		}
 		obj = next
 	}
-	annotated, changed, err := client.SetAnnotations(ctx, w.c, obj, map[string]string{"note": "anything at all"})
+	annotated, changed, err := client.EditMetadata(ctx, w.c, obj, func(_, annotations map[string]string) { annotations["note"] = "anything at all" })
 	if err != nil || !changed || annotated.Annotations["note"] != "anything at all" || annotated.Labels["a"] != "1" {
 		t.Errorf("changed: %v, error %v, annotations %v", changed, err, annotated.Annotations)
 	}
-	cleared, changed, err := client.RemoveAnnotations(ctx, w.c, annotated, []string{"note"})
+	cleared, changed, err := client.EditMetadata(ctx, w.c, annotated, func(_, annotations map[string]string) { clear(annotations) })
 	if err != nil || !changed || len(cleared.Annotations) > 0 {
 		t.Errorf("changed: %v, error %v, annotations %v", changed, err, cleared.Annotations)
 	}
 	requests.want(t, "patch", "patch")
 
-	if _, _, err := client.SetLabels(ctx, w.c, obj, map[string]string{"a": "not a label"}); err == nil {
+	if _, _, err := client.EditMetadata(ctx, w.c, obj, func(labels, _ map[string]string) { labels["a"] = "not a label" }); err == nil {
 		t.Error("a value that cannot be was not refused")
 	}
 	requests.want(t)
@@ -352,11 +355,11 @@ func TestSetAndRemoveMetadata(t *testing.T) {
 	if err := client.Delete(t.Context(), w.c, obj); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrGone) {
+	if _, _, err := client.EditMetadata(t.Context(), w.c, obj, func(labels, _ map[string]string) { labels["b"] = "2" }); !errors.Is(err, client.ErrGone) {
 		t.Errorf("of an object that is gone: %v", err)
 	}
 	must(client.Create(t.Context(), w.c, w.configMap("settings", nil)))(t)
-	if _, _, err := client.SetLabels(t.Context(), w.c, obj, map[string]string{"b": "2"}); !errors.Is(err, client.ErrReplaced) {
+	if _, _, err := client.EditMetadata(t.Context(), w.c, obj, func(labels, _ map[string]string) { labels["b"] = "2" }); !errors.Is(err, client.ErrReplaced) {
 		t.Errorf("of another object of that name: %v", err)
 	}
 }
@@ -374,11 +377,11 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 			return nil
 		}
 	}
-	created := must(client.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
+	created := must(compat.CreateOrUpdate(ctx, c, obj, password("hush")))(t)
 	requests.want(t, "create")
 	shows(created.Object)
-	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.WriteOption) (client.WriteResult[*corev1.Secret], error){
-		"update": client.CreateOrUpdate[*corev1.Secret], "patch": client.CreateOrPatch[*corev1.Secret],
+	for name, do := range map[string]func(context.Context, *client.Client, *corev1.Secret, func(*corev1.Secret) error, ...client.WriteOption) (compat.WriteResult[*corev1.Secret], error){
+		"update": compat.CreateOrUpdate[*corev1.Secret], "patch": compat.CreateOrPatch[*corev1.Secret],
 	} {
 		same := must(do(ctx, c, obj, password("hush")))(t)
 		requests.want(t)
@@ -390,7 +393,7 @@ func TestCreateOrUpdateSecret(t *testing.T) {
 		if diff := cmp.Diff([]string{"data.password: (hidden) -> another value (hidden)"}, texts(changed.Changed)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		back := must(client.CreateOrUpdate(t.Context(), w.c, obj, password("hush")))(t)
+		back := must(compat.CreateOrUpdate(t.Context(), w.c, obj, password("hush")))(t)
 		shows(back.Object)
 	}
 }

@@ -49,7 +49,7 @@ func TestApplyIfAbsent(t *testing.T) {
 			}
 
 			for _, owner := range []string{"tests", "another"} {
-				for _, options := range [][]client.ApplyOption{{client.IfAbsent()}, {client.IfAbsent(), client.DryRun()}} {
+				for _, options := range [][]client.WriteOption{{client.IfAbsent()}, {client.IfAbsent(), client.DryRun()}} {
 					_, err := client.Apply(t.Context(), w.as(t, owner), test.object, options...)
 					if !errors.Is(err, client.ErrExists) || !apierrors.IsAlreadyExists(err) {
 						t.Errorf("field owner %s: the error is %v", owner, err)
@@ -146,7 +146,7 @@ func TestApplyIfAbsentRefusedWithoutRequest(t *testing.T) {
 	w := newWorld(t)
 	named := w.configMap("object", nil)
 	named.UID, named.ResourceVersion = "u1", "7"
-	for want, options := range map[string][]client.ApplyOption{
+	for want, options := range map[string][]client.WriteOption{
 		"IfUnchanged exclude":     {client.IfAbsent(), client.IfUnchanged()},
 		"Force exclude":           {client.IfAbsent(), client.Force()},
 		"status is a subresource": {client.IfAbsent(), client.Subresource("status")},

@@ -43,7 +43,7 @@ properties:
 	}
 	applied(t.Context(), t, w.c, client.Created, kind.Definition())
 	clustertest.Eventually(t, func() string {
-		_, err := client.All[*unstructured.Unstructured](t.Context(), w.c, client.OfKind(gvk))
+		_, err := client.All[*unstructured.Unstructured](t.Context(), w.c, kube.Selection{Kind: gvk})
 		if err != nil {
 			return err.Error()
 		}
@@ -199,13 +199,13 @@ func TestApplyRefusedWithoutRequest(t *testing.T) {
 	other := w.as(t, "x")
 	for name, test := range map[string]struct {
 		obj     kube.Object
-		options []client.ApplyOption
+		options []client.WriteOption
 		want    string
 	}{
 		"no kind":              {&unstructured.Unstructured{Object: map[string]any{}}, nil, "set its apiVersion and kind"},
 		"no name":              {w.configMap("", nil), nil, "has no name"},
-		"no version to insist": {w.configMap("settings", nil), []client.ApplyOption{client.IfUnchanged()}, "has no resourceVersion"},
-		"a scale":              {w.deployment("web", "x"), []client.ApplyOption{client.Subresource("scale")}, "ScaleLive"},
+		"no version to insist": {w.configMap("settings", nil), []client.WriteOption{client.IfUnchanged()}, "has no resourceVersion"},
+		"a scale":              {w.deployment("web", "x"), []client.WriteOption{client.Subresource("scale")}, "ScaleLive"},
 	} {
 		_, err := client.Apply(ctx, other, test.obj, test.options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

@@ -18,7 +18,7 @@ import (
 func (w world) byUpdate(t *testing.T, manager, subresource, patch string) {
 	t.Helper()
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"}}
-	options := []client.UpdateOption{client.FieldOwner(manager)}
+	options := []client.WriteOption{client.FieldOwner(manager)}
 	if subresource != "" {
 		options = append(options, client.Subresource(subresource))
 	}

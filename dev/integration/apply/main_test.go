@@ -13,7 +13,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/anycluster"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -59,7 +58,7 @@ func newWorld(t *testing.T) world {
 // obj's resourceVersion.
 func withInformer[T kube.Object](t *testing.T, w world, kind ...schema.GroupVersionKind) (*client.Client, func(obj kube.Object)) {
 	t.Helper()
-	selection := informer.Selection{Namespaces: []string{w.namespace}}
+	selection := kube.Selection{Namespaces: []string{w.namespace}}
 	if len(kind) > 0 {
 		selection.Kind = kind[0]
 	}
@@ -90,7 +89,7 @@ func (w world) as(t *testing.T, fieldOwner string) *client.Client {
 }
 
 // applied applies obj, and fails the test unless the outcome is want.
-func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client, want client.ObjectOutcome, obj T, options ...client.ApplyOption) client.ApplyResult[T] {
+func applied[T kube.Object](ctx context.Context, t *testing.T, c *client.Client, want client.ObjectOutcome, obj T, options ...client.WriteOption) client.ApplyResult[T] {
 	t.Helper()
 	result, err := client.Apply(ctx, c, obj, options...)
 	if err != nil {

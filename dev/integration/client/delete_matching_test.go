@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
@@ -42,31 +43,32 @@ func TestDeleteMatching(t *testing.T) {
 	match := func(live *corev1.ConfigMap) (bool, error) {
 		if live.Name == "a" && live.Namespace == second && !changed { // another client needs it again
 			changed = true
-			if _, _, err := client.SetAnnotations(t.Context(), c, live, map[string]string{"needed": "yes"}); err != nil {
+			if _, _, err := client.EditMetadata(t.Context(), c, live, func(_, annotations map[string]string) { annotations["needed"] = "yes" }); err != nil {
 				return false, err
 			}
 		}
 		return live.Annotations["needed"] == "" && live.Name != "b", nil
 	}
-	selected := client.WithLabels(label)
-	run := func(options ...client.DeleteAllOfOption) (keys []string) {
+	selector := labels.Set(label).String()
+	run := func(namespace string, options ...client.DeleteOption) (keys []string) {
 		t.Helper()
-		for _, obj := range must(client.DeleteMatching(t.Context(), c, match, append(options, selected)...))(t) {
+		selection := kube.Selection{Namespaces: []string{namespace}, LabelSelector: selector}
+		for _, obj := range must(client.DeleteMatching(t.Context(), c, selection, match, options...))(t) {
 			keys = append(keys, kube.KeyOf(obj).String())
 		}
 		return keys
 	}
-	if diff := cmp.Diff([]string{first + "/a", first + "/held"}, run(client.DryRun(), client.InNamespace(first))); diff != "" {
+	if diff := cmp.Diff([]string{first + "/a", first + "/held"}, run(first, client.DryRun())); diff != "" {
 		t.Errorf("a dry run (-want +got):\n%s", diff)
 	}
 	want := []string{first + "/a", first + "/held", second + "/held"}
 	if first > second {
 		want = []string{second + "/held", first + "/a", first + "/held"}
 	}
-	if diff := cmp.Diff(want, run(client.AllNamespaces())); diff != "" {
+	if diff := cmp.Diff(want, run(kube.AllNamespaces)); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if repeated := run(client.AllNamespaces()); repeated != nil {
+	if repeated := run(kube.AllNamespaces); repeated != nil {
 		t.Errorf("deleted again: %q", repeated)
 	}
 	for _, namespace := range []string{first, second} {
@@ -75,7 +77,7 @@ func TestDeleteMatching(t *testing.T) {
 			t.Errorf("%s: it is %+v", namespace, held.ObjectMeta)
 		}
 	}
-	left := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(second), selected))(t)
+	left := must(client.Keys[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{second}, LabelSelector: selector}))(t)
 	if len(left) != 3 {
 		t.Errorf("in the second namespace are left: %v", left)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // TestFieldSelectorsOfInformersEqualAPIServer: an informer returns the same objects for a field selector as the API server,
@@ -24,7 +26,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 	}
 	cluster := clustertest.Connect(t, config)
 	pods := clustertest.RunInformer(t, informer.Config[*corev1.Pod]{
-		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Indexes: []informer.Index[*corev1.Pod]{
 			{Name: "spec.nodeName", Values: func(p *corev1.Pod) []string {
 				if p.Spec.NodeName == "" {
@@ -37,7 +39,7 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 	})
 	c := clustertest.Client(t, cluster, pods)
 	ctx, calls := observe(t)
-	in, list := client.InNamespace(namespace), []string{"list pods " + namespace + "/"}
+	in, list := []string{namespace}, []string{"list pods " + namespace + "/"}
 	for selector, fromAPI := range map[string]bool{
 		"metadata.name=p1":                     false,
 		"metadata.name=none":                   false,
@@ -51,9 +53,9 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		"status.phase=Pending":                 true,
 		"spec.nodeName=n1,status.phase=Failed": true,
 	} {
-		found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector)))(t)
+		found := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: selector}))(t)
 		requests := calls.Take()
-		want := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector(selector), client.FromAPI()))(t)
+		want := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: selector}, client.FromAPI()))(t)
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("%s: objects (-API server +informer):\n%s", selector, diff)
 		}
@@ -63,11 +65,11 @@ func TestFieldSelectorsOfInformersEqualAPIServer(t *testing.T) {
 		calls.Take()
 	}
 	// The API server does not know this field.
-	if found := must(client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.containers.image=web:1")))(t); len(found) != 4 {
+	if found := must(client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: "spec.containers.image=web:1"}))(t); len(found) != 4 {
 		t.Errorf("by image there are %v", found)
 	}
-	_, err := client.Keys[*corev1.Pod](ctx, c, in, client.FieldSelector("spec.unknown=a"))
-	if requests := calls.Take(); !cmp.Equal(requests, list) || client.ReasonOf(err) != client.ReasonInvalid {
+	_, err := client.Keys[*corev1.Pod](ctx, c, kube.Selection{Namespaces: in, FieldSelector: "spec.unknown=a"})
+	if requests := calls.Take(); !cmp.Equal(requests, list) || retry.Classify(err) != retry.Invalid {
 		t.Errorf("an unknown field: %v, in the calls %q", err, requests)
 	}
 }

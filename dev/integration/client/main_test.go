@@ -100,7 +100,7 @@ properties:
 		}
 	})
 	clustertest.Eventually(t, func() string {
-		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(gvk)); err != nil {
+		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: gvk}); err != nil {
 			return err.Error()
 		}
 		return ""

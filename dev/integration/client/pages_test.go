@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 func TestPages(t *testing.T) {
@@ -22,7 +23,7 @@ func TestPages(t *testing.T) {
 		must(client.Create(t.Context(), c, configMap(namespace, fmt.Sprint("c", i), map[string]string{"i": fmt.Sprint(i)})))(t)
 	}
 	ctx, calls := observe(t)
-	all := must(client.All[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2)))(t)
+	all := must(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{namespace}}, client.PageSize(2)))(t)
 	for i, obj := range all {
 		if obj.Name != fmt.Sprint("c", i) || obj.Data["i"] != fmt.Sprint(i) || obj.Kind != "ConfigMap" {
 			t.Errorf("object %d is %+v", i, obj)
@@ -32,11 +33,11 @@ func TestPages(t *testing.T) {
 	if requests := calls.Take(); len(all) != 5 || !slices.Equal(requests, []string{list, list, list}) {
 		t.Errorf("%d objects in the calls %q, want 5 on three pages", len(all), requests)
 	}
-	names := must(client.Keys[*corev1.ConfigMap](ctx, c, client.InNamespace(namespace), client.PageSize(2), client.NotOlderThan("0")))(t)
+	names := must(client.Keys[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{namespace}}, client.PageSize(2), client.NotOlderThan("0")))(t)
 	if len(names) != 5 {
 		t.Errorf("the names are %v", names)
 	}
-	one := must(client.All[*corev1.ConfigMap](ctx, c, client.FieldSelector("metadata.name=c3"), client.InNamespace(namespace)))(t)
+	one := must(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: []string{namespace}, FieldSelector: "metadata.name=c3"}))(t)
 	if len(one) != 1 || one[0].Name != "c3" {
 		t.Errorf("by field there are %v", one)
 	}
@@ -50,7 +51,7 @@ func TestListPage(t *testing.T) {
 	}
 	next := func(token string) client.Page[*corev1.ConfigMap] {
 		t.Helper()
-		return must(client.ListPage[*corev1.ConfigMap](t.Context(), c, token, client.InNamespace(namespace), client.PageSize(2)))(t)
+		return must(client.ListPage[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{namespace}}, token, client.PageSize(2)))(t)
 	}
 	first := next("")
 	must(client.Create(t.Context(), c, configMap(namespace, "c1b", nil)))(t)
@@ -67,12 +68,12 @@ func TestListPage(t *testing.T) {
 	if current := next(withoutVersion(t, first.Continue)); len(current.Objects) != 2 || current.Objects[0].Name != "c1b" {
 		t.Errorf("in the current state the next page is %v", current)
 	}
-	stream := must(client.Watch[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace), client.NotOlderThan(first.ResourceVersion)))(t)
+	stream := must(client.Watch[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{namespace}}, client.NotOlderThan(first.ResourceVersion)))(t)
 	defer stream.Stop()
 	if event := <-stream.ResultChan(); event.Type != watch.Added || event.Object.(*corev1.ConfigMap).Name != "c1b" {
 		t.Errorf("the first change is %+v", event)
 	}
-	if _, err := client.ListPage[*corev1.ConfigMap](t.Context(), c, "no token"); !apierrors.IsBadRequest(err) {
+	if _, err := client.ListPage[*corev1.ConfigMap](t.Context(), c, kube.Selection{}, "no token"); !apierrors.IsBadRequest(err) {
 		t.Errorf("an invalid token: %v", err)
 	}
 }
@@ -105,13 +106,13 @@ func TestListContinuesAfterExpiredToken(t *testing.T) {
 		})
 	}
 	var listed []string
-	for obj, err := range client.List[*corev1.ConfigMap](t.Context(), forgetful(), client.InNamespace(namespace), client.PageSize(2)) {
+	for obj, err := range client.List[*corev1.ConfigMap](t.Context(), forgetful(), kube.Selection{Namespaces: []string{namespace}}, client.PageSize(2)) {
 		listed = append(listed, must(obj, err)(t).Name)
 	}
 	if want := []string{"a", "b", "c2", "d", "e"}; !slices.Equal(listed, want) {
 		t.Errorf("List came to %q, want %q", listed, want)
 	}
-	all := must(client.All[*corev1.ConfigMap](t.Context(), forgetful(), client.InNamespace(namespace), client.PageSize(3)))(t)
+	all := must(client.All[*corev1.ConfigMap](t.Context(), forgetful(), kube.Selection{Namespaces: []string{namespace}}, client.PageSize(3)))(t)
 	if len(all) != 6 {
 		t.Errorf("All came to %d objects, want all 6 of now", len(all))
 	}

@@ -59,7 +59,7 @@ func TestHandlerReadsObjectStore(t *testing.T) {
 	})
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "settings",
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{namespace}}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{namespace}}),
 		Handler: func(ctx context.Context, obj *corev1.ConfigMap) error {
 			object, found, err := objects.Item(obj.Name)
 			if err != nil || obj.Name != "web" {

@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -31,11 +32,11 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 		must(client.Create(t.Context(), setup, obj))(t)
 	}
 	cluster := clustertest.Connect(t, config)
-	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}})
-	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
+	whole := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{Namespaces: []string{namespace}})
+	web := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"})
 	key := func(name string) kube.Key { return kube.Key{Namespace: namespace, Name: name} }
 	kind := client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	in := client.InNamespace(namespace)
+	in := []string{namespace}
 	get, list := "get configmaps "+namespace+"/", "list configmaps "+namespace+"/"
 	ctx, calls := observe(t)
 	c := clustertest.Client(t, cluster, whole)
@@ -49,10 +50,10 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if !errors.Is(err, client.ErrGone) || must(client.Exists[*corev1.ConfigMap](ctx, c, key("none")))(t) {
 		t.Errorf("what is not there: %v", err)
 	}
-	if all := must(client.All[*corev1.ConfigMap](ctx, c, in, client.LabelSelector("app!=web")))(t); len(all) != 1 || all[0].Name != "b" {
+	if all := must(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: in, LabelSelector: "app!=web"}))(t); len(all) != 1 || all[0].Name != "b" {
 		t.Errorf("the objects are %v", all)
 	}
-	if names := must(client.Keys[*corev1.ConfigMap](ctx, c, in))(t); len(names) != 2 {
+	if names := must(client.Keys[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: in}))(t); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}
 	if requests := calls.Take(); requests != nil {
@@ -73,7 +74,7 @@ func TestReadsFromInformersMakeNoCall(t *testing.T) {
 	if found := must(client.Exists[*corev1.ConfigMap](ctx, c, key("b")))(t); !found {
 		t.Error("what an informer has not selected is said not to be there")
 	}
-	if all := must(client.All[*corev1.ConfigMap](ctx, c, in))(t); len(all) != 2 {
+	if all := must(client.All[*corev1.ConfigMap](ctx, c, kube.Selection{Namespaces: in}))(t); len(all) != 2 {
 		t.Errorf("the objects are %v", all)
 	}
 	if requests := calls.Take(); !slices.Equal(requests, []string{get + "b", list}) {
@@ -113,7 +114,7 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 	t.Helper()
 	kind := must(c.Cluster().KindOf(obj))(t)
 	ctx, calls := observe(t)
-	w := must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.LabelSelector("app=web")))(t)
+	w := must(client.Watch[T](ctx, c, kube.Selection{Kind: kind, Namespaces: []string{obj.GetNamespace()}, LabelSelector: "app=web"}))(t)
 	if _, metadata := any(obj).(*metav1.PartialObjectMetadata); metadata {
 		must(client.Create(t.Context(), c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels()}}))(t)
 	} else {
@@ -149,7 +150,7 @@ func watchLife[T kube.Object](t *testing.T, c *client.Client, obj T) {
 		t.Errorf("the calls are %q", requests)
 	}
 	// From a resource version: later changes only.
-	w = must(client.Watch[T](ctx, c, client.OfKind(kind), client.InNamespace(obj.GetNamespace()), client.NotOlderThan(seen.GetResourceVersion())))(t)
+	w = must(client.Watch[T](ctx, c, kube.Selection{Kind: kind, Namespaces: []string{obj.GetNamespace()}}, client.NotOlderThan(seen.GetResourceVersion())))(t)
 	next(watch.Modified)
 	next(watch.Deleted)
 	w.Stop()
@@ -175,7 +176,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	strict := with(t, c, func(config *client.Config) { config.FieldValidation = metav1.FieldValidationStrict })
 	err := first(client.Create(t.Context(), strict, obj))
-	if client.ReasonOf(err) != client.ReasonInvalid || !strings.Contains(err.Error(), `unknown field "spec.sise"`) {
+	if retry.Classify(err) != retry.Invalid || !strings.Contains(err.Error(), `unknown field "spec.sise"`) {
 		t.Errorf("strict: the error is %v", err)
 	}
 	must(client.Create(t.Context(), strict, obj, client.FieldValidation(metav1.FieldValidationIgnore)))(t)
@@ -184,7 +185,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	obj.Object["spec"] = map[string]any{"size": int64(-1)}
 	err = first(client.Create(t.Context(), strict, obj))
-	if causes := client.StatusCauses(err); client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.size" {
+	if causes := retryrules.Fields(err); retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0] != "spec.size" {
 		t.Errorf("the error is %v, with the causes %v", err, causes)
 	}
 }
@@ -207,10 +208,10 @@ func TestMetadataRequestsReceiveMetadataOnly(t *testing.T) {
 	changed := metadata.DeepCopy()
 	changed.Labels = map[string]string{"app": "web"}
 	must(client.Patch(t.Context(), c, metadata, client.MergeFrom(metadata, changed)))(t)
-	if names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t); len(names) != 1 {
+	if names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{namespace}}))(t); len(names) != 1 {
 		t.Errorf("the names are %v", names)
 	}
-	w := must(client.Watch[*metav1.PartialObjectMetadata](t.Context(), c, client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")), client.InNamespace(namespace)))(t)
+	w := must(client.Watch[*metav1.PartialObjectMetadata](t.Context(), c, kube.Selection{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespaces: []string{namespace}}))(t)
 	<-w.ResultChan()
 	w.Stop()
 	if answers := sent.String()[before:]; strings.Count(answers, `"PartialObjectMetadata"`) < 3 || strings.Contains(answers, "much") {

@@ -38,7 +38,7 @@ func TestMissingNamespaceIsNotReportedAsMissingObject(t *testing.T) {
 		t.Errorf("an object that is not there: %v", err)
 	}
 	unknown := schema.GroupVersionKind{Group: "client.example.com", Version: "v1", Kind: "Unknown"}
-	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(unknown))); client.ReasonOf(err) != client.ReasonNotServed || client.IgnoreNotFound(err) == nil {
+	if err := first(client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: unknown})); !errors.Is(err, kube.ErrNotServed) || client.IgnoreNotFound(err) == nil {
 		t.Errorf("a kind that is not there: %v", err)
 	}
 }
@@ -94,9 +94,9 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 		first(client.Get[*corev1.Node](ctx, c, kube.Key{Namespace: namespace, Name: "n"})),
 		first(client.Create(ctx, c, pod("", "p"))),
 		client.Delete(ctx, c, pod("", "p")),
-		client.DeleteAllOf[*corev1.Pod](ctx, c),
-		first(client.All[*corev1.Namespace](ctx, only)),
-		first(client.Watch[*corev1.Node](ctx, only)),
+		client.DeleteAllOf[*corev1.Pod](ctx, c, kube.Selection{}),
+		first(client.All[*corev1.Namespace](ctx, only, kube.Selection{})),
+		first(client.Watch[*corev1.Node](ctx, only, kube.Selection{})),
 		first(client.Get[*corev1.Pod](ctx, only, kube.Key{Namespace: "default", Name: "p"})),
 	} {
 		if err == nil {
@@ -107,7 +107,7 @@ func TestContract32_ScopeMistakesMakeNoRequest(t *testing.T) {
 		t.Errorf("calls were made: %q", requests)
 	}
 	must(client.Create(t.Context(), c, configMap(namespace, "here", nil)))(t)
-	for _, obj := range must(client.All[*corev1.ConfigMap](ctx, only))(t) {
+	for _, obj := range must(client.All[*corev1.ConfigMap](ctx, only, kube.Selection{}))(t) {
 		if obj.Namespace != namespace {
 			t.Errorf("a client for %s has listed %s", namespace, kube.KeyOf(obj))
 		}

@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func TestStatusSubresourceIsWrittenSeparately(t *testing.T) {
@@ -75,10 +77,10 @@ func TestMissingSubresourceIsNamed(t *testing.T) {
 	for name, err := range map[string]error{
 		"status of a custom kind":   first(client.Update(t.Context(), c, brick, client.Subresource("status"))),
 		"scale of a custom kind":    client.ScaleLive(t.Context(), c, brick, 1, nil),
-		"scale of a built-in kind":  first(client.GetSubresource[*autoscalingv1.Scale](t.Context(), c, cm, "scale")),
+		"scale of a built-in kind":  first(client.Get[*autoscalingv1.Scale](t.Context(), c, kube.KeyOf(cm), client.SubresourceOf(cm, "scale"))),
 		"status of a built-in kind": first(client.Update(t.Context(), c, cm, client.Subresource("status"))),
 	} {
-		if errors.Is(err, client.ErrGone) || client.ReasonOf(err) != client.ReasonNotServed || !strings.Contains(err.Error(), "its kind has no s") {
+		if errors.Is(err, client.ErrGone) || !errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), "its kind has no s") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
@@ -100,27 +102,27 @@ func TestScale(t *testing.T) {
 		"typed":        must(client.Create(t.Context(), c, deployment(namespace, "web")))(t),
 		"unstructured": must(client.Create(t.Context(), c, object(kind, namespace, "f", 1)))(t),
 	} {
-		scale := must(client.GetSubresource[*autoscalingv1.Scale](t.Context(), c, obj, "scale"))(t)
+		scale := must(client.Get[*autoscalingv1.Scale](t.Context(), c, kube.KeyOf(obj), client.SubresourceOf(obj, "scale")))(t)
 		if scale.Spec.Replicas != 1 || scale.Kind != "Scale" {
 			t.Errorf("%s: the scale is %+v", name, scale)
 		}
 		old := scale.DeepCopy()
 		scale.Spec.Replicas, scale.TypeMeta = 3, metav1.TypeMeta{}
-		if scale = must(client.UpdateSubresource(t.Context(), c, obj, "scale", scale))(t); scale.Spec.Replicas != 3 {
+		if scale = must(client.Update(t.Context(), c, scale, client.SubresourceOf(obj, "scale")))(t); scale.Spec.Replicas != 3 {
 			t.Errorf("%s: the scale is %+v", name, scale)
 		}
-		if err := first(client.UpdateSubresource(t.Context(), c, obj, "scale", old)); !errors.Is(err, client.ErrChanged) {
+		if err := first(client.Update(t.Context(), c, old, client.SubresourceOf(obj, "scale"))); !errors.Is(err, client.ErrChanged) {
 			t.Errorf("%s: of an old version: %v", name, err)
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))
-		if scale = must(client.PatchSubresource[*autoscalingv1.Scale](t.Context(), c, obj, "scale", patch))(t); scale.Spec.Replicas != 2 || scale.Name != obj.GetName() {
+		if scale = must(client.Patch[*autoscalingv1.Scale](t.Context(), c, nil, patch, client.SubresourceOf(obj, "scale")))(t); scale.Spec.Replicas != 2 || scale.Name != obj.GetName() {
 			t.Errorf("%s: the scale is %+v", name, scale)
 		}
-		created := must(client.UpdateSubresource(t.Context(), c, obj, "scale", &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}))(t)
+		created := must(client.Update(t.Context(), c, &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}, client.SubresourceOf(obj, "scale")))(t)
 		if created.Spec.Replicas != 5 {
 			t.Errorf("%s: the scale is %+v", name, created)
 		}
-		generic := must(client.GetSubresource[*unstructured.Unstructured](t.Context(), c, obj, "scale"))(t)
+		generic := must(client.Get[*unstructured.Unstructured](t.Context(), c, kube.KeyOf(obj), client.SubresourceOf(obj, "scale")))(t)
 		if replicas, _, _ := unstructured.NestedInt64(generic.Object, "spec", "replicas"); replicas != 5 || generic.GetKind() != "Scale" {
 			t.Errorf("%s: the scale is %v", name, generic)
 		}
@@ -139,7 +141,7 @@ func TestEviction(t *testing.T) {
 	c, namespace := newClient(t)
 	must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))(t)
 	web := must(client.Create(t.Context(), c, pod(namespace, "web")))(t)
-	answer, err := client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}, client.DryRun())
+	answer, err := client.Create(t.Context(), c, &policyv1.Eviction{}, client.SubresourceOf(web, "eviction"), client.DryRun())
 	if err != nil || answer.Kind != "" {
 		t.Errorf("a dry run of an eviction: %+v, %v", answer, err)
 	}
@@ -147,8 +149,8 @@ func TestEviction(t *testing.T) {
 		t.Fatal("a dry run has evicted it")
 	}
 	ctx, calls := observe(t)
-	must(client.CreateSubresource(ctx, c, web, "eviction", &policyv1.Eviction{}))(t)
-	if err := first(client.CreateSubresource(ctx, c, web, "eviction", &policyv1.Eviction{})); !errors.Is(err, client.ErrGone) {
+	must(client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(web, "eviction")))(t)
+	if err := first(client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(web, "eviction"))); !errors.Is(err, client.ErrGone) {
 		t.Errorf("it is evicted again: %v", err)
 	}
 	evict := "create pods " + namespace + "/web/eviction"
@@ -163,7 +165,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 	c, namespace := newClient(t)
 	must(client.Create(t.Context(), c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))(t)
 	web := must(client.Create(t.Context(), c, pod(namespace, "web")))(t)
-	must(client.CreateSubresource(t.Context(), c, web, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}))(t)
+	must(client.Create(t.Context(), c, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}, client.SubresourceOf(web, "binding")))(t)
 	running := must(client.GetLive(t.Context(), c, web))(t)
 	running.Status.Phase = corev1.PodRunning
 	running.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -171,7 +173,7 @@ func TestEvictionRejectedForNow(t *testing.T) {
 	if running.Spec.NodeName != "n1" {
 		t.Errorf("the pod is bound to %q", running.Spec.NodeName)
 	}
-	if err := first(client.CreateSubresource(t.Context(), c, web, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}})); client.ReasonOf(err) != client.ReasonConflict {
+	if err := first(client.Create(t.Context(), c, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}}, client.SubresourceOf(web, "binding"))); !apierrors.IsConflict(err) {
 		t.Errorf("it is bound again: %v", err)
 	}
 	must(client.Create(t.Context(), c, &policyv1.PodDisruptionBudget{
@@ -180,8 +182,8 @@ func TestEvictionRejectedForNow(t *testing.T) {
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: web.Labels},
 		},
 	}))(t)
-	err := first(client.CreateSubresource(t.Context(), c, web, "eviction", &policyv1.Eviction{}))
-	if after, ok := usercode.RetryAfter(err); client.ReasonOf(err) != client.ReasonThrottled || !ok {
+	err := first(client.Create(t.Context(), c, &policyv1.Eviction{}, client.SubresourceOf(web, "eviction")))
+	if after, ok := usercode.RetryAfter(err); retry.Classify(err) != retry.Throttled || !ok {
 		t.Errorf("the error is %v, and asks for %s", err, after)
 	}
 }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/client/strategic"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 func first(_ any, err error) error { return err }
@@ -74,7 +76,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		t.Fatal("it exists before it is created")
 	}
 	created := must(client.Create(ctx, c, obj))(t)
-	if err := first(client.Create(ctx, c, obj)); client.ReasonOf(err) != client.ReasonAlreadyExists || client.IgnoreAlreadyExists(err) != nil {
+	if err := first(client.Create(ctx, c, obj)); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("it is created again: %v", err)
 	}
 	read := must(client.Get[T](ctx, c, key, client.OfKind(kind)))(t)
@@ -101,7 +103,7 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 		"JSON patch":   first(client.Patch(ctx, c, delayed, client.JSONPatch(client.Operation{Op: "add", Path: "/metadata/labels", Value: delayed.GetLabels()}).Locked(read))),
 		"precondition": client.Delete(ctx, c, delayed, client.IfUnchanged()),
 	} {
-		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || client.ReasonOf(err) != client.ReasonConflict {
+		if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || !apierrors.IsConflict(err) {
 			t.Errorf("%s of an old version: %v, want %v", name, err, client.ErrChanged)
 		}
 	}
@@ -113,12 +115,12 @@ func life[T kube.Object](t *testing.T, c *client.Client, obj T, change func(T)) 
 	if labelled.GroupVersionKind() != kind || labelled.Labels["app"] != "life" {
 		t.Errorf("the metadata is %+v", labelled)
 	}
-	if keys := must(client.Keys[T](ctx, c, client.OfKind(kind), client.LabelSelector("app=life"), client.InNamespace(key.Namespace)))(t); len(keys) != 1 || !keys.Has(key) {
+	if keys := must(client.Keys[T](ctx, c, kube.Selection{Kind: kind, Namespaces: []string{key.Namespace}, LabelSelector: "app=life"}))(t); len(keys) != 1 || !keys.Has(key) {
 		t.Errorf("the names are %v", keys)
 	}
 	replaced := delayed.DeepCopyObject().(T)
 	replaced.SetUID("another-uid")
-	if err := client.Delete(ctx, c, replaced); client.ReasonOf(err) != client.ReasonConflict {
+	if err := client.Delete(ctx, c, replaced); !apierrors.IsConflict(err) {
 		t.Errorf("another one of its name is deleted: %v", err)
 	}
 	if err := client.Delete(ctx, c, labelled); err != nil {
@@ -181,19 +183,19 @@ func TestDeleteAllOf(t *testing.T) {
 		must(client.Create(t.Context(), c, obj))(t)
 	}
 	ctx, calls := observe(t)
-	web := []client.DeleteAllOfOption{client.InNamespace(namespace), client.WithLabels(map[string]string{"app": "web"})}
+	web := kube.Selection{Namespaces: []string{namespace}, LabelSelector: "app=web"}
 	left := func() string {
-		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, client.InNamespace(namespace)))(t)
+		names := must(client.Keys[*corev1.ConfigMap](t.Context(), c, kube.Selection{Namespaces: []string{namespace}}))(t)
 		return fmt.Sprint(len(names), " ", names.Has(kube.Key{Namespace: namespace, Name: "c"}))
 	}
-	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, append(web, client.DryRun())...); err != nil || left() != "3 true" {
+	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web, client.DryRun()); err != nil || left() != "3 true" {
 		t.Errorf("after a dry run there are %s; %v", left(), err)
 	}
-	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web...); err != nil || left() != "1 true" {
+	if err := client.DeleteAllOf[*corev1.ConfigMap](ctx, c, web); err != nil || left() != "1 true" {
 		t.Errorf("there are %s; %v", left(), err)
 	}
-	metadata := client.OfKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	if err := client.DeleteAllOf[*metav1.PartialObjectMetadata](ctx, c, metadata, client.InNamespace(namespace)); err != nil || left() != "0 false" {
+	all := kube.Selection{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespaces: []string{namespace}, FieldSelector: "metadata.name!="}
+	if err := client.DeleteAllOf[*metav1.PartialObjectMetadata](ctx, c, all); err != nil || left() != "0 false" {
 		t.Errorf("there are %s; %v", left(), err)
 	}
 	collection := "deletecollection configmaps " + namespace + "/"
@@ -224,7 +226,7 @@ func TestDryRunPersistsNothing(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		client.Delete(t.Context(), dry, before), client.DeleteAllOf[*appsv1.Deployment](t.Context(), dry, client.InNamespace(namespace)),
+		client.Delete(t.Context(), dry, before), client.DeleteAllOf[*appsv1.Deployment](t.Context(), dry, kube.Selection{Namespaces: []string{namespace}, FieldSelector: "metadata.name!="}),
 		client.DeleteLive(t.Context(), dry, before, nil), client.ScaleLive(t.Context(), dry, before, 0, nil),
 	} {
 		if err != nil {
@@ -237,8 +239,8 @@ func TestDryRunPersistsNothing(t *testing.T) {
 	}
 	after.Spec.Replicas = new(int32(-1))
 	err := first(client.Update(t.Context(), dry, after))
-	causes := client.StatusCauses(err)
-	if client.ReasonOf(err) != client.ReasonInvalid || len(causes) != 1 || causes[0].Field != "spec.replicas" {
+	causes := retryrules.Fields(err)
+	if retry.Classify(err) != retry.Invalid || len(causes) != 1 || causes[0] != "spec.replicas" {
 		t.Errorf("what cannot be is %v, with the causes %v", err, causes)
 	}
 }
@@ -270,7 +272,7 @@ func TestStrategicPatchKeepsOtherListElements(t *testing.T) {
 		t.Errorf("after a merge patch the images are %q", got)
 	}
 	test := client.JSONPatch(client.Operation{Op: "test", Path: "/spec/replicas", Value: 5}, client.Operation{Op: "remove", Path: "/spec/paused"})
-	if err := first(client.Patch(t.Context(), c, before, test)); client.ReasonOf(err) != client.ReasonInvalid {
+	if err := first(client.Patch(t.Context(), c, before, test)); retry.Classify(err) != retry.Invalid {
 		t.Errorf("a test that fails: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -68,7 +69,7 @@ func testRefusals(t *testing.T, answer metav1.Status) {
 	} {
 		if errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) == nil || !apierrors.IsNotFound(err) ||
 			!strings.Contains(err.Error(), "denied the request") {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 	if found := must(client.Exists[*corev1.ConfigMap](t.Context(), c, kube.KeyOf(cm)))(t); !found {
@@ -103,28 +104,31 @@ func TestEveryVerbReportsMissingObject(t *testing.T) {
 	status := client.Subresource("status")
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"update":                 first(client.Update(ctx, c, web)),
-		"update, custom":         first(client.Update(ctx, c, ferry)),
-		"update the status":      first(client.Update(ctx, c, web, status)),
-		"the status, custom":     first(client.Update(ctx, c, ferry, status)),
-		"a node's status":        first(client.Update(ctx, c, node, status)),
-		"patch":                  first(client.Patch(ctx, c, web, patch)),
-		"patch, custom":          first(client.Patch(ctx, c, ferry, patch)),
-		"patch the status":       first(client.Patch(ctx, c, ferry, patch, status)),
-		"delete":                 client.Delete(ctx, c, web),
-		"delete, custom":         client.Delete(ctx, c, ferry),
-		"delete a namespace":     client.Delete(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "none"}}),
-		"read the scale":         first(client.GetSubresource[*autoscalingv1.Scale](ctx, c, web, "scale")),
-		"scale":                  first(client.UpdateSubresource(ctx, c, web, "scale", scale)),
-		"scale, custom":          first(client.UpdateSubresource(ctx, c, ferry, "scale", scale)),
-		"scale by a patch":       first(client.PatchSubresource[*autoscalingv1.Scale](ctx, c, web, "scale", client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))),
-		"evict":                  first(client.CreateSubresource(ctx, c, lone, "eviction", &policyv1.Eviction{})),
-		"bind":                   first(client.CreateSubresource(ctx, c, lone, "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})),
-		"labels":                 func() error { _, _, err := client.SetLabels(ctx, c, web, map[string]string{"a": "b"}); return err }(),
+		"update":             first(client.Update(ctx, c, web)),
+		"update, custom":     first(client.Update(ctx, c, ferry)),
+		"update the status":  first(client.Update(ctx, c, web, status)),
+		"the status, custom": first(client.Update(ctx, c, ferry, status)),
+		"a node's status":    first(client.Update(ctx, c, node, status)),
+		"patch":              first(client.Patch(ctx, c, web, patch)),
+		"patch, custom":      first(client.Patch(ctx, c, ferry, patch)),
+		"patch the status":   first(client.Patch(ctx, c, ferry, patch, status)),
+		"delete":             client.Delete(ctx, c, web),
+		"delete, custom":     client.Delete(ctx, c, ferry),
+		"delete a namespace": client.Delete(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "none"}}),
+		"read the scale":     first(client.Get[*autoscalingv1.Scale](ctx, c, kube.KeyOf(web), client.SubresourceOf(web, "scale"))),
+		"scale":              first(client.Update(ctx, c, scale, client.SubresourceOf(web, "scale"))),
+		"scale, custom":      first(client.Update(ctx, c, scale, client.SubresourceOf(ferry, "scale"))),
+		"scale by a patch":   first(client.Patch[*autoscalingv1.Scale](ctx, c, nil, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)), client.SubresourceOf(web, "scale"))),
+		"evict":              first(client.Create(ctx, c, &policyv1.Eviction{}, client.SubresourceOf(lone, "eviction"))),
+		"bind":               first(client.Create(ctx, c, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, client.SubresourceOf(lone, "binding"))),
+		"labels": func() error {
+			_, _, err := client.EditMetadata(ctx, c, web, func(labels, _ map[string]string) { labels["a"] = "b" })
+			return err
+		}(),
 		"delete the owned first": client.Delete(ctx, c, account, client.Propagation(metav1.DeletePropagationForeground)),
 	} {
 		if !errors.Is(err, client.ErrGone) || client.IgnoreNotFound(err) != nil {
-			t.Errorf("%s: the error is %v (%s)", name, err, client.ReasonOf(err))
+			t.Errorf("%s: the error is %v (%s)", name, err, retry.Classify(err))
 		}
 	}
 }

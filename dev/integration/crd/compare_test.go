@@ -269,7 +269,7 @@ func TestStatusBecomesSubresource(t *testing.T) {
 func TestEnsureReadsFromAPIServer(t *testing.T) {
 	e := newEnv(t)
 	definitions, err := informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.client.Cluster(), informer.Selection{Kind: definitionKind()}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.client.Cluster(), kube.Selection{Kind: definitionKind()}),
 		Logger:    clustertest.Logger(t),
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func TestEnsuredKindIsServedAsDeclared(t *testing.T) {
 	if diff := cmp.Diff([]string{"Name", "Host", "Age"}, table); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
-	selected, err := client.All[*unstructured.Unstructured](t.Context(), e.client, client.OfKind(obj.GroupVersionKind()), client.FieldSelector("spec.host=a.example.com"))
+	selected, err := client.All[*unstructured.Unstructured](t.Context(), e.client, kube.Selection{Kind: obj.GroupVersionKind(), FieldSelector: "spec.host=a.example.com"})
 	if err != nil || len(selected) != 1 {
 		t.Errorf("the field selector has found %d objects, %v", len(selected), err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
@@ -154,7 +155,7 @@ func (e env) websites(version string) map[string]*unstructured.Unstructured {
 	e.Helper()
 	found := map[string]*unstructured.Unstructured{}
 	kind := e.object("Website", version, "", nil).GroupVersionKind()
-	for obj, err := range client.List[*unstructured.Unstructured](e.Context(), e.client, client.OfKind(kind)) {
+	for obj, err := range client.List[*unstructured.Unstructured](e.Context(), e.client, kube.Selection{Kind: kind}) {
 		if err != nil {
 			e.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // isGone reports whether no definition of that name exists.
@@ -268,7 +269,7 @@ func TestAPIServerRejectsImpossibleChanges(t *testing.T) {
 		if len(problems) == 0 || severityOf(problems[0]) != "impossible" || problems[0].Path != name {
 			t.Errorf("%s: the problems are %v", name, problems)
 		}
-		if _, err := client.Update(t.Context(), e.client, changed, client.DryRun()); client.ReasonOf(err) != client.ReasonInvalid {
+		if _, err := client.Update(t.Context(), e.client, changed, client.DryRun()); retry.Classify(err) != retry.Invalid {
 			t.Errorf("%s: the API server says %v", name, err)
 		}
 	}

@@ -265,7 +265,7 @@ func TestFinalizerInController(t *testing.T) {
 	observer := newCalls()
 	clustertest.Run(t, controller.Config[*corev1.ConfigMap]{
 		Name:      "finalized",
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{Namespaces: []string{e.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, kube.Selection{Namespaces: []string{e.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"}),
 		Handler: controller.Chain(func(_ context.Context, obj *corev1.ConfigMap) error {
 			out.mu.Lock()
 			defer out.mu.Unlock()

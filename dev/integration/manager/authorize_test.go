@@ -35,7 +35,7 @@ func TestSmokeHTTPServerAuthorization(t *testing.T) {
 	}
 	token := func(serviceAccount *corev1.ServiceAccount) string {
 		t.Helper()
-		issued, err := client.CreateSubresource(t.Context(), c, serviceAccount, "token", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}})
+		issued, err := client.Create(t.Context(), c, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}}, client.SubresourceOf(serviceAccount, "token"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func (s failingSource) Prepare(controller.Target) (controller.PreparedSource, er
 func mapsOf(t *testing.T, cluster *kube.Cluster, namespace string, shared bool, teams func(*corev1.ConfigMap) []kube.Key, predicate informer.Predicate) (manager.Runner, controller.Source) {
 	t.Helper()
 	if !shared {
-		maps := newInformer[*corev1.ConfigMap](t, cluster, "configmaps", informer.Selection{Namespaces: []string{namespace}})
+		maps := newInformer[*corev1.ConfigMap](t, cluster, "configmaps", kube.Selection{Namespaces: []string{namespace}})
 		return maps, source.Mapped(maps, teams, predicate)
 	}
 	core, err := kubernetes.NewForConfig(local.RESTConfig())

@@ -105,7 +105,7 @@ func (o operatorConfig) run() (*kube.Cluster, error) {
 	var began atomic.Int32
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "shops", Workers: operatorWorkers,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{
 			Namespaces: []string{o.Namespace}, LabelSelector: "shop",
 		}),
 		Runs: controller.RunsConfig{DrainTimeout: 300 * time.Millisecond},

@@ -130,7 +130,7 @@ func newReplica(t *testing.T, namespace string) *replica {
 		})
 	})
 	cluster := clustertest.Connect(t, rest.CopyConfig(config))
-	selection := informer.Selection{Namespaces: []string{namespace}}
+	selection := kube.Selection{Namespaces: []string{namespace}}
 	configMaps := newInformer[*corev1.ConfigMap](t, cluster, "configmaps", selection)
 	secrets := newInformer[*corev1.Secret](t, cluster, "secrets", selection)
 	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
@@ -163,7 +163,7 @@ func newReplica(t *testing.T, namespace string) *replica {
 	return r
 }
 
-func newInformer[T kube.Object](t *testing.T, cluster *kube.Cluster, name string, selection informer.Selection) *informer.Informer[T] {
+func newInformer[T kube.Object](t *testing.T, cluster *kube.Cluster, name string, selection kube.Selection) *informer.Informer[T] {
 	t.Helper()
 	i, err := informer.New(informer.Config[T]{
 		Name: name, Retriever: informer.RetrieveSelected[T](cluster, selection), Logger: clustertest.Logger(t),

@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 )
@@ -102,7 +103,7 @@ func runTakeOver(b *testing.B, lease *coordinationv1.Lease, warm bool, objects i
 	b.Helper()
 	r := &takeOver{first: make(chan struct{}), all: make(chan struct{})}
 	cluster := clustertest.Connect(b, local.RESTConfig())
-	retriever := informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{Namespaces: []string{lease.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"})
+	retriever := informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{lease.Namespace}, FieldSelector: "metadata.name!=kube-root-ca.crt"})
 	var handled atomic.Int64
 	config := controller.Config[*corev1.ConfigMap]{
 		Name: "shops", Retriever: retriever, Logger: slog.New(slog.DiscardHandler), Workers: 4,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -191,7 +192,7 @@ func TestDeletionsHavePreconditions(t *testing.T) {
 func TestPruneReadsOwnerOnce(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	recording := &client.Recording{}
+	recording := &requestlog.Recording{}
 	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
 	set := e.set(func(config *owned.Config) { config.Client = c })
 	e.apply(set, app, owned.Of(e.configMap("a"), e.configMap("b"), e.configMap("c"))...)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -24,7 +23,7 @@ import (
 func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{LabelSelector: owned.LabelSet + "=webapp"})
+	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, kube.Selection{LabelSelector: owned.LabelSet + "=webapp"})
 	cached := clustertest.Client(t, e.cluster, configs)
 	set := e.set(func(c *owned.Config) {
 		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind}
@@ -45,8 +44,8 @@ func TestIdleSetWithLabelInformersMakesNoRequest(t *testing.T) {
 func TestIdleSetMakesNoRequest(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
-	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, informer.Selection{})
-	services := clustertest.Informer[*corev1.Service](t, e.cluster, informer.Selection{Namespaces: []string{e.namespace}})
+	configs := clustertest.Informer[*corev1.ConfigMap](t, e.cluster, kube.Selection{})
+	services := clustertest.Informer[*corev1.Service](t, e.cluster, kube.Selection{Namespaces: []string{e.namespace}})
 	cached := clustertest.Client(t, e.cluster, configs, services)
 	set := e.set(func(c *owned.Config) {
 		c.Client, c.Kinds = cached, []schema.GroupVersionKind{configMapKind, serviceKind}

@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/ownerref"
 	"github.com/evenkeel-go/evenkeel/readiness"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 // behind returns a set that reads ConfigMaps from a cache that shows the objects that the test puts into it.
@@ -212,17 +213,17 @@ func TestKindsInVersionsNotServed(t *testing.T) {
 	must(client.Apply(t.Context(), e.c, served(false)))(t)
 	fresh := func() *client.Client { return clustertest.Client(t, clustertest.Connect(t, e.config)) }
 	clustertest.Eventually(t, func() string {
-		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), client.OfKind(past)); !errors.Is(err, kube.ErrNotServed) {
+		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), kube.Selection{Kind: past}); !errors.Is(err, kube.ErrNotServed) {
 			return "the old version is still served"
 		}
-		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), client.OfKind(now)); err != nil {
+		if _, err := client.All[*metav1.PartialObjectMetadata](t.Context(), fresh(), kube.Selection{Kind: now}); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
 
 	// The API server may reject lists for a moment while it changes versions.
-	throttled := func(err error) bool { return client.ReasonOf(err) == client.ReasonThrottled }
+	throttled := func(err error) bool { return retry.Classify(err) == retry.Throttled }
 	// A program that has cached the version, and one that starts now.
 	for name, c := range map[string]*client.Client{"running": e.c, "started": fresh()} {
 		set := e.set(configure, func(config *owned.Config) { config.Client = c })

@@ -81,7 +81,7 @@ func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
 		e.Fatal(err)
 	}
 	clustertest.Eventually(e, func() string {
-		if _, err := client.All[*unstructured.Unstructured](e.Context(), e.c, client.OfKind(kind)); err != nil {
+		if _, err := client.All[*unstructured.Unstructured](e.Context(), e.c, kube.Selection{Kind: kind}); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -92,7 +92,7 @@ func (e env) define(kind schema.GroupVersionKind, plural, scope string) {
 func (e env) apps() *informer.Informer[*unstructured.Unstructured] {
 	e.Helper()
 	return must(informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, kube.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
 		Logger:    clustertest.Logger(e),
 	}))(e)
 }

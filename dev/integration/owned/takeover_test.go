@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -53,8 +54,8 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	old := e.podTemplate("web", "sidecar")
 	old.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	byUpdate(e, app, old, "old-operator")
-	_, _, err := client.SetLabels(t.Context(), e.c, must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t),
-		map[string]string{"team": "shop"}, client.FieldOwner("kubectl"))
+	_, _, err := client.EditMetadata(t.Context(), e.c, must(client.Get[*corev1.PodTemplate](t.Context(), e.c, e.key("web")))(t),
+		func(labels, _ map[string]string) { labels["team"] = "shop" }, client.FieldOwner("kubectl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 		t.Fatalf("without the name of the manager, the containers are %q", got)
 	}
 
-	recording := &client.Recording{}
+	recording := &requestlog.Recording{}
 	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
 	set := e.set(kinds, func(config *owned.Config) {
 		config.Client, config.FormerManagers, config.FormerChildren = c, []string{"old-operator"}, "!"+owned.LabelSet

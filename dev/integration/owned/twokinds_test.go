@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
@@ -23,7 +24,7 @@ import (
 func (e env) withDefaultName(name string, kind schema.GroupVersionKind, child string, runs *atomic.Int64) controller.Config[*unstructured.Unstructured] {
 	e.Helper()
 	owners := must(informer.New(informer.Config[*unstructured.Unstructured]{
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: kind, Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, kube.Selection{Kind: kind, Namespaces: []string{e.namespace}}),
 		Logger:    clustertest.Logger(e),
 	}))(e)
 	children := must(watched.New(watched.Config{

@@ -182,7 +182,7 @@ func TestPlanWithoutChildren(t *testing.T) {
 // does.
 func TestControllerPrunesWavesInReverse(t *testing.T) {
 	e := newEnv(t)
-	selection := informer.Selection{LabelSelector: owned.LabelSet + "=webapp"}
+	selection := kube.Selection{LabelSelector: owned.LabelSet + "=webapp"}
 	configs := must(informer.New(informer.Config[*corev1.ConfigMap]{
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.cluster, selection), Logger: clustertest.Logger(t),
 	}))(t)
@@ -193,7 +193,7 @@ func TestControllerPrunesWavesInReverse(t *testing.T) {
 	children := e.threeWaves()
 	clustertest.Run(t, controller.Config[*unstructured.Unstructured]{
 		Name: "webapp", ResyncInterval: -1,
-		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, informer.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
+		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](e.cluster, kube.Selection{Kind: appKind, Namespaces: []string{e.namespace}}),
 		Handler: func(ctx context.Context, app *unstructured.Unstructured) error {
 			desired := children
 			if app.GetGeneration() > 1 {

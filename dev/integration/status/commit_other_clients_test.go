@@ -73,7 +73,7 @@ func TestCommitKeepsUnknownFields(t *testing.T) {
 		}
 		// The patch can test the exact list, although Go would format its time differently.
 		stale := e.live(name)
-		if _, _, err := client.SetLabels(t.Context(), e.Client, stale, map[string]string{"a": "b"}); err != nil {
+		if _, _, err := client.EditMetadata(t.Context(), e.Client, stale, func(labels, _ map[string]string) { labels["a"] = "b" }); err != nil {
 			t.Fatal(err)
 		}
 		after = stale.copy()
@@ -144,7 +144,7 @@ func TestCommitRemovesConditionsAfterWriteOfRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	before = e.live("books")
-	after, _, err := client.SetLabels(t.Context(), e.Client, before, map[string]string{"a": "b"})
+	after, _, err := client.EditMetadata(t.Context(), e.Client, before, func(labels, _ map[string]string) { labels["a"] = "b" })
 	if err != nil {
 		t.Fatal(err)
 	}

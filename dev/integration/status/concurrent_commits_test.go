@@ -100,7 +100,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 		observers = append(observers, observer)
 		clustertest.Run(t, controller.Config[*Shop]{
 			Name:      "status-" + name,
-			Retriever: informer.RetrieveSelected[*Shop](e.Cluster, informer.Selection{Namespaces: []string{e.Namespace}}),
+			Retriever: informer.RetrieveSelected[*Shop](e.Cluster, kube.Selection{Namespaces: []string{e.Namespace}}),
 			Handler: controller.Chain(func(_ context.Context, shop *Shop) error {
 				runs.Add(1)
 				status.Set(&shop.Status.Conditions, status.True(name, shop.Generation, "Done", ""))

@@ -67,7 +67,7 @@ func web() map[string]string { return map[string]string{"app": "web"} }
 func (e env) subscribe() (s *subscription.Subscription[*corev1.ConfigMap], stop func()) {
 	e.Helper()
 	objects, err := informer.New(informer.Config[*corev1.ConfigMap]{
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, informer.Selection{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](e.Cluster, kube.Selection{
 			Namespaces: []string{e.Namespace}, LabelSelector: "app=web",
 		}),
 	})

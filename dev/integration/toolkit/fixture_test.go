@@ -9,15 +9,16 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
 // startSet starts a program with a set of these kinds, and returns the set and the program's requests.
-func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched.Kind) (*owned.Set, *client.Recording) {
+func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched.Kind) (*owned.Set, *requestlog.Recording) {
 	t.Helper()
-	recording := &client.Recording{}
+	recording := &requestlog.Recording{}
 	children, err := watched.New(watched.Config{
 		Client: client.Config{
 			Cluster: cluster, FieldOwner: "restarts",
@@ -45,7 +46,7 @@ func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched
 // objectsOf returns a watched.Kind of the unstructured children of a set.
 func objectsOf(cluster *kube.Cluster, kind schema.GroupVersionKind, set string) watched.Kind {
 	return watched.Of(func(c *informer.Config[*unstructured.Unstructured]) {
-		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, informer.Selection{
+		c.Retriever = informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{
 			Kind: kind, LabelSelector: owned.LabelSet + "=" + set,
 		})
 	})

@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/internal/crdtest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -64,37 +66,33 @@ func helpers() []helper {
 			return err
 		}},
 		{"`client.All`, `client.Keys`", false, func(s *scene, c *client.Client) error {
-			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace)); err != nil {
+			if _, err := client.All[*corev1.ConfigMap](s.Context(), c, kube.Selection{Namespaces: []string{s.namespace}}); err != nil {
 				return err
 			}
-			_, err := client.Keys[*corev1.ConfigMap](s.Context(), c, client.InNamespace(s.namespace))
+			_, err := client.Keys[*corev1.ConfigMap](s.Context(), c, kube.Selection{Namespaces: []string{s.namespace}})
 			return err
 		}},
 		{"`client.Apply`", false, func(s *scene, c *client.Client) error {
 			_, err := client.Apply(s.Context(), c, s.configMap("applied"))
 			return err
 		}},
-		{"`client.CreateOrUpdate`", false, func(s *scene, c *client.Client) error {
-			_, err := client.CreateOrUpdate(s.Context(), c, s.empty("updated"), fill)
+		{"`compat.CreateOrUpdate`", false, func(s *scene, c *client.Client) error {
+			_, err := compat.CreateOrUpdate(s.Context(), c, s.empty("updated"), fill)
 			return err
 		}},
-		{"`client.CreateOrPatch`", false, func(s *scene, c *client.Client) error {
-			_, err := client.CreateOrPatch(s.Context(), c, s.empty("patched"), fill)
+		{"`compat.CreateOrPatch`", false, func(s *scene, c *client.Client) error {
+			_, err := compat.CreateOrPatch(s.Context(), c, s.empty("patched"), fill)
 			return err
 		}},
 		{"`client.EnsureNamespace`", false, func(s *scene, c *client.Client) error {
 			_, err := client.EnsureNamespace(s.Context(), c, s.namespace+"-more", nil)
 			return err
 		}},
-		{"`client.SetLabels`, `client.SetAnnotations`", false, func(s *scene, c *client.Client) error {
-			labelled, _, err := client.SetLabels(s.Context(), c, s.get("labelled"), map[string]string{"a": "b"})
-			if err == nil {
-				_, _, err = client.SetAnnotations(s.Context(), c, labelled, map[string]string{"a": "b"})
-			}
-			return err
-		}},
-		{"`client.RemoveLabels`", false, func(s *scene, c *client.Client) error {
-			_, _, err := client.RemoveLabels(s.Context(), c, s.get("unlabelled"), []string{"old"})
+		{"`client.EditMetadata`", false, func(s *scene, c *client.Client) error {
+			_, _, err := client.EditMetadata(s.Context(), c, s.get("labelled"), func(labels, annotations map[string]string) {
+				labels["a"], annotations["a"] = "b", "b"
+				delete(labels, "old")
+			})
 			return err
 		}},
 		{"`owned.Set.Apply`, two children", false, func(s *scene, c *client.Client) error {
@@ -181,15 +179,15 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	configMaps := clustertest.Informer[*corev1.ConfigMap](t, cluster, informer.Selection{})
-	deployments := clustertest.Informer[*appsv1.Deployment](t, cluster, informer.Selection{})
-	namespaces := clustertest.Informer[*corev1.Namespace](t, cluster, informer.Selection{})
+	configMaps := clustertest.Informer[*corev1.ConfigMap](t, cluster, kube.Selection{})
+	deployments := clustertest.Informer[*appsv1.Deployment](t, cluster, kube.Selection{})
+	namespaces := clustertest.Informer[*corev1.Namespace](t, cluster, kube.Selection{})
 
 	var table strings.Builder
 	fmt.Fprintln(&table, "| | something to do | nothing to do | the same without informers |")
 	fmt.Fprintln(&table, "|---|---|---|---|")
 	for _, h := range helpers() {
-		var recording client.Recording
+		var recording requestlog.Recording
 		withInformers, err := clustertest.Client(t, cluster, configMaps, deployments, namespaces).With(func(config *client.Config) {
 			config.Interceptors = []client.Interceptor{recording.Intercept}
 		})
@@ -226,7 +224,7 @@ func TestContract31_IdleHelpersMakeNoRequest(t *testing.T) {
 func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.ConfigMap], namespaces *informer.Informer[*corev1.Namespace]) {
 	t.Helper()
 	clustertest.Eventually(t, func() string {
-		for live, err := range client.List[*corev1.ConfigMap](t.Context(), s.plain, client.InNamespace(s.namespace)) {
+		for live, err := range client.List[*corev1.ConfigMap](t.Context(), s.plain, kube.Selection{Namespaces: []string{s.namespace}}) {
 			if err != nil {
 				return err.Error()
 			}
@@ -234,7 +232,7 @@ func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.Confi
 				return "ConfigMap " + live.Name + " is not shown yet"
 			}
 		}
-		for live, err := range client.List[*corev1.Namespace](t.Context(), s.plain) {
+		for live, err := range client.List[*corev1.Namespace](t.Context(), s.plain, kube.Selection{}) {
 			if err != nil {
 				return err.Error()
 			}
@@ -247,7 +245,7 @@ func catchUp(t *testing.T, s *scene, configMaps *informer.Informer[*corev1.Confi
 }
 
 // summary counts requests by verb, in the order of the first request of each verb.
-func summary(requests []client.Recorded) string {
+func summary(requests []requestlog.Recorded) string {
 	var verbs []client.Verb
 	counts := map[client.Verb]int{}
 	for _, request := range requests {

@@ -13,6 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/status"
 )
@@ -40,8 +41,8 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 			_, err := finalizer.Remove(ctx, c, pod, "echo.example.com/"+value)
 			return err
 		},
-		"client.SetLabels": func(ctx context.Context, pod *corev1.Pod, value string) error {
-			_, _, err := client.SetLabels(ctx, c, pod, map[string]string{"seen": value})
+		"client.EditMetadata": func(ctx context.Context, pod *corev1.Pod, value string) error {
+			_, _, err := client.EditMetadata(ctx, c, pod, func(labels, _ map[string]string) { labels["seen"] = value })
 			return err
 		},
 	} {
@@ -55,7 +56,7 @@ func TestContract13_ToolkitWritesDoNotEnqueueKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctrl, stop := clustertest.Run(t, controller.Config[*corev1.Pod]{
-				Name: "echo", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, informer.Selection{Namespaces: []string{namespace}}), ResyncInterval: -1,
+				Name: "echo", Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{Namespaces: []string{namespace}}), ResyncInterval: -1,
 				Handler: func(ctx context.Context, pod *corev1.Pod) error {
 					return write(ctx, pod, pod.Annotations["value"])
 				},

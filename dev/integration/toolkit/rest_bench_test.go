@@ -16,6 +16,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -39,7 +40,7 @@ func newBenchSet(b *testing.B, applier string) benchSet {
 func keptBy[T kube.Object](b *testing.B, cluster *kube.Cluster, applier string) *informer.Informer[T] {
 	b.Helper()
 	objects, err := informer.New(informer.Config[T]{
-		Retriever:     informer.RetrieveSelected[T](cluster, informer.Selection{LabelSelector: owned.LabelSet + "=bench"}),
+		Retriever:     informer.RetrieveSelected[T](cluster, kube.Selection{LabelSelector: owned.LabelSet + "=bench"}),
 		KeepAppliedBy: applier, Logger: clustertest.Logger(b),
 	})
 	if err != nil {
@@ -53,9 +54,9 @@ func keptBy[T kube.Object](b *testing.B, cluster *kube.Cluster, applier string) 
 }
 
 // start returns a set without state, and its requests.
-func (s benchSet) start(b *testing.B) (*owned.Set, *client.Recording) {
+func (s benchSet) start(b *testing.B) (*owned.Set, *requestlog.Recording) {
 	b.Helper()
-	recording := &client.Recording{}
+	recording := &requestlog.Recording{}
 	c, err := clustertest.Client(b, s.cluster, s.configs, s.services).With(func(config *client.Config) {
 		config.Interceptors = []client.Interceptor{recording.Intercept}
 	})
@@ -184,7 +185,7 @@ func BenchmarkResync(b *testing.B) {
 		return err
 	})
 	first.waitFor(b, len(owners))
-	resync := func(name string, set *owned.Set, requests *client.Recording) {
+	resync := func(name string, set *owned.Set, requests *requestlog.Recording) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				requests.Reset()

@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -79,7 +80,7 @@ func newRestarts(t *testing.T) (restarts, *simulation.Cluster) {
 }
 
 // start starts the program, and returns its set and its requests.
-func (r restarts) start() (*owned.Set, *client.Recording) {
+func (r restarts) start() (*owned.Set, *requestlog.Recording) {
 	r.Helper()
 	return startSet(r.T, r.cluster, "restarts",
 		watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/dev/integration/internal/fixture"
+	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -65,7 +66,7 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 			}}}
 			child.SetGroupVersionKind(kind)
 			child.SetName("child")
-			start := func() (*owned.Set, *client.Recording) {
+			start := func() (*owned.Set, *requestlog.Recording) {
 				return startSet(t, cluster, "schema", objectsOf(cluster, kind, "schema"))
 			}
 			running, runningRequests := start()
@@ -129,7 +130,7 @@ func define(t *testing.T, c *client.Client, kind schema.GroupVersionKind, namesp
 	twice.SetNamespace(namespace)
 	twice.SetName("twice")
 	clustertest.Eventually(t, func() string {
-		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, client.OfKind(kind)); err != nil {
+		if _, err := client.All[*unstructured.Unstructured](t.Context(), c, kube.Selection{Kind: kind}); err != nil {
 			return err.Error()
 		}
 		_, err := client.Create(t.Context(), c, twice, client.DryRun())

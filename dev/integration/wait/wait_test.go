@@ -280,8 +280,8 @@ func TestWaitForObjects(t *testing.T) {
 	anyCluster.Test(t, func(t *testing.T) {
 		e := newEnv(t)
 		labels := map[string]string{"app": "many"}
-		selected := []client.WaitObjectsOption{client.InNamespace(e.Namespace), client.WithLabels(labels), client.Timeout(2 * time.Minute)}
-		_, err := client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, 1, readiness.Of, append(selected, client.Timeout(time.Second))...)
+		selection := kube.Selection{Namespaces: []string{e.Namespace}, LabelSelector: "app=many"}
+		_, err := client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, selection, 1, readiness.Of, client.Timeout(time.Second))
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `no object exists, selected by labels "app=many"`) {
 			t.Errorf("without Pods: %v", err)
 		}
@@ -291,17 +291,17 @@ func TestWaitForObjects(t *testing.T) {
 				Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: clustertest.PodTemplate(labels),
 			},
 		}))(e)
-		pods := clustertest.Must(client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, 3, readiness.Of, selected...))(e)
+		pods := clustertest.Must(client.WaitForObjects[*corev1.Pod](t.Context(), e.Client, selection, 3, readiness.Of, patience()))(e)
 		if len(pods) != 3 || !readiness.Of(pods[2]).Ready() {
 			t.Errorf("the Pods are %v", pods)
 		}
 		if err := client.Delete(t.Context(), e.Client, deployment); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.WaitForNone[*corev1.Pod](t.Context(), e.Client, selected...); err != nil {
+		if err := client.WaitForNone[*corev1.Pod](t.Context(), e.Client, selection, patience()); err != nil {
 			t.Error(err)
 		}
-		if left := clustertest.Must(client.Keys[*corev1.Pod](t.Context(), e.Client, client.InNamespace(e.Namespace)))(e); len(left) > 0 {
+		if left := clustertest.Must(client.Keys[*corev1.Pod](t.Context(), e.Client, kube.Selection{Namespaces: []string{e.Namespace}}))(e); len(left) > 0 {
 			t.Errorf("the Pods %v are left", left)
 		}
 	})

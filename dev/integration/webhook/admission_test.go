@@ -20,6 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
@@ -89,7 +90,7 @@ func TestSmokeAdmission(t *testing.T) {
 		err.Error() != `admission webhook "values.example.com" denied the request: ConfigMap "two" is invalid: data[a]: Invalid value: "bad": must not be bad` {
 		t.Error(err)
 	}
-	if causes := client.StatusCauses(err); len(causes) != 1 || causes[0].Field != "data[a]" {
+	if causes := retryrules.Fields(err); len(causes) != 1 || causes[0] != "data[a]" {
 		t.Errorf("the causes are %v", causes)
 	}
 	created.Data["keep"], created.Data["a"] = "yes", "2"

@@ -71,7 +71,7 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		terminators: terminators,
 		podClient:   podClient,
 	}
-	selection := informer.Selection{Namespaces: config.Namespaces}
+	selection := kube.Selection{Namespaces: config.Namespaces}
 	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
 		Name:      Name,
 		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),

@@ -199,7 +199,7 @@ const foreignAnnotation = "example.com/team"
 
 func (w *world) annotate(obj kube.Object) {
 	w.Helper()
-	if _, _, err := client.SetAnnotations(w.Context(), w.client, obj, map[string]string{foreignAnnotation: "shop"}); err != nil {
+	if _, _, err := client.EditMetadata(w.Context(), w.client, obj, func(_, annotations map[string]string) { annotations[foreignAnnotation] = "shop" }); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -353,7 +353,7 @@ func (w *world) children() map[string]kube.Object {
 
 func collect[T kube.Object](w *world, kind string, into map[string]kube.Object) {
 	w.Helper()
-	for obj, err := range client.List[T](w.Context(), w.client, client.InNamespace(w.namespace)) {
+	for obj, err := range client.List[T](w.Context(), w.client, kube.Selection{Namespaces: []string{w.namespace}}) {
 		if err != nil {
 			w.Error(err)
 			return

@@ -46,7 +46,7 @@ func (f *faults) writeAsOtherClient(r *http.Request) {
 			}
 		}
 	} else {
-		_, _, err = client.SetAnnotations(r.Context(), w.client, obj, map[string]string{otherClient: "was here"})
+		_, _, err = client.EditMetadata(r.Context(), w.client, obj, func(_, annotations map[string]string) { annotations[otherClient] = "was here" })
 	}
 	switch {
 	case errors.Is(err, client.ErrGone):

@@ -105,7 +105,7 @@ func (v versions) migrate() {
 func (v versions) state() map[string]string {
 	v.Helper()
 	state := map[string]string{}
-	for app, err := range client.List[*v1.WebApp](v.Context(), v.Client()) {
+	for app, err := range client.List[*v1.WebApp](v.Context(), v.Client(), kube.Selection{}) {
 		if err != nil {
 			v.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func (v versions) state() map[string]string {
 
 func children[T kube.Object](v versions, state map[string]string) {
 	v.Helper()
-	for obj, err := range client.List[T](v.Context(), v.Client()) {
+	for obj, err := range client.List[T](v.Context(), v.Client(), kube.Selection{}) {
 		if err != nil {
 			v.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestOversizedContactIsRejected(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "metadata.annotation: Too long") {
 			v.Errorf("a long contact: %v", err)
 		}
-		for _, err := range client.List[*v1.WebApp](v.Context(), v.Client()) {
+		for _, err := range client.List[*v1.WebApp](v.Context(), v.Client(), kube.Selection{}) {
 			if err != nil {
 				v.Error(err)
 			}
@@ -370,7 +370,7 @@ func TestInterruptedRemovalOfV1(t *testing.T) {
 					v.Fatal("no error")
 				}
 				restore()
-				for app, err := range client.List[*v1.WebApp](v.Context(), v.Client()) {
+				for app, err := range client.List[*v1.WebApp](v.Context(), v.Client(), kube.Selection{}) {
 					if !apierrors.IsNotFound(err) && !errors.Is(err, kube.ErrNotServed) {
 						v.Errorf("v1 is served: %+v, %v", app, err)
 					}

@@ -164,7 +164,7 @@ func TestMigrationNamesObjectsThatFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"r0001a", "r0003a"} {
-			if _, _, err := client.SetLabels(t.Context(), w.other(), robot("v1", name, nil), map[string]string{"a": "b"}); err != nil {
+			if _, _, err := client.EditMetadata(t.Context(), w.other(), robot("v1", name, nil), func(labels, _ map[string]string) { labels["a"] = "b" }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -639,7 +639,7 @@ func TestPreviousReleaseKeepsNewerDefinition(t *testing.T) {
 				if size, _, _ := unstructured.NestedInt64(obj.Object, "spec", "size"); size != int64(i) {
 					t.Errorf("%s: object %d has the size %d", when, i, size)
 				}
-				if _, _, err := client.SetLabels(t.Context(), c, obj, map[string]string{"seen": when}); err != nil {
+				if _, _, err := client.EditMetadata(t.Context(), c, obj, func(labels, _ map[string]string) { labels["seen"] = when }); err != nil {
 					t.Error(err)
 				}
 			}

@@ -236,7 +236,7 @@ func (r *replica) controller(
 ) (*controller.Controller[*corev1.ConfigMap], error) {
 	return controller.New(controller.Config[*corev1.ConfigMap]{
 		Name: "writers", Workers: Targets, LeaderElector: elector,
-		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, informer.Selection{
+		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{
 			Namespaces: []string{r.Namespace}, LabelSelector: "target=true",
 		}),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
@@ -53,7 +54,7 @@ func TestWaitWithRoleForOneObject(t *testing.T) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "waiter-" + e.Namespace}},
 	}))(e)
 	clustertest.Eventually(t, func() string { // the authorizer is a little behind
-		_, err := client.All[*corev1.ConfigMap](t.Context(), waiter, client.InNamespace(e.Namespace), client.FieldSelector("metadata.name=mine"))
+		_, err := client.All[*corev1.ConfigMap](t.Context(), waiter, kube.Selection{Namespaces: []string{e.Namespace}, FieldSelector: "metadata.name=mine"})
 		if err != nil {
 			return err.Error()
 		}

@@ -1,4 +1,4 @@
-package client_test
+package patchtest
 
 import (
 	"fmt"
@@ -7,16 +7,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/evenkeel-go/evenkeel/client"
 )
 
-func ExamplePointer() {
-	fmt.Println(client.JSONPointer("metadata", "annotations", "example.com/team~a"))
-	// Output: /metadata/annotations/example.com~1team~0a
-}
-
-func TestIsPatchTestFailed(t *testing.T) {
+func TestFailed(t *testing.T) {
 	t.Parallel()
 	kind := schema.GroupKind{Kind: "Shop"}
 	for name, test := range map[string]struct {
@@ -29,7 +22,7 @@ func TestIsPatchTestFailed(t *testing.T) {
 		"an invalid object":     {apierrors.NewInvalid(kind, "a", field.ErrorList{field.Required(field.NewPath("spec"), "")}), false},
 		"another write":         {apierrors.NewConflict(schema.GroupResource{}, "a", nil), false},
 	} {
-		if got := client.IsPatchTestFailed(test.err); got != test.want {
+		if got := Failed(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

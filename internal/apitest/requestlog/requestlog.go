@@ -1,25 +1,25 @@
-package client
+// Package requestlog records the requests of clients, for tests of this module. Programs write an Interceptor.
+package requestlog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Recording stores requests, for tests of the requests that a piece of code makes. Its method Intercept is an
-// Interceptor; reads from informers are not requests. The zero value is ready. It is safe for concurrent use.
-//
-//	var recording client.Recording
-//	c, err := c.With(func(config *client.Config) { config.Interceptors = []client.Interceptor{recording.Intercept} })
-//
-// It sees the requests after the interceptors before it.
+// Interceptor; reads from informers are not requests. The zero value is ready. It is safe for concurrent use. It sees
+// the requests after the interceptors before it.
 type Recording struct {
 	mu       sync.Mutex
 	requests []Recorded // guarded by mu
@@ -27,7 +27,7 @@ type Recording struct {
 
 // Recorded is a request and its result.
 type Recorded struct {
-	Verb        Verb
+	Verb        client.Verb
 	Kind        schema.GroupVersionKind
 	Key         kube.Key // of a create with a generated name, with that name
 	Subresource string
@@ -44,32 +44,40 @@ type Recorded struct {
 // shop/web/status", "patch Pod shop/web-0 (dry run)", "get Secret shop/key: NotFound".
 func (r Recorded) String() string {
 	var b strings.Builder
-	named := target{kind: r.Kind, key: r.Key, settings: settings{subresource: r.Subresource}}
-	fmt.Fprintf(&b, "%s %s", r.Verb, named)
+	fmt.Fprintf(&b, "%s %s", r.Verb, r.Kind.Kind)
+	switch {
+	case r.Key.Name != "":
+		fmt.Fprintf(&b, " %s", r.Key)
+	case r.Key.Namespace != "":
+		fmt.Fprintf(&b, " in %s", r.Key.Namespace)
+	}
+	if r.Subresource != "" {
+		b.WriteString("/" + r.Subresource)
+	}
 	if r.DryRun {
 		b.WriteString(" (dry run)")
 	}
 	if r.Err != nil {
-		fmt.Fprintf(&b, ": %s", ReasonOf(r.Err))
+		fmt.Fprintf(&b, ": %s", cmp.Or(apierrors.ReasonForError(r.Err), "error"))
 	}
 	return b.String()
 }
 
 // Intercept is an Interceptor: it forwards requests, and stores them after the response.
-func (r *Recording) Intercept(next RoundTrip) RoundTrip {
-	return func(ctx context.Context, request *Request) error {
+func (r *Recording) Intercept(next client.RoundTrip) client.RoundTrip {
+	return func(ctx context.Context, request *client.Request) error {
 		err := next(ctx, request)
 		r.add(request, err)
 		return err
 	}
 }
 
-func (r *Recording) add(request *Request, err error) {
+func (r *Recording) add(request *client.Request, err error) {
 	recorded := Recorded{
 		Verb: request.Verb, Kind: request.Kind, Key: request.Key, Subresource: request.Subresource,
 		DryRun: request.DryRun, Body: request.Body, Status: request.Status, Err: err,
 	}
-	if recorded.Verb == VerbCreate && recorded.Key.Name == "" && err == nil {
+	if recorded.Verb == client.VerbCreate && recorded.Key.Name == "" && err == nil {
 		if created, err := meta.Accessor(request.Response); err == nil {
 			recorded.Key.Name = created.GetName()
 		}
