@@ -89,5 +89,3 @@
 // is retried soon, and by then the cache is newer. The preconditions do not cover other inputs of the check
 // (other objects, the state of a database): store the deciding fact in the object, as the annotation above.
 package client
-
-import ()
