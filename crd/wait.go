@@ -194,7 +194,8 @@ func reasonNotServed(
 func (e *ensurer) describeNameConflict(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) string {
 	message := cmp.Or(conditionOf(d, apiextensionsv1.NamesAccepted).Message, "the API server gives no reason")
 	all := kube.Selection{Kind: crdKind()}
-	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client, all, client.FromAPI()) {
+	for other, err := range client.List[*apiextensionsv1.CustomResourceDefinition](ctx, e.client, all,
+		client.FromAPI()) {
 		if err != nil {
 			break // the message alone is still useful
 		}
