@@ -23,7 +23,11 @@ func ObserversOf[C interface {
 	if cluster == none {
 		return nil
 	}
-	if t, ok := cluster.HTTPClient().Transport.(interface{ Observers() *Observers }); ok {
+	client := cluster.HTTPClient()
+	if client == nil { // of a Cluster that Connect has not made
+		return nil
+	}
+	if t, ok := client.Transport.(interface{ Observers() *Observers }); ok {
 		return t.Observers()
 	}
 	return nil
