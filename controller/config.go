@@ -96,7 +96,7 @@ type Config[T kube.Object] struct {
 	StateDir string
 
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
-	Metrics       Recorder      // metrics/prometheus has one. Default (also a nil pointer): that of the Cluster, or none
+	Metrics       Recorder      // metrics/prometheus has one. Default (also a nil pointer): that of the Cluster
 	// Events writes an Event for each Problem of an object. Default: the event.Recorder of the Cluster, or none.
 	Events EventRecorder
 	// PanicsEndProcess lets a panic of the Handler, the Reconciler or Deleted end the process, with the stack of the

@@ -44,7 +44,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	cluster.SetLogger(logger)
 	// Everything that works with the cluster has these metrics, also its requests and its leases.
-	if _, err := metrics.New(metrics.Config{Cluster: cluster, Registerer: registry, CompatibleNames: true}); err != nil {
+	_, err = metrics.New(metrics.Config{Cluster: cluster, Registerer: registry, CompatibleNames: true})
+	if err != nil {
 		return err
 	}
 	ctrl, err := controller.New(controller.Config[*corev1.Namespace]{

@@ -35,8 +35,9 @@ func run(ctx context.Context, p *evenkeel.Program) error {
 		return err
 	}
 	if p.Webhooks.Listen != "" {
-		owners := hooks.HTTPOwners{URL: *records, Client: outside}
-		if err := serve(p, hooks.Config{WebApps: op.Informer(), Owners: owners, Domain: *domain}, *storeV2); err != nil {
+		config := hooks.Config{WebApps: op.Informer(), Domain: *domain}
+		config.Owners = hooks.HTTPOwners{URL: *records, Client: outside}
+		if err := serve(p, config, *storeV2); err != nil {
 			return err
 		}
 	}

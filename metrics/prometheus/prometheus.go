@@ -150,8 +150,8 @@ func (r *Recorder) ObserveInformer(name string, health func() informer.Health) (
 }
 
 // ObserveLeadership exposes leader_election_master_status if Config.CompatibleNames is set, otherwise it does nothing.
-// An Elector of Config.Cluster calls it. The Recorder may call status at any time until stop is called; stop waits for a
-// scrape that is reading it.
+// An Elector of Config.Cluster calls it. The Recorder may call status at any time until stop is called; stop waits for
+// a scrape that is reading it.
 func (r *Recorder) ObserveLeadership(status func() leader.Status) (stop func()) {
 	return r.electors.add("", status)
 }

@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func TestContract33_ConcurrentCommitsKeepAllConditions(t *testing.T) {
 			for round, tries := 0, 0; round < rounds; tries++ {
 				live := e.live("books") //nolint:contextcheck // the context of another client
 				// The last message of this writer is still there.
-				if got := meta.FindStatusCondition(live.Status.Conditions, name); got.Message != said {
+				if got := cmp.Or(meta.FindStatusCondition(live.Status.Conditions, name), &metav1.Condition{}); got.Message != said {
 					t.Errorf("%s said %q, and now it says %q", name, said, got.Message)
 					return
 				}
@@ -124,7 +125,7 @@ func TestTwoControllersWithOwnConditions(t *testing.T) {
 			for i := range shops {
 				live := e.live(fmt.Sprint("shop-", i))
 				for _, name := range []string{"Painted", "Heated"} {
-					if got := meta.FindStatusCondition(live.Status.Conditions, name); got.Status != metav1.ConditionTrue || live.Status.Rounds[name] != labels {
+					if got := cmp.Or(meta.FindStatusCondition(live.Status.Conditions, name), &metav1.Condition{}); got.Status != metav1.ConditionTrue || live.Status.Rounds[name] != labels {
 						return fmt.Sprintf("%s is %+v", live.Name, live.Status)
 					}
 				}

@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func TestStaleCommitsOnServer(t *testing.T) {
 		if err := e.runStale(old, e.Client, metav1.ConditionTrue, message, first.Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		got := meta.FindStatusCondition(e.live("books").Status.Conditions, "Ready")
+		got := cmp.Or(meta.FindStatusCondition(e.live("books").Status.Conditions, "Ready"), &metav1.Condition{})
 		if got.Message != message || got.Status != metav1.ConditionTrue || !got.LastTransitionTime.Time.Equal(first.Add(time.Hour)) {
 			t.Errorf("run %d: %+v, want the transition at %s", n, got, first.Add(time.Hour))
 		}

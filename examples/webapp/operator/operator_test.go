@@ -172,7 +172,7 @@ func (w *world) untilNotReady(name, text string) {
 		if err != nil {
 			return err
 		}
-		if ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady); ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, text) {
+		if ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady); ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, text) {
 			return fmt.Errorf("%+v", app.Status.Conditions)
 		}
 		return nil

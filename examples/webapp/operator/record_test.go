@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,7 +235,7 @@ func (tt statusChecks) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.Unmarshal(body, app); err != nil {
 		tt.world.Errorf("the response to %s %s: %v", r.Method, r.URL.Path, err)
 	}
-	ready := apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady)
+	ready := cmp.Or(apimeta.FindStatusCondition(app.Status.Conditions, v1.ConditionReady), &metav1.Condition{})
 	if ready.Status == metav1.ConditionTrue && ready.ObservedGeneration != app.Generation &&
 		app.Status.ObservedGeneration == app.Generation && app.DeletionTimestamp == nil {
 		tt.world.Errorf("the status is ready for generation %d, but was observed for generation %d", app.Generation, ready.ObservedGeneration)
