@@ -29,7 +29,7 @@ import (
 // Config configures an Operator. Name, Cluster and Handle are required.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs and metrics. It is also the field owner of the operator's writes and the
-	// label value of its children, so that it must never change.
+	// label value of its children, unless Client.FieldOwner and Children.Name are set, so that it must never change.
 	Name string
 	// Cluster is the connection: see Program.Connect and kube.Connect.
 	Cluster *kube.Cluster
@@ -40,16 +40,18 @@ type Config[T kube.Object] struct {
 	// Owns are the kinds of the children that Run.Apply maintains: watched.Of[*appsv1.Deployment](). A change of a
 	// child runs Handle for its owner. Default: no children.
 	Owns []watched.Kind
-	// Status returns the conditions and the observed generation in the status of obj; each may be nil. With it, the
-	// status that Handle leaves in obj is written at the end of each run, as middleware.Status does: the conditions
-	// Ready, Reconciling and Stalled tell the state of the children, or the failure. Default: no status is written.
+	// Status returns pointers to the conditions and the observed generation in the status of obj; each may be nil. With
+	// it, the status that Handle leaves in obj is written at the end of each run, as middleware.Status does. The
+	// conditions Ready, Reconciling and Stalled belong to the operator: after a success they tell the state of the
+	// children and of Run.States (ready if there are none), and otherwise the failure. Default: no status is written.
 	Status func(obj T) (conditions *[]metav1.Condition, observedGeneration *int64)
 	// Finalizer is added to each object before Handle is called; Teardown runs when the object is deleted, until it
 	// returns nil. Set both, or none. See package finalizer.
 	Finalizer string
 	Teardown  func(ctx context.Context, obj T, run *Run) error
-	// Default completes, and Validate decides on, each new and each changed object. Program.Run serves them. See
-	// webhook.Func. Default: no webhooks.
+	// Default completes, and Validate decides on, each new and each changed object: see webhook.Func. Validate is not
+	// called for objects that are being deleted, whose finalizers could not be removed otherwise. Program.Run serves
+	// them. A second operator of the kind passes such hooks with a name to Program.Serve. Default: no webhooks.
 	Default, Validate webhook.Func[T]
 
 	// Namespaces are the namespaces of the objects and of their children; a Role in each of them is enough. Default:
@@ -72,7 +74,7 @@ type Operator[T kube.Object] struct {
 	served atomic.Bool // whether Hooks was called
 }
 
-// New returns an Operator. It starts nothing and makes no request. The error contains every mistake in config.
+// New returns an Operator. It starts nothing and makes no request. The error contains the mistakes in config.
 func New[T kube.Object](config Config[T]) (*Operator[T], error) {
 	o, err := build(config)
 	if err != nil {
@@ -116,6 +118,9 @@ func (c Config[T]) validate() error {
 	if c.Handle == nil {
 		mistakes.Addf("Handle is required")
 	}
+	if reflect.TypeFor[T]() == reflect.TypeFor[controller.NoObject]() {
+		mistakes.Addf("controller.NoObject has no objects to handle: use controller.New")
+	}
 	if (c.Finalizer == "") != (c.Teardown == nil) {
 		mistakes.Addf("one of Finalizer and Teardown is set: set both or none")
 	}
@@ -143,6 +148,9 @@ func (c Config[T]) validate() error {
 	var zero T
 	switch any(zero).(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		if _, isMetadata := any(zero).(*metav1.PartialObjectMetadata); isMetadata && c.Status != nil {
+			mistakes.Addf("Status is set, and objects with only metadata have none")
+		}
 		if c.Default != nil || c.Validate != nil {
 			mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
 				"webhook that has a name and rules", zero)
@@ -155,7 +163,7 @@ func (c Config[T]) validate() error {
 func (c Config[T]) hooks() []webhook.Hook {
 	var hooks []webhook.Hook
 	options := webhook.HookConfig{}
-	if len(c.Namespaces) > 0 {
+	if len(c.Namespaces) > 0 && !slices.Equal(c.Namespaces, []string{kube.AllNamespaces}) {
 		options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: c.Namespaces,
 		}}}
@@ -164,7 +172,12 @@ func (c Config[T]) hooks() []webhook.Hook {
 		hooks = append(hooks, webhook.Mutating(options, c.Default))
 	}
 	if c.Validate != nil {
-		hooks = append(hooks, webhook.Validating(options, c.Validate))
+		hooks = append(hooks, webhook.Validating(options, func(ctx context.Context, r *webhook.Request[T]) error {
+			if r.Object.GetDeletionTimestamp() != nil {
+				return nil
+			}
+			return c.Validate(ctx, r)
+		}))
 	}
 	return hooks
 }
@@ -184,8 +197,13 @@ func (p *parts[T]) open(setup *controller.Config[T]) (err error) {
 		p.client, err = client.New(config)
 		return err
 	}
+	set := p.Children
+	set.Name = cmp.Or(set.Name, p.Name)
+	if events := p.events(); usercode.IsNil(set.Events) && events != nil {
+		set.Events = events
+	}
 	children, err := watched.New(watched.Config{
-		Client: config, Set: p.Children, Kinds: p.Owns, Namespaces: p.Namespaces,
+		Client: config, Set: set, Kinds: p.Owns, Namespaces: p.Namespaces,
 	})
 	if err != nil {
 		return err
@@ -193,6 +211,14 @@ func (p *parts[T]) open(setup *controller.Config[T]) (err error) {
 	p.client, p.children = children.Client, children.Set
 	setup.Sources = append(slices.Clone(setup.Sources), children.Sources...)
 	return nil
+}
+
+// events returns the recorder of Events, or nil.
+func (p *parts[T]) events() controller.EventRecorder {
+	if given := p.Config.Controller.Events; !usercode.IsNil(given) {
+		return given
+	}
+	return apiobject.Events[controller.EventRecorder](apiobject.ObserversOf(p.Cluster))
 }
 
 // wrap sets the handler with the middleware that the config asks for.
@@ -215,7 +241,7 @@ func (p *parts[T]) wrap(setup *controller.Config[T]) error {
 			return err
 		}
 		middlewares = append(middlewares, middleware.Finalizer(teardown, middleware.FinalizerOptions[T]{
-			Events: apiobject.Events[controller.EventRecorder](apiobject.ObserversOf(p.Cluster)),
+			Events: p.events(),
 		}))
 	}
 	setup.Handler = controller.Chain(p.handle, middlewares...)
@@ -225,8 +251,11 @@ func (p *parts[T]) wrap(setup *controller.Config[T]) error {
 // handle is the innermost handler.
 func (p *parts[T]) handle(ctx context.Context, obj T) error {
 	run := p.run(obj)
+	if err := run.check(); err != nil {
+		return err
+	}
 	err := p.Handle(ctx, obj, run)
-	if run.applied {
+	if !controller.OutcomeOf(err).Failed() { // a failure is set by failed, unless the run was interrupted
 		run.summarize()
 	}
 	return err
@@ -266,13 +295,14 @@ func (o *Operator[T]) Hooks() []webhook.Hook {
 	return o.hooks
 }
 
-// Client returns the client of Run.
+// Client returns the client of Run. On a replica that does not lead, the informers of the children do not run, and
+// each read is a request.
 func (o *Operator[T]) Client() *client.Client { return o.client }
 
 // Run runs the controller: see controller.Controller.Run. It logs a warning if the operator has webhooks and nothing
 // serves them.
 func (o *Operator[T]) Run(ctx context.Context) error {
-	if len(o.hooks) > 0 && !o.served.Load() {
+	if len(o.hooks) > 0 && !o.served.Swap(true) {
 		o.client.Cluster().Logger().WarnContext(ctx, "webhooks are not served", "controller", o.Name(),
 			"hint", "run the operator with Program.Run, or pass its Hooks to a webhook.Server")
 	}

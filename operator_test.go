@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,6 +30,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
+	"github.com/evenkeel-go/evenkeel/readiness"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
@@ -291,6 +296,15 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	wrong.Controller.Workers = -1
 	_, err = New(wrong)
 	errtest.Expect(t, err, "Workers is -1")
+	_, err = New(Config[controller.NoObject]{
+		Name: "web", Cluster: cluster, Handle: func(context.Context, controller.NoObject, *Run) error { return nil },
+	})
+	errtest.Expect(t, err, "use controller.New")
+	_, err = New(Config[*metav1.PartialObjectMetadata]{
+		Name: "web", Cluster: cluster, Handle: func(context.Context, *metav1.PartialObjectMetadata, *Run) error { return nil },
+		Status: func(*metav1.PartialObjectMetadata) (*[]metav1.Condition, *int64) { return nil, nil },
+	})
+	errtest.Expect(t, err, "Status is set, and objects with only metadata have none")
 	_, err = New(Config[*unstructured.Unstructured]{
 		Name: "web", Cluster: cluster, Handle: func(context.Context, *unstructured.Unstructured, *Run) error { return nil },
 		Validate: func(context.Context, *webhook.Request[*unstructured.Unstructured]) error { return nil },
@@ -298,5 +312,132 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	errtest.Expect(t, err, "Default and Validate need a Go type of the kind")
 	if _, err := New(config); err != nil {
 		t.Error(err)
+	}
+}
+
+// Not only children decide about the conditions: what the handler waits for outside of the cluster does too, and a
+// success without children ends an earlier failure.
+func TestConditionsFollowTheLastRun(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		failure := errors.New("the record is taken")
+		f.fails.Store(&failure)
+		f.config.Owns = nil
+		waits := readiness.State{Status: readiness.InProgress, Message: "the database is being created"}
+		f.config.Handle = func(_ context.Context, _ *corev1.Service, run *Run) error {
+			if failure := f.fails.Load(); failure != nil {
+				return *failure
+			}
+			if waits.Status != "" {
+				run.States = append(run.States, waits)
+				return controller.RequeueAfter(10*time.Minute, "poll the database")
+			}
+			return nil
+		}
+		f.start()
+		f.expectConditions("Ready=False Reconciling=True", "the record is taken")
+		f.fails.Store(nil)
+		time.Sleep(time.Hour)
+		f.expectConditions("Ready=False Reconciling=True", "the database is being created")
+		waits.Status = ""
+		time.Sleep(time.Hour)
+		f.expectConditions("Ready=True", "")
+	})
+}
+
+func (f *fixture) expectConditions(want, message string) {
+	f.Helper()
+	ready := apimeta.FindStatusCondition(f.web().Status.Conditions, "Ready")
+	if got := f.conditions(); got != want || !strings.Contains(ready.Message, message) {
+		f.Errorf("the conditions are %s: %+v, want %s: %s", got, ready, want, message)
+	}
+}
+
+// A run that the shutdown interrupts does not tell that the object is ready: it may have had more to do.
+func TestInterruptedRunDoesNotTellReady(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		f.config.Controller.Runs.DrainTimeout = time.Second
+		apply := f.config.Handle
+		f.config.Handle = func(ctx context.Context, service *corev1.Service, run *Run) error {
+			if err := apply(ctx, service, run); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		_, stop := f.start()
+		stop()
+		if got := f.conditions(); got != "" {
+			f.Errorf("the conditions are %s", got)
+		}
+	})
+}
+
+func TestSecondApplyOfRunFails(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		apply := f.config.Handle
+		var second error
+		f.config.Handle = func(ctx context.Context, service *corev1.Service, run *Run) error {
+			if err := apply(ctx, service, run); err != nil {
+				return err
+			}
+			second = apply(ctx, service, run)
+			return nil
+		}
+		f.start()
+		errtest.Expect(f.T, second, "this run has applied children already")
+	})
+}
+
+func TestStatusOfCopyIsReported(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		logs := &testlog.Buffer{}
+		f.config.Cluster.SetLogger(logs.Logger(nil))
+		f.config.Status = func(service *corev1.Service) (*[]metav1.Condition, *int64) {
+			return &service.DeepCopy().Status.Conditions, nil
+		}
+		f.start()
+		if logs.Count("return pointers into the object") == 0 {
+			f.Errorf("the log is:\n%s", logs)
+		}
+	})
+}
+
+// Validate must not keep the finalizers of an object from being removed, and its rule follows Namespaces.
+func TestValidateAndNamespaces(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	config := Config[*corev1.Service]{Validate: func(context.Context, *webhook.Request[*corev1.Service]) error {
+		calls++
+		return errors.New("no")
+	}}
+	cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
+	for want, namespaces := range map[string][]string{"": nil, "&": {"shop", "sea"}, "*": {kube.AllNamespaces}} {
+		config.Namespaces = namespaces
+		server, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: config.hooks()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		configurations := server.Configurations("web", admissionregistrationv1.WebhookClientConfig{URL: new("https://web:9443")})
+		selector := configurations[0].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].NamespaceSelector
+		if hasSelector := selector != nil && len(selector.MatchExpressions) > 0; hasSelector != (want == "&") {
+			t.Errorf("%q: the selector is %v", namespaces, selector)
+		}
+		for _, deleted := range []string{"", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`} {
+			calls = 0
+			review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE",` +
+				`"kind":{"version":"v1","kind":"Service"},"resource":{"version":"v1","resource":"services"},` +
+				`"object":{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"` + deleted + `}}}}`
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validating.services.core", strings.NewReader(review))
+			request.Header.Set("Content-Type", "application/json")
+			recorder := httptest.NewRecorder()
+			server.ServeHTTP(recorder, request)
+			if allowed := strings.Contains(recorder.Body.String(), `"allowed":true`); allowed != (deleted != "") || calls > 1 {
+				t.Errorf("deleted %q: %s", deleted, recorder.Body)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package evenkeel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag" //nolint:depguard // a Program has the flags of a program
@@ -9,12 +10,14 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -42,7 +45,7 @@ type Program struct {
 	// Flags are the flags of the program. Connect adds those of Options and of the webhooks, and parses them.
 	Flags *flag.FlagSet
 	// Options are the settings that have flags. Their values before Connect are the defaults of the flags. Listen is
-	// ":8080", LeaderElect is true, and LeaseName is the name of the Program, unless they are changed.
+	// ":8080", LeaderElect is true, and LeaseName is the name of the Program: change fields, do not replace the value.
 	Options manager.Options
 	// Manager has the settings of the manager that have no flags. Run adds its runnables, and the handler of /metrics
 	// unless there is one.
@@ -51,7 +54,8 @@ type Program struct {
 	// runtime, the process and the build: programs register their own metrics there. Connect sets Cluster.
 	Metrics metrics.Config
 	// Webhooks has the settings of the webhook server. Listen has the flag --webhook-listen. The default of
-	// Certificates is a Secret in the namespace of the lease, and a registration with the name of the Program.
+	// Certificates is a Secret in the namespace of the lease, and a registration with the name of the Program, so that
+	// several installations in one cluster need names of their own. Serve adds Hooks.
 	Webhooks webhook.Config
 
 	name        string
@@ -60,6 +64,7 @@ type Program struct {
 	cluster     *kube.Cluster
 	events      *event.Recorder
 	webhookURL  string
+	parsed      map[string]bool    // the names of the flags that Connect has parsed
 	caches      []manager.Runnable // that webhooks read
 	definitions []*apiextensionsv1.CustomResourceDefinition
 	// Set by Serve and Install, so that a program that does not call them does not link what they need.
@@ -106,6 +111,13 @@ func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	if p.cluster != nil {
 		return nil, errors.New("connect: the program is connected already")
 	}
+	if problems := validation.IsDNS1123Label(p.name); len(problems) > 0 {
+		return nil, fmt.Errorf("connect: the name of the program is %q: %s", p.name, strings.Join(problems, "; "))
+	}
+	if p.parsed != nil {
+		return nil, errors.New("connect: an earlier call has failed: create another Program")
+	}
+	p.parsed = map[string]bool{}
 	p.Flags.StringVar(&p.Webhooks.Listen, "webhook-listen", p.Webhooks.Listen, "`address` of the webhook server, for "+
 		"example \":9443\"; no server if it is empty")
 	p.Flags.StringVar(&p.webhookURL, "webhook-url", "", "`URL` at which the API server reaches the webhook server; "+
@@ -113,6 +125,7 @@ func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	if err := p.Options.Parse(p.Flags, p.args); err != nil {
 		return nil, err
 	}
+	p.Flags.VisitAll(func(f *flag.Flag) { p.parsed[f.Name] = true })
 	cluster, err := p.Options.Connect(addTypes...)
 	if err != nil {
 		return nil, err
@@ -143,6 +156,9 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 	if p.cluster == nil {
 		return errors.New("run the program: call Connect first")
 	}
+	if err := p.checkFlags(); err != nil {
+		return err
+	}
 	config := p.Manager
 	config.Runnables = append([]manager.Runnable{
 		// Events are sent until everything else has ended.
@@ -153,6 +169,10 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 		if operator, ok := runner.(served); ok && !usercode.IsNil(runner) {
 			operator.serveIn(p)
 		}
+	}
+	if p.server == nil && (len(p.Webhooks.Hooks) > 0 || p.webhookURL != "" || p.Webhooks.Listen != "") {
+		return errors.New("run the program: --webhook-listen, --webhook-url or Webhooks.Hooks is set, and no webhook " +
+			"was passed to Serve, or is one of an operator that Run got")
 	}
 	for _, open := range []func() ([]manager.Runnable, error){p.server, p.installer} {
 		if open == nil {
@@ -165,18 +185,43 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 		config.Runnables = append(config.Runnables, more...)
 	}
 	config.Runnables = append(config.Runnables, p.caches...)
-	config.Handlers = maps.Clone(config.Handlers)
-	if config.Handlers == nil {
-		config.Handlers = map[string]http.Handler{}
-	}
-	if config.Handlers[metricsPattern] == nil {
-		// Exemplars need OpenMetrics.
-		config.Handlers[metricsPattern] = promhttp.HandlerFor(p.registry,
-			promhttp.HandlerOpts{EnableOpenMetrics: true})
-	}
+	p.serveMetrics(&config)
 	m, err := p.Options.New(p.cluster, config)
 	if err != nil {
 		return err
 	}
 	return m.Run(ctx)
+}
+
+// serveMetrics adds the handler of /metrics, if there is a server and no such handler.
+func (p *Program) serveMetrics(config *manager.Config) {
+	hasServer := config.Listener != nil || cmp.Or(config.Listen, p.Options.Listen) != ""
+	if !hasServer || config.Handlers[metricsPattern] != nil || config.Handlers["/metrics"] != nil {
+		return
+	}
+	gatherer := prometheus.Gatherers{p.registry}
+	if other, ok := p.Metrics.Registerer.(prometheus.Gatherer); ok && p.Metrics.Registerer != p.registry {
+		gatherer = append(gatherer, other)
+	}
+	config.Handlers = maps.Clone(config.Handlers)
+	if config.Handlers == nil {
+		config.Handlers = map[string]http.Handler{}
+	}
+	// Exemplars need OpenMetrics.
+	config.Handlers[metricsPattern] = promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// checkFlags returns an error if flags were added after they were parsed.
+func (p *Program) checkFlags() error {
+	var late []string
+	p.Flags.VisitAll(func(f *flag.Flag) {
+		if !p.parsed[f.Name] {
+			late = append(late, "--"+f.Name)
+		}
+	})
+	if len(late) > 0 {
+		return fmt.Errorf("run the program: the flags %s were added after Connect, which parses the flags: add them "+
+			"before", strings.Join(late, ", "))
+	}
+	return nil
 }

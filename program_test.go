@@ -6,14 +6,18 @@ import (
 	"errors"
 	"flag"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
+	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
 
@@ -115,7 +119,7 @@ func TestWebhooksWithoutAddressAreReported(t *testing.T) {
 	}
 }
 
-// Mistakes of the manager and of the webhooks are errors of Run, and so is a program that runs twice.
+// Mistakes of the program, the manager and the webhooks are errors.
 func TestRunReportsMistakes(t *testing.T) {
 	t.Parallel()
 	connected := func() *Program {
@@ -130,11 +134,59 @@ func TestRunReportsMistakes(t *testing.T) {
 	p.Serve(webhook.Hook{})
 	errtest.Expect(t, p.Run(t.Context()), "Hooks[0] is empty")
 	p = connected()
+	p.Webhooks.Hooks = []webhook.Hook{{}}
+	errtest.Expect(t, p.Run(t.Context()), "no webhook was passed to Serve")
+	p = connected()
+	p.Flags.Bool("late", false, "")
+	errtest.Expect(t, p.Run(t.Context()), "the flags --late were added after Connect")
+	p = NewProgram("Web")
+	errtest.Expect(t, connects(t.Context(), p), `the name of the program is "Web"`)
+	p = NewProgram("web", "--kubeconfig=missing")
+	errtest.Expect(t, connects(t.Context(), p), "stat missing")
+	errtest.Expect(t, connects(t.Context(), p), "create another Program")
+	p = connected()
 	errtest.Expect(t, p.Run(t.Context(), nil), "Runner")
 	p = connected()
 	p.Manager.Handlers = map[string]http.Handler{"GET /livez": http.NotFoundHandler()}
 	errtest.Expect(t, p.Run(t.Context()), `Handlers["GET /livez"]`)
 	if _, ok := p.Manager.Handlers[metricsPattern]; ok {
 		t.Error("Run changes the config of the caller")
+	}
+}
+
+// The own metrics of a program are served wherever they are registered, and only with an HTTP server.
+func TestMetricsOfProgram(t *testing.T) {
+	t.Parallel()
+	other := prometheus.NewRegistry()
+	for listen, registerer := range map[string]prometheus.Registerer{"127.0.0.1:0": other, "": nil} {
+		p := NewProgram("web", "--kubeconfig", kubeconfigFile(t), "--listen="+listen)
+		if registerer != nil {
+			p.Metrics.Registerer = registerer
+		}
+		if err := connects(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Metrics.Registerer.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "orders_total"}))
+		var config manager.Config
+		p.serveMetrics(&config)
+		handler := config.Handlers[metricsPattern]
+		if (handler != nil) != (listen != "") {
+			t.Fatalf("listen on %q: the handler is %v", listen, handler)
+		}
+		if handler == nil {
+			continue
+		}
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		for _, want := range []string{"orders_total", "go_goroutines"} {
+			if !strings.Contains(recorder.Body.String(), want) {
+				t.Errorf("the metrics lack %s", want)
+			}
+		}
+	}
+	config := manager.Config{Listen: ":0", Handlers: map[string]http.Handler{"/metrics": http.NotFoundHandler()}}
+	NewProgram("web").serveMetrics(&config)
+	if len(config.Handlers) != 1 {
+		t.Error("the program's own handler is hidden")
 	}
 }

@@ -9,16 +9,20 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/readiness"
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // Run is what a handler works with in one run for one object. It is valid until the handler returns.
 type Run struct {
-	// Client reads the children from their informers and everything else from the API server.
+	// Client reads the children from their informers, while these run, and everything else from the API server.
 	Client *client.Client
 	// Children is the set of the children, for what Apply does not do: waves, plans, a deletion in a teardown. It is
 	// nil without Config.Owns.
 	Children *owned.Set
+	// States are further states that count for the conditions in the status, in addition to those of the children of
+	// Apply: of something outside of the cluster, or of a report of Children. The handler appends to them.
+	States []readiness.State
 
 	owner   kube.Object
 	status  func() (conditions *[]metav1.Condition, observedGeneration *int64) // nil without Config.Status
@@ -28,11 +32,16 @@ type Run struct {
 }
 
 // Apply makes desired the children of the object, and deletes its other children of the kinds of Config.Owns. See
-// owned.Set.Apply. The conditions in the status tell the state of the children of the last call: while they are not
-// ready at once, otherwise when the handler has returned, because it may have more to do.
+// owned.Set.Apply. A second call in a run is an error, because the two would delete the children of each other. The
+// conditions in the status tell the state of the children: while they are not ready at once, otherwise when the handler
+// has returned, because it may have more to do.
 func (r *Run) Apply(ctx context.Context, desired ...kube.Object) (owned.Report, error) {
-	if r.Children == nil {
+	switch {
+	case r.Children == nil:
 		return owned.Report{}, errors.New("apply the children: set Config.Owns to their kinds")
+	case r.applied:
+		return owned.Report{}, errors.New("apply the children: this run has applied children already, and this call " +
+			"would delete them: pass all of them to one call, or in waves to Children.Apply")
 	}
 	report, err := r.Children.Apply(ctx, r.owner, owned.Of(desired...)...)
 	r.report, r.applied = report, true
@@ -42,6 +51,18 @@ func (r *Run) Apply(ctx context.Context, desired ...kube.Object) (owned.Report, 
 	return report, err
 }
 
+// check returns an error if Config.Status returns pointers to copies: nothing would be written.
+func (r *Run) check() error {
+	if r.status == nil {
+		return nil
+	}
+	conditions, observed := r.status()
+	if again, observedAgain := r.status(); conditions != again || observed != observedAgain {
+		return errors.New("Config.Status returns other pointers for each call: return pointers into the object")
+	}
+	return nil
+}
+
 // summarize sets the state of the children in the status.
 func (r *Run) summarize() {
 	if r.status == nil {
@@ -49,7 +70,7 @@ func (r *Run) summarize() {
 	}
 	conditions, observed := r.status()
 	if conditions != nil {
-		status.Summarize(conditions, r.owner.GetGeneration(), r.report.States()...)
+		status.Summarize(conditions, r.owner.GetGeneration(), append(r.report.States(), r.States...)...)
 	}
 	if observed != nil {
 		*observed = r.owner.GetGeneration()

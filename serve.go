@@ -3,6 +3,7 @@ package evenkeel
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -32,9 +33,10 @@ func (o *Operator[T]) serveIn(p *Program) {
 	}
 }
 
-// Install adds CustomResourceDefinitions that Run installs on every replica before anything else starts, with
+// Install adds CustomResourceDefinitions that Run installs on every replica before caches and controllers start, with
 // crd.Ensure and crd.AcceptNewer; then the replica with the lease migrates stored objects to the storage version, with
-// crd.Migrate. If Run serves conversions, it also sets them in the definitions. crd.Parse reads definitions from YAML.
+// crd.Migrate. If Run serves conversions (with --webhook-listen and certificates of its own), it also sets them in the
+// definitions. crd.Parse reads definitions from YAML.
 func (p *Program) Install(definitions ...*apiextensionsv1.CustomResourceDefinition) {
 	p.definitions = append(p.definitions, definitions...)
 	p.installer = p.installations
@@ -49,11 +51,15 @@ func (p *Program) client() (*client.Client, error) {
 func (p *Program) webhooks() ([]manager.Runnable, error) {
 	config := p.Webhooks
 	if config.Listen == "" && config.Listener == nil {
-		p.cluster.Logger().Info("webhooks are not served", "hint", "set --webhook-listen")
+		p.cluster.Logger().Warn("webhooks are not served", "hint", "set --webhook-listen")
 		p.caches = nil
 		return nil, nil
 	}
 	config.Cluster = cmp.Or(config.Cluster, p.cluster)
+	if p.webhookURL != "" && (config.Certificates != nil || config.CertFile != "") {
+		return nil, errors.New("run the program: --webhook-url is set, and the program has Webhooks.Certificates or " +
+			"Webhooks.CertFile, which do not use it")
+	}
 	at := admissionregistrationv1.WebhookClientConfig{}
 	if config.Certificates == nil && config.CertFile == "" && config.KeyFile == "" {
 		_, namespace, err := kubeconfig.Load(p.Options.Kubeconfig, p.Options.Context)

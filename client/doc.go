@@ -15,11 +15,13 @@
 //
 // T is a pointer to a struct with metadata. The kinds of the types of k8s.io/api and of the types that were passed to
 // kube.Connect are known. *unstructured.Unstructured holds objects of any kind, and *metav1.PartialObjectMetadata the
-// metadata only, without the rest being sent; objects of both types carry their kind, or option OfKind sets it. The
-// client reads once from the discovery whether a kind is namespaced. A missing or superfluous namespace is an error,
+// metadata only, without the rest being sent; objects of both types carry their kind, or option OfKind or
+// kube.Selection.Kind sets it. The client reads once from the discovery whether a kind is namespaced. A missing or
+// superfluous namespace is an error,
 // before any request for the object.
 //
-// The compiler rejects an option that a function does not accept: see GetOption and the types beside it.
+// Options have four types: ReadOption, WriteOption, DeleteOption and WaitOption. An option that a function does not
+// accept is a compile error, or an error before any request.
 //
 // # Reading
 //

@@ -25,9 +25,9 @@ type unknown struct {
 
 func (u *unknown) DeepCopyObject() runtime.Object { copied := *u; return &copied }
 
-// TestChangedErrorIsConflict: the API server reports a failed test of a JSON patch as invalid, which would not be
-// retried soon, so ChangedError must return a conflict.
-func TestChangedErrorIsConflict(t *testing.T) {
+// TestFailedPatchIsConflict: the API server reports a failed test of a JSON patch as invalid, which would not be
+// retried soon, so it must be a conflict.
+func TestFailedPatchIsConflict(t *testing.T) {
 	t.Parallel()
 	_, c := newServer(t)
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSet"}, "db", nil)

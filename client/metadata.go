@@ -35,6 +35,9 @@ func EditMetadata[T kube.Object](
 	if err != nil {
 		return none, false, err
 	}
+	if edit == nil {
+		return none, false, t.failed(errors.New("the function edit is nil"))
+	}
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, obj.GetLabels())
 	maps.Copy(annotations, obj.GetAnnotations())

@@ -124,6 +124,8 @@ func (t target) checkDestructive() error {
 	case (t.labels == nil || t.labels.Empty()) && (t.fields == nil || t.fields.Empty()):
 		return errors.New("the selection has no LabelSelector and no FieldSelector, so it selects all objects: if " +
 			"all are meant, set FieldSelector to \"metadata.name!=\"")
+	case t.labels != nil && t.labels.Empty(), t.fields != nil && t.fields.Empty():
+		return errors.New("the selection has a LabelSelector or a FieldSelector without a condition: leave it empty")
 	}
 	return nil
 }

@@ -36,9 +36,13 @@ func SubresourceOf(parent kube.Object, name string) interface {
 	WriteOption
 } {
 	return callOption{"SubresourceOf", func(s *settings) error {
-		if s.parent = parent; usercode.IsNil(parent) {
+		switch {
+		case usercode.IsNil(parent):
 			return errors.New("the parent is nil")
+		case s.parent != nil && kube.KeyOf(s.parent) != kube.KeyOf(parent):
+			return fmt.Errorf("the parent is %s already, and not %s", kube.KeyOf(s.parent), kube.KeyOf(parent))
 		}
+		s.parent = parent
 		return s.setSubresource(name)
 	}}
 }

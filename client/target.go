@@ -40,7 +40,7 @@ func begin[O option](
 		located = s.parent
 	}
 	t, err := c.locate(ctx, located)
-	if err == nil && (action != "create" || located.GetGenerateName() == "") {
+	if err == nil && (action != "create" || s.parent != nil || located.GetGenerateName() == "") {
 		err = t.checkName()
 	}
 	t.settings, t.action, t.model = s, action, obj

@@ -38,6 +38,9 @@ func Create[T kube.Object](ctx context.Context, c *Client, obj T, options ...Wri
 		return none, t.failed(err)
 	}
 	created, err := exchange(ctx, t, r, obj)
+	if t.parent != nil {
+		err = asChanged(err)
+	}
 	return created, t.failed(err)
 }
 

@@ -15,8 +15,9 @@ type Selection struct {
 	// each of them is sufficient. An empty name in it is an error. Default: all namespaces, which requires a
 	// ClusterRole; for a client with a Config.Namespace, that one.
 	Namespaces []string
-	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". The String of a labels.Set
-	// (k8s.io/apimachinery/pkg/labels) selects the objects that have all of its labels. Default: all.
+	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". For computed labels use the String of
+	// labels.ValidatedSelectorFromSet (k8s.io/apimachinery/pkg/labels), which rejects values that contain
+	// conditions. Without labels it is "", which selects all. Default: all.
 	LabelSelector string
 	// FieldSelector limits the objects by field, such as "spec.nodeName=node-1". The selectable fields depend on the
 	// kind; the API server rejects others. Default: all.

@@ -246,6 +246,10 @@ func (m *Manager) newServer() (*httpserver.Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom("liveness", config.Liveness) }))
 	mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
+	if config.Handlers["GET /healthz"] == nil && config.Handlers["/healthz"] == nil {
+		// Liveness probes in manifests from elsewhere ask it.
+		mux.HandleFunc("GET /healthz", serveChecks(func() []check { return m.custom("liveness", config.Liveness) }))
+	}
 	var errs []error
 	protect := func(handler http.Handler) http.Handler { return handler }
 	protectDebug := onlyLoopback

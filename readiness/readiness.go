@@ -6,7 +6,7 @@
 // (sigs.k8s.io/cli-utils), which GitOps tools use. Of documents where it differs.
 //
 // Functions that wait for objects take a Check: Of, another function of this package, or the caller's own
-// function. All and Not combine checks.
+// function. All combines checks.
 //
 //	ready := readiness.All(readiness.Of, readiness.Condition("shop.example.com/Warm", metav1.ConditionTrue))
 package readiness

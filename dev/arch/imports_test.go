@@ -46,7 +46,7 @@ func layers() map[string]place {
 		// The one value joins the parts. No package imports it.
 		".": {may: []string{
 			"client", "controller", "crd", "event", "finalizer", "informer", "kube", "manager", "metrics/prometheus", "middleware",
-			"owned", "owned/watched", "status", "webhook",
+			"owned", "owned/watched", "readiness", "status", "webhook",
 		}},
 		"retry":                 {layer: 1},
 		"kube":                  {layer: 1, may: []string{"retry"}},

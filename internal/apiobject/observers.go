@@ -33,8 +33,12 @@ func ObserversOf[C interface {
 	return nil
 }
 
-// SetMetrics sets the metrics, and what measures requests, which may be nil. It returns false if others are set.
+// SetMetrics sets the metrics, and what measures requests, which may be nil. It returns false if others
+// are set, and for a nil o.
 func (o *Observers) SetMetrics(metrics any, wrap func(http.RoundTripper) http.RoundTripper) bool {
+	if o == nil {
+		return false
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.metrics != nil {
@@ -44,8 +48,11 @@ func (o *Observers) SetMetrics(metrics any, wrap func(http.RoundTripper) http.Ro
 	return true
 }
 
-// SetEvents sets the recorder of Events, unless one is set.
+// SetEvents sets the recorder of Events, unless one is set. o may be nil.
 func (o *Observers) SetEvents(events any) {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.events == nil {

@@ -131,7 +131,8 @@ func New(config Config) (*Recorder, error) {
 	}
 	if config.Cluster != nil && !apiobject.ObserversOf(config.Cluster).SetMetrics(r, r.wrapTransport) {
 		config.Registerer.Unregister((*collector)(r))
-		return nil, errors.New("new Prometheus recorder: the Cluster has another Recorder: use that one")
+		return nil, errors.New("new Prometheus recorder: the Cluster has another Recorder: use that one (or the " +
+			"transport of its HTTPClient was replaced)")
 	}
 	return r, nil
 }

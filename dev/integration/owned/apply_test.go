@@ -281,7 +281,7 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 	}
 }
 
-// With PruneLast, a child that is not applied yet delays all pruning; with PruneFirst it does not.
+// With PruneFirst = false, a child that is not applied yet delays all pruning; with PruneFirst it does not.
 func TestPrunePolicies(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
