@@ -441,3 +441,34 @@ func TestValidateAndNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// A cluster-scoped owner has children in every namespace.
+func TestClusterScopedOwnerHasChildrenInNamespaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.New(apiserver.ConfigMaps(), apitest.Nodes())
+		cluster, _ := apitest.Connect(server.Config("operator"))
+		c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "user"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Create(t.Context(), c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "web"}}); err != nil {
+			t.Fatal(err)
+		}
+		op, err := New(Config[*corev1.Node]{
+			Name: "nodes", Cluster: cluster, Owns: []watched.Kind{watched.Of[*corev1.ConfigMap]()},
+			Handle: func(ctx context.Context, node *corev1.Node, run *Run) error {
+				_, err := run.Apply(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: node.Name}})
+				return err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testrun.Start(t, op.Run)
+		time.Sleep(time.Minute)
+		if keys := server.Keys("configmaps"); len(keys) != 1 {
+			t.Errorf("the children are %q", keys)
+		}
+	})
+}

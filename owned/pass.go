@@ -194,8 +194,7 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 		p.client.Cluster().Forget(i.kind.GroupVersion())
 		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to " +
 			"use as default")
-	case resource.Namespaced && !slices.Contains(namespaces, namespace) &&
-		!slices.Contains(namespaces, metav1.NamespaceAll):
+	case resource.Namespaced && namespaces != nil && !slices.Contains(namespaces, namespace):
 		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces",
 			namespace, namespaces)
 	}
