@@ -295,10 +295,6 @@ func (o *Operator[T]) Hooks() []webhook.Hook {
 	return o.hooks
 }
 
-// Client returns the client of Run. On a replica that does not lead, the informers of the children do not run, and
-// each read is a request.
-func (o *Operator[T]) Client() *client.Client { return o.client }
-
 // Run runs the controller: see controller.Controller.Run. It logs a warning if the operator has webhooks and nothing
 // serves them.
 func (o *Operator[T]) Run(ctx context.Context) error {

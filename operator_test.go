@@ -242,8 +242,8 @@ func TestFurtherSettingsReachParts(t *testing.T) {
 		if hooks := op.Hooks(); len(hooks) != 1 {
 			f.Errorf("the webhooks are %v", hooks)
 		}
-		if op.Name() != "web-operator" || op.Client().Config().FieldOwner != "web-operator" {
-			f.Errorf("the operator is %s, with a client of %s", op.Name(), op.Client().Config().FieldOwner)
+		if op.Name() != "web-operator" || op.client.Config().FieldOwner != "web-operator" {
+			f.Errorf("the operator is %s, with a client of %s", op.Name(), op.client.Config().FieldOwner)
 		}
 	})
 }

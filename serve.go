@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -62,11 +61,9 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 	}
 	at := admissionregistrationv1.WebhookClientConfig{}
 	if config.Certificates == nil && config.CertFile == "" && config.KeyFile == "" {
-		_, namespace, err := kubeconfig.Load(p.Options.Kubeconfig, p.Options.Context)
-		if err != nil {
-			return nil, fmt.Errorf("find the namespace of the webhooks: %w", err)
-		}
-		if namespace = cmp.Or(p.Options.LeaseNamespace, namespace); namespace == "" {
+		namespace := p.Options.LeaseNamespace
+		if namespace == "" {
+			var err error
 			if namespace, err = kubeconfig.PodNamespace(kubeconfig.NamespaceFile); err != nil {
 				return nil, err
 			}

@@ -17,8 +17,7 @@
 // kube.Connect are known. *unstructured.Unstructured holds objects of any kind, and *metav1.PartialObjectMetadata the
 // metadata only, without the rest being sent; objects of both types carry their kind, or option OfKind or
 // kube.Selection.Kind sets it. The client reads once from the discovery whether a kind is namespaced. A missing or
-// superfluous namespace is an error,
-// before any request for the object.
+// superfluous namespace is an error, before any request for the object.
 //
 // Options have four types: ReadOption, WriteOption, DeleteOption and WaitOption. An option that a function does not
 // accept is a compile error, or an error before any request.

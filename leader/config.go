@@ -70,8 +70,7 @@ func (c Config) withDefaults(file string) (Config, error) {
 	var errs []error
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, leadership.DefaultLeaseDuration)
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, leadership.DefaultRenewDeadline)
-	c.RetryPeriod = cmp.Or(c.RetryPeriod,
-		leadership.DefaultRetryPeriod)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, leadership.DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
 	if c.Namespace == "" {
 		namespace, err := kubeconfig.PodNamespace(file)

@@ -39,7 +39,8 @@ type Config struct {
 	// CertFile and KeyFile are PEM files of the HTTP server's certificate and its key. They are read again when they
 	// change; while they are not valid, the previous certificate stays in use. Default: HTTP without TLS.
 	CertFile, KeyFile string
-	// Handlers are served beside /livez and /readyz, by their pattern for http.ServeMux, for example "GET /metrics".
+	// Handlers are served beside /livez, /healthz and /readyz, by their pattern for http.ServeMux, for example
+	// "GET /metrics". One for /healthz replaces that of the manager.
 	Handlers map[string]http.Handler
 	// AuthorizeWith protects Handlers and /debug: a request needs a bearer token that this cluster accepts,
 	// and its user must be allowed the method and the path (nonResourceURLs in RBAC). Results are cached for 1 min. The

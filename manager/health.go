@@ -244,11 +244,12 @@ func serveChecks(checks func() []check) http.HandlerFunc {
 func (m *Manager) newServer() (*httpserver.Server, error) {
 	config := m.config
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", serveChecks(func() []check { return m.custom("liveness", config.Liveness) }))
+	alive := serveChecks(func() []check { return m.custom("liveness", config.Liveness) })
+	mux.HandleFunc("GET /livez", alive)
 	mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
 	if config.Handlers["GET /healthz"] == nil && config.Handlers["/healthz"] == nil {
 		// Liveness probes in manifests from elsewhere ask it.
-		mux.HandleFunc("GET /healthz", serveChecks(func() []check { return m.custom("liveness", config.Liveness) }))
+		mux.HandleFunc("GET /healthz", alive)
 	}
 	var errs []error
 	protect := func(handler http.Handler) http.Handler { return handler }

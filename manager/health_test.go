@@ -94,6 +94,7 @@ func TestHTTPServer(t *testing.T) {
 		expect("/readyz?exclude=cache&exclude=queue&exclude=none", 200, "ok\n")
 		expect("/readyz?verbose&exclude=cache&exclude=queue&exclude=none", 200, "[+]cache excluded: ok\n", `no check "none"`, "readyz check passed\n")
 		expect("/livez", 200, "ok\n")
+		expect("/healthz", 200, "ok\n")
 		expect("/livez?verbose", 200, "[+]disk ok\nlivez check passed\n")
 		expect("/metrics", 200, "figures 1\n")
 		expect("/other", 404)
@@ -208,5 +209,18 @@ func TestNewReportsInvalidChecksInOrder(t *testing.T) {
 			t.Fatalf("%s is missing or not in order: %v", part, err)
 		}
 		text = after
+	}
+}
+
+func TestOwnHandlerReplacesHealthz(t *testing.T) {
+	t.Parallel()
+	listener := apitest.NewListener()
+	m, err := New(Config{Listener: listener, IgnoreSignals: true, Handlers: map[string]http.Handler{"/healthz": http.NotFoundHandler()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := m.newServer()
+	if err != nil || server == nil {
+		t.Errorf("the server is %v, %v", server, err)
 	}
 }

@@ -73,8 +73,6 @@ type Options struct {
 	LogFormat string
 	// LogHide are keys of attributes whose values Logger does not write, in upper or lower case. Default: none.
 	LogHide []string
-
-	contextNamespace string // of the config that RESTConfig has returned
 }
 
 // Names of flags with special rules.
@@ -171,14 +169,14 @@ func (o *Options) validate() error {
 
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
-// ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. The error
-// contains the places where it has looked.
+// ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. It sets the
+// default of LeaseNamespace. The error contains the places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {
 		return nil, fmt.Errorf("%w (flags: --kubeconfig, --context)", err)
 	}
-	o.contextNamespace = namespace
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
 	if o.As != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: o.As, Groups: o.AsGroups}
 	}
@@ -250,7 +248,7 @@ func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
 	if o.LeaderElect {
 		election.Cluster = cmp.Or(election.Cluster, cluster)
 		election.Name = cmp.Or(election.Name, o.LeaseName)
-		election.Namespace = cmp.Or(election.Namespace, o.LeaseNamespace, o.contextNamespace)
+		election.Namespace = cmp.Or(election.Namespace, o.LeaseNamespace)
 		election.LeaseDuration = cmp.Or(election.LeaseDuration, o.LeaseDuration)
 		election.RenewDeadline = cmp.Or(election.RenewDeadline, o.RenewDeadline)
 		election.RetryPeriod = cmp.Or(election.RetryPeriod, o.RetryPeriod)

@@ -33,8 +33,8 @@ func ObserversOf[C interface {
 	return nil
 }
 
-// SetMetrics sets the metrics, and what measures requests, which may be nil. It returns false if others
-// are set, and for a nil o.
+// SetMetrics sets the metrics, and what measures requests, which may be nil. It returns false if others are
+// set, and for a nil o.
 func (o *Observers) SetMetrics(metrics any, wrap func(http.RoundTripper) http.RoundTripper) bool {
 	if o == nil {
 		return false
@@ -62,24 +62,25 @@ func (o *Observers) SetEvents(events any) {
 
 // Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.
 func Metrics[R any](o *Observers) R {
-	var found R
-	if o != nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		found, _ = o.metrics.(R)
-	}
+	metrics, _ := o.get()
+	found, _ := metrics.(R)
 	return found
 }
 
 // Events returns the recorder of SetEvents as an R, or nil. o may be nil.
 func Events[R any](o *Observers) R {
-	var found R
-	if o != nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		found, _ = o.events.(R)
-	}
+	_, events := o.get()
+	found, _ := events.(R)
 	return found
+}
+
+func (o *Observers) get() (metrics, events any) {
+	if o == nil {
+		return nil, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.metrics, o.events
 }
 
 // Measured is a transport that measures requests with what SetMetrics sets at any time.
