@@ -229,7 +229,9 @@ func TestFurtherSettingsReachParts(t *testing.T) {
 		f.config.Controller.Workers = 7
 		f.config.Children = owned.Config{Name: "web-set"}
 		f.config.Client.Informers = []client.Informer{others}
-		f.config.Namespaces = []string{"shop"}
+		if err := f.config.Cluster.SetNamespaces("shop"); err != nil {
+			f.Fatal(err)
+		}
 		f.config.Validate = func(context.Context, *webhook.Request[*corev1.Service]) error { return nil }
 		op, stop := f.start()
 		stop()
@@ -277,7 +279,6 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	}
 	wrong := config
 	wrong.Finalizer = teardownOf
-	wrong.Namespaces = []string{"shop"}
 	wrong.Children.Name = "set"
 	wrong.Client.Cluster = cluster
 	wrong.Controller = controller.Config[*corev1.Service]{
@@ -285,7 +286,7 @@ func TestNewReportsAllMistakes(t *testing.T) {
 		Retriever: informer.Retrieve[*corev1.Service](cluster),
 	}
 	_, err = New(wrong)
-	errtest.Expect(t, err, `new operator "web"`, "one of Finalizer and Teardown is set", "Namespaces and Controller.Retriever",
+	errtest.Expect(t, err, `new operator "web"`, "one of Finalizer and Teardown is set",
 		"Controller.Name is set", "Controller.Cluster is set", "Controller.Handler is set", "Client.Cluster is set",
 		"Children is set without Owns")
 	wrong = config
@@ -406,7 +407,7 @@ func TestStatusOfCopyIsReported(t *testing.T) {
 	})
 }
 
-// Validate must not keep the finalizers of an object from being removed, and its rule follows Namespaces.
+// Validate must not keep the finalizers of an object from being removed, and its rule follows the Cluster's namespaces.
 func TestValidateAndNamespaces(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -416,7 +417,9 @@ func TestValidateAndNamespaces(t *testing.T) {
 	}}
 	cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
 	for want, namespaces := range map[string][]string{"": nil, "&": {"shop", "sea"}, "*": {kube.AllNamespaces}} {
-		config.Namespaces = namespaces
+		if err := cluster.SetNamespaces(namespaces...); err != nil {
+			t.Fatal(err)
+		}
 		server, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: config.hooks()})
 		if err != nil {
 			t.Fatal(err)

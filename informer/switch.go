@@ -52,20 +52,11 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.mu.Lock()
 	old, before := c.parts, c.selectionText
 	c.mu.Unlock()
-	var wanted, added []*part
-	for _, r := range partsOf(retriever) {
-		n := slices.IndexFunc(old, func(p *part) bool {
-			return sameRetriever[T](p.identity, r) && !slices.Contains(wanted, p)
-		})
-		if n >= 0 {
-			wanted = append(wanted, old[n])
-			continue
-		}
-		p := i.newPart(r)
+	wanted, added := i.partsFor(i.withoutDefaults(partsOf(retriever)), old)
+	for _, p := range added {
 		p.isNew = true
-		wanted, added = append(wanted, p), append(added, p)
 	}
-	dropped := slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) })
+	dropped := without(old, wanted)
 	c.setParts(slices.Concat(old, added), before, added, dropped)
 	if err := c.waitAdded(ctx, added); err != nil {
 		c.setParts(old, before, nil, nil)
@@ -80,6 +71,83 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.setParts(wanted, description.text(), nil, nil)
 	c.drop(dropped)
 	return nil
+}
+
+// unlimit replaces the parts for the default namespaces of the Cluster by one for the whole cluster, because the kind
+// lives in no namespace. A part calls it, and is dropped after its return. It returns false while SetRetriever runs: then
+// the part has failed, and tries again.
+func (i *Informer[T]) unlimit() bool {
+	c := i.core
+	c.mu.Lock()
+	session := c.session
+	began := session == nil || c.clusterScoped // otherwise the next session, or another part, replaces the parts
+	c.mu.Unlock()
+	if began {
+		return true
+	}
+	select {
+	case c.switching <- struct{}{}:
+	default:
+		return false
+	}
+	c.mu.Lock()
+	c.clusterScoped = true
+	c.mu.Unlock()
+	session.spawn(func() { // waited for by the last Run
+		defer func() { <-c.switching }()
+		var retrievers []Retriever[T]
+		old := c.allParts()
+		for _, p := range old {
+			retrievers = append(retrievers, p.identity.(Retriever[T]))
+		}
+		retrievers = i.withoutDefaults(retrievers)
+		wanted, added := i.partsFor(retrievers, old)
+		c.setParts(wanted, Combine(retrievers...).Describe().text(), added, nil)
+		c.drop(without(old, wanted))
+	})
+	return true
+}
+
+// withoutDefaults returns the Retrievers, with one for the whole cluster in place of those for the default namespaces of
+// the Cluster, if the kind is known to live in no namespace.
+func (i *Informer[T]) withoutDefaults(retrievers []Retriever[T]) []Retriever[T] {
+	i.core.mu.Lock()
+	defer i.core.mu.Unlock()
+	if !i.core.clusterScoped {
+		return retrievers
+	}
+	var result []Retriever[T]
+	for _, r := range retrievers {
+		if direct, ok := r.(*clusterRetriever[T]); ok && direct.byDefault {
+			whole := *direct
+			whole.namespace = ""
+			r = &whole
+		}
+		if !slices.ContainsFunc(result, func(other Retriever[T]) bool { return sameRetriever(r, other) }) {
+			result = append(result, r)
+		}
+	}
+	return result
+}
+
+// partsFor returns a part for each Retriever: one of old, or a new one, which is also in added.
+func (i *Informer[T]) partsFor(retrievers []Retriever[T], old []*part) (wanted, added []*part) {
+	for _, r := range retrievers {
+		n := slices.IndexFunc(old, func(p *part) bool {
+			return sameRetriever(p.identity, r) && !slices.Contains(wanted, p)
+		})
+		if n >= 0 {
+			wanted = append(wanted, old[n])
+			continue
+		}
+		p := i.newPart(r)
+		wanted, added = append(wanted, p), append(added, p)
+	}
+	return wanted, added
+}
+
+func without(parts, others []*part) []*part {
+	return slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return slices.Contains(others, p) })
 }
 
 // sameRetriever reports whether two Retrievers certainly retrieve the same objects.
@@ -106,7 +174,11 @@ func (c *core) setParts(parts []*part, selectionText string, start, leaving []*p
 	}
 	if c.session != nil {
 		for _, p := range start {
-			c.session.start(p, Added)
+			first := Listed
+			if p.isNew {
+				first = Added
+			}
+			c.session.start(p, first)
 		}
 	}
 }

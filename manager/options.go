@@ -43,6 +43,8 @@ type Options struct {
 	// QPS and Burst limit the requests of a kube.Cluster: see kube.Connect. Default: 0, no limit.
 	QPS   float64
 	Burst int
+	// Namespaces are those of kube.Cluster.SetNamespaces, to which everything is limited. Default: all.
+	Namespaces []string
 	// ReadOnly and WriteLimit are those of kube.Cluster. Default: false, and 0, no limit.
 	ReadOnly   bool
 	WriteLimit float64
@@ -59,7 +61,8 @@ type Options struct {
 	// LeaderElect makes the group LeaderOnly run only while this process holds the lease. Default: false.
 	LeaderElect bool
 	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults
-	// to the namespace of the kubeconfig's context, or to the Pod's own if its service account is used.
+	// to the first of Namespaces, otherwise to the namespace of the kubeconfig's context, or to the Pod's own if its
+	// service account is used.
 	LeaseName, LeaseNamespace string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader.Config, with its defaults.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -108,6 +111,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"with commas")
 	flags.Float64Var(&o.QPS, "kube-api-qps", o.QPS, "limit of requests per second to the API server; 0 means no limit")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "number of requests above kube-api-qps in a burst")
+	flags.Var(&list{values: &o.Namespaces}, "namespaces", "`namespaces` to work in, for which Roles are enough; may be "+
+		"repeated, or be a list with commas; by default all, which needs a ClusterRole")
 	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, "+
 		"and are retried")
 	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 "+
@@ -123,7 +128,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, leaderElectFlag, o.LeaderElect, "work only while this process holds the lease")
 	flags.StringVar(&o.LeaseName, "lease-name", o.LeaseName, "`name` of the lease")
 	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default "+
-		"that of the Pod or of the kubeconfig's context")
+		"the first of namespaces, or that of the Pod or of the kubeconfig's context")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a "+
 		"crash, in whole seconds")
 	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that "+
@@ -170,13 +175,15 @@ func (o *Options) validate() error {
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
 // ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. It sets the
-// default of LeaseNamespace. The error contains the places where it has looked.
+// default of LeaseNamespace, unless Namespaces is set. The error contains the places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {
 		return nil, fmt.Errorf("%w (flags: --kubeconfig, --context)", err)
 	}
-	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
+	if len(o.Namespaces) == 0 {
+		o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
+	}
 	if o.As != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: o.As, Groups: o.AsGroups}
 	}
@@ -184,7 +191,7 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with ReadOnly, WriteLimit and Logger. To change the config, call
+// Connect returns kube.Connect of the RESTConfig, with Namespaces, ReadOnly, WriteLimit and Logger. To change the config, call
 // these functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
@@ -194,6 +201,9 @@ func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	cluster, err := kube.Connect(config, addTypes...)
 	if err != nil {
 		return nil, err
+	}
+	if err := cluster.SetNamespaces(o.Namespaces...); err != nil {
+		return nil, fmt.Errorf("%w (flag: --namespaces)", err)
 	}
 	cluster.SetReadOnly(o.ReadOnly)
 	cluster.SetWriteLimit(o.WriteLimit)

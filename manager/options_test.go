@@ -53,6 +53,7 @@ func TestOptionsFromEachSource(t *testing.T) {
 		"kube-api-qps":         {"2.5", func(o *Options) { o.QPS = 2.5 }},
 		"kube-api-burst":       {"10000000", func(o *Options) { o.Burst = 10_000_000 }},
 		"read-only":            {"true", func(o *Options) { o.ReadOnly = true }},
+		"namespaces":           {"a,b", func(o *Options) { o.Namespaces = []string{"a", "b"} }},
 		"write-limit":          {"0.5", func(o *Options) { o.WriteLimit = 0.5 }},
 		"listen":               {":1", func(o *Options) { o.Listen = ":1" }},
 		"tls-cert-file":        {"/c", func(o *Options) { o.CertFile, o.KeyFile = "/c", "/k" }},

@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,7 +79,8 @@ type HookConfig struct {
 	Reinvoke bool
 	// Timeout is how long the API server waits, in whole seconds from 1 s to 30 s. Default: 10 s.
 	Timeout time.Duration
-	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules.
+	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules. NamespaceSelector
+	// defaults to the namespaces of Cluster.SetNamespaces; an empty one selects all.
 	NamespaceSelector, ObjectSelector *metav1.LabelSelector
 	MatchConditions                   []admissionregistrationv1.MatchCondition
 }
@@ -187,6 +189,11 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
+	if namespaces := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(namespaces) > 0 {
+		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
+		}}}
+	}
 	a.options.Rules = slices.Clone(a.options.Rules)
 	for i := range a.options.Rules {
 		rule := &a.options.Rules[i]

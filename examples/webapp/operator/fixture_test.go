@@ -201,8 +201,11 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 		w.Fatal(err)
 	}
 	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	if err := cluster.SetNamespaces(w.namespace); err != nil {
+		w.Fatal(err)
+	}
 	ctrl, err = New(cluster, Config{
-		Records: outside, Namespaces: []string{w.namespace},
+		Records: outside,
 		Controller: controller.Config[*v1.WebApp]{
 			ResyncInterval: w.resync, Runs: controller.RunsConfig{ConsistencyTimeout: w.consistency},
 		},

@@ -25,8 +25,6 @@ const Name = "webapp-operator"
 type Config struct {
 	// Records is the system outside the cluster. Required.
 	Records Records
-	// Namespaces are the namespaces of the WebApps that it handles. Default: all.
-	Namespaces []string
 	// Controller has further settings of the controller. Optional.
 	Controller controller.Config[*v1.WebApp]
 
@@ -73,7 +71,6 @@ func New(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], 
 		},
 		Finalizer:  v1.Finalizer,
 		Teardown:   op.deleteRecord,
-		Namespaces: config.Namespaces,
 		Controller: config.Controller,
 	})
 }

@@ -197,10 +197,11 @@ func (w *world) lead(version func(*kube.Cluster, Config) (*evenkeel.Operator[*v1
 			w.Fatal(err)
 		}
 		clusters[i].SetLogger(slog.New(slog.DiscardHandler))
+		if err := clusters[i].SetNamespaces(w.namespace); err != nil {
+			w.Fatal(err)
+		}
 	}
-	ctrl, err := version(clusters[0], Config{
-		Records: w.records, Namespaces: []string{w.namespace},
-	})
+	ctrl, err := version(clusters[0], Config{Records: w.records})
 	if err != nil {
 		w.Fatal(err)
 	}
