@@ -89,8 +89,14 @@ func (f *fixture) start() (op *Operator[*corev1.Service], stop func()) {
 		f.Fatal(err)
 	}
 	stop = testrun.Start(f.T, op.Run)
-	time.Sleep(time.Minute)
+	wait(time.Minute)
 	return op, stop
+}
+
+// wait waits for d, and until everything in the bubble waits: variables of handlers may be read then.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func (f *fixture) web() *corev1.Service {
@@ -129,12 +135,12 @@ func TestHandlerAppliesChildrenAndStatus(t *testing.T) {
 		}, client.Force()); err != nil {
 			f.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		wait(time.Second)
 		if data := f.server.Object("configmaps", webKey()).Object["data"]; fmt.Sprint(data) != "map[type:]" {
 			f.Errorf("the child is not applied again after a change of another client: %v", data)
 		}
 		f.server.Requests()
-		time.Sleep(time.Hour)
+		wait(time.Hour)
 		if requests := slices.DeleteFunc(f.server.Requests(), func(r string) bool { return strings.Contains(r, "watch") }); len(requests) > 0 {
 			f.Errorf("requests of the idle operator: %q", requests)
 		}
@@ -206,7 +212,7 @@ func TestTeardownRunsBeforeObjectIsGone(t *testing.T) {
 		if err := client.Delete(f.Context(), f.client, service); err != nil {
 			f.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		wait(time.Minute)
 		if left := f.server.Keys("services"); len(left) > 0 || len(torn) == 0 || torn[len(torn)-1] != "webtrue" {
 			f.Errorf("the Services %q are left after the teardowns %q", left, torn)
 		}
@@ -324,12 +330,13 @@ func TestConditionsFollowTheLastRun(t *testing.T) {
 		failure := errors.New("the record is taken")
 		f.fails.Store(&failure)
 		f.config.Owns = nil
+		var created atomic.Bool
 		waits := readiness.State{Status: readiness.InProgress, Message: "the database is being created"}
 		f.config.Handle = func(_ context.Context, _ *corev1.Service, run *Run) error {
 			if failure := f.fails.Load(); failure != nil {
 				return *failure
 			}
-			if waits.Status != "" {
+			if !created.Load() {
 				run.States = append(run.States, waits)
 				return controller.RequeueAfter(10*time.Minute, "poll the database")
 			}
@@ -338,10 +345,10 @@ func TestConditionsFollowTheLastRun(t *testing.T) {
 		f.start()
 		f.expectConditions("Ready=False Reconciling=True", "the record is taken")
 		f.fails.Store(nil)
-		time.Sleep(time.Hour)
+		wait(time.Hour)
 		f.expectConditions("Ready=False Reconciling=True", "the database is being created")
-		waits.Status = ""
-		time.Sleep(time.Hour)
+		created.Store(true)
+		wait(time.Hour)
 		f.expectConditions("Ready=True", "")
 	})
 }
@@ -469,7 +476,7 @@ func TestClusterScopedOwnerHasChildrenInNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		testrun.Start(t, op.Run)
-		time.Sleep(time.Minute)
+		wait(time.Minute)
 		if keys := server.Keys("configmaps"); len(keys) != 1 {
 			t.Errorf("the children are %q", keys)
 		}

@@ -215,7 +215,7 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 	case c.Informer != nil:
 		own = c.Informer
 	case retriever != nil:
-		own, err = informer.New(informer.Config[T]{
+		own, err = informer.Shared(informer.Config[T]{
 			Name: c.Name, Retriever: retriever, Optional: c.Optional, Metrics: c.Metrics, Logger: c.Logger,
 		})
 	}

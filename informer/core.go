@@ -56,6 +56,9 @@ type core struct {
 	session       *session      // guarded by mu; nil if the informer does not run
 	ending        *session      // guarded by mu; a session whose watches are ending
 	synced        chan struct{} // guarded by mu; closed when the current session is synced
+	ran           bool          // guarded by mu; there was a session
+	users         int           // guarded by mu; the calls of Shared that have returned the informer
+	own           bool          // guarded by mu; later calls of Shared do not return it
 }
 
 // counters are measurements since the informer was made.
@@ -139,7 +142,7 @@ func (c *core) join(ctx context.Context) *session {
 			continue
 		}
 		if c.session == nil {
-			c.session = c.begin(ctx)
+			c.session, c.ran = c.begin(ctx), true
 		}
 		s := c.session
 		s.users++

@@ -21,7 +21,8 @@ import (
 // A new Retriever that is forbidden, or whose kind is missing, is not waited for if another one of retriever has
 // listed. It is set, Health has its error, and its objects are announced when it can list.
 //
-// Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve the informer's objects;
+// Errors: an informer that several users share (Shared); a mistake in retriever; a view through another type (see As),
+// which cannot retrieve the informer's objects;
 // the end of ctx before the new Retrievers have listed. In the last case the error contains the reason, and nothing has
 // changed. A call waits for the previous call to return. If ctx ends meanwhile, nothing has changed. Until the call
 // returns, Ready and WaitSynced depend only on the present Retrievers. A failing new Retriever is logged, and is in the
@@ -43,6 +44,10 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 			description.GroupVersionKind))
 	}
 	c := i.core
+	if users := c.unshare(); users > 1 {
+		return fail(fmt.Errorf("%d controllers and sources share the informer: make one of its own with informer.New, "+
+			"and set it in Config.Informer or pass it to the source", users))
+	}
 	select {
 	case c.switching <- struct{}{}:
 		defer func() { <-c.switching }()
@@ -74,8 +79,8 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 }
 
 // unlimit replaces the parts for the default namespaces of the Cluster by one for the whole cluster, because the kind
-// lives in no namespace. A part calls it, and is dropped after its return. It returns false while SetRetriever runs: then
-// the part has failed, and tries again.
+// lives in no namespace. A part calls it, and is dropped after its return. It returns false while SetRetriever runs:
+// then the part has failed, and tries again.
 func (i *Informer[T]) unlimit() bool {
 	c := i.core
 	c.mu.Lock()
@@ -108,8 +113,8 @@ func (i *Informer[T]) unlimit() bool {
 	return true
 }
 
-// withoutDefaults returns the Retrievers, with one for the whole cluster in place of those for the default namespaces of
-// the Cluster, if the kind is known to live in no namespace.
+// withoutDefaults returns the Retrievers, with one for the whole cluster in place of those for the default namespaces
+// of the Cluster, if the kind is known to live in no namespace.
 func (i *Informer[T]) withoutDefaults(retrievers []Retriever[T]) []Retriever[T] {
 	i.core.mu.Lock()
 	defer i.core.mu.Unlock()

@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -131,11 +133,17 @@ func validateLabel(label string) error {
 // metadataOf opens an informer of the metadata of all objects of type T.
 func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
 	return func(target controller.Target) (informer.Any, error) {
-		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+		config := informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
-			Logger:    target.Logger,
-			Metrics:   target.Metrics,
-		})
+		}
+		// Other controllers may share the informer, so those of the connection come first.
+		if logger := cluster.Logger(); logger == slog.Default() {
+			config.Logger = target.Logger
+		}
+		if apiobject.Metrics[informer.Recorder](apiobject.ObserversOf(cluster)) == nil {
+			config.Metrics = target.Metrics
+		}
+		objects, err := informer.Shared(config)
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 		if config.Name == "" && config.Retriever != nil { // otherwise informer.New returns the error
 			config.Name = config.Retriever.Describe().GroupVersionKind.Kind + " of " + c.Set.Name
 		}
-		return informer.New(config)
+		return informer.Shared(config)
 	}}
 }
 
