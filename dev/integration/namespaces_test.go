@@ -67,7 +67,7 @@ func TestSmokeRolesAreEnoughForNamespaces(t *testing.T) {
 	}
 
 	p := evenkeel.NewProgram("limited", "--kubeconfig", kubeconfigOf(t, user), "--listen=",
-		"--namespaces="+first.namespace+","+second.namespace)
+		"--namespaces="+first.namespace+","+second.namespace, "--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms")
 	p.Manager.IgnoreSignals = true
 	cluster := must(p.Connect())(t)
 	nodes := must(informer.New(informer.Config[*corev1.Node]{Retriever: informer.Retrieve[*corev1.Node](cluster)}))(t)
