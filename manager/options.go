@@ -111,8 +111,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"with commas")
 	flags.Float64Var(&o.QPS, "kube-api-qps", o.QPS, "limit of requests per second to the API server; 0 means no limit")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "number of requests above kube-api-qps in a burst")
-	flags.Var(&list{values: &o.Namespaces}, "namespaces", "`namespaces` to work in, for which Roles are enough; may be "+
-		"repeated, or be a list with commas; by default all, which needs a ClusterRole")
+	flags.Var(&list{values: &o.Namespaces}, "namespaces", "`namespaces` to work in, for which Roles are enough; may "+
+		"be repeated, or be a list with commas; by default all, which needs a ClusterRole")
 	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, "+
 		"and are retried")
 	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 "+
@@ -191,8 +191,8 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with Namespaces, ReadOnly, WriteLimit and Logger. To change the config, call
-// these functions instead.
+// Connect returns kube.Connect of the RESTConfig, with Namespaces, ReadOnly, WriteLimit and Logger. To change the
+// config, call these functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
 	if err != nil {

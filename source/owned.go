@@ -3,7 +3,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -132,18 +130,11 @@ func validateLabel(label string) error {
 
 // metadataOf opens an informer of the metadata of all objects of type T.
 func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
-	return func(target controller.Target) (informer.Any, error) {
-		config := informer.Config[*metav1.PartialObjectMetadata]{
+	return func(controller.Target) (informer.Any, error) {
+		// Controllers share the informer, so it has the logger and the metrics of the connection.
+		objects, err := informer.Shared(informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
-		}
-		// Other controllers may share the informer, so those of the connection come first.
-		if logger := cluster.Logger(); logger == slog.Default() {
-			config.Logger = target.Logger
-		}
-		if apiobject.Metrics[informer.Recorder](apiobject.ObserversOf(cluster)) == nil {
-			config.Metrics = target.Metrics
-		}
-		objects, err := informer.Shared(config)
+		})
 		if err != nil {
 			return nil, err
 		}

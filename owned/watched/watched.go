@@ -175,8 +175,8 @@ func (c Config) open() ([]informer.Any, error) {
 	for _, namespace := range c.Set.Namespaces {
 		isLimit := namespace == metav1.NamespaceAll && len(c.Namespaces) == 0 // all that the Cluster is limited to
 		if len(watched) > 0 && !isLimit && !slices.Contains(watched, namespace) {
-			mistakes.Addf("Set.Namespaces has %q, which is not among %s: children there would not be watched", namespace,
-				limits)
+			mistakes.Addf("Set.Namespaces has %q, which is not among %s: children there would not be watched",
+				namespace, limits)
 		}
 	}
 	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {
