@@ -40,6 +40,7 @@ func newOperator(cluster *kube.Cluster, metrics prometheus.Registerer, backups b
 	if err := metrics.Register(o.requests); err != nil {
 		return nil, err
 	}
+	// region operator
 	return evenkeel.New(evenkeel.Config[*v1.Database]{
 		Name: name, Cluster: cluster, Handle: o.handle,
 		Owns: []watched.Kind{
@@ -52,7 +53,10 @@ func newOperator(cluster *kube.Cluster, metrics prometheus.Registerer, backups b
 		Finalizer: "database.example.com/backup", Teardown: o.deleteBackup,
 		Default: o.setVersion, Validate: validate,
 	})
+	// endregion
 }
+
+// region handle
 
 // handle brings the children and the backup of db to their desired state.
 func (o *operator) handle(ctx context.Context, db *v1.Database, run *evenkeel.Run) error {
@@ -66,6 +70,8 @@ func (o *operator) handle(ctx context.Context, db *v1.Database, run *evenkeel.Ru
 	}
 	return o.backup(ctx, db, run)
 }
+
+// endregion
 
 // backup saves db by the schedule in its spec. The status has the id before the backup exists, so that a crash cannot
 // leave a backup that nothing deletes.
