@@ -430,6 +430,25 @@ func TestApplyRespectsSettingsOfChild(t *testing.T) {
 	})
 }
 
+func TestMistakesInChildrenAreErrors(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var err atomic.Pointer[error]
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, applyErr := run.Apply(ctx, nil, owned.Child{}, (*owned.Child)(nil), owned.Child{Object: owned.Child{}}, &owned.Child{Object: &owned.Child{}})
+			err.Store(&applyErr)
+			return nil
+		}
+		f.start()
+		if err.Load() == nil {
+			f.Fatal("the handler did not return")
+		}
+		for i, want := range []string{"is nil", "is nil", "is nil", "is a Child", "is a Child"} {
+			errtest.Expect(f.T, *err.Load(), fmt.Sprintf("child %d: Object %s", i, want))
+		}
+	})
+}
+
 func TestSecondApplyOfRunFails(t *testing.T) {
 	t.Parallel()
 	operate(t, func(f *fixture) {

@@ -104,6 +104,10 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if usercode.IsNil(child.Object) {
 		return nil, errors.New("Object is nil")
 	}
+	switch child.Object.(type) {
+	case Child, *Child:
+		return nil, errors.New("Object is a Child: set it to the object itself")
+	}
 	kind, err := p.client.Cluster().KindOf(child.Object)
 	if err != nil {
 		return nil, err
