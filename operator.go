@@ -134,15 +134,14 @@ func (c Config[T]) validate() error {
 		mistakes.Addf("Children is set without Owns: list the kinds of the children there")
 	}
 	var zero T
-	switch any(zero).(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadata:
-		if _, isMetadata := any(zero).(*metav1.PartialObjectMetadata); isMetadata && c.Status != nil {
-			mistakes.Addf("Status is set, and objects with only metadata have none")
-		}
-		if c.Default != nil || c.Validate != nil {
-			mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
-				"webhook that has a name and rules", zero)
-		}
+	_, isMetadata := any(zero).(*metav1.PartialObjectMetadata)
+	_, isUnstructured := any(zero).(runtime.Unstructured)
+	if isMetadata && c.Status != nil {
+		mistakes.Addf("Status is set, and objects with only metadata have none")
+	}
+	if (isMetadata || isUnstructured) && (c.Default != nil || c.Validate != nil) {
+		mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
+			"webhook that has a name and rules", zero)
 	}
 	return mistakes.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,20 @@ func TestCallsWithoutTheirConfigFail(t *testing.T) {
 	})
 }
 
+func TestChildOfOtherKindIsErrorAboutOwns(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var err atomic.Pointer[error]
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, applyErr := run.Apply(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+			err.Store(&applyErr)
+			return nil
+		}
+		f.start()
+		errtest.Expect(f.T, *err.Load(), "its kind is not in Config.Kinds, so it would not be found again: add /v1, Kind=Service, for an operator to its Owns")
+	})
+}
+
 func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config[*corev1.Service]{})
@@ -378,6 +393,66 @@ func TestInterruptedRunDoesNotTellReady(t *testing.T) {
 		stop()
 		if got := f.conditions(); got != "" {
 			f.Errorf("the conditions are %s", got)
+		}
+	})
+}
+
+// A handler needs no second way to apply children that have settings of their own, and to report their state.
+func TestApplyRespectsSettingsOfChild(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var runs atomic.Int32
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			data := map[string]string{"run": strconv.Itoa(int(runs.Add(1)))}
+			config := func(name string) *corev1.ConfigMap {
+				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+			}
+			waits := func(kube.Object) readiness.State { return readiness.State{Status: readiness.InProgress} }
+			_, err := run.Apply(ctx, owned.Child{Object: config("once"), CreateOnly: true}, config("each"),
+				&owned.Child{Object: config("first"), Wave: 1, Ready: waits}, owned.Child{Object: config("late"), Wave: 2})
+			return err
+		}
+		f.start()
+		service := f.web()
+		service.Spec.Type = corev1.ServiceTypeNodePort
+		if _, err := client.Update(f.Context(), f.client, service); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		runOf := func(name string) string {
+			child, err := client.Get[*corev1.ConfigMap](f.Context(), f.client, kube.Key{Namespace: "shop", Name: name})
+			if err != nil {
+				return err.Error()
+			}
+			return child.Data["run"]
+		}
+		if runs.Load() < 2 || runOf("once") != "1" || runOf("each") == "1" || runOf("first") == "1" {
+			f.Errorf("%d runs, the children are of run %s, %s and %s", runs.Load(), runOf("once"), runOf("each"), runOf("first"))
+		}
+		if got := runOf("late"); !strings.Contains(got, "not found") {
+			f.Errorf("the child of wave 2 is of run %s while that of wave 1 is not ready", got)
+		}
+		if got := f.conditions(); !strings.Contains(got, "Ready=False") {
+			f.Errorf("the conditions are %s", got)
+		}
+	})
+}
+
+func TestMistakesInChildrenAreErrors(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var err atomic.Pointer[error]
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, applyErr := run.Apply(ctx, nil, owned.Child{}, (*owned.Child)(nil), owned.Child{Object: owned.Child{}}, &owned.Child{Object: &owned.Child{}})
+			err.Store(&applyErr)
+			return nil
+		}
+		f.start()
+		if err.Load() == nil {
+			f.Fatal("the handler did not return")
+		}
+		for i, want := range []string{"is nil", "is nil", "is nil", "is a Child", "is a Child"} {
+			errtest.Expect(f.T, *err.Load(), fmt.Sprintf("child %d: Object %s", i, want))
 		}
 	})
 }

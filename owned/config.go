@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -228,11 +229,5 @@ func (c Config) namespacesOf(owner metav1.Object) []string {
 	if slices.Contains(c.Namespaces, metav1.NamespaceAll) || owner.GetNamespace() == "" && len(c.Namespaces) == 0 {
 		return nil
 	}
-	var all []string
-	for _, namespace := range append([]string{owner.GetNamespace()}, c.Namespaces...) {
-		if namespace != "" && !slices.Contains(all, namespace) {
-			all = append(all, namespace)
-		}
-	}
-	return all
+	return sets.List(sets.New(c.Namespaces...).Insert(owner.GetNamespace()).Delete(""))
 }

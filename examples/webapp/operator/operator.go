@@ -48,8 +48,6 @@ type operator struct {
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// region operator
-
 // New returns the operator.
 func New(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], error) {
 	if config.Records == nil {
@@ -75,10 +73,6 @@ func New(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], 
 	})
 }
 
-// endregion
-
-// region handle
-
 // handle brings the cluster and the record outside of it to app's desired state.
 func (o *operator) handle(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
 	desired, err := o.children(app)
@@ -92,8 +86,6 @@ func (o *operator) handle(ctx context.Context, app *v1.WebApp, run *evenkeel.Run
 	}
 	return o.record(ctx, app, run) // before the status can be Ready
 }
-
-// endregion
 
 // record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is
 // created, so that neither a crash nor a change of the spec can leave an unknown record.

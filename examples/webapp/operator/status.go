@@ -9,8 +9,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/status"
 )
 
-// region setStatus
-
 // setStatus sets what the status of app has besides the conditions of its children.
 func setStatus(app *v1.WebApp, report owned.Report) {
 	conditions := &app.Status.Conditions
@@ -24,5 +22,3 @@ func setStatus(app *v1.WebApp, report owned.Report) {
 		app.Status.ReadyReplicas = deployment.Status.ReadyReplicas
 	}
 }
-
-// endregion
