@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -244,9 +245,7 @@ func (a admission) review(ctx context.Context, s *Server, body []byte, _ *places
 	uid := request.UID // a function may change the request
 	response, err := a.call(ctx, s, request)
 	if err != nil {
-		if omitted, ok := s.mayLog(a.options.Name); ok {
-			s.logger.ErrorContext(ctx, "webhook failed", append(a.attrs(request, err), "omitted", omitted)...)
-		}
+		s.log(ctx, slog.LevelError, a.options.Name, "webhook failed", a.attrs(request, err)...)
 		return nil, "", err
 	}
 	result := resultSuccess
