@@ -34,27 +34,6 @@ import (
 // server responds with status 500, and the failure policy of the hook decides.
 type Func[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
-// Request is the API server's question whether to admit an operation.
-type Request[T kube.Object] struct {
-	// Admission is the request as the API server sent it: the operation, the user, the subresource, the options.
-	Admission *admissionv1.AdmissionRequest
-	// Object is the new object: nil for Delete.
-	Object T
-	// Old is the stored object: nil for Create and Connect.
-	Old T
-
-	warnings []string
-}
-
-// DryRun reports whether nothing will be stored. A Func with side effects must have none then.
-func (r *Request[T]) DryRun() bool { return r.Admission.DryRun != nil && *r.Admission.DryRun }
-
-// Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters,
-// and those after the first 4,096 characters of a request.
-func (r *Request[T]) Warn(format string, args ...any) {
-	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
-}
-
 // HookConfig registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs
 // Name and Rules.
 type HookConfig struct {
