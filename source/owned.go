@@ -134,7 +134,6 @@ func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
 		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
 			Logger:    target.Logger,
-			Metrics:   target.Metrics,
 		})
 		if err != nil {
 			return nil, err
