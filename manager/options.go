@@ -51,7 +51,9 @@ type Options struct {
 
 	// Listen is the address of the HTTP server, or several with commas. Default: none.
 	Listen string
-	// CertFile and KeyFile are those of Config. Default: HTTP without TLS.
+	// ProbeListen is that of Config. Default: none.
+	ProbeListen string
+	// CertFile and KeyFile are those of Config, with its default.
 	CertFile, KeyFile string
 	// Authorize protects the HTTP server with the cluster of New: see Config.AuthorizeWith. Default: false.
 	Authorize bool
@@ -119,8 +121,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"means no limit")
 	flags.StringVar(&o.Listen, "listen", o.Listen, "`address` of the HTTP server, for example \":8080\", or several "+
 		"with commas; no server if it is empty")
+	flags.StringVar(&o.ProbeListen, "probe-listen", o.ProbeListen, "`address` of a second HTTP server with the "+
+		"probes, without TLS; listen then serves the rest with TLS")
 	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM `file` of the HTTP server's certificate; reloaded "+
-		"when it changes; without it HTTP has no TLS")
+		"when it changes; without it no TLS, or with probe-listen a self-signed certificate")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "PEM `file` of the key of tls-cert-file")
 	flags.BoolVar(&o.Authorize, "authorize", o.Authorize, "allow HTTP requests, except probes, only with a token of "+
 		"the cluster and RBAC for the path")
@@ -147,28 +151,18 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 func (o *Options) validate() error {
 	var mistakes usercode.Mistakes
-	if o.As == "" && len(o.AsGroups) > 0 {
-		mistakes.Addf("as-group needs as: the API server does not impersonate groups without a user")
-	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		mistakes.Addf("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
-	}
-	if o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0 {
-		mistakes.Addf("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS,
-			o.Burst)
-	}
-	if o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit) {
-		mistakes.Addf("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
-	}
-	if o.LeaderElect && o.LeaseName == "" {
-		mistakes.Addf("leader-elect needs lease-name")
-	}
-	if o.ShutdownTimeout <= 0 {
-		mistakes.Addf("shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
-	}
-	if o.LogFormat != "text" && o.LogFormat != "json" {
-		mistakes.Addf("log-format is %q: it must be text or json", o.LogFormat)
-	}
+	mistakes.AddIf(o.As == "" && len(o.AsGroups) > 0, "as-group needs as: the API server does not impersonate groups "+
+		"without a user")
+	mistakes.AddIf((o.CertFile == "") != (o.KeyFile == ""), "tls-cert-file is %q and tls-private-key-file is %q: set "+
+		"both or none", o.CertFile, o.KeyFile)
+	mistakes.AddIf(o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0, "kube-api-qps is %g and "+
+		"kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
+	mistakes.AddIf(o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit), "write-limit is %g: "+
+		"want a number of writes per second that is not negative", o.WriteLimit)
+	mistakes.AddIf(o.LeaderElect && o.LeaseName == "", "leader-elect needs lease-name")
+	mistakes.AddIf(o.ShutdownTimeout <= 0, "shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
+	mistakes.AddIf(o.LogFormat != "text" && o.LogFormat != "json", "log-format is %q: it must be text or "+
+		"json", o.LogFormat)
 	return mistakes.Err()
 }
 
@@ -236,7 +230,8 @@ func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
 	if config.Listener == nil {
 		config.Listen = cmp.Or(config.Listen, o.Listen)
 	}
-	if config.Listen != "" || config.Listener != nil {
+	config.ProbeListen = cmp.Or(config.ProbeListen, o.ProbeListen)
+	if config.hasServer() {
 		if config.CertFile == "" && config.KeyFile == "" {
 			config.CertFile, config.KeyFile = o.CertFile, o.KeyFile
 		}

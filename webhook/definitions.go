@@ -87,14 +87,8 @@ func (c conversion) mismatches(definition *apiextensionsv1.CustomResourceDefinit
 func (c conversion) stanza(
 	client admissionregistrationv1.WebhookClientConfig,
 ) *apiextensionsv1.CustomResourceConversion {
-	at := withPath(client, c.name)
-	config := &apiextensionsv1.WebhookClientConfig{URL: at.URL, CABundle: at.CABundle}
-	if at.Service != nil {
-		config.Service = &apiextensionsv1.ServiceReference{
-			Namespace: at.Service.Namespace, Name: at.Service.Name,
-			Path: at.Service.Path, Port: at.Service.Port,
-		}
-	}
+	config := &apiextensionsv1.WebhookClientConfig{}
+	_ = throughJSON(withPath(client, c.name), config) // both have the same fields
 	return &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,
 		Webhook:  &apiextensionsv1.WebhookConversion{ClientConfig: config, ConversionReviewVersions: []string{"v1"}},

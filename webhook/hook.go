@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -33,27 +34,6 @@ import (
 // A panic, an error after the time-out of the request, and an error that Failure has marked are not decisions: the
 // server responds with status 500, and the failure policy of the hook decides.
 type Func[T kube.Object] func(ctx context.Context, request *Request[T]) error
-
-// Request is the API server's question whether to admit an operation.
-type Request[T kube.Object] struct {
-	// Admission is the request as the API server sent it: the operation, the user, the subresource, the options.
-	Admission *admissionv1.AdmissionRequest
-	// Object is the new object: nil for Delete.
-	Object T
-	// Old is the stored object: nil for Create and Connect.
-	Old T
-
-	warnings []string
-}
-
-// DryRun reports whether nothing will be stored. A Func with side effects must have none then.
-func (r *Request[T]) DryRun() bool { return r.Admission.DryRun != nil && *r.Admission.DryRun }
-
-// Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters,
-// and those after the first 4,096 characters of a request.
-func (r *Request[T]) Warn(format string, args ...any) {
-	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
-}
 
 // HookConfig registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs
 // Name and Rules.
@@ -251,9 +231,7 @@ func (a admission) review(ctx context.Context, s *Server, body []byte, _ *places
 	uid := request.UID // a function may change the request
 	response, err := a.call(ctx, s, request)
 	if err != nil {
-		if omitted, ok := s.mayLog(a.options.Name); ok {
-			s.logger.ErrorContext(ctx, "webhook failed", append(a.attrs(request, err), "omitted", omitted)...)
-		}
+		s.log(ctx, slog.LevelError, a.options.Name, "webhook failed", a.attrs(request, err)...)
 		return nil, "", err
 	}
 	result := resultSuccess

@@ -49,8 +49,6 @@ type Config struct {
 	// kind then needs its own Retriever (Of) and a ClusterRole. Default: those of Cluster.SetNamespaces, otherwise all,
 	// which needs a ClusterRole.
 	Namespaces []string
-	// Metrics receives the informers' metrics. Default: none.
-	Metrics informer.Recorder
 }
 
 // Kind is one kind of children: see Of and Existing.
@@ -70,7 +68,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, kube.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
-			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Cluster.Logger(),
+			KeepAppliedBy: c.Client.FieldOwner, Logger: c.Client.Cluster.Logger(),
 		}
 		for _, change := range configure {
 			change(&config)
