@@ -59,14 +59,12 @@ func newOperator(cluster *kube.Cluster, home string, out io.Writer) (*operator, 
 	if err != nil {
 		return nil, err
 	}
-	// region optional
 	o.freezes, err = informer.New(informer.Config[*unstructured.Unstructured]{
 		Retriever: informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{
 			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Freeze"},
 		}),
 		Optional: true, // the cluster may not serve the kind
 	})
-	// endregion
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +166,6 @@ func (o *operator) newNamespaces() (*controller.Controller[*metav1.PartialObject
 	})
 }
 
-// region switch
-
 // switchNamespaces watches home and the namespaces that have the label now.
 func (o *operator) switchNamespaces(ctx context.Context, _ kube.Key) error {
 	watched := []string{o.home}
@@ -194,4 +190,3 @@ func (o *operator) switchNamespaces(ctx context.Context, _ kube.Key) error {
 	return nil
 }
 
-// endregion
