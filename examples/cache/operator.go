@@ -189,4 +189,3 @@ func (o *operator) switchNamespaces(ctx context.Context, _ kube.Key) error {
 	}
 	return nil
 }
-
