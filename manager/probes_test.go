@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -111,6 +112,8 @@ func TestProbesOnServerOfTheirOwn(t *testing.T) {
 				}
 				expectError(t, m.Remove(t.Context(), "probes"), `it has no runnable "probes"`)
 				stop()
+				// Both ends of a pipe wait for each other if they close TLS at the same time: at most for 5 s (crypto/tls).
+				time.Sleep(10 * time.Second)
 			})
 		})
 	}
