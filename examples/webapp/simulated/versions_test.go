@@ -45,15 +45,8 @@ func testVersions(t *testing.T, f func(v versions)) {
 	}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {
 		connection := c.Connect(operator.Name)
-		webapps, err := operator.New(connection, operator.Config{Records: records{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := hooks.New(hooks.Config{WebApps: webapps.Informer(), Owners: owners{}, Domain: "example.com"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := webhook.New(webhook.Config{Cluster: connection, Hooks: append(all, hooks.Conversion())})
+		webapps := newOperator(t, connection, owners{})
+		server, err := webhook.New(webhook.Config{Cluster: connection, Hooks: append(webapps.Hooks(), hooks.Conversion())})
 		if err != nil {
 			t.Fatal(err)
 		}
