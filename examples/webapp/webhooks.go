@@ -33,7 +33,7 @@ func (w *webhooks) addTo(p *evenkeel.Program, config *evenkeel.Config[*v1.WebApp
 	for i := range versions {
 		versions[i].Storage = (versions[i].Name == v2.Version) == w.storeV2
 	}
-	p.Install(definitions...) // keeps v2 as the storage version without --store-v2
+	p.Install(definitions) // keeps v2 as the storage version without --store-v2
 	p.Serve(hooks.Conversion())
 	w.rules.Owners = owners
 	config.Default, config.Validate = w.rules.SetDomain, w.rules.CheckHost

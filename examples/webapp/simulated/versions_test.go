@@ -56,7 +56,7 @@ func testVersions(t *testing.T, f func(v versions)) {
 		}
 		url := "https://webapp-operator.example.com"
 		at := admissionregistrationv1.WebhookClientConfig{URL: &url}
-		if err := server.SetConversions(at, definitions...); err != nil {
+		if err := crd.SetConversions(server.Conversions(at), definitions...); err != nil {
 			t.Fatal(err)
 		}
 		c.Run(webapps)
