@@ -109,7 +109,8 @@ test-processes: localcluster-binary
 	CGO_ENABLED=0 $(call gotest,localcluster/server) ./... || status=1; \
 	exit $$status
 
-# What runs in a controller: these packages, and all that they depend on and that import sync.
+# What runs in a controller: these packages, and all that they depend on and that import sync. The package of the root
+# runs them together.
 ENGINE := ./controller/... ./leader ./manager ./source/...
 locking = $(shell go list -deps -f '{{with .Module}}{{if .Main}}{{$$.ImportPath}} {{join $$.Imports " "}}{{end}}{{end}}' $(ENGINE) | \
 	sed -nE 's/^([^ ]+).* sync(\/atomic)?( .*)?$$/\1/p')
@@ -117,7 +118,7 @@ locking = $(shell go list -deps -f '{{with .Module}}{{if .Main}}{{$$.ImportPath}
 .PHONY: test-race
 test-race: ## Run the tests of the engine with the race detector
 	$(race_note)
-	$(call gotest,.) $(RACE) $(ENGINE) $(or $(locking),$(error go list finds no package that imports sync: its message is above))
+	$(call gotest,.) $(RACE) . $(ENGINE) $(or $(locking),$(error go list finds no package that imports sync: its message is above))
 
 .PHONY: test-all
 test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
@@ -262,8 +263,8 @@ docs: ## Copy the code samples in the docs from the files that they name
 	go run ./dev/internal/docs/update
 
 .PHONY: generate
-generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp
-	cd examples && go generate ./webapp/...
+generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp and database
+	cd examples && go generate ./webapp/... ./database/...
 
 # Not a part of lint: govulncheck downloads the Go vulnerability database, and CI has no network but the module proxy.
 .PHONY: vuln

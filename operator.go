@@ -9,14 +9,12 @@ import (
 	"slices"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -31,7 +29,7 @@ type Config[T kube.Object] struct {
 	// Name identifies the controller in logs and metrics. It is also the field owner of the operator's writes and the
 	// label value of its children, unless Client.FieldOwner and Children.Name are set, so that it must never change.
 	Name string
-	// Cluster is the connection: see Program.Connect and kube.Connect.
+	// Cluster is the connection: see Program.Connect and kube.Connect. Its SetNamespaces limits the operator.
 	Cluster *kube.Cluster
 	// Handle brings the cluster to the desired state of obj, which it may change. Its error is the result of the run:
 	// see controller.Handler.
@@ -54,9 +52,6 @@ type Config[T kube.Object] struct {
 	// them. A second operator of the kind passes such hooks with a name to Program.Serve. Default: no webhooks.
 	Default, Validate webhook.Func[T]
 
-	// Namespaces are the namespaces of the objects and of their children; a Role in each of them is enough. Default:
-	// all, which needs a ClusterRole.
-	Namespaces []string
 	// Controller, Children and Client have further settings of these parts. New sets the fields that the Config above
 	// determines: they must be zero. It adds to Controller.Sources and Client.Informers.
 	Controller controller.Config[T]
@@ -98,10 +93,6 @@ func build[T kube.Object](config Config[T]) (*Operator[T], error) {
 		return nil, err
 	}
 	setup.Name, setup.Cluster = config.Name, config.Cluster
-	if setup.Retriever == nil && setup.Informer == nil {
-		selection := kube.Selection{Namespaces: config.Namespaces}
-		setup.Retriever = informer.RetrieveSelected[T](config.Cluster, selection)
-	}
 	o.client = parts.client
 	o.Controller, err = controller.New(setup)
 	return o, err
@@ -124,9 +115,6 @@ func (c Config[T]) validate() error {
 	if (c.Finalizer == "") != (c.Teardown == nil) {
 		mistakes.Addf("one of Finalizer and Teardown is set: set both or none")
 	}
-	if len(c.Namespaces) > 0 && (c.Controller.Retriever != nil || c.Controller.Informer != nil) {
-		mistakes.Addf("Namespaces and Controller.Retriever or Controller.Informer are set: use one")
-	}
 	for _, field := range []struct {
 		name  string
 		isSet bool
@@ -146,15 +134,14 @@ func (c Config[T]) validate() error {
 		mistakes.Addf("Children is set without Owns: list the kinds of the children there")
 	}
 	var zero T
-	switch any(zero).(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadata:
-		if _, isMetadata := any(zero).(*metav1.PartialObjectMetadata); isMetadata && c.Status != nil {
-			mistakes.Addf("Status is set, and objects with only metadata have none")
-		}
-		if c.Default != nil || c.Validate != nil {
-			mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
-				"webhook that has a name and rules", zero)
-		}
+	_, isMetadata := any(zero).(*metav1.PartialObjectMetadata)
+	_, isUnstructured := any(zero).(runtime.Unstructured)
+	if isMetadata && c.Status != nil {
+		mistakes.Addf("Status is set, and objects with only metadata have none")
+	}
+	if (isMetadata || isUnstructured) && (c.Default != nil || c.Validate != nil) {
+		mistakes.Addf("Default and Validate need a Go type of the kind, and this is %T: use Program.Serve with a "+
+			"webhook that has a name and rules", zero)
 	}
 	return mistakes.Err()
 }
@@ -163,11 +150,6 @@ func (c Config[T]) validate() error {
 func (c Config[T]) hooks() []webhook.Hook {
 	var hooks []webhook.Hook
 	options := webhook.HookConfig{}
-	if len(c.Namespaces) > 0 && !slices.Equal(c.Namespaces, []string{kube.AllNamespaces}) {
-		options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: c.Namespaces,
-		}}}
-	}
 	if c.Default != nil {
 		hooks = append(hooks, webhook.Mutating(options, c.Default))
 	}
@@ -203,7 +185,7 @@ func (p *parts[T]) open(setup *controller.Config[T]) (err error) {
 		set.Events = events
 	}
 	children, err := watched.New(watched.Config{
-		Client: config, Set: set, Kinds: p.Owns, Namespaces: p.Namespaces,
+		Client: config, Set: set, Kinds: p.Owns,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,8 +90,14 @@ func (f *fixture) start() (op *Operator[*corev1.Service], stop func()) {
 		f.Fatal(err)
 	}
 	stop = testrun.Start(f.T, op.Run)
-	time.Sleep(time.Minute)
+	wait(time.Minute)
 	return op, stop
+}
+
+// wait waits for d, and until everything in the bubble waits: variables of handlers may be read then.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func (f *fixture) web() *corev1.Service {
@@ -129,12 +136,12 @@ func TestHandlerAppliesChildrenAndStatus(t *testing.T) {
 		}, client.Force()); err != nil {
 			f.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		wait(time.Second)
 		if data := f.server.Object("configmaps", webKey()).Object["data"]; fmt.Sprint(data) != "map[type:]" {
 			f.Errorf("the child is not applied again after a change of another client: %v", data)
 		}
 		f.server.Requests()
-		time.Sleep(time.Hour)
+		wait(time.Hour)
 		if requests := slices.DeleteFunc(f.server.Requests(), func(r string) bool { return strings.Contains(r, "watch") }); len(requests) > 0 {
 			f.Errorf("requests of the idle operator: %q", requests)
 		}
@@ -206,7 +213,7 @@ func TestTeardownRunsBeforeObjectIsGone(t *testing.T) {
 		if err := client.Delete(f.Context(), f.client, service); err != nil {
 			f.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		wait(time.Minute)
 		if left := f.server.Keys("services"); len(left) > 0 || len(torn) == 0 || torn[len(torn)-1] != "webtrue" {
 			f.Errorf("the Services %q are left after the teardowns %q", left, torn)
 		}
@@ -229,7 +236,9 @@ func TestFurtherSettingsReachParts(t *testing.T) {
 		f.config.Controller.Workers = 7
 		f.config.Children = owned.Config{Name: "web-set"}
 		f.config.Client.Informers = []client.Informer{others}
-		f.config.Namespaces = []string{"shop"}
+		if err := f.config.Cluster.SetNamespaces("shop"); err != nil {
+			f.Fatal(err)
+		}
 		f.config.Validate = func(context.Context, *webhook.Request[*corev1.Service]) error { return nil }
 		op, stop := f.start()
 		stop()
@@ -267,6 +276,20 @@ func TestCallsWithoutTheirConfigFail(t *testing.T) {
 	})
 }
 
+func TestChildOfOtherKindIsErrorAboutOwns(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var err atomic.Pointer[error]
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, applyErr := run.Apply(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+			err.Store(&applyErr)
+			return nil
+		}
+		f.start()
+		errtest.Expect(f.T, *err.Load(), "its kind is not in Config.Kinds, so it would not be found again: add /v1, Kind=Service, for an operator to its Owns")
+	})
+}
+
 func TestNewReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config[*corev1.Service]{})
@@ -277,7 +300,6 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	}
 	wrong := config
 	wrong.Finalizer = teardownOf
-	wrong.Namespaces = []string{"shop"}
 	wrong.Children.Name = "set"
 	wrong.Client.Cluster = cluster
 	wrong.Controller = controller.Config[*corev1.Service]{
@@ -285,7 +307,7 @@ func TestNewReportsAllMistakes(t *testing.T) {
 		Retriever: informer.Retrieve[*corev1.Service](cluster),
 	}
 	_, err = New(wrong)
-	errtest.Expect(t, err, `new operator "web"`, "one of Finalizer and Teardown is set", "Namespaces and Controller.Retriever",
+	errtest.Expect(t, err, `new operator "web"`, "one of Finalizer and Teardown is set",
 		"Controller.Name is set", "Controller.Cluster is set", "Controller.Handler is set", "Client.Cluster is set",
 		"Children is set without Owns")
 	wrong = config
@@ -323,12 +345,13 @@ func TestConditionsFollowTheLastRun(t *testing.T) {
 		failure := errors.New("the record is taken")
 		f.fails.Store(&failure)
 		f.config.Owns = nil
+		var created atomic.Bool
 		waits := readiness.State{Status: readiness.InProgress, Message: "the database is being created"}
 		f.config.Handle = func(_ context.Context, _ *corev1.Service, run *Run) error {
 			if failure := f.fails.Load(); failure != nil {
 				return *failure
 			}
-			if waits.Status != "" {
+			if !created.Load() {
 				run.States = append(run.States, waits)
 				return controller.RequeueAfter(10*time.Minute, "poll the database")
 			}
@@ -337,10 +360,10 @@ func TestConditionsFollowTheLastRun(t *testing.T) {
 		f.start()
 		f.expectConditions("Ready=False Reconciling=True", "the record is taken")
 		f.fails.Store(nil)
-		time.Sleep(time.Hour)
+		wait(time.Hour)
 		f.expectConditions("Ready=False Reconciling=True", "the database is being created")
-		waits.Status = ""
-		time.Sleep(time.Hour)
+		created.Store(true)
+		wait(time.Hour)
 		f.expectConditions("Ready=True", "")
 	})
 }
@@ -370,6 +393,66 @@ func TestInterruptedRunDoesNotTellReady(t *testing.T) {
 		stop()
 		if got := f.conditions(); got != "" {
 			f.Errorf("the conditions are %s", got)
+		}
+	})
+}
+
+// A handler needs no second way to apply children that have settings of their own, and to report their state.
+func TestApplyRespectsSettingsOfChild(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var runs atomic.Int32
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			data := map[string]string{"run": strconv.Itoa(int(runs.Add(1)))}
+			config := func(name string) *corev1.ConfigMap {
+				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+			}
+			waits := func(kube.Object) readiness.State { return readiness.State{Status: readiness.InProgress} }
+			_, err := run.Apply(ctx, owned.Child{Object: config("once"), CreateOnly: true}, config("each"),
+				&owned.Child{Object: config("first"), Wave: 1, Ready: waits}, owned.Child{Object: config("late"), Wave: 2})
+			return err
+		}
+		f.start()
+		service := f.web()
+		service.Spec.Type = corev1.ServiceTypeNodePort
+		if _, err := client.Update(f.Context(), f.client, service); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		runOf := func(name string) string {
+			child, err := client.Get[*corev1.ConfigMap](f.Context(), f.client, kube.Key{Namespace: "shop", Name: name})
+			if err != nil {
+				return err.Error()
+			}
+			return child.Data["run"]
+		}
+		if runs.Load() < 2 || runOf("once") != "1" || runOf("each") == "1" || runOf("first") == "1" {
+			f.Errorf("%d runs, the children are of run %s, %s and %s", runs.Load(), runOf("once"), runOf("each"), runOf("first"))
+		}
+		if got := runOf("late"); !strings.Contains(got, "not found") {
+			f.Errorf("the child of wave 2 is of run %s while that of wave 1 is not ready", got)
+		}
+		if got := f.conditions(); !strings.Contains(got, "Ready=False") {
+			f.Errorf("the conditions are %s", got)
+		}
+	})
+}
+
+func TestMistakesInChildrenAreErrors(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		var err atomic.Pointer[error]
+		f.config.Handle = func(ctx context.Context, _ *corev1.Service, run *Run) error {
+			_, applyErr := run.Apply(ctx, nil, owned.Child{}, (*owned.Child)(nil), owned.Child{Object: owned.Child{}}, &owned.Child{Object: &owned.Child{}})
+			err.Store(&applyErr)
+			return nil
+		}
+		f.start()
+		if err.Load() == nil {
+			f.Fatal("the handler did not return")
+		}
+		for i, want := range []string{"is nil", "is nil", "is nil", "is a Child", "is a Child"} {
+			errtest.Expect(f.T, *err.Load(), fmt.Sprintf("child %d: Object %s", i, want))
 		}
 	})
 }
@@ -406,7 +489,7 @@ func TestStatusOfCopyIsReported(t *testing.T) {
 	})
 }
 
-// Validate must not keep the finalizers of an object from being removed, and its rule follows Namespaces.
+// Validate must not keep the finalizers of an object from being removed, and its rule follows the Cluster's namespaces.
 func TestValidateAndNamespaces(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -416,7 +499,9 @@ func TestValidateAndNamespaces(t *testing.T) {
 	}}
 	cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
 	for want, namespaces := range map[string][]string{"": nil, "&": {"shop", "sea"}, "*": {kube.AllNamespaces}} {
-		config.Namespaces = namespaces
+		if err := cluster.SetNamespaces(namespaces...); err != nil {
+			t.Fatal(err)
+		}
 		server, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: config.hooks()})
 		if err != nil {
 			t.Fatal(err)
@@ -466,7 +551,7 @@ func TestClusterScopedOwnerHasChildrenInNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		testrun.Start(t, op.Run)
-		time.Sleep(time.Minute)
+		wait(time.Minute)
 		if keys := server.Keys("configmaps"); len(keys) != 1 {
 			t.Errorf("the children are %q", keys)
 		}

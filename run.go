@@ -17,8 +17,8 @@ import (
 type Run struct {
 	// Client reads the children from their informers, while these run, and everything else from the API server.
 	Client *client.Client
-	// Children is the set of the children, for what Apply does not do: waves, plans, a deletion in a teardown. It is
-	// nil without Config.Owns.
+	// Children is the set of the children, for what Apply does not do: plans, a deletion in a teardown. It is nil
+	// without Config.Owns.
 	Children *owned.Set
 	// States are further states that count for the conditions in the status, in addition to those of the children of
 	// Apply: of something outside of the cluster, or of a report of Children. The handler appends to them.
@@ -32,16 +32,17 @@ type Run struct {
 }
 
 // Apply makes desired the children of the object, and deletes its other children of the kinds of Config.Owns. See
-// owned.Set.Apply. A second call in a run is an error, because the two would delete the children of each other. The
-// conditions in the status tell the state of the children: while they are not ready at once, otherwise when the handler
-// has returned, because it may have more to do.
+// owned.Set.Apply. An owned.Child among them has settings of its own: a wave, or that it is only created. A second call
+// in a run is an error, because the two would delete the children of each other. The conditions in the status tell the
+// state of the children: while they are not ready at once, otherwise when the handler has returned, because it may have
+// more to do.
 func (r *Run) Apply(ctx context.Context, desired ...kube.Object) (owned.Report, error) {
 	switch {
 	case r.Children == nil:
 		return owned.Report{}, errors.New("apply the children: set Config.Owns to their kinds")
 	case r.applied:
 		return owned.Report{}, errors.New("apply the children: this run has applied children already, and this call " +
-			"would delete them: pass all of them to one call, or in waves to Children.Apply")
+			"would delete them: pass all of them to one call, those of later waves as owned.Child")
 	}
 	report, err := r.Children.Apply(ctx, r.owner, owned.Of(desired...)...)
 	r.report, r.applied = report, true

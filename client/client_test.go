@@ -327,13 +327,21 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 		_, err := client.All[*corev1.Node](t.Context(), c, kube.Selection{})
 		return err
 	}
+	deletion := func(c *client.Client) error {
+		return client.Delete(t.Context(), c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	}
+	_ = get(set(func(r *client.Request) { r.List.ResourceVersion = "5" }))
+	if sent = server.log(); len(sent) != 3 || !strings.HasSuffix(sent[2], "n1?resourceVersion=5") {
+		t.Errorf("the version of a get: %q", sent)
+	}
 	for want, try := range map[string]struct {
 		do     func(c *client.Client) error
 		change func(r *client.Request)
 	}{
 		"Request.Force":      {get, func(r *client.Request) { r.Force = true }},
 		"Request.List,":      {get, func(r *client.Request) { r.List.TimeoutSeconds = new(int64(7)) }},
-		"Request.GetVersion": {list, func(r *client.Request) { r.GetVersion = "5" }},
+		"Request.List, ":     {get, func(r *client.Request) { r.List.ResourceVersion, r.List.ResourceVersionMatch = "5", "Exact" }},
+		"which a delete":     {deletion, func(r *client.Request) { r.List.ResourceVersion = "5" }},
 		"Request.List.Watch": {list, func(r *client.Request) { r.List.Watch = true }},
 		"Request.Delete":     {get, func(r *client.Request) { r.Delete = &metav1.DeleteOptions{} }},
 	} {

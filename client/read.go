@@ -143,7 +143,7 @@ func List[T kube.Object](
 	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		targets, err := beginSelection[T](ctx, c, "list", selection, options, optionsOfList)
+		targets, err := beginRead[T](ctx, c, "list", selection, options, optionsOfList)
 		more := true
 		for i := 0; i < len(targets) && err == nil && more; i++ {
 			targets[i].resume = true
@@ -257,7 +257,7 @@ func continueAfter(err error) string {
 func All[T kube.Object](
 	ctx context.Context, c *Client, selection kube.Selection, options ...ReadOption,
 ) ([]T, error) {
-	targets, err := beginSelection[T](ctx, c, "list", selection, options, optionsOfList)
+	targets, err := beginRead[T](ctx, c, "list", selection, options, optionsOfList)
 	if err != nil {
 		return nil, err
 	}

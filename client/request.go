@@ -56,11 +56,9 @@ type Request struct {
 	FieldOwner      string
 	FieldValidation string
 	Force           bool
-	// List are the options of a watch, and of reading or deleting a collection. All set options are sent. An
-	// option that the verb does not have is an error before the request.
+	// List are the options of a watch, and of reading or deleting a collection; a get has only its ResourceVersion, the
+	// minimum. All set options are sent. An option that the verb does not have is an error before the request.
 	List metav1.ListOptions
-	// GetVersion is the minimum resourceVersion of a get.
-	GetVersion string
 
 	// Response receives the decoded response. Nil: the response is not decoded. An interceptor that answers a
 	// request fills it; for a list it is of a type of this package that JSON can be decoded into.

@@ -69,10 +69,7 @@ func (c *Client) encode(client rest.Interface, r *Request) (*rest.Request, error
 	if r.Subresource != "" {
 		req.SubResource(r.Subresource)
 	}
-	if r.GetVersion != "" {
-		req.Param("resourceVersion", r.GetVersion)
-	}
-	if r.isCollection() {
+	if r.isCollection() || r.Verb == VerbGet {
 		if err := listParams(req, r); err != nil {
 			return nil, err
 		}
@@ -123,11 +120,12 @@ func listParams(req *rest.Request, r *Request) error {
 func checkOptions(r *Request) error {
 	list := r.List
 	list.TypeMeta = metav1.TypeMeta{}
+	if r.Verb == VerbGet {
+		list.ResourceVersion = ""
+	}
 	switch {
 	case r.Force && r.Verb != VerbApply:
 		return fmt.Errorf("an interceptor has set Request.Force, and a %s cannot be forced", r.Verb)
-	case r.GetVersion != "" && r.Verb != VerbGet:
-		return fmt.Errorf("an interceptor has set Request.GetVersion, which a %s does not have", r.Verb)
 	case !r.isCollection() && list != (metav1.ListOptions{}):
 		return fmt.Errorf("an interceptor has set Request.List, which a %s does not have", r.Verb)
 	case list.Watch && r.Verb != VerbWatch:

@@ -76,7 +76,40 @@ func beginSelection[T kube.Object, O option](
 	return targets, nil
 }
 
-// beginList is beginSelection for a call that makes one list or watch.
+// beginRead is beginSelection for a call that only reads: Namespaces default to those of the Cluster.
+func beginRead[T kube.Object, O option](
+	ctx context.Context, c *Client, action string, selection kube.Selection, options []O, accepted string,
+) ([]target, error) {
+	targets, err := beginSelection[T](ctx, c, action, selection, options, accepted)
+	if err != nil || len(targets[0].defaultNamespaces()) == 0 {
+		return targets, err
+	}
+	selection.Namespaces = targets[0].defaultNamespaces()
+	return beginSelection[T](ctx, c, action, selection, options, accepted)
+}
+
+// defaultNamespaces returns the namespaces of the Cluster if they apply to the target, and nil otherwise.
+func (t target) defaultNamespaces() []string {
+	if !t.resource.Namespaced || t.key.Namespace != "" || t.allNamespaces {
+		return nil
+	}
+	return t.client.config.Cluster.Namespaces()
+}
+
+// oneList returns the target, which is for all namespaces or for one, with the default namespace of the Cluster.
+func (t target) oneList() (target, error) {
+	switch defaults := t.defaultNamespaces(); len(defaults) {
+	case 0:
+	case 1:
+		t.key.Namespace = defaults[0]
+	default:
+		return t, fmt.Errorf("the Cluster is limited to %d namespaces, and this call is for one namespace or for all: "+
+			"make a call for each, with Selection.Namespaces", len(defaults))
+	}
+	return t, nil
+}
+
+// beginList is beginRead for a call that makes one list or watch.
 func beginList[T kube.Object, O option](
 	ctx context.Context, c *Client, action string, selection kube.Selection, options []O, accepted string,
 ) (target, error) {
@@ -87,7 +120,11 @@ func beginList[T kube.Object, O option](
 	if err != nil {
 		return target{}, err
 	}
-	return targets[0], nil
+	t, err := targets[0].oneList()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", action, err)
+	}
+	return t, err
 }
 
 // checkOneList rejects selections that need several lists or watches.

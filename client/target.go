@@ -219,7 +219,7 @@ func (t target) request(verb Verb) *Request {
 		Verb: verb, Kind: t.kind, Resource: t.resource, Key: t.key, Subresource: t.subresource, model: t.model,
 	}
 	if verb == VerbGet {
-		r.GetVersion = t.notOlderThan
+		r.List.ResourceVersion = t.notOlderThan
 	}
 	if verb.IsWrite() {
 		r.DryRun = t.dryRun || config.DryRun

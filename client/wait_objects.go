@@ -112,7 +112,11 @@ func WaitForNone[T kube.Object](
 func newSelectionWait[T kube.Object](c *Client, what string, s settings) *waiting[T] {
 	namespace := strings.Join(s.namespaces, "") // at most one
 	return &waiting[T]{what: what, name: "the selection", resolve: func(ctx context.Context) (target, error) {
-		return selectionIn[T](ctx, c, namespace, s)
+		t, err := selectionIn[T](ctx, c, namespace, s)
+		if err != nil {
+			return t, err
+		}
+		return t.oneList()
 	}}
 }
 

@@ -215,7 +215,7 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 	case c.Informer != nil:
 		own = c.Informer
 	case retriever != nil:
-		own, err = informer.New(informer.Config[T]{
+		own, err = informer.Shared(informer.Config[T]{
 			Name: c.Name, Retriever: retriever, Optional: c.Optional, Metrics: c.Metrics, Logger: c.Logger,
 		})
 	}
@@ -270,34 +270,18 @@ func (c Config[T]) withDefaults() Config[T] {
 // validate reports every mistake in a config. The defaults must be set.
 func (c Config[T]) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Name == "" {
-		mistakes.Addf("Name is required: it identifies the controller in logs, metrics and readiness")
-	}
+	mistakes.AddIf(c.Name == "", "Name is required: it identifies the controller in logs, metrics and readiness")
 	c.validateObjects(&mistakes)
-	if c.LeaderElector != nil && usercode.IsNil(c.LeaderElector) {
-		mistakes.Addf("LeaderElector is a nil %T: leave it unset to work without leader election, and check the "+
-			"error of the function that made it", c.LeaderElector)
-	}
+	mistakes.AddIf(c.LeaderElector != nil && usercode.IsNil(c.LeaderElector), "LeaderElector is a nil %T: leave it "+
+		"unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
 	for i, read := range c.Reads {
-		if usercode.IsNil(read) {
-			mistakes.Addf("Reads[%d] is nil", i)
-		}
+		mistakes.AddIf(usercode.IsNil(read), "Reads[%d] is nil", i)
 	}
-	if c.Workers < 0 {
-		mistakes.Addf("Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
-	}
-	if c.Timeout < 0 {
-		mistakes.Addf("Timeout is %s: leave it 0 for none", c.Timeout)
-	}
-	if c.SyncTimeout < 0 {
-		mistakes.Addf("SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
-	}
-	if c.Queue.Debounce < 0 {
-		mistakes.Addf("Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
-	}
-	if c.Queue.GroupLimit < 0 {
-		mistakes.Addf("Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
-	}
+	mistakes.AddIf(c.Workers < 0, "Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
+	mistakes.AddIf(c.Timeout < 0, "Timeout is %s: leave it 0 for none", c.Timeout)
+	mistakes.AddIf(c.SyncTimeout < 0, "SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
+	mistakes.AddIf(c.Queue.Debounce < 0, "Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
+	mistakes.AddIf(c.Queue.GroupLimit < 0, "Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 	return mistakes.Err()
 }
 
@@ -314,9 +298,8 @@ func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
 		mistakes.Addf("Retriever and Informer are set: set Retriever for a cache of the controller's own, or " +
 			"Informer to share one")
 	}
-	if c.Informer != nil && c.Optional {
-		mistakes.Addf("Optional and Informer are set: set informer.Config.Optional of the informer instead")
-	}
+	mistakes.AddIf(c.Informer != nil && c.Optional, "Optional and Informer are set: set informer.Config.Optional of "+
+		"the informer instead")
 	switch {
 	case usercode.IsNil(c.Handler) && usercode.IsNil(c.Reconciler):
 		mistakes.Addf("Handler (or Reconciler) is required")

@@ -65,13 +65,9 @@ func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
 			set = append(set, field.name)
 		}
 	}
-	if len(set) > 0 {
-		mistakes.Addf("%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, whose "+
-			"triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
-	}
-	if c.Reconciler == nil {
-		mistakes.Addf("Reconciler is required: it is called with the keys that Sources enqueue")
-	}
+	mistakes.AddIf(len(set) > 0, "%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, "+
+		"whose triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
+	mistakes.AddIf(c.Reconciler == nil, "Reconciler is required: it is called with the keys that Sources enqueue")
 }
 
 // endsBackoffWithoutObject is endsBackoffByDefault for a controller without a primary kind. Each change of a source is

@@ -31,8 +31,6 @@ type Target struct {
 	Kind schema.GroupVersionKind
 	// Logger is the controller's logger. Its lines contain the controller's name.
 	Logger *slog.Logger
-	// Metrics is for informers that the source makes. May be nil.
-	Metrics informer.Recorder
 }
 
 // PreparedSource is a Source as one controller runs it. Exactly one of Run and Start is required.

@@ -46,7 +46,6 @@ func (c *Controller[T]) prepare(source Source, label string) (*namedSource, erro
 	}
 	target := Target{
 		Controller: c.config.Name, Logger: c.config.Logger.With("controller", c.config.Name),
-		Metrics: c.config.Metrics,
 	}
 	if c.informer != nil {
 		target.Kind = c.informer.Kind()

@@ -27,22 +27,15 @@ func checkDefinition(d *apiextensionsv1.CustomResourceDefinition) error {
 		return errors.New("the definition is nil")
 	}
 	var mistakes usercode.Mistakes
-	if d.Spec.Group == "" {
-		mistakes.Addf("spec.group is required")
-	}
-	if d.Spec.Names.Kind == "" {
-		mistakes.Addf("spec.names.kind is required")
-	}
-	if d.Spec.Names.Plural == "" {
-		mistakes.Addf("spec.names.plural is required")
-	}
+	mistakes.AddIf(d.Spec.Group == "", "spec.group is required")
+	mistakes.AddIf(d.Spec.Names.Kind == "", "spec.names.kind is required")
+	mistakes.AddIf(d.Spec.Names.Plural == "", "spec.names.plural is required")
 	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want && mistakes.Err() == nil {
 		mistakes.Addf("metadata.name is %q, must be %q, <plural>.<group>", d.Name, want)
 	}
-	if d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped {
-		mistakes.Addf("spec.scope is %q, must be %s or %s", d.Spec.Scope, apiextensionsv1.NamespaceScoped,
-			apiextensionsv1.ClusterScoped)
-	}
+	mistakes.AddIf(d.Spec.Scope != apiextensionsv1.NamespaceScoped && d.Spec.Scope != apiextensionsv1.ClusterScoped,
+		"spec.scope is %q, must be %s or "+
+			"%s", d.Spec.Scope, apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped)
 	var names, storage []string
 	for i, version := range d.Spec.Versions {
 		if version.Name == "" {

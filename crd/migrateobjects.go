@@ -97,8 +97,8 @@ func (m *migrator) nextPage(
 }
 
 func (m *migrator) list(ctx context.Context, kind schema.GroupVersionKind, continueAt string) (objects, error) {
-	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, kube.Selection{Kind: kind}, continueAt,
-		client.PageSize(m.pageSize))
+	all := kube.Selection{Kind: kind, Namespaces: []string{kube.AllNamespaces}}
+	return client.ListPage[*metav1.PartialObjectMetadata](ctx, m.client, all, continueAt, client.PageSize(m.pageSize))
 }
 
 // passUnreadable adds the object at continueAt, which cannot be read in kind, to the failures. An object can be read in

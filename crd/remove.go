@@ -129,7 +129,7 @@ func (s objectSummary) String() string {
 func (e *ensurer) summarizeObjects(ctx context.Context, kind schema.GroupVersionKind) (objectSummary, error) {
 	const maxNames = 5
 	var s objectSummary
-	all := kube.Selection{Kind: kind}
+	all := kube.Selection{Kind: kind, Namespaces: []string{kube.AllNamespaces}}
 	for obj, err := range client.List[*metav1.PartialObjectMetadata](ctx, e.client, all, client.FromAPI()) {
 		if err != nil {
 			return s, err

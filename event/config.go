@@ -60,9 +60,7 @@ func (c Config) withDefaults() Config {
 // validate returns all mistakes in a Config with defaults set.
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Cluster == nil {
-		mistakes.Addf("Cluster is required: kube.Connect makes one")
-	}
+	mistakes.AddIf(c.Cluster == nil, "Cluster is required: kube.Connect makes one")
 	if c.Controller == "" {
 		mistakes.Addf("Controller is required: it becomes the Events' reportingController")
 	} else if problems := validation.IsQualifiedName(c.Controller); problems != nil {
@@ -77,9 +75,7 @@ func (c Config) validate() error {
 		{"ObjectBurst", int64(c.ObjectBurst)},
 		{"RepeatInterval", int64(c.RepeatInterval)},
 	} {
-		if field.value < 0 {
-			mistakes.Addf("%s is %d, must not be negative (0: the default)", field.name, field.value)
-		}
+		mistakes.AddIf(field.value < 0, "%s is %d, must not be negative (0: the default)", field.name, field.value)
 	}
 	return mistakes.Err()
 }

@@ -88,29 +88,21 @@ func New[T kube.Object](config Config[T]) (*Finalizer[T], error) {
 
 func (c Config[T]) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Client == nil {
-		mistakes.Addf("Client is required: client.New makes one")
-	}
+	mistakes.AddIf(c.Client == nil, "Client is required: client.New makes one")
 	if err := checkName(c.Name); err != nil {
 		mistakes.Addf("Name: %w", err)
 	} else if problems := validation.IsQualifiedName(c.annotation()); len(problems) > 0 {
 		mistakes.Addf("Name: with the suffix %q it must be a valid name of an annotation: %s", doneSuffix,
 			strings.Join(problems, "; "))
 	}
-	if len(c.Steps) == 0 {
-		mistakes.Addf("at least one of Steps is required")
-	}
+	mistakes.AddIf(len(c.Steps) == 0, "at least one of Steps is required")
 	for i, step := range c.Steps {
-		if strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0 {
-			mistakes.Addf("Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i,
-				step.Name)
-		}
+		mistakes.AddIf(strings.Contains(step.Name, "/") || len(validation.IsQualifiedName(step.Name)) > 0,
+			"Steps[%d].Name is %q: it must have 1 to 63 letters, digits, \"-\", \"_\" and \".\"", i, step.Name)
 		if slices.ContainsFunc(c.Steps[:i], func(other Step[T]) bool { return other.Name == step.Name }) {
 			mistakes.Addf("Steps[%d].Name is %q like that of an earlier step: names must be unique", i, step.Name)
 		}
-		if step.Run == nil {
-			mistakes.Addf("Steps[%d].Run is required", i)
-		}
+		mistakes.AddIf(step.Run == nil, "Steps[%d].Run is required", i)
 	}
 	return mistakes.Err()
 }

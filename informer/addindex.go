@@ -27,6 +27,7 @@ func (i *Informer[T]) AddIndex(index Index[T]) error {
 	if index.Name == "" || index.Values == nil {
 		return fmt.Errorf("informer %q: add index %q: Name and Values are required", i.Name(), index.Name)
 	}
+	i.core.unshare() // otherwise another user could not add one of the same name
 	if err := i.core.addIndex(index.inStore(i.decoder, i.core.guard)); err != nil {
 		return fmt.Errorf("informer %q: add index %q: %w", i.Name(), index.Name, err)
 	}

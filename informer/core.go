@@ -51,10 +51,14 @@ type core struct {
 	mu            sync.Mutex
 	selectionText string        // guarded by mu; what is listed and watched, for messages
 	parts         []*part       // guarded by mu; replaced, never changed
-	switching     chan struct{} // capacity 1; held by SetRetriever
+	switching     chan struct{} // capacity 1; held by SetRetriever and unlimit
+	clusterScoped bool          // guarded by mu; default namespaces do not apply: see unlimit
 	session       *session      // guarded by mu; nil if the informer does not run
 	ending        *session      // guarded by mu; a session whose watches are ending
 	synced        chan struct{} // guarded by mu; closed when the current session is synced
+	ran           bool          // guarded by mu; there was a session
+	users         int           // guarded by mu; the calls of Shared that have returned the informer
+	own           bool          // guarded by mu; later calls of Shared do not return it
 }
 
 // counters are measurements since the informer was made.
@@ -71,6 +75,7 @@ type subscriber struct{ notify func(Change) }
 type session struct {
 	users  int                             // guarded by core.mu
 	start  func(p *part, first ChangeType) // runs a part until the session or the part ends
+	spawn  func(func())                    // runs a function, for which the end of the session waits
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all watches have ended
 }
@@ -137,7 +142,7 @@ func (c *core) join(ctx context.Context) *session {
 			continue
 		}
 		if c.session == nil {
-			c.session = c.begin(ctx)
+			c.session, c.ran = c.begin(ctx), true
 		}
 		s := c.session
 		s.users++
@@ -155,6 +160,7 @@ func (c *core) begin(ctx context.Context) *session {
 	// running counts the parts, and the session itself until it is cancelled, so that parts may be added until then.
 	var running sync.WaitGroup
 	running.Go(func() { <-ctx.Done() }) // waited for by the goroutine below
+	s.spawn = running.Go                // a part calls it, which running counts
 	s.start = func(p *part, first ChangeType) {
 		ctx, stop := context.WithCancel(ctx)
 		p.begin(stop, first)

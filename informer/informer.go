@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
@@ -219,6 +217,9 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 		if p.selects.selective() {
 			p.contents.ending = cache.GoneOrLeft
 		}
+		if direct.byDefault && direct.namespace != "" {
+			p.unlimit = i.unlimit
+		}
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}
 	}
@@ -227,32 +228,6 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 	}
 	p.connect()
 	return p
-}
-
-// As returns a view of an informer through another type: its objects as unstructured, as metadata only, or as a Go
-// type. The view and i are the same informer, with the same list, watch, store and subscribers. Running one of them
-// runs both.
-//
-// Errors: an informer of metadata has only metadata, and one Go type cannot be read as another Go type.
-func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
-	from, to := reflect.TypeFor[T](), reflect.TypeFor[U]()
-	fail := func(reason string) (*Informer[U], error) {
-		return nil, fmt.Errorf("view informer %q of %s as %s: %s", i.Name(), from, to, reason)
-	}
-	metadataOnly, dynamic := reflect.TypeFor[*metav1.PartialObjectMetadata](),
-		reflect.TypeFor[*unstructured.Unstructured]()
-	if from == metadataOnly && to != metadataOnly {
-		return fail("it keeps nothing but metadata")
-	}
-	if from != to && from != dynamic && to != metadataOnly && to != dynamic {
-		return fail("view it as *unstructured.Unstructured or *metav1.PartialObjectMetadata, or retrieve " +
-			"unstructured objects")
-	}
-	decoder, err := wire.NewDecoderVia[U](i.core.kind, func() kube.Object { return apiobject.New[T]() })
-	if err != nil {
-		return fail(err.Error())
-	}
-	return &Informer[U]{core: i.core, decoder: decoder, cut: i.cut}, nil
 }
 
 // Name returns the informer's name.

@@ -42,6 +42,9 @@ type part struct {
 	// Requests outside of the selection; nil: the Retriever of a program cannot make them.
 	isRemoved func(context.Context) (bool, error)
 	exists    func(context.Context, kube.Key, types.UID) (bool, error)
+	// unlimit replaces the part by one without a namespace, if the kind lives in none. It reports whether this has
+	// begun. Nil: the part has no namespace, or one that was chosen for the informer.
+	unlimit func() bool
 
 	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc
@@ -212,6 +215,9 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
+	if p.unlimit != nil && errors.Is(err, errClusterScoped) && p.unlimit() {
+		return
+	}
 	p.requests.postpone(err)
 	p.status.failed(err, broken)
 	p.report(err)

@@ -50,18 +50,25 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection kube.Selec
 	if _, err := fields.ParseSelector(selection.FieldSelector); err != nil {
 		base.problem = errors.Join(base.problem, fmt.Errorf("field selector %q: %w", selection.FieldSelector, err))
 	}
-	if len(selection.Namespaces) == 0 || slices.Equal(selection.Namespaces, []string{kube.AllNamespaces}) {
+	namespaces := selection.Namespaces
+	if len(namespaces) == 0 {
+		namespaces, base.byDefault = cluster.Namespaces(), true
+	}
+	if len(namespaces) == 0 || slices.Equal(namespaces, []string{kube.AllNamespaces}) {
 		return &base
 	}
 	var zero T
 	if namespaced, declared := apiobject.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
+		if base.byDefault {
+			return &base
+		}
 		base.problem = errors.Join(base.problem,
 			fmt.Errorf("%s in %s is cluster-scoped, as its Go type declares: leave Namespaces empty",
 				base.kind.Kind, base.kind.GroupVersion()))
 	}
 	var parts []Retriever[T]
-	for i, namespace := range selection.Namespaces {
-		if slices.Contains(selection.Namespaces[:i], namespace) {
+	for i, namespace := range namespaces {
+		if slices.Contains(namespaces[:i], namespace) {
 			continue
 		}
 		part := base
@@ -104,6 +111,7 @@ type clusterRetriever[T kube.Object] struct {
 	server    string // URL of the API server
 	kind      schema.GroupVersionKind
 	namespace string // empty: all
+	byDefault bool   // namespace is one of Cluster.Namespaces: kinds that live in no namespace are not limited to it
 	labels    string
 	fields    string
 	problem   error
@@ -167,6 +175,10 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, r.Describe().text(), err)
 }
 
+// errClusterScoped is the error of a Retriever for one namespace. An informer handles it if the namespace is a default.
+var errClusterScoped = errors.New("the kind is cluster-scoped: leave Selection.Namespaces empty, or set it to " +
+	"kube.AllNamespaces if the Cluster has Namespaces")
+
 // resource returns the kind's resource. Each request calls it, so that a kind that was removed and installed again with
 // another scope is detected.
 func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, error) {
@@ -176,8 +188,7 @@ func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, erro
 	}
 	if !resource.Namespaced && r.namespace != "" {
 		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
-		return kube.Resource{}, fmt.Errorf("retrieve %s: the kind is cluster-scoped: leave Selection.Namespaces empty",
-			r.Describe().text())
+		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe().text(), errClusterScoped)
 	}
 	return resource, nil
 }

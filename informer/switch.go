@@ -21,7 +21,8 @@ import (
 // A new Retriever that is forbidden, or whose kind is missing, is not waited for if another one of retriever has
 // listed. It is set, Health has its error, and its objects are announced when it can list.
 //
-// Errors: a mistake in retriever; a view through another type (see As), which cannot retrieve the informer's objects;
+// Errors: an informer that several users share (Shared); a mistake in retriever; a view through another type (see As),
+// which cannot retrieve the informer's objects;
 // the end of ctx before the new Retrievers have listed. In the last case the error contains the reason, and nothing has
 // changed. A call waits for the previous call to return. If ctx ends meanwhile, nothing has changed. Until the call
 // returns, Ready and WaitSynced depend only on the present Retrievers. A failing new Retriever is logged, and is in the
@@ -43,6 +44,10 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 			description.GroupVersionKind))
 	}
 	c := i.core
+	if users := c.unshare(); users > 1 {
+		return fail(fmt.Errorf("%d controllers and sources share the informer: make one of its own with informer.New, "+
+			"and set it in Config.Informer or pass it to the source", users))
+	}
 	select {
 	case c.switching <- struct{}{}:
 		defer func() { <-c.switching }()
@@ -52,20 +57,11 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.mu.Lock()
 	old, before := c.parts, c.selectionText
 	c.mu.Unlock()
-	var wanted, added []*part
-	for _, r := range partsOf(retriever) {
-		n := slices.IndexFunc(old, func(p *part) bool {
-			return sameRetriever[T](p.identity, r) && !slices.Contains(wanted, p)
-		})
-		if n >= 0 {
-			wanted = append(wanted, old[n])
-			continue
-		}
-		p := i.newPart(r)
+	wanted, added := i.partsFor(i.withoutDefaults(partsOf(retriever)), old)
+	for _, p := range added {
 		p.isNew = true
-		wanted, added = append(wanted, p), append(added, p)
 	}
-	dropped := slices.DeleteFunc(slices.Clone(old), func(p *part) bool { return slices.Contains(wanted, p) })
+	dropped := without(old, wanted)
 	c.setParts(slices.Concat(old, added), before, added, dropped)
 	if err := c.waitAdded(ctx, added); err != nil {
 		c.setParts(old, before, nil, nil)
@@ -80,6 +76,83 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.setParts(wanted, description.text(), nil, nil)
 	c.drop(dropped)
 	return nil
+}
+
+// unlimit replaces the parts for the default namespaces of the Cluster by one for the whole cluster, because the kind
+// lives in no namespace. A part calls it, and is dropped after its return. It returns false while SetRetriever runs:
+// then the part has failed, and tries again.
+func (i *Informer[T]) unlimit() bool {
+	c := i.core
+	c.mu.Lock()
+	session := c.session
+	began := session == nil || c.clusterScoped // otherwise the next session, or another part, replaces the parts
+	c.mu.Unlock()
+	if began {
+		return true
+	}
+	select {
+	case c.switching <- struct{}{}:
+	default:
+		return false
+	}
+	c.mu.Lock()
+	c.clusterScoped = true
+	c.mu.Unlock()
+	session.spawn(func() { // waited for by the last Run
+		defer func() { <-c.switching }()
+		var retrievers []Retriever[T]
+		old := c.allParts()
+		for _, p := range old {
+			retrievers = append(retrievers, p.identity.(Retriever[T]))
+		}
+		retrievers = i.withoutDefaults(retrievers)
+		wanted, added := i.partsFor(retrievers, old)
+		c.setParts(wanted, Combine(retrievers...).Describe().text(), added, nil)
+		c.drop(without(old, wanted))
+	})
+	return true
+}
+
+// withoutDefaults returns the Retrievers, with one for the whole cluster in place of those for the default namespaces
+// of the Cluster, if the kind is known to live in no namespace.
+func (i *Informer[T]) withoutDefaults(retrievers []Retriever[T]) []Retriever[T] {
+	i.core.mu.Lock()
+	defer i.core.mu.Unlock()
+	if !i.core.clusterScoped {
+		return retrievers
+	}
+	var result []Retriever[T]
+	for _, r := range retrievers {
+		if direct, ok := r.(*clusterRetriever[T]); ok && direct.byDefault {
+			whole := *direct
+			whole.namespace = ""
+			r = &whole
+		}
+		if !slices.ContainsFunc(result, func(other Retriever[T]) bool { return sameRetriever(r, other) }) {
+			result = append(result, r)
+		}
+	}
+	return result
+}
+
+// partsFor returns a part for each Retriever: one of old, or a new one, which is also in added.
+func (i *Informer[T]) partsFor(retrievers []Retriever[T], old []*part) (wanted, added []*part) {
+	for _, r := range retrievers {
+		n := slices.IndexFunc(old, func(p *part) bool {
+			return sameRetriever(p.identity, r) && !slices.Contains(wanted, p)
+		})
+		if n >= 0 {
+			wanted = append(wanted, old[n])
+			continue
+		}
+		p := i.newPart(r)
+		wanted, added = append(wanted, p), append(added, p)
+	}
+	return wanted, added
+}
+
+func without(parts, others []*part) []*part {
+	return slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return slices.Contains(others, p) })
 }
 
 // sameRetriever reports whether two Retrievers certainly retrieve the same objects.
@@ -106,7 +179,11 @@ func (c *core) setParts(parts []*part, selectionText string, start, leaving []*p
 	}
 	if c.session != nil {
 		for _, p := range start {
-			c.session.start(p, Added)
+			first := Listed
+			if p.isNew {
+				first = Added
+			}
+			c.session.start(p, first)
 		}
 	}
 }

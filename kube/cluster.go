@@ -56,6 +56,8 @@ type Cluster struct {
 	guard     *usercode.Guard                 // calls the functions of the user's config
 	term      atomic.Pointer[leadership.Term] // of the last request
 	logger    atomic.Pointer[slog.Logger]     // of SetLogger; nil: slog.Default()
+	// of SetNamespaces; nil or empty: all
+	namespaces atomic.Pointer[[]string]
 
 	mu        sync.Mutex
 	resources map[schema.GroupVersion][]metav1.APIResource // guarded by mu; Forget removes entries

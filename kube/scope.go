@@ -1,10 +1,14 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
@@ -48,4 +52,44 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 	return Resource{}, fmt.Errorf("kind %s in %s is %s in the cluster, and its Go type declares that it is %s "+
 		"(NamespaceScoped)",
 		kind.Kind, kind.GroupVersion(), names[served.Namespaced], names[namespaced])
+}
+
+// SetNamespaces limits everything that works with the Cluster to these namespaces, for a program that has a Role in
+// each of them and no ClusterRole: they are the default of Selection.Namespaces (of informers, sources, children, and
+// calls of package client that read) and of the namespaces in which webhooks are called, and the first one is the
+// default of that of a lease. A Selection that names others, or AllNamespaces, is not limited, and neither are kinds
+// that live in no namespace, which need a ClusterRole. Call it before the parts are created. manager.Options.Connect
+// sets those of the flag --namespaces. Default, and after a call without names or with AllNamespaces: no limit.
+//
+// Errors: names that no namespace can have; AllNamespaces beside others. They change nothing.
+func (c *Cluster) SetNamespaces(names ...string) error {
+	var unique []string
+	var errs []error
+	for _, name := range names {
+		switch problems := validation.IsDNS1123Label(name); {
+		case name == AllNamespaces && len(names) == 1:
+		case name == AllNamespaces:
+			errs = append(errs, fmt.Errorf("%q means all namespaces: it must be the only one", name))
+		case len(problems) > 0:
+			errs = append(errs, fmt.Errorf("%q: %s", name, strings.Join(problems, "; ")))
+		case !slices.Contains(unique, name):
+			unique = append(unique, name)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("set the namespaces of a cluster: %w", err)
+	}
+	c.namespaces.Store(&unique)
+	return nil
+}
+
+// Namespaces returns a copy of the namespaces of SetNamespaces. Without a limit, and for a nil Cluster, it returns nil.
+func (c *Cluster) Namespaces() []string {
+	if c == nil {
+		return nil
+	}
+	if names := c.namespaces.Load(); names != nil {
+		return slices.Clone(*names)
+	}
+	return nil
 }

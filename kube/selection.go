@@ -12,8 +12,8 @@ type Selection struct {
 	// determine it. Default: the kind that T is registered for.
 	Kind schema.GroupVersionKind
 	// Namespaces limits the objects to these namespaces. Each of them is listed and watched separately, so a Role in
-	// each of them is sufficient. An empty name in it is an error. Default: all namespaces, which requires a
-	// ClusterRole; for a client with a Config.Namespace, that one.
+	// each of them is sufficient. An empty name in it is an error. Default: those of Cluster.SetNamespaces, otherwise
+	// all, which requires a ClusterRole; for a client with a Config.Namespace, that one.
 	Namespaces []string
 	// LabelSelector limits the objects by label, such as "app=web,tier!=cache". For computed labels use the String of
 	// labels.ValidatedSelectorFromSet (k8s.io/apimachinery/pkg/labels), which rejects values that contain

@@ -47,7 +47,7 @@ func (t *term) acquire(ctx context.Context) *leadership.Term {
 // an earlier process of the Pod, or an earlier term, has seen it.
 func (t *term) mayLead(ctx context.Context) bool {
 	e := t.elector
-	return e.fence == nil || strings.HasPrefix(holderOf(&t.lease.Spec), e.config.PodUID+identitySeparator) ||
+	return e.fence == nil || strings.HasPrefix(holderOf(&t.lease.Spec), e.config.podUID()+identitySeparator) ||
 		e.fence.stands(ctx)
 }
 

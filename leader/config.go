@@ -36,7 +36,8 @@ type Config struct {
 	// Identity identifies this process in the lease. Two Electors must not use the same identity at the same time. If
 	// the lease has this identity, but another process wrote it, the Elector waits until it expires; so a process that
 	// is restarted after a crash waits too. Default: the host's name, which in a Pod is the Pod's name, an underscore
-	// and a random UUID.
+	// and a random UUID. With Fence it begins with the uid of the Pod of this process and an underscore. Default then:
+	// the environment variable POD_UID (from the downward API, metadata.uid), an underscore and a random UUID.
 	Identity string
 	// Fence makes the Elector work only under a policy with which the API server rejects the writes of every process
 	// but the holder of the lease, also of one that was paused or partitioned and sends a write late: see
@@ -45,9 +46,6 @@ type Config struct {
 	// further permission. It takes about 10 ms of a take-over. What is left: the API servers of a cluster see a new
 	// holder at different times; this one is the API server of Cluster. Default: false.
 	Fence bool
-	// PodUID is the uid of the Pod of this process, for Fence. Identity then begins with it and an underscore. Default:
-	// the environment variable POD_UID (from the downward API, metadata.uid).
-	PodUID string
 	// Labels are set on the lease by its holder. Labels with other keys are kept. Default: none.
 	Labels map[string]string
 
@@ -72,16 +70,16 @@ func (c Config) withDefaults(file string) (Config, error) {
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, leadership.DefaultRenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, leadership.DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
+	if limit := c.Cluster.Namespaces(); c.Namespace == "" && len(limit) > 0 {
+		c.Namespace = limit[0]
+	}
 	if c.Namespace == "" {
 		namespace, err := kubeconfig.PodNamespace(file)
 		c.Namespace = namespace
 		errs = append(errs, err)
 	}
-	if c.Fence {
-		c.PodUID = cmp.Or(c.PodUID, os.Getenv(podUIDVariable))
-	}
 	if c.Identity == "" && c.Fence {
-		c.Identity = c.PodUID + identitySeparator + string(uuid.NewUUID())
+		c.Identity = os.Getenv(podUIDVariable) + identitySeparator + string(uuid.NewUUID())
 	}
 	if c.Identity == "" {
 		host, err := os.Hostname()
@@ -93,12 +91,19 @@ func (c Config) withDefaults(file string) (Config, error) {
 	return c, errors.Join(errs...)
 }
 
+// podUID returns the uid of the Pod in Identity, or "" without one.
+func (c Config) podUID() string {
+	uid, _, found := strings.Cut(c.Identity, identitySeparator)
+	if !found {
+		return ""
+	}
+	return uid
+}
+
 // validate returns all mistakes in a config with its defaults.
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Cluster == nil {
-		mistakes.Addf("Cluster is required: kube.Connect returns one")
-	}
+	mistakes.AddIf(c.Cluster == nil, "Cluster is required: kube.Connect returns one")
 	if c.Name == "" {
 		mistakes.Addf("Name is required: all processes that compete use the same lease")
 	} else if problems := validation.IsDNS1123Subdomain(c.Name); problems != nil {
@@ -109,23 +114,16 @@ func (c Config) validate() error {
 	} else if problems := validation.IsDNS1123Label(c.Namespace); problems != nil {
 		mistakes.Addf("Namespace %q is not a valid name: %s", c.Namespace, strings.Join(problems, ", "))
 	}
-	if c.Identity == noLeaderYet {
-		mistakes.Addf("Identity %q is reserved for leases that have had no leader yet", c.Identity)
-	}
-	switch {
-	case !c.Fence && c.PodUID != "":
-		mistakes.Addf("PodUID is set without Fence, which needs it: set both")
-	case c.Fence && c.PodUID == "":
-		mistakes.Addf("PodUID is required for Fence: set the environment variable %s from the downward API "+
-			"(fieldPath metadata.uid)", podUIDVariable)
-	case c.Fence && !strings.HasPrefix(c.Identity, c.PodUID+identitySeparator):
-		mistakes.Addf("Identity %q must begin with %q for Fence", c.Identity, c.PodUID+identitySeparator)
+	mistakes.AddIf(c.Identity == noLeaderYet, "Identity %q is reserved for leases that have had no leader "+
+		"yet", c.Identity)
+	if uid := os.Getenv(podUIDVariable); c.Fence && (c.podUID() == "" || uid != "" && c.podUID() != uid) {
+		mistakes.Addf("Identity is %q: for Fence it must begin with the uid of the Pod and %q: set the environment "+
+			"variable %s from the downward API (fieldPath metadata.uid)", c.Identity, identitySeparator, podUIDVariable)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(c.Labels[key])...)
-		if problems != nil {
-			mistakes.Addf("Labels: %q: %q is not a valid label: %s", key, c.Labels[key], strings.Join(problems, ", "))
-		}
+		mistakes.AddIf(problems != nil, "Labels: %q: %q is not a valid label: "+
+			"%s", key, c.Labels[key], strings.Join(problems, ", "))
 	}
 	mistakes.Join(c.validateTimes())
 	return mistakes.Err()
@@ -133,22 +131,16 @@ func (c Config) validate() error {
 
 func (c Config) validateTimes() error {
 	var mistakes usercode.Mistakes
-	if c.LeaseDuration%time.Second != 0 {
-		mistakes.Addf("LeaseDuration is %s: the unit of a Lease is a whole second", c.LeaseDuration)
-	}
-	if c.RetryPeriod < 0 {
-		mistakes.Addf("RetryPeriod is %s: it must not be negative (0 means %s)", c.RetryPeriod,
-			leadership.DefaultRetryPeriod)
-	}
+	mistakes.AddIf(c.LeaseDuration%time.Second != 0, "LeaseDuration is %s: the unit of a Lease is a whole "+
+		"second", c.LeaseDuration)
+	mistakes.AddIf(c.RetryPeriod < 0, "RetryPeriod is %s: it must not be negative (0 means "+
+		"%s)", c.RetryPeriod, leadership.DefaultRetryPeriod)
 	// The next two conditions also reject negative values.
 	if least := time.Duration(jitterFactor * float64(max(c.RetryPeriod, 0))); c.RenewDeadline <= least {
 		mistakes.Addf("RenewDeadline is %s: it must be longer than %s, which is %g times RetryPeriod",
 			c.RenewDeadline, least, jitterFactor)
 	}
-	if c.LeaseDuration <= max(c.RenewDeadline, 0) {
-		mistakes.Addf("LeaseDuration is %s: it must be longer than RenewDeadline, %s, so that the holder stops "+
-			"before a new leader",
-			c.LeaseDuration, c.RenewDeadline)
-	}
+	mistakes.AddIf(c.LeaseDuration <= max(c.RenewDeadline, 0), "LeaseDuration is %s: it must be longer than "+
+		"RenewDeadline, %s, so that the holder stops before a new leader", c.LeaseDuration, c.RenewDeadline)
 	return mistakes.Err()
 }

@@ -136,7 +136,7 @@ func (f *fence) await(ctx context.Context) (accepted bool) {
 		denied, err := f.probe(request)
 		if err == nil && denied && interval == slowestProbe {
 			err = fmt.Errorf("the policy rejects writes of the leader: its requests need a token that is bound "+
-				"to the Pod %s", e.config.PodUID)
+				"to the Pod %s", e.config.podUID())
 		}
 		if ctx.Err() == nil && (err != nil || !denied) {
 			f.waits(request, err)

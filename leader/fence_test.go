@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/evenkeel-go/evenkeel/internal/testlength"
@@ -23,7 +24,7 @@ import (
 
 // fenced makes an Elector use a fence, as the Pod whose uid is the name of its client.
 func fenced(c *Config) {
-	c.PodUID, c.Identity, c.Fence = c.Identity, "", true
+	c.Identity, c.Fence = c.Identity+"_"+string(uuid.NewUUID()), true
 }
 
 // Work begins only when the API server sees the new holder, however late that is, and with a further term too.
@@ -162,7 +163,7 @@ func TestShutdownWhileWaitingForFence(t *testing.T) {
 	}
 }
 
-// A leader whose writes the policy rejects, because it has a wrong PodUID, gives the lease up, and another candidate leads.
+// A leader whose writes the policy rejects, because it has the uid of another Pod, gives the lease up, and another candidate leads.
 // It is never ready.
 func TestLeaderRejectedByFenceReleasesLease(t *testing.T) {
 	t.Parallel()
@@ -170,7 +171,7 @@ func TestLeaderRejectedByFenceReleasesLease(t *testing.T) {
 		s := newServer()
 		s.policy = &policy{}
 		var log logs
-		wrong := newTestElector(t, s.client("a"), fenced, log.into, func(c *Config) { c.PodUID = "wrong" })
+		wrong := newTestElector(t, s.client("a"), fenced, log.into, func(c *Config) { c.Identity = "wrong_1" })
 		first := run(t, wrong, func(context.Context) error { return errors.New("the work ran") })
 		pass(10 * time.Second)
 		e := newTestElector(t, s.client("b"), fenced)
@@ -236,24 +237,22 @@ func TestFenceOfRestartedContainer(t *testing.T) {
 }
 
 func TestFenceConfig(t *testing.T) {
-	// The default PodUID is in the environment, so this test is not parallel.
+	// The uid of the Pod is in the environment, so this test is not parallel.
 	t.Setenv("POD_UID", "from-env")
 	e, err := New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod", Fence: true})
 	if err != nil || !strings.HasPrefix(e.config.Identity, "from-env_") {
 		t.Errorf("the identity is %q, %v", e.config.Identity, err)
 	}
-	if e, err = New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod"}); err != nil || e.config.PodUID != "" {
-		t.Errorf("without Fence the Pod is %q, %v", e.config.PodUID, err)
+	if e, err = New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod"}); err != nil || strings.HasPrefix(e.config.Identity, "from-env") {
+		t.Errorf("without Fence the identity is %q, %v", e.config.Identity, err)
 	}
-	t.Setenv("POD_UID", "")
-	for want, config := range map[string]Config{
-		"PodUID is required for Fence":         {Fence: true},
-		"PodUID is set without Fence":          {PodUID: "uid"},
-		`Identity "me" must begin with "uid_"`: {Fence: true, PodUID: "uid", Identity: "me"},
-	} {
-		config.Cluster, config.Name, config.Namespace = connect(t, nil), "printer", "prod"
-		if _, err := New(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error is %v, want %q in it", err, want)
+	for _, uid := range []string{"", "uid"} { // in the environment
+		t.Setenv("POD_UID", uid)
+		for identity, isValid := range map[string]bool{"": uid != "", "uid_1": true, "uid_": true, "uid": false, "_1": false, "other_1": uid == "", "uid2_1": uid == ""} {
+			_, err := New(Config{Cluster: connect(t, nil), Name: "printer", Namespace: "prod", Identity: identity, Fence: true})
+			if want := "for Fence it must begin with the uid of the Pod"; isValid != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("the Pod %q, identity %q: error %v", uid, identity, err)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -36,17 +37,20 @@ type Config struct {
 	Listen string
 	// Listener is used in place of Listen. The manager closes it when it stops.
 	Listener net.Listener
+	// ProbeListen is the address of a second HTTP server, or several with commas. It serves only /livez, /healthz and
+	// /readyz, without TLS. Listen or Listener then serves only the rest, with TLS. Default: none.
+	ProbeListen string
 	// CertFile and KeyFile are PEM files of the HTTP server's certificate and its key. They are read again when they
-	// change; while they are not valid, the previous certificate stays in use. Default: HTTP without TLS.
+	// change; while they are not valid, the previous certificate stays in use. Default: HTTP without TLS; with
+	// ProbeListen a certificate of this process, which no client knows.
 	CertFile, KeyFile string
 	// Handlers are served beside /livez, /healthz and /readyz, by their pattern for http.ServeMux, for example
 	// "GET /metrics". One for /healthz replaces that of the manager.
 	Handlers map[string]http.Handler
 	// AuthorizeWith protects Handlers and /debug: a request needs a bearer token that this cluster accepts,
 	// and its user must be allowed the method and the path (nonResourceURLs in RBAC). Results are cached for 1 min. The
-	// program needs the ClusterRole system:auth-delegator. It requires CertFile, unless Listen has only loopback
-	// addresses. Default: nil: Handlers are
-	// served to everybody, and /debug only to this host.
+	// program needs the ClusterRole system:auth-delegator. It requires CertFile or ProbeListen, unless Listen has only
+	// loopback addresses. Default: nil: Handlers are served to everybody, and /debug only to this host.
 	AuthorizeWith *kube.Cluster
 	// Pprof serves CPU profiles, execution traces and the profiles of runtime/pprof below /debug/pprof. Default: false.
 	Pprof bool
@@ -69,6 +73,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Replaced by tests.
+	probes net.Listener // in addition to ProbeListen
 	exit   func(status int)
 	notify func(chan<- os.Signal) (stop func())
 }
@@ -91,17 +96,11 @@ const (
 
 // String returns the group's name.
 func (g Group) String() string {
-	switch g {
-	case LeaderOnly:
-		return "leader only"
-	case Always:
-		return "always"
-	case Caches:
-		return "caches"
-	case Servers:
-		return "servers"
+	names := []string{"leader only", "always", "caches", "servers"}
+	if g < 0 || int(g) >= len(names) {
+		return fmt.Sprintf("group %d", int(g))
 	}
-	return fmt.Sprintf("group %d", int(g))
+	return names[g]
 }
 
 // FailurePolicy determines what follows when a Runnable returns an error or panics before it was stopped.
@@ -163,7 +162,7 @@ func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
 }
 
 // reserved are the names of checks of the manager itself.
-func reserved() []string { return []string{checkServer, checkLease, checkShutdown} }
+func reserved() []string { return []string{checkServer, checkProbes, checkLease, checkShutdown} }
 
 func (r Runnable) validate(shutdownTimeout time.Duration) error {
 	var mistakes usercode.Mistakes
@@ -172,22 +171,15 @@ func (r Runnable) validate(shutdownTimeout time.Duration) error {
 	} else if slices.Contains(reserved(), r.Name) {
 		mistakes.Addf("Name %q is reserved for the manager", r.Name)
 	}
-	if usercode.IsNil(r.Runner) {
-		mistakes.Addf("Runner is required")
-	}
-	if r.Group < LeaderOnly || r.Group > Servers {
-		mistakes.Addf("Group is %d: it must be one of the constants", int(r.Group))
-	}
-	if r.OnFailure < EndProcess || r.OnFailure > Continue {
-		mistakes.Addf("OnFailure is %d: it must be one of the constants", int(r.OnFailure))
-	}
-	if r.DrainTime < 0 {
-		mistakes.Addf("DrainTime is %s: it must not be negative (0 means no limit of its own)", r.DrainTime)
-	}
-	if r.DrainTime > shutdownTimeout && shutdownTimeout > 0 {
-		mistakes.Addf("DrainTime is %s: it must not exceed the manager's ShutdownTimeout, %s", r.DrainTime,
-			shutdownTimeout)
-	}
+	mistakes.AddIf(usercode.IsNil(r.Runner), "Runner is required")
+	mistakes.AddIf(r.Group < LeaderOnly || r.Group > Servers, "Group is %d: it must be one of the "+
+		"constants", int(r.Group))
+	mistakes.AddIf(r.OnFailure < EndProcess || r.OnFailure > Continue, "OnFailure is %d: it must be one of the "+
+		"constants", int(r.OnFailure))
+	mistakes.AddIf(r.DrainTime < 0, "DrainTime is %s: it must not be negative (0 means no limit of its "+
+		"own)", r.DrainTime)
+	mistakes.AddIf(r.DrainTime > shutdownTimeout && shutdownTimeout > 0, "DrainTime is %s: it must not exceed the "+
+		"manager's ShutdownTimeout, %s", r.DrainTime, shutdownTimeout)
 	return mistakes.Err()
 }
 
@@ -207,17 +199,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// addresses returns the addresses in Listen.
-func (c Config) addresses() []string {
-	if c.Listen == "" {
-		return nil
-	}
-	addresses := strings.Split(c.Listen, ",")
-	for i := range addresses {
-		addresses[i] = strings.TrimSpace(addresses[i])
-	}
-	return addresses
-}
+// hasServer reports whether there is another HTTP server than that of the probes.
+func (c Config) hasServer() bool { return c.Listen != "" || c.Listener != nil }
 
 // isLoopback reports whether only this host can reach an address.
 func isLoopback(address string) bool {
@@ -227,34 +210,32 @@ func isLoopback(address string) bool {
 
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
-	if c.ShutdownTimeout < 0 {
-		mistakes.Addf("ShutdownTimeout is %s: it must not be negative (0 means %s)", c.ShutdownTimeout,
-			DefaultShutdownTimeout)
+	mistakes.AddIf(c.ShutdownTimeout < 0, "ShutdownTimeout is %s: it must not be negative (0 means "+
+		"%s)", c.ShutdownTimeout, DefaultShutdownTimeout)
+	mistakes.AddIf(c.Listen != "" && c.Listener != nil, "Listen and Listener are both set: choose one of them")
+	mistakes.AddIf((c.CertFile == "") != (c.KeyFile == ""), "CertFile is %q and KeyFile is %q: set both or "+
+		"none", c.CertFile, c.KeyFile)
+	mistakes.AddIf(!c.hasServer() && (c.CertFile != "" || c.AuthorizeWith != nil || c.Pprof || len(c.Handlers) > 0),
+		"CertFile, AuthorizeWith, Pprof and Handlers need Listen or Listener")
+	addresses := httpserver.Addresses(c.Listen)
+	for _, address := range httpserver.Addresses(c.ProbeListen) {
+		mistakes.AddIf(slices.Contains(addresses, address) && !strings.HasSuffix(address, ":0"), "Listen and "+
+			"ProbeListen have the address %s: choose another one", address)
 	}
-	if c.Listen != "" && c.Listener != nil {
-		mistakes.Addf("Listen and Listener are both set: choose one of them")
+	if plain, ok := c.Listener.(*net.TCPListener); ok { // others may have TLS
+		addresses = append(addresses, plain.Addr().String())
 	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		mistakes.Addf("CertFile is %q and KeyFile is %q: set both or none", c.CertFile, c.KeyFile)
+	for _, address := range addresses {
+		mistakes.AddIf(c.AuthorizeWith != nil && c.CertFile == "" && c.ProbeListen == "" && !isLoopback(address),
+			"AuthorizeWith needs CertFile, or ProbeListen for a certificate of this process: otherwise clients send "+
+				"their tokens to %s without TLS", address)
 	}
-	if c.Listen == "" && c.Listener == nil && (c.CertFile != "" || c.AuthorizeWith != nil || c.Pprof) {
-		mistakes.Addf("CertFile, AuthorizeWith and Pprof need Listen or Listener")
-	}
-	for _, address := range c.addresses() {
-		if c.AuthorizeWith != nil && c.CertFile == "" && !isLoopback(address) {
-			mistakes.Addf("AuthorizeWith needs CertFile: otherwise clients send their tokens to %s without TLS",
-				address)
-		}
-	}
-	if c.Listen == "" && c.Listener == nil && len(c.Handlers)+len(c.Liveness)+len(c.Readiness) > 0 {
-		mistakes.Addf("Handlers, Liveness and Readiness need Listen or Listener")
-	}
+	mistakes.AddIf(!c.hasServer() && c.ProbeListen == "" && len(c.Liveness)+len(c.Readiness) > 0, "Liveness and "+
+		"Readiness need Listen, Listener or ProbeListen")
 	checkNames := func(field string, checks map[string]func() error) {
 		for _, name := range slices.Sorted(maps.Keys(checks)) {
-			if name == "" || checks[name] == nil || slices.Contains(reserved(), name) {
-				mistakes.Addf("%s[%q]: the name must not be empty or one of the manager's, and the check "+
-					"must not be nil", field, name)
-			}
+			mistakes.AddIf(name == "" || checks[name] == nil || slices.Contains(reserved(), name), "%s[%q]: the name "+
+				"must not be empty or one of the manager's, and the check must not be nil", field, name)
 		}
 	}
 	checkNames("Liveness", c.Liveness)

@@ -79,15 +79,15 @@ func (m *Manager) serveDebugOf(w http.ResponseWriter, req *http.Request) {
 		value, err = debugged.Debug(req.URL.Query().Get("key"))
 		return err
 	})
+	if err == nil {
+		writeJSON(w, value)
+		return
+	}
+	code := http.StatusBadRequest
 	if _, panicked := errors.AsType[*usercode.PanicError](err); panicked {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		code = http.StatusInternalServerError
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, value)
+	http.Error(w, err.Error(), code)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

@@ -1,23 +1,24 @@
 package manager
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/httpauth"
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
 // Names of the manager's own runnable and checks.
 const (
 	checkServer   = "http"
+	checkProbes   = "probes"
 	checkLease    = "leader-election"
 	checkShutdown = "shutdown"
 )
@@ -240,24 +241,41 @@ func serveChecks(checks func() []check) http.HandlerFunc {
 	}
 }
 
-// newServer returns a server with the handlers of m.config. The error lists mistakes in patterns and certificates.
-func (m *Manager) newServer() (*httpserver.Server, error) {
+// addServers adds the HTTP servers. The error lists mistakes in patterns and certificates.
+func (m *Manager) addServers() error {
 	config := m.config
-	mux := http.NewServeMux()
+	probes := http.NewServeMux()
 	alive := serveChecks(func() []check { return m.custom("liveness", config.Liveness) })
-	mux.HandleFunc("GET /livez", alive)
-	mux.HandleFunc("GET /readyz", serveChecks(m.readiness))
-	if config.Handlers["GET /healthz"] == nil && config.Handlers["/healthz"] == nil {
-		// Liveness probes in manifests from elsewhere ask it.
-		mux.HandleFunc("GET /healthz", alive)
+	probes.HandleFunc("GET /livez", alive)
+	probes.HandleFunc("GET /readyz", serveChecks(m.readiness))
+	mux, settings := probes, httpserver.Config{
+		Listen: config.Listen, Listener: config.Listener, CertFile: config.CertFile, KeyFile: config.KeyFile,
 	}
 	var errs []error
+	if config.ProbeListen != "" {
+		mux = http.NewServeMux()
+		if config.CertFile == "" {
+			own, err := certificates.OfProcess("localhost", "127.0.0.1")
+			errs = append(errs, err)
+			settings.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}}
+		}
+		errs = append(errs, m.addServer(checkProbes, httpserver.Config{
+			Listen: config.ProbeListen, Listener: config.probes, Handler: probes,
+		}))
+	}
+	if config.Handlers["GET /healthz"] == nil && config.Handlers["/healthz"] == nil || config.ProbeListen != "" {
+		// Liveness probes in manifests from elsewhere ask it.
+		probes.HandleFunc("GET /healthz", alive)
+	}
+	if !config.hasServer() {
+		return errors.Join(errs...)
+	}
 	protect := func(handler http.Handler) http.Handler { return handler }
 	protectDebug := onlyLoopback
 	if config.AuthorizeWith != nil {
 		filter, err := httpauth.New(config.AuthorizeWith, m.logger)
 		if err != nil {
-			return nil, fmt.Errorf("AuthorizeWith: %w", err)
+			return fmt.Errorf("AuthorizeWith: %w", err)
 		}
 		protect, protectDebug = filter.Protect, filter.Protect
 	}
@@ -266,34 +284,17 @@ func (m *Manager) newServer() (*httpserver.Server, error) {
 	if config.Pprof {
 		mux.Handle("GET /debug/pprof/{name}", protectDebug(http.HandlerFunc(serveProfile)))
 	}
-	for _, pattern := range slices.Sorted(maps.Keys(config.Handlers)) {
-		handler := config.Handlers[pattern]
-		if usercode.IsNil(handler) {
-			errs = append(errs, fmt.Errorf("Handlers[%q] is nil", pattern)) //nolint:staticcheck // the name of a field
-			continue
-		}
-		if err := handle(mux, pattern, protect(handler)); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	settings := httpserver.Config{
-		Addresses: config.addresses(), Handler: mux, CertFile: config.CertFile, KeyFile: config.KeyFile,
-		ShutdownTimeout: config.ShutdownTimeout / shutdownShare, Logger: m.logger,
-	}
-	if config.Listener != nil {
-		settings.Listeners = []net.Listener{config.Listener}
-	}
-	server, err := httpserver.New(settings)
-	return server, errors.Join(append(errs, err)...)
+	settings.Handler = mux
+	errs = append(errs, httpserver.Handle(mux, config.Handlers, protect), m.addServer(checkServer, settings))
+	return errors.Join(errs...)
 }
 
-// handle registers a handler. ServeMux reports invalid patterns and conflicts only by a panic.
-func handle(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("Handlers[%q]: %v", pattern, value) //nolint:staticcheck // the name of a field
-		}
-	}()
-	mux.Handle(pattern, handler)
-	return nil
+// addServer adds an HTTP server as a runnable.
+func (m *Manager) addServer(name string, settings httpserver.Config) error {
+	settings.ShutdownTimeout, settings.Logger = m.config.ShutdownTimeout/shutdownShare, m.logger
+	server, err := httpserver.New(settings)
+	m.members = append(m.members, newMember(Runnable{
+		Name: name, Runner: server, Group: Servers, DrainTime: m.config.ShutdownTimeout,
+	}))
+	return err
 }

@@ -177,12 +177,15 @@ func TestInvalidHTTPServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, config := range map[string]Config{
-		"AuthorizeWith and Pprof need Listen": {AuthorizeWith: cluster},
-		"set both or none":                    {Listen: ":0", CertFile: "/a"},
-		"CertFile, AuthorizeWith":             {CertFile: "/a", KeyFile: "/b"},
-		"tokens to :1 without TLS":            {Listen: "127.0.0.1:0, :1", AuthorizeWith: cluster},
-		"tokens to 10.0.0.1:1 without":        {Listen: "10.0.0.1:1, [::1]:1,localhost:1", AuthorizeWith: cluster},
-		"read the certificate: open /a:":      {Listen: ":0", CertFile: "/a", KeyFile: "/b"},
+		"AuthorizeWith, Pprof and Handlers need Listen": {AuthorizeWith: cluster},
+		"Listen and ProbeListen have the address :1":    {Listen: ":2, :1", ProbeListen: ":1"},
+		`"," has no address`:                            {Listen: ",", ProbeListen: ":1"},
+		`" " has no address`:                            {ProbeListen: " "},
+		"set both or none":                              {Listen: ":0", CertFile: "/a"},
+		"CertFile, AuthorizeWith":                       {CertFile: "/a", KeyFile: "/b"},
+		"tokens to :1 without TLS":                      {Listen: "127.0.0.1:0, :1", AuthorizeWith: cluster},
+		"tokens to 10.0.0.1:1 without":                  {Listen: "10.0.0.1:1, [::1]:1,localhost:1", AuthorizeWith: cluster},
+		"read the certificate: open /a:":                {Listen: ":0", CertFile: "/a", KeyFile: "/b"},
 	} {
 		_, err := New(config)
 		expectError(t, err, want)
@@ -214,13 +217,10 @@ func TestNewReportsInvalidChecksInOrder(t *testing.T) {
 
 func TestOwnHandlerReplacesHealthz(t *testing.T) {
 	t.Parallel()
-	listener := apitest.NewListener()
-	m, err := New(Config{Listener: listener, IgnoreSignals: true, Handlers: map[string]http.Handler{"/healthz": http.NotFoundHandler()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := m.newServer()
-	if err != nil || server == nil {
-		t.Errorf("the server is %v, %v", server, err)
+	for _, pattern := range []string{"/healthz", "GET /healthz"} {
+		config := Config{Listener: apitest.NewListener(), IgnoreSignals: true, Handlers: map[string]http.Handler{pattern: http.NotFoundHandler()}}
+		if _, err := New(config); err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
 	}
 }

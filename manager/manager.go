@@ -60,14 +60,7 @@ func New(config Config) (*Manager, error) {
 		m.elector = elector
 		errs = append(errs, err)
 	}
-	if config.Listen != "" || config.Listener != nil {
-		server, err := m.newServer()
-		m.members = append(m.members, newMember(Runnable{
-			Name: checkServer, Runner: server, Group: Servers, DrainTime: config.ShutdownTimeout,
-		}))
-		errs = append(errs, err)
-	}
-	errs = append(errs, m.Add(config.Runnables...))
+	errs = append(errs, m.addServers(), m.Add(config.Runnables...))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("new manager: %w", err)
 	}
@@ -120,7 +113,7 @@ func (m *Manager) Add(runnables ...Runnable) error {
 func (m *Manager) Remove(ctx context.Context, name string) error {
 	m.mu.Lock()
 	i := slices.IndexFunc(m.members, func(r *member) bool { return r.Name == name })
-	if i < 0 || name == checkServer {
+	if i < 0 || slices.Contains(reserved(), name) {
 		m.mu.Unlock()
 		return fmt.Errorf("remove from the manager: it has no runnable %q", name)
 	}

@@ -684,9 +684,9 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	})
 	expectError(t, err, "Name is required", "Group is 7", "OnFailure is -1", "DrainTime is -1ns", "Runner is required",
 		`"a" is already used`, `"http" is reserved`, "Cluster is required", `"Not A Name" is not a valid name`,
-		"ShutdownTimeout is -1ns", `Readiness["disk"]`, "need Listen or Listener")
+		"ShutdownTimeout is -1ns", `Readiness["disk"]`, "need Listen, Listener or ProbeListen")
 	_, err = New(Config{Listen: ":0", Handlers: map[string]httpHandler{"GET /readyz": okHandler{}, "/x": nil, "{": okHandler{}}})
-	expectError(t, err, `Handlers["GET /readyz"]`, `Handlers["/x"] is nil`, `Handlers["{"]`)
+	expectError(t, err, `Handlers["GET /readyz"]`, `Handlers["/x"]: the handler is nil`, `Handlers["{"]`)
 	slow := Runnable{Name: "slow", Runner: RunFunc(func(context.Context) error { return nil }), DrainTime: 30 * time.Second}
 	_, err = New(Config{Runnables: []Runnable{slow}})
 	expectError(t, err, "DrainTime is 30s: it must not exceed the manager's ShutdownTimeout, 29s")

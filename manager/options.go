@@ -43,13 +43,17 @@ type Options struct {
 	// QPS and Burst limit the requests of a kube.Cluster: see kube.Connect. Default: 0, no limit.
 	QPS   float64
 	Burst int
+	// Namespaces are those of kube.Cluster.SetNamespaces, to which everything is limited. Default: all.
+	Namespaces []string
 	// ReadOnly and WriteLimit are those of kube.Cluster. Default: false, and 0, no limit.
 	ReadOnly   bool
 	WriteLimit float64
 
 	// Listen is the address of the HTTP server, or several with commas. Default: none.
 	Listen string
-	// CertFile and KeyFile are those of Config. Default: HTTP without TLS.
+	// ProbeListen is that of Config. Default: none.
+	ProbeListen string
+	// CertFile and KeyFile are those of Config, with its default.
 	CertFile, KeyFile string
 	// Authorize protects the HTTP server with the cluster of New: see Config.AuthorizeWith. Default: false.
 	Authorize bool
@@ -59,7 +63,8 @@ type Options struct {
 	// LeaderElect makes the group LeaderOnly run only while this process holds the lease. Default: false.
 	LeaderElect bool
 	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults
-	// to the namespace of the kubeconfig's context, or to the Pod's own if its service account is used.
+	// to the first of Namespaces, otherwise to the namespace of the kubeconfig's context, or to the Pod's own if its
+	// service account is used.
 	LeaseName, LeaseNamespace string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader.Config, with its defaults.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -108,14 +113,18 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		"with commas")
 	flags.Float64Var(&o.QPS, "kube-api-qps", o.QPS, "limit of requests per second to the API server; 0 means no limit")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "number of requests above kube-api-qps in a burst")
+	flags.Var(&list{values: &o.Namespaces}, "namespaces", "`namespaces` to work in, for which Roles are enough; may "+
+		"be repeated, or be a list with commas; by default all, which needs a ClusterRole")
 	flags.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly, "send no writes to the API server; handlers that write fail, "+
 		"and are retried")
 	flags.Float64Var(&o.WriteLimit, "write-limit", o.WriteLimit, "limit of writes per second to the API server; 0 "+
 		"means no limit")
 	flags.StringVar(&o.Listen, "listen", o.Listen, "`address` of the HTTP server, for example \":8080\", or several "+
 		"with commas; no server if it is empty")
+	flags.StringVar(&o.ProbeListen, "probe-listen", o.ProbeListen, "`address` of a second HTTP server with the "+
+		"probes, without TLS; listen then serves the rest with TLS")
 	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM `file` of the HTTP server's certificate; reloaded "+
-		"when it changes; without it HTTP has no TLS")
+		"when it changes; without it no TLS, or with probe-listen a self-signed certificate")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "PEM `file` of the key of tls-cert-file")
 	flags.BoolVar(&o.Authorize, "authorize", o.Authorize, "allow HTTP requests, except probes, only with a token of "+
 		"the cluster and RBAC for the path")
@@ -123,7 +132,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, leaderElectFlag, o.LeaderElect, "work only while this process holds the lease")
 	flags.StringVar(&o.LeaseName, "lease-name", o.LeaseName, "`name` of the lease")
 	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default "+
-		"that of the Pod or of the kubeconfig's context")
+		"the first of namespaces, or that of the Pod or of the kubeconfig's context")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a "+
 		"crash, in whole seconds")
 	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that "+
@@ -142,41 +151,33 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 func (o *Options) validate() error {
 	var mistakes usercode.Mistakes
-	if o.As == "" && len(o.AsGroups) > 0 {
-		mistakes.Addf("as-group needs as: the API server does not impersonate groups without a user")
-	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		mistakes.Addf("tls-cert-file is %q and tls-private-key-file is %q: set both or none", o.CertFile, o.KeyFile)
-	}
-	if o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0 {
-		mistakes.Addf("kube-api-qps is %g and kube-api-burst is %d: they must be numbers that are not negative", o.QPS,
-			o.Burst)
-	}
-	if o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit) {
-		mistakes.Addf("write-limit is %g: want a number of writes per second that is not negative", o.WriteLimit)
-	}
-	if o.LeaderElect && o.LeaseName == "" {
-		mistakes.Addf("leader-elect needs lease-name")
-	}
-	if o.ShutdownTimeout <= 0 {
-		mistakes.Addf("shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
-	}
-	if o.LogFormat != "text" && o.LogFormat != "json" {
-		mistakes.Addf("log-format is %q: it must be text or json", o.LogFormat)
-	}
+	mistakes.AddIf(o.As == "" && len(o.AsGroups) > 0, "as-group needs as: the API server does not impersonate groups "+
+		"without a user")
+	mistakes.AddIf((o.CertFile == "") != (o.KeyFile == ""), "tls-cert-file is %q and tls-private-key-file is %q: set "+
+		"both or none", o.CertFile, o.KeyFile)
+	mistakes.AddIf(o.QPS < 0 || o.QPS > math.MaxFloat32 || math.IsNaN(o.QPS) || o.Burst < 0, "kube-api-qps is %g and "+
+		"kube-api-burst is %d: they must be numbers that are not negative", o.QPS, o.Burst)
+	mistakes.AddIf(o.WriteLimit < 0 || math.IsInf(o.WriteLimit, 0) || math.IsNaN(o.WriteLimit), "write-limit is %g: "+
+		"want a number of writes per second that is not negative", o.WriteLimit)
+	mistakes.AddIf(o.LeaderElect && o.LeaseName == "", "leader-elect needs lease-name")
+	mistakes.AddIf(o.ShutdownTimeout <= 0, "shutdown-timeout is %s: it must be positive", o.ShutdownTimeout)
+	mistakes.AddIf(o.LogFormat != "text" && o.LogFormat != "json", "log-format is %q: it must be text or "+
+		"json", o.LogFormat)
 	return mistakes.Err()
 }
 
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
 // ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. It sets the
-// default of LeaseNamespace. The error contains the places where it has looked.
+// default of LeaseNamespace, unless Namespaces is set. The error contains the places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {
 		return nil, fmt.Errorf("%w (flags: --kubeconfig, --context)", err)
 	}
-	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
+	if len(o.Namespaces) == 0 {
+		o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
+	}
 	if o.As != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: o.As, Groups: o.AsGroups}
 	}
@@ -184,8 +185,8 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Connect returns kube.Connect of the RESTConfig, with ReadOnly, WriteLimit and Logger. To change the config, call
-// these functions instead.
+// Connect returns kube.Connect of the RESTConfig, with Namespaces, ReadOnly, WriteLimit and Logger. To change the
+// config, call these functions instead.
 func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -194,6 +195,9 @@ func (o *Options) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	cluster, err := kube.Connect(config, addTypes...)
 	if err != nil {
 		return nil, err
+	}
+	if err := cluster.SetNamespaces(o.Namespaces...); err != nil {
+		return nil, fmt.Errorf("%w (flag: --namespaces)", err)
 	}
 	cluster.SetReadOnly(o.ReadOnly)
 	cluster.SetWriteLimit(o.WriteLimit)
@@ -226,7 +230,8 @@ func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
 	if config.Listener == nil {
 		config.Listen = cmp.Or(config.Listen, o.Listen)
 	}
-	if config.Listen != "" || config.Listener != nil {
+	config.ProbeListen = cmp.Or(config.ProbeListen, o.ProbeListen)
+	if config.hasServer() {
 		if config.CertFile == "" && config.KeyFile == "" {
 			config.CertFile, config.KeyFile = o.CertFile, o.KeyFile
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 )
@@ -53,8 +54,10 @@ func TestOptionsFromEachSource(t *testing.T) {
 		"kube-api-qps":         {"2.5", func(o *Options) { o.QPS = 2.5 }},
 		"kube-api-burst":       {"10000000", func(o *Options) { o.Burst = 10_000_000 }},
 		"read-only":            {"true", func(o *Options) { o.ReadOnly = true }},
+		"namespaces":           {"a,b", func(o *Options) { o.Namespaces = []string{"a", "b"} }},
 		"write-limit":          {"0.5", func(o *Options) { o.WriteLimit = 0.5 }},
 		"listen":               {":1", func(o *Options) { o.Listen = ":1" }},
+		"probe-listen":         {":2", func(o *Options) { o.ProbeListen = ":2" }},
 		"tls-cert-file":        {"/c", func(o *Options) { o.CertFile, o.KeyFile = "/c", "/k" }},
 		"tls-private-key-file": {"/k", func(o *Options) { o.CertFile, o.KeyFile = "/c", "/k" }},
 		"authorize":            {"true", func(o *Options) { o.Authorize = true }},
@@ -400,6 +403,15 @@ func TestOptionsNew(t *testing.T) {
 	if got := newConfig(o, config); got.LeaderElection != nil {
 		t.Errorf("without LeaderElect the manager has a lease: %v", got.LeaderElection)
 	}
+	o.ProbeListen = "127.0.0.1:2"
+	if got := newConfig(o, Config{ProbeListen: "127.0.0.1:3"}); got.ProbeListen != "127.0.0.1:3" {
+		t.Errorf("the probes of the program are on %s", got.ProbeListen)
+	}
+	for _, config := range []Config{{}, {Listener: apitest.NewListener()}, {Listen: "127.0.0.1:4"}} {
+		if got := newConfig(o, config); got.ProbeListen != "127.0.0.1:2" {
+			t.Errorf("the probes are on %q", got.ProbeListen)
+		}
+	}
 	o.Authorize, o.Pprof = true, true
 	if got := newConfig(o, config); got.AuthorizeWith != cluster || !got.Pprof {
 		t.Error("Authorize does not use the cluster, or Pprof is false")
@@ -408,7 +420,7 @@ func TestOptionsNew(t *testing.T) {
 	_, err = o.New(cluster, Config{})
 	expectError(t, err, "open /none/cert", "open /none/key")
 	o.Listen = ""
-	if got := newConfig(o, Config{}); got.CertFile != "" || got.AuthorizeWith != nil || got.Pprof {
+	if got := newConfig(o, Config{}); got.CertFile != "" || got.AuthorizeWith != nil || got.Pprof || got.ProbeListen == "" {
 		t.Error("a manager without a server has its settings")
 	}
 	o.LeaderElect, o.LeaseName = true, ""

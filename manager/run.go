@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 const (
@@ -105,6 +107,7 @@ func (m *Manager) stopLocked(reason string, err error) {
 
 // start starts the groups in order. It returns when ctx ends, and has released the lease then.
 func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}) {
+	defer m.observeLease()()
 	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
@@ -122,6 +125,21 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 	if err != nil && !errors.Is(err, leadership.ErrStillRunning) { // that is the error of a member
 		m.stop("leader election failed", err)
 	}
+}
+
+// observeLease exposes the state of the elector from now on: that no process leads must be seen also while the elector
+// does not run, because a group before LeaderOnly is not ready.
+func (m *Manager) observeLease() (stop func()) {
+	if m.elector == nil {
+		return func() {}
+	}
+	recorder := apiobject.Metrics[interface {
+		ObserveLeadership(status func() leader.Status) (stop func())
+	}](apiobject.ObserversOf(m.config.LeaderElection.Cluster))
+	if recorder == nil {
+		return func() {}
+	}
+	return recorder.ObserveLeadership(m.elector.Status)
 }
 
 // lead is the work of one term. It returns when all members of LeaderOnly have ended, and in a shutdown also those of

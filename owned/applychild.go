@@ -189,14 +189,7 @@ func (i *item) configurationHash() []client.WriteOption {
 func (i *item) setApplied(applied client.ApplyResult[kube.Object]) {
 	r := &i.result
 	r.Object, r.Changed = applied.Object, applied.Changed
-	switch applied.Outcome {
-	case client.Created:
-		r.Outcome = Created
-	case client.Unchanged:
-		r.Outcome = Unchanged
-	default:
-		r.Outcome = Updated
-	}
+	r.Outcome = ChildOutcome(applied.Outcome)
 	if r.Readiness = i.Ready(applied.Object); applied.Object.GetDeletionTimestamp() != nil {
 		r.Readiness = readiness.State{Status: readiness.Terminating, Message: "it is being deleted"}
 	}

@@ -1,20 +1,23 @@
 package owned
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/readiness"
 )
 
-// Child is a desired child.
+// Child is a desired child. It is a kube.Object itself, so that it can stand among the objects for Of, Wave and the
+// Apply of an operator's run.
 type Child struct {
 	// Object contains the fields to apply, and no others: typed or unstructured, as for client.Apply. A namespaced
 	// object without a namespace gets that of the owner. The Set does not change Object. Required.
 	//
 	// A zero value that the Go type omits from JSON is not applied: a Deployment with Paused: false does not undo a
 	// pause by another client. Use an unstructured object to apply such a value.
-	Object kube.Object
+	kube.Object
 	// Wave orders children. A child is created or changed only when all children of lower waves are ready. Children are
 	// deleted in reverse order: each when all undesired children of higher waves are gone. Default 0.
 	Wave int
@@ -38,14 +41,22 @@ type Child struct {
 	Once bool
 }
 
-// Of returns children of wave 0.
+// Of returns children of wave 0. An object that is a Child keeps its settings, also its wave.
 func Of(objects ...kube.Object) []Child { return Wave(0, objects...) }
 
-// Wave returns children of one wave.
+// Wave returns children of one wave, as Of.
 func Wave(wave int, objects ...kube.Object) []Child {
 	children := make([]Child, 0, len(objects))
 	for _, object := range objects {
-		children = append(children, Child{Object: object, Wave: wave})
+		if pointer, ok := object.(*Child); ok && pointer != nil {
+			object = *pointer
+		}
+		child, ok := object.(Child)
+		if !ok {
+			child.Object = object
+		}
+		child.Wave = cmp.Or(child.Wave, wave)
+		children = append(children, child)
 	}
 	return children
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -161,17 +162,14 @@ func New(config Config) (*Set, error) {
 
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Client == nil {
-		mistakes.Addf("Client is required: client.New makes one")
-	}
+	mistakes.AddIf(c.Client == nil, "Client is required: client.New makes one")
 	if c.Name == "" {
 		mistakes.Addf("Name is required, to find children again")
 	} else if problems := validation.IsValidLabelValue(c.Name); len(problems) > 0 {
 		mistakes.Addf("Name is %q, which is not a label value: %s", c.Name, strings.Join(problems, "; "))
 	}
-	if len(c.Kinds) == 0 {
-		mistakes.Addf("Kinds is required: all kinds of children, including those of earlier versions of the program")
-	}
+	mistakes.AddIf(len(c.Kinds) == 0, "Kinds is required: all kinds of children, including those of earlier versions "+
+		"of the program")
 	seen := map[schema.GroupKind]bool{}
 	for i, kind := range c.Kinds {
 		switch {
@@ -187,35 +185,26 @@ func (c Config) validate() error {
 }
 
 func (c Config) validatePolicies(mistakes *usercode.Mistakes) {
-	if c.PruneFirst && c.PruneNever {
-		mistakes.Addf("PruneFirst and PruneNever are both set: use one")
-	}
+	mistakes.AddIf(c.PruneFirst && c.PruneNever, "PruneFirst and PruneNever are both set: use one")
 	if c.Propagation != metav1.DeletePropagationBackground && c.Propagation != metav1.DeletePropagationForeground {
 		mistakes.Addf("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; "+
 			"Child.Propagation may be Orphan", c.Propagation)
 	}
 	for i, name := range c.ForceRemoveFinalizers {
-		if strings.TrimSpace(name) == "" {
-			mistakes.Addf("ForceRemoveFinalizers[%d] is empty: it must be the exact name of a finalizer", i)
-		}
+		mistakes.AddIf(strings.TrimSpace(name) == "", "ForceRemoveFinalizers[%d] is empty: it must be the exact name "+
+			"of a finalizer", i)
 	}
-	if slices.Contains(c.FormerManagers, "") {
-		mistakes.Addf("FormerManagers contains an empty name: use the names in managedFields")
-	}
-	if c.FormerChildren != "" && len(c.FormerManagers) == 0 {
-		mistakes.Addf("FormerChildren requires FormerManagers, which identify the objects of the program")
-	}
+	mistakes.AddIf(slices.Contains(c.FormerManagers, ""), "FormerManagers contains an empty name: use the names in "+
+		"managedFields")
+	mistakes.AddIf(c.FormerChildren != "" && len(c.FormerManagers) == 0, "FormerChildren requires FormerManagers, "+
+		"which identify the objects of the program")
 	if _, err := labels.Parse(c.FormerChildren); err != nil {
 		mistakes.Addf("FormerChildren is %q: %w", c.FormerChildren, err)
 	}
-	if c.ForceRemoveAfter < 0 {
-		mistakes.Addf("ForceRemoveAfter is %s: it must be at least 0, which means %s", c.ForceRemoveAfter,
-			defaultForceRemoveAfter)
-	}
-	if c.FormerOwnerGrace < 0 {
-		mistakes.Addf("FormerOwnerGrace is %s: it must be at least 0, which means %s", c.FormerOwnerGrace,
-			defaultFormerOwnerGrace)
-	}
+	mistakes.AddIf(c.ForceRemoveAfter < 0, "ForceRemoveAfter is %s: it must be at least 0, which means "+
+		"%s", c.ForceRemoveAfter, defaultForceRemoveAfter)
+	mistakes.AddIf(c.FormerOwnerGrace < 0, "FormerOwnerGrace is %s: it must be at least 0, which means "+
+		"%s", c.FormerOwnerGrace, defaultFormerOwnerGrace)
 }
 
 // has reports whether the set can find children of a kind.
@@ -228,11 +217,5 @@ func (c Config) namespacesOf(owner metav1.Object) []string {
 	if slices.Contains(c.Namespaces, metav1.NamespaceAll) || owner.GetNamespace() == "" && len(c.Namespaces) == 0 {
 		return nil
 	}
-	var all []string
-	for _, namespace := range append([]string{owner.GetNamespace()}, c.Namespaces...) {
-		if namespace != "" && !slices.Contains(all, namespace) {
-			all = append(all, namespace)
-		}
-	}
-	return all
+	return sets.List(sets.New(c.Namespaces...).Insert(owner.GetNamespace()).Delete(""))
 }

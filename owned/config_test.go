@@ -82,7 +82,7 @@ func TestNamespacesOf(t *testing.T) {
 		want  []string
 	}{
 		"the owner's":               {near, nil, []string{"shop"}},
-		"the owner's and others":    {near, []string{"b", "shop", "b"}, []string{"shop", "b"}},
+		"the owner's and others":    {near, []string{"b", "shop", "b"}, []string{"b", "shop"}},
 		"all, when it says so":      {near, []string{"b", metav1.NamespaceAll}, nil},
 		"all, of an owner in none":  {far, nil, nil},
 		"some, of an owner in none": {far, []string{"b"}, []string{"b"}},

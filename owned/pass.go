@@ -104,6 +104,10 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 	if usercode.IsNil(child.Object) {
 		return nil, errors.New("Object is nil")
 	}
+	switch child.Object.(type) {
+	case Child, *Child:
+		return nil, errors.New("Object is a Child: set it to the object itself")
+	}
 	kind, err := p.client.Cluster().KindOf(child.Object)
 	if err != nil {
 		return nil, err
@@ -127,8 +131,8 @@ func (p *pass) newItem(ctx context.Context, child Child) (*item, error) {
 		return nil, fmt.Errorf("%s has no name, which identifies a child: generateName cannot be used", kind.Kind)
 	}
 	if !p.set.config.has(kind.GroupKind()) {
-		return nil, fmt.Errorf("%s: its kind is not in Config.Kinds, so it would not be found again: add %s",
-			name, kind)
+		return nil, fmt.Errorf("%s: its kind is not in Config.Kinds, so it would not be found again: add %s, for an "+
+			"operator to its Owns", name, kind)
 	}
 	// A kind that is not served yet may be defined by a child of a lower wave.
 	if err := p.resolve(ctx, i); err != nil && !errors.Is(err, kube.ErrNotServed) {

@@ -21,11 +21,11 @@ type ChildOutcome string
 // Outcomes.
 const (
 	// Created: the child did not exist, and was created.
-	Created ChildOutcome = "created"
+	Created = ChildOutcome(client.Created)
 	// Updated: the child was changed.
-	Updated ChildOutcome = "updated"
+	Updated = ChildOutcome(client.Updated)
 	// Unchanged: the child was in its desired state.
-	Unchanged ChildOutcome = "unchanged"
+	Unchanged = ChildOutcome(client.Unchanged)
 	// Deleted: the child was deleted. After Set.Delete it is gone; after Apply its finalizers may keep it.
 	Deleted ChildOutcome = "deleted"
 

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,13 +19,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	webhooks "github.com/evenkeel-go/evenkeel/webhook"
 )
@@ -165,6 +169,71 @@ func TestWebhookServer(t *testing.T) {
 		}
 	})
 }
+
+// A hook's own patch is applied, in the version of its Go type and for a dry run too; its warnings reach the client, also
+// with a rejection. Audit annotations have no effect: the cluster in memory has no audit log.
+func TestResponsesOfWebhookServer(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		simulation.Test(t, simulation.Config{YAML: gadgets}, func(t *testing.T, c *simulation.Cluster) {
+			options := webhooks.HookConfig{Name: "sizes.gadgets.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"gadgets"}},
+			}}}
+			var seen []string
+			hook := func(_ context.Context, r *webhooks.Request[*unstructured.Unstructured]) error {
+				seen = append(seen, fmt.Sprint(r.Admission.Kind.Version, r.DryRun()))
+				r.Warn("sized")
+				err := errors.Join(r.AddAuditAnnotation("size", "2"), r.Patch(client.Operation{Op: "add", Path: "/size", Value: 2}))
+				if err == nil && r.Object.GetName() == "bad" {
+					err = errors.New("no size")
+				}
+				return err
+			}
+			server, err := webhooks.New(webhooks.Config{Cluster: c.Connect("operator"), Hooks: []webhooks.Hook{webhooks.Mutating(options, hook)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.HandleWebhooks(server)
+			for _, obj := range server.Configurations("operator", admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"}}) {
+				text, err := yaml.Marshal(obj)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Apply(string(text))
+			}
+			config, warnings := rest.CopyConfig(c.RESTConfig("user")), &warningsOf{}
+			config.WarningHandler = warnings
+			clients, err := dynamic.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := clients.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gadgets"}).Namespace("default")
+			for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+				for _, name := range []string{"good", "bad"} {
+					obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+					obj.SetAPIVersion("example.com/" + version)
+					obj.SetKind("Gadget")
+					created, err := all.Create(t.Context(), obj, metav1.CreateOptions{DryRun: dryRun})
+					if (err != nil) != (name == "bad") {
+						t.Fatalf("%s, %s: %v", version, name, err)
+					}
+					if err == nil && (created.Object["size"] != int64(2) || created.GetAPIVersion() != "example.com/"+version) {
+						t.Errorf("%s: created %v", version, created.Object)
+					}
+				}
+			}
+			if got := fmt.Sprint(*warnings, seen); got != "[sized sized sized sized] [v1true v1true v1false v1false]" {
+				t.Errorf("%s: the warnings and the reviews are %s", version, got)
+			}
+		})
+	}
+}
+
+// warningsOf collects the warnings of a client.
+type warningsOf []string
+
+func (w *warningsOf) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 // Requests read a stored object while others are reviewed. The race detector reports a review that changes it.
 func TestReviewsDoNotChangeStoredObjects(t *testing.T) {

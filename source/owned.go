@@ -130,11 +130,10 @@ func validateLabel(label string) error {
 
 // metadataOf opens an informer of the metadata of all objects of type T.
 func metadataOf[T kube.Object](cluster *kube.Cluster) openInformer {
-	return func(target controller.Target) (informer.Any, error) {
-		objects, err := informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+	return func(controller.Target) (informer.Any, error) {
+		// Controllers share the informer, so it has the logger and the metrics of the connection.
+		objects, err := informer.Shared(informer.Config[*metav1.PartialObjectMetadata]{
 			Retriever: informer.RetrieveMetadata[T](cluster, kube.Selection{}),
-			Logger:    target.Logger,
-			Metrics:   target.Metrics,
 		})
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -291,8 +292,8 @@ func TestOwnedRequiresKindOfOwner(t *testing.T) {
 	}
 }
 
-// The informer that Owned creates logs to the controller's logger and reports to its metrics.
-func TestOwnedUsesLoggerAndMetricsOfController(t *testing.T) {
+// Controllers share the informer that Owned creates, so it logs to the connection's logger and reports to its metrics.
+func TestOwnedUsesLoggerAndMetricsOfCluster(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := kube.Connect(&rest.Config{Host: "http://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -303,8 +304,10 @@ func TestOwnedUsesLoggerAndMetricsOfController(t *testing.T) {
 		}
 		var log logBuffer
 		metrics := make(observedInformers, 1)
+		cluster.SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		apiobject.ObserversOf(cluster).SetMetrics(metrics, nil)
 		prepared, err := source.Owned[configMap](cluster).Prepare(controller.Target{
-			Controller: "websites", Kind: website().WithVersion("v1"), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics,
+			Controller: "websites", Kind: website().WithVersion("v1"), Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

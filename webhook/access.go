@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -122,9 +123,7 @@ func reviewToken(
 	}
 	if err != nil {
 		result = resultOf(ctx, err)
-		if omitted, ok := s.mayLog(name); ok {
-			s.logger.ErrorContext(ctx, "token not reviewed", "webhook", name, "error", err, "omitted", omitted)
-		}
+		s.log(ctx, slog.LevelError, name, "token not reviewed", "webhook", name, "error", err)
 		status = authenticationv1.TokenReviewStatus{Error: usercode.Text(err)}
 	}
 	if !status.Authenticated {
@@ -171,10 +170,7 @@ func reviewAccess(
 		err = errors.New("the request is allowed and denied")
 	}
 	if err != nil {
-		if omitted, ok := s.mayLog(name); ok {
-			s.logger.ErrorContext(ctx, "access not reviewed", "webhook", name, "user", short(user), "error", err,
-				"omitted", omitted)
-		}
+		s.log(ctx, slog.LevelError, name, "access not reviewed", "webhook", name, "user", short(user), "error", err)
 		return "", err
 	}
 	result = resultSuccess

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"time"
@@ -139,10 +140,8 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, b
 	code := http.StatusInternalServerError
 	if withCode := (statusError{}); errors.As(err, &withCode) {
 		code = withCode.code
-		if omitted, ok := s.mayLog(""); ok {
-			s.logger.WarnContext(ctx, "review without a decision", "webhook", name, "status", code, "error",
-				usercode.Error(err), "omitted", omitted)
-		}
+		s.log(ctx, slog.LevelWarn, "", "review without a decision", "webhook", name, "status", code, "error",
+			usercode.Error(err))
 	}
 	http.Error(w, usercode.Text(err), code)
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -97,22 +98,23 @@ type records struct {
 	omitted int       // guarded by mu; since the last record
 }
 
-// mayLog reports whether a failure of a hook may be logged, and how many were not since the last one. The name "" is
-// for reviews that do not reach a hook.
-func (s *Server) mayLog(hook string) (omitted int, ok bool) {
+// log logs a failure of a hook, with the number of those that were not logged before, unless there were too many. The
+// name "" is for reviews that do not reach a hook.
+func (s *Server) log(ctx context.Context, level slog.Level, hook, text string, attrs ...any) {
 	r := s.records[hook]
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.since) >= recordInterval {
 		r.since, r.written = now, 0
 	}
-	if r.written >= maxRecords {
-		r.omitted++
-		return 0, false
+	omitted, isWritten := r.omitted, r.written < maxRecords
+	if r.omitted++; isWritten {
+		r.written, r.omitted = r.written+1, 0
 	}
-	r.written++
-	omitted, r.omitted = r.omitted, 0
-	return omitted, true
+	r.mu.Unlock()
+	if isWritten {
+		//nolint:sloglint // the text is a constant of the caller
+		s.logger.Log(ctx, level, text, append(attrs, "omitted", omitted)...)
+	}
 }
 
 // short returns a text of a client for a log record.

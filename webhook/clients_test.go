@@ -67,6 +67,12 @@ func writePair(t *testing.T, folder string, pair certificates.Pair) (certFile, k
 // serveClients runs a server with all types of hooks until the test ends.
 func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 	t.Helper()
+	return serveClientsWith(t, authorities, func(*Config) {})
+}
+
+// serveClientsWith is serveClients of a changed Config.
+func serveClientsWith(t *testing.T, authorities []byte, change func(*Config)) *clientCAServer {
+	t.Helper()
 	folder := t.TempDir()
 	c := &clientCAServer{T: t, file: filepath.Join(folder, "ca.crt"), listener: apitest.NewListener(), logs: &testlog.Buffer{}}
 	c.write(authorities)
@@ -80,7 +86,7 @@ func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 		t.Fatal(err)
 	}
 	cluster.SetLogger(slog.New(slog.NewTextHandler(c.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	c.server, err = New(Config{
+	config := Config{
 		Cluster: cluster, Listener: c.listener, CertFile: certFile, KeyFile: keyFile, ClientCAFile: c.file,
 		Hooks: []Hook{
 			robotHook(), Validating(mapsOptions(), allowMaps),
@@ -88,8 +94,9 @@ func serveClients(t *testing.T, authorities []byte) *clientCAServer {
 				return tokenStatus{}, nil
 			}),
 		},
-	})
-	if err != nil {
+	}
+	change(&config)
+	if c.server, err = New(config); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -60,16 +60,11 @@ func oneOf[T any](condition bool, yes, no T) *T {
 func (o HookConfig) mutatingWebhook(
 	client admissionregistrationv1.WebhookClientConfig,
 ) admissionregistrationv1.MutatingWebhook {
-	v := o.validatingWebhook(client)
-	return admissionregistrationv1.MutatingWebhook{
-		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules, FailurePolicy: v.FailurePolicy,
-		MatchPolicy:       v.MatchPolicy,
-		NamespaceSelector: v.NamespaceSelector, ObjectSelector: v.ObjectSelector, SideEffects: v.SideEffects,
-		TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions,
-		MatchConditions: v.MatchConditions,
-		ReinvocationPolicy: oneOf(o.Reinvoke, admissionregistrationv1.IfNeededReinvocationPolicy,
-			admissionregistrationv1.NeverReinvocationPolicy),
-	}
+	var hook admissionregistrationv1.MutatingWebhook
+	_ = throughJSON(o.validatingWebhook(client), &hook) // both have the same fields
+	hook.ReinvocationPolicy = oneOf(o.Reinvoke, admissionregistrationv1.IfNeededReinvocationPolicy,
+		admissionregistrationv1.NeverReinvocationPolicy)
+	return hook
 }
 
 // validatingWebhook sets each field, also to its default, so that an applied configuration takes back changes of

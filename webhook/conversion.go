@@ -162,11 +162,9 @@ func (c conversion) review(ctx context.Context, s *Server, body []byte, places *
 	}
 	// The versions have any length.
 	err = usercode.Error(fmt.Errorf("request.objects[%d]: %w", answer.objects, err))
-	if omitted, ok := s.mayLog(c.name); ok {
-		head, _ := readHeader(last, nil) // as far as it is valid
-		s.logger.ErrorContext(ctx, "conversion failed", "webhook", c.name, "kind", short(head.Kind), "namespace",
-			short(head.key().Namespace), "name", short(head.key().Name), "error", err, "omitted", omitted)
-	}
+	head, _ := readHeader(last, nil) // as far as it is valid
+	s.log(ctx, slog.LevelError, c.name, "conversion failed", "webhook", c.name, "kind", short(head.Kind), "namespace",
+		short(head.key().Namespace), "name", short(head.key().Name), "error", err)
 	return newResponse(request.uid).end(metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: usercode.Text(err),
 	}), resultOf(ctx, err), nil

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,27 +34,6 @@ import (
 // A panic, an error after the time-out of the request, and an error that Failure has marked are not decisions: the
 // server responds with status 500, and the failure policy of the hook decides.
 type Func[T kube.Object] func(ctx context.Context, request *Request[T]) error
-
-// Request is the API server's question whether to admit an operation.
-type Request[T kube.Object] struct {
-	// Admission is the request as the API server sent it: the operation, the user, the subresource, the options.
-	Admission *admissionv1.AdmissionRequest
-	// Object is the new object: nil for Delete.
-	Object T
-	// Old is the stored object: nil for Create and Connect.
-	Old T
-
-	warnings []string
-}
-
-// DryRun reports whether nothing will be stored. A Func with side effects must have none then.
-func (r *Request[T]) DryRun() bool { return r.Admission.DryRun != nil && *r.Admission.DryRun }
-
-// Warn adds a warning, which clients such as kubectl print. The API server cuts warnings of more than 256 characters,
-// and those after the first 4,096 characters of a request.
-func (r *Request[T]) Warn(format string, args ...any) {
-	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
-}
 
 // HookConfig registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs
 // Name and Rules.
@@ -78,7 +59,8 @@ type HookConfig struct {
 	Reinvoke bool
 	// Timeout is how long the API server waits, in whole seconds from 1 s to 30 s. Default: 10 s.
 	Timeout time.Duration
-	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules.
+	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules. NamespaceSelector
+	// defaults to the namespaces of Cluster.SetNamespaces; an empty one selects all.
 	NamespaceSelector, ObjectSelector *metav1.LabelSelector
 	MatchConditions                   []admissionregistrationv1.MatchCondition
 }
@@ -187,6 +169,11 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
+	if namespaces := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(namespaces) > 0 {
+		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
+		}}}
+	}
 	a.options.Rules = slices.Clone(a.options.Rules)
 	for i := range a.options.Rules {
 		rule := &a.options.Rules[i]
@@ -244,9 +231,7 @@ func (a admission) review(ctx context.Context, s *Server, body []byte, _ *places
 	uid := request.UID // a function may change the request
 	response, err := a.call(ctx, s, request)
 	if err != nil {
-		if omitted, ok := s.mayLog(a.options.Name); ok {
-			s.logger.ErrorContext(ctx, "webhook failed", append(a.attrs(request, err), "omitted", omitted)...)
-		}
+		s.log(ctx, slog.LevelError, a.options.Name, "webhook failed", a.attrs(request, err)...)
 		return nil, "", err
 	}
 	result := resultSuccess

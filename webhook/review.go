@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
-	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -43,61 +41,53 @@ func review[T kube.Object](
 	mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
 	request := &Request[T]{Admission: admission}
-	raw := admission.Object.Raw
 	var err error
-	if request.Object, err = decode[T](raw); err != nil {
+	if request.Object, err = decode[T](admission.Object.Raw); err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
 	}
 	if request.Old, err = decode[T](admission.OldObject.Raw); err != nil {
 		return nil, fmt.Errorf("decode the old object: %w", err)
 	}
-	mutating = mutating && !usercode.IsNil(request.Object)
-	// A copy could share memory with the object, and would hide changes from the patch.
-	var before []byte
-	if mutating {
-		if before, err = json.Marshal(request.Object); err != nil {
-			return nil, fmt.Errorf("encode the object: %w", err)
+	switch {
+	case !mutating:
+		request.fixed = "the hook is validating: use Mutating"
+	case usercode.IsNil(request.Object):
+		request.fixed = "the request has no new object"
+	default:
+		// A function may change admission.
+		if err := request.begin(admission.Object.Raw); err != nil {
+			return nil, err
 		}
 	}
+	response := &admissionv1.AdmissionResponse{Allowed: true}
 	for _, f := range chain {
 		if err := f(ctx, request); err != nil {
-			return rejection(ctx, admission, usercode.Error(err), request.warnings)
+			if response.Result, err = rejection(ctx, admission, usercode.Error(err)); err != nil {
+				return nil, err
+			}
+			response.Allowed = false
+			break
 		}
 	}
-	response := &admissionv1.AdmissionResponse{Allowed: true, Warnings: request.warnings}
-	if !mutating {
+	response.Warnings, response.AuditAnnotations = request.warnings, request.annotations
+	if !response.Allowed || request.fixed != "" {
 		return response, nil
 	}
-	if usercode.IsNil(request.Object) {
-		return nil, errors.New("the mutator removed the object: it must change the object, or return an error")
+	if response.Patch, err = request.patch(); response.Patch != nil {
+		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
-	after, err := json.Marshal(request.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encode the changed object: %w", err)
-	}
-	patch, err := difference.JSONPatch(raw, before, after)
-	if err != nil {
-		return nil, fmt.Errorf("compute the patch: %w", err)
-	}
-	if patch != nil {
-		response.Patch = patch
-		jsonPatch := admissionv1.PatchTypeJSONPatch
-		response.PatchType = &jsonPatch
-	}
-	return response, nil
+	return response, err
 }
 
-// rejection returns the response for an error of a Func, or an error if it is not a decision.
-func rejection(
-	ctx context.Context, admission *admissionv1.AdmissionRequest, err error, warnings []string,
-) (*admissionv1.AdmissionResponse, error) {
+// rejection returns the status for an error of a Func, or an error if it is not a decision.
+func rejection(ctx context.Context, admission *admissionv1.AdmissionRequest, err error) (*metav1.Status, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if marked := (*failure)(nil); errors.As(err, &marked) {
 		return nil, err
 	}
-	return &admissionv1.AdmissionResponse{Result: rejectionStatus(admission, err), Warnings: warnings}, nil
+	return rejectionStatus(admission, err), nil
 }
 
 // rejectionStatus returns the status of a rejected request.

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,8 +64,12 @@ type Config struct {
 	Listener net.Listener
 	// CertFile and KeyFile are PEM files of the certificate and its key, for example of a mounted Secret. They are read
 	// again when they change. They, or Certificates, are required with Listen or Listener: the API server calls
-	// webhooks with TLS only. Clients need TLS 1.3.
+	// webhooks with TLS only.
 	CertFile, KeyFile string
+	// TLS changes the settings of connections, for example MinVersion and CipherSuites. A GetCertificate that it sets
+	// is in place of CertFile and KeyFile. It must not set client authentication, which is that of ClientCAFile.
+	// Default: TLS 1.3.
+	TLS func(*tls.Config)
 	// ClientCAFile is a PEM file of the authorities that sign the client certificate of the API server. It is read
 	// again when it changes. Admission, token and access reviews without a valid certificate of one of them are
 	// rejected with status 401, also on connections that began before a change. Conversion reviews need none: the API
@@ -77,6 +82,10 @@ type Config struct {
 	// must have the method Unwrap of http.ResponseController, as that of otelhttp has: otherwise slow clients are not
 	// limited. Default: none.
 	Middleware func(http.Handler) http.Handler
+	// Handlers are served beside the hooks, by their patterns for http.ServeMux, for example "GET /version". A path
+	// whose last element is the name of a hook always belongs to the hook. Handlers must check their clients
+	// themselves: ClientCAFile, Middleware and Metrics are for reviews only. A body has at most 7 MiB. Default: none.
+	Handlers map[string]http.Handler
 	// Metrics receives the measurements of the server, for example a *prometheus.Recorder of metrics/prometheus.
 	// Default: that of the Cluster, or none.
 	Metrics Recorder
@@ -90,6 +99,7 @@ type Config struct {
 type Server struct {
 	hooks   []Hook
 	handler http.Handler       // of all reviews
+	others  *http.ServeMux     // of Config.Handlers
 	http    *httpserver.Server // nil without an address
 	keeper  *keeper            // nil without Certificates
 	guard   *usercode.Guard
@@ -114,7 +124,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		logger: config.Cluster.Logger(), metrics: config.Metrics, records: map[string]*records{"": {}},
 		slots: make(chan struct{}, maxReviews), big: make(chan struct{}, maxBigReviews), large: make(chan struct{}, 1),
-		memory: make(chan struct{}, decodeUnits), turn: make(chan struct{}, 1),
+		memory: make(chan struct{}, decodeUnits), turn: make(chan struct{}, 1), others: http.NewServeMux(),
 	}
 	s.handler = s.byName(served)
 	s.handshake.timeout, s.handshake.interval = handshakeTimeout, time.Second
@@ -155,7 +165,7 @@ func New(config Config) (*Server, error) {
 		errs.addIf(usercode.IsNil(s.handler), "Middleware returned nil: it must return a handler")
 	}
 	server, err := s.newServer(config)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(errs, s.addHandlers(config.Handlers), err)...); err != nil {
 		return nil, fmt.Errorf("create a webhook server: %w", err)
 	}
 	s.http = server
@@ -163,50 +173,6 @@ func New(config Config) (*Server, error) {
 		s.keeper.listening = server.Listening
 	}
 	return s, nil
-}
-
-// newServer returns the HTTP server, or nil without an address.
-func (s *Server) newServer(config Config) (*httpserver.Server, error) {
-	if config.Listen == "" && config.Listener == nil {
-		if config.CertFile != "" || config.KeyFile != "" || config.ClientCAFile != "" || config.Certificates != nil {
-			return nil, errors.New("CertFile, KeyFile, ClientCAFile or Certificates is set without Listen: set " +
-				"Listen, for example to \":9443\"")
-		}
-		return nil, nil
-	}
-	var errs mistakes
-	hasFiles, hasBoth := config.CertFile != "" || config.KeyFile != "", config.CertFile != "" && config.KeyFile != ""
-	errs.addIf(config.Listen != "" && config.Listener != nil, "Listen and Listener are both set: use one")
-	if config.Certificates != nil {
-		var err error
-		s.keeper, err = newKeeper(*config.Certificates, s)
-		errs.addIf(err != nil, "Certificates: %w", err)
-	}
-	errs.addIf(config.Certificates != nil && hasFiles, "Certificates and CertFile or KeyFile are set: use one")
-	errs.addIf(config.Certificates == nil && !hasBoth, "CertFile and KeyFile, or Certificates, are required with "+
-		"Listen: the API server calls webhooks with TLS only")
-	errs.addIf(config.ClientCAFile != "" && len(s.hooks) > 0 && len(s.conversions()) == len(s.hooks),
-		"ClientCAFile is set, and all hooks are conversions: the API server has no client certificate for them")
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	settings := httpserver.Config{
-		Handler: s, CertFile: config.CertFile, KeyFile: config.KeyFile, ClientCAFile: config.ClientCAFile,
-		MaxBodyBytes:    maxConversionBytes, // readBody has the limit of the hook
-		ShutdownTimeout: shutdownTimeout, Logger: s.logger,
-	}
-	if s.keeper != nil {
-		settings.Certificate = s.keeper.certificate
-	}
-	if config.Listener != nil {
-		settings.Listeners = []net.Listener{config.Listener}
-	}
-	for address := range strings.SplitSeq(config.Listen, ",") {
-		if address = strings.TrimSpace(address); address != "" {
-			settings.Addresses = append(settings.Addresses, address)
-		}
-	}
-	return httpserver.New(settings)
 }
 
 // Name returns the default name of the server in a manager: webhooks.
@@ -229,31 +195,6 @@ func (s *Server) Ready() error {
 		}
 	}
 	return s.handshake.check(s.http)
-}
-
-// handshakes remembers the last TLS handshake of a server with itself.
-type handshakes struct {
-	timeout  time.Duration
-	interval time.Duration // for which a result is used again
-
-	mu  sync.Mutex
-	at  time.Time // guarded by mu
-	err error     // guarded by mu
-}
-
-// check performs a handshake, unless the last one was just before.
-func (h *handshakes) check(server *httpserver.Server) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if time.Since(h.at) < h.interval {
-		return h.err
-	}
-	//nolint:forbidigo // Ready has no context, and the time-out bounds it
-	ctx, cancel := context.WithTimeout(context.Background(), h.timeout)
-	defer cancel()
-	h.err = server.Handshake(ctx)
-	h.at = time.Now()
-	return h.err
 }
 
 var errNoAddress = errors.New("the webhook server has no address: set Config.Listen")
@@ -290,22 +231,46 @@ func (s *Server) expiry() time.Time {
 	return s.http.Expiry()
 }
 
-// ServeHTTP handles one review.
-func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) { s.handler.ServeHTTP(w, req) }
+// ServeHTTP handles one review, or a request for Config.Handlers.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if _, pattern := s.others.Handler(req); pattern != "" && !s.isHook(req.URL.Path) {
+		s.others.ServeHTTP(w, req)
+		return
+	}
+	s.handler.ServeHTTP(w, req)
+}
 
-// byName returns a handler that calls the one of the hook whose name is the last element of the path: the registered
-// URL can have a path, which a proxy can remove.
+// addHandlers adds Config.Handlers.
+func (s *Server) addHandlers(handlers map[string]http.Handler) error {
+	var errs mistakes
+	for _, pattern := range slices.Sorted(maps.Keys(handlers)) {
+		errs.addIf(s.isHook(pattern), "Handlers[%q]: the path is that of a hook", pattern)
+	}
+	err := httpserver.Handle(s.others, handlers, func(handler http.Handler) http.Handler {
+		return http.MaxBytesHandler(handler, maxBodyBytes)
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// isHook reports whether a path is that of a hook.
+func (s *Server) isHook(path string) bool {
+	name := lastElement(path)
+	return name != "" && s.records[name] != nil
+}
+
+// lastElement returns the name of a hook in a path: the registered URL can have a path, which a proxy can remove.
+func lastElement(path string) string { return path[strings.LastIndex(path, "/")+1:] }
+
+// byName returns a handler that calls the one of the hook whose name is the last element of the path.
 func (s *Server) byName(hooks map[string]http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		name := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
+		name := lastElement(req.URL.Path)
 		hook, ok := hooks[name]
 		switch {
 		case !ok:
 			names := strings.Join(slices.Sorted(maps.Keys(hooks)), ", ")
-			if omitted, ok := s.mayLog(""); ok {
-				s.logger.WarnContext(req.Context(), "review of a hook that is not served", "path",
-					short(req.URL.Path), "hooks", names, "omitted", omitted)
-			}
+			s.log(req.Context(), slog.LevelWarn, "", "review of a hook that is not served", "path",
+				short(req.URL.Path), "hooks", names)
 			http.Error(w, "no hook has this name: the hooks are "+names, http.StatusNotFound)
 		case req.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)

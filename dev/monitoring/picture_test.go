@@ -36,7 +36,7 @@ func TestPicture(t *testing.T) {
 	}
 	for name, picture := range map[string]string{"new picture": drawn, pictureFile: readFile(t, pictureFile)} {
 		if !strings.Contains(picture, fingerprint(t, d)) {
-			t.Errorf("%s was drawn from another dashboard: run go test -C monitoring -run Picture -update", name)
+			t.Errorf("%s was drawn from another dashboard: run go test -C dev/monitoring -run Picture -update", name)
 		}
 		if !strings.Contains(picture, "not a screenshot") {
 			t.Errorf("%s does not say that it is drawn", name)

@@ -76,8 +76,10 @@ func (d *demo) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := asOperator.SetNamespaces(d.namespace); err != nil {
+		return err
+	}
 	d.operator, err = operator.New(asOperator, operator.Config{
-		Namespaces: []string{d.namespace},
 		Middleware: []controller.Middleware[*v1alpha1.PodTerminator]{d.printRuns},
 	})
 	return err

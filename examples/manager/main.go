@@ -13,8 +13,6 @@ import (
 
 func main() { evenkeel.Main("pod-printer", run) }
 
-// region run
-
 func run(ctx context.Context, p *evenkeel.Program) error {
 	cluster, err := p.Connect()
 	if err != nil {
@@ -33,5 +31,3 @@ func run(ctx context.Context, p *evenkeel.Program) error {
 	}
 	return p.Run(ctx, printer)
 }
-
-// endregion

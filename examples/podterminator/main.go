@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/operator"
@@ -28,8 +27,6 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("podterminator", flag.ExitOnError)
-	namespaces := flags.String("namespaces", "", "the namespaces of the PodTerminators, separated by commas; "+
-		"default: all")
 	// The lease is used also with one replica: during a rolling update the old and the new one run at the same time.
 	// Its namespace is that of config/rbac.yaml.
 	options := manager.Options{LeaderElect: true, LeaseName: operator.Name, LeaseNamespace: operator.Name}
@@ -40,11 +37,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var config operator.Config
-	if *namespaces != "" {
-		config.Namespaces = strings.Split(*namespaces, ",")
-	}
-	op, err := operator.New(cluster, config)
+	op, err := operator.New(cluster, operator.Config{})
 	if err != nil {
 		return err
 	}

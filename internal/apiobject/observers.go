@@ -8,6 +8,9 @@ import (
 // Observers are what receives the measurements and the Events of all parts that work with one cluster, unless a part is
 // given others. The first that is set stays. It is safe for concurrent use.
 type Observers struct {
+	sharing sync.Mutex
+	shared  map[any]any // guarded by sharing
+
 	mu      sync.Mutex
 	metrics any                                       // guarded by mu
 	events  any                                       // guarded by mu
@@ -58,6 +61,20 @@ func (o *Observers) SetEvents(events any) {
 	if o.events == nil {
 		o.events = events
 	}
+}
+
+// Shared calls use with the weak pointers by which the parts of the cluster find what they share, by its settings. It
+// does nothing for a nil o.
+func (o *Observers) Shared(use func(map[any]any)) {
+	if o == nil {
+		return
+	}
+	o.sharing.Lock()
+	defer o.sharing.Unlock()
+	if o.shared == nil {
+		o.shared = map[any]any{}
+	}
+	use(o.shared)
 }
 
 // Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.

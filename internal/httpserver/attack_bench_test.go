@@ -41,7 +41,7 @@ func BenchmarkRequestsUnderAttack(b *testing.B) {
 				b.Fatal(err)
 			}
 			server, err := New(Config{
-				Listeners: []net.Listener{listener}, ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+				Listener: listener, ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
 				Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					_, _ = io.Copy(io.Discard, req.Body)
 					_, _ = io.WriteString(w, "hello")

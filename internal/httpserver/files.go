@@ -50,8 +50,11 @@ func (v *fileValue[T]) current() T {
 	return v.loaded
 }
 
-// ready returns an error if the files have no valid value, or if it has expired.
+// ready returns an error if the files have no valid value, or if it has expired. v may be nil.
 func (v *fileValue[T]) ready() error {
+	if v == nil {
+		return nil
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.refreshLocked()

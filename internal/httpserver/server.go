@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
-	"sync"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,17 +31,18 @@ const (
 
 // Config configures a Server.
 type Config struct {
-	// Addresses are TCP addresses to listen on. Listeners are used in addition; Run closes them.
-	Addresses []string
-	Listeners []net.Listener
-	Handler   http.Handler
-	// CertFile and KeyFile are PEM files of the certificate and its key. They are read again when they change. Default:
-	// no TLS.
+	// Listen is a TCP address to listen on, or several with commas. Listener is used in addition; Run closes it.
+	Listen   string
+	Listener net.Listener
+	Handler  http.Handler
+	// CertFile and KeyFile are PEM files of the certificate and its key. They are read again when they change.
 	CertFile, KeyFile string
-	// Certificate returns the certificate of a new connection, in place of CertFile and KeyFile.
-	Certificate func() (*tls.Certificate, error)
-	// ClientCAFile is a PEM file of the authorities of client certificates. It is read again when it changes. Clients
-	// need no certificate for a connection; CheckClient checks it for a request. Default: no client certificates.
+	// TLS are the settings of connections, with a certificate if there are no files. Default: TLS 1.3 with files,
+	// otherwise no TLS.
+	TLS *tls.Config
+	// ClientCAFile is a PEM file of the authorities of client certificates, for TLS. It is read again when it changes.
+	// Clients need no certificate for a connection; CheckClient checks it for a request. Default: no client
+	// certificates.
 	ClientCAFile string
 	// MaxConnections is the number of connections at the same time. One more closes the connection that has been
 	// without a request in progress for the longest time, or if all have one, the connection whose request began first.
@@ -56,11 +59,11 @@ type Config struct {
 type Server struct {
 	config      Config
 	guard       *usercode.Guard
+	tls         *tls.Config                  // nil without TLS
 	certificate *fileValue[*tls.Certificate] // nil without files
 	clientCA    *fileValue[*clientCA]        // nil without ClientCAFile
 	connections connections
-	serving     atomic.Bool
-	address     atomic.Pointer[net.Addr] // of the first listener of the current Run
+	address     atomic.Pointer[net.Addr] // of the first listener, while Run serves
 }
 
 // New returns a Server. It reads the files, and does not listen.
@@ -68,18 +71,27 @@ func New(config Config) (*Server, error) {
 	config.MaxConnections = cmp.Or(config.MaxConnections, 256)
 	config.MaxBodyBytes = cmp.Or(config.MaxBodyBytes, 1<<20)
 	s := &Server{
-		config: config, guard: usercode.NewGuard(config.Logger),
+		config: config, guard: usercode.NewGuard(config.Logger), tls: config.TLS.Clone(),
 		connections: connections{limit: config.MaxConnections, all: map[net.Conn]*connection{}},
 	}
 	var errs []error
-	if config.Certificate == nil && (config.CertFile != "" || config.KeyFile != "") {
+	if config.Listener == nil && len(Addresses(config.Listen)) == 0 {
+		errs = append(errs, fmt.Errorf("%q has no address: use one such as \":8080\"", config.Listen))
+	}
+	if config.CertFile != "" || config.KeyFile != "" {
 		s.certificate = newCertificate(config.CertFile, config.KeyFile, config.Logger)
 		errs = append(errs, s.certificate.load())
-		s.config.Certificate = func() (*tls.Certificate, error) { return s.certificate.current(), nil }
+		if s.tls == nil {
+			s.tls = &tls.Config{MinVersion: tls.VersionTLS13}
+		}
+		s.tls.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.certificate.current(), nil
+		}
 	}
 	if config.ClientCAFile != "" {
 		s.clientCA = newClientCA(config.ClientCAFile, config.Logger)
 		errs = append(errs, s.clientCA.load())
+		s.tls.GetConfigForClient = s.clientConfig(s.tls.Clone())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -89,7 +101,7 @@ func New(config Config) (*Server, error) {
 
 // Listening returns an error until the server listens.
 func (s *Server) Listening() error {
-	if !s.serving.Load() {
+	if s.address.Load() == nil {
 		return errors.New("not listening yet")
 	}
 	return nil
@@ -101,14 +113,7 @@ func (s *Server) Ready() error {
 	if err := s.Listening(); err != nil {
 		return err
 	}
-	var errs []error
-	if s.certificate != nil {
-		errs = append(errs, s.certificate.ready())
-	}
-	if s.clientCA != nil {
-		errs = append(errs, s.clientCA.ready())
-	}
-	return errors.Join(errs...)
+	return errors.Join(s.certificate.ready(), s.clientCA.ready())
 }
 
 // CheckClient returns an error unless the client of a request has a certificate that is valid now and signed by an
@@ -127,16 +132,8 @@ func (s *Server) Handshake(ctx context.Context) error {
 	if address == nil {
 		return errors.New("not listening yet")
 	}
-	host := (*address).String()
-	if tcp, ok := (*address).(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		local := net.IPv6loopback
-		if tcp.IP.To4() != nil {
-			local = net.IPv4(127, 0, 0, 1)
-		}
-		host = (&net.TCPAddr{IP: local, Port: tcp.Port}).String()
-	}
 	dialer := tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, //nolint:gosec // it is this server
+		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, //nolint:gosec // it is this server
 		VerifyConnection: func(state tls.ConnectionState) error {
 			cert := state.PeerCertificates[0]
 			if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
@@ -146,7 +143,7 @@ func (s *Server) Handshake(ctx context.Context) error {
 			return nil
 		},
 	}}
-	conn, err := dialer.DialContext(ctx, "tcp", host)
+	conn, err := dialer.DialContext(ctx, "tcp", (*address).String()) // an unspecified IP address means this host
 	if err != nil {
 		return fmt.Errorf("TLS handshake with %s: %w", *address, err)
 	}
@@ -175,14 +172,11 @@ func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, len(listeners))
 	for _, listener := range listeners {
 		s.config.Logger.InfoContext(ctx, "HTTP server started", "address", listener.Addr().String(), "tls",
-			s.config.Certificate != nil)
+			s.tls != nil)
 		go func() { served <- s.serve(server, listener) }() // waited for below
 	}
-	if len(listeners) > 0 {
-		s.address.Store(new(listeners[0].Addr()))
-	}
-	s.serving.Store(true)
-	defer s.serving.Store(false)
+	s.address.Store(new(listeners[0].Addr()))
+	defer s.address.Store(nil)
 	left := len(listeners)
 	select {
 	case err = <-served:
@@ -203,10 +197,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
+// Addresses returns the addresses in a list with commas.
+func Addresses(list string) []string {
+	var addresses []string
+	for address := range strings.SplitSeq(list, ",") {
+		if address = strings.TrimSpace(address); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
 // listen returns the listeners of the config. After an error none of them is open.
 func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
-	listeners := append([]net.Listener(nil), s.config.Listeners...)
-	for _, address := range s.config.Addresses {
+	var listeners []net.Listener
+	if s.config.Listener != nil {
+		listeners = append(listeners, s.config.Listener)
+	}
+	for _, address := range Addresses(s.config.Listen) {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			for _, l := range listeners {
@@ -221,7 +229,7 @@ func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
 
 func (s *Server) serve(server *http.Server, listener net.Listener) error {
 	var err error
-	if s.config.Certificate != nil {
+	if s.tls != nil {
 		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
@@ -233,7 +241,7 @@ func (s *Server) serve(server *http.Server, listener net.Listener) error {
 // begin of the shutdown.
 func (s *Server) server(base context.Context) *http.Server {
 	server := &http.Server{
-		Handler:           s.handler(),
+		Handler: s.handler(), TLSConfig: s.tls,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
@@ -247,15 +255,6 @@ func (s *Server) server(base context.Context) *http.Server {
 	// needs it.
 	server.Protocols = &http.Protocols{}
 	server.Protocols.SetHTTP1(true)
-	if s.config.Certificate != nil {
-		server.TLSConfig = &tls.Config{
-			MinVersion:     tls.VersionTLS13,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.config.Certificate() },
-		}
-		if s.clientCA != nil {
-			server.TLSConfig.GetConfigForClient = s.clientConfig(server.TLSConfig.Clone())
-		}
-	}
 	return server
 }
 
@@ -296,82 +295,29 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// connections limits the connections of a server.
-type connections struct {
-	limit int
-
-	mu    sync.Mutex
-	all   map[net.Conn]*connection // guarded by mu
-	clock uint64                   // guarded by mu; counts changes
-}
-
-// connection is guarded by connections.mu.
-type connection struct {
-	requests int    // in progress
-	since    uint64 // without a request, or when its request began, by the clock
-}
-
-type connectionKey struct{}
-
-// context is http.Server.ConnContext, which is called for each new connection. If there are too many, it closes another
-// one: so clients that open connections, send slowly, or do not read their responses cannot keep others out.
-func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clock++
-	state := &connection{since: c.clock}
-	if len(c.all) >= c.limit {
-		oldest := c.oldestLocked()
-		delete(c.all, oldest)
-		_ = closeNow(oldest)
+// Handle registers handlers by their patterns, each after wrap. The error lists all mistakes: ServeMux reports invalid
+// patterns and conflicts only by a panic.
+func Handle(
+	mux *http.ServeMux, handlers map[string]http.Handler, wrap func(http.Handler) http.Handler,
+) error {
+	var errs []error
+	register := func(pattern string) (err error) {
+		defer func() {
+			if value := recover(); value != nil {
+				err = fmt.Errorf("%v", value)
+			}
+		}()
+		if usercode.IsNil(handlers[pattern]) {
+			return errors.New("the handler is nil")
+		}
+		mux.Handle(pattern, wrap(handlers[pattern]))
+		return nil
 	}
-	c.all[conn] = state
-	return context.WithValue(ctx, connectionKey{}, state)
-}
-
-// begin records a request in progress. Connections without one are closed before its connection, until end.
-func (c *connections) begin(ctx context.Context) (end func()) {
-	conn, _ := ctx.Value(connectionKey{}).(*connection)
-	c.count(conn, 1)
-	return func() { c.count(conn, -1) }
-}
-
-// count changes the number of requests in progress of a connection.
-func (c *connections) count(conn *connection, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clock++
-	conn.requests, conn.since = conn.requests+n, c.clock
-}
-
-// stateChanged is http.Server.ConnState.
-func (c *connections) stateChanged(conn net.Conn, state http.ConnState) {
-	if state == http.StateClosed || state == http.StateHijacked {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.all, conn)
-	}
-}
-
-// oldestLocked returns the connection that must be closed for a new one: the one without a request for the longest
-// time, otherwise the one whose request began first. mu must be held.
-func (c *connections) oldestLocked() net.Conn {
-	var oldest net.Conn
-	var state *connection
-	for conn, other := range c.all {
-		idle := other.requests == 0
-		switch {
-		case oldest == nil, idle && state.requests > 0, idle == (state.requests == 0) && other.since < state.since:
-			oldest, state = conn, other
+	for _, pattern := range slices.Sorted(maps.Keys(handlers)) {
+		if err := register(pattern); err != nil {
+			//nolint:staticcheck // the name of a field
+			errs = append(errs, fmt.Errorf("Handlers[%q]: %w", pattern, err))
 		}
 	}
-	return oldest
-}
-
-// closeNow closes a connection without the TLS alert, which would wait for the client.
-func closeNow(conn net.Conn) error {
-	if wrapped, ok := conn.(*tls.Conn); ok {
-		conn = wrapped.NetConn()
-	}
-	return conn.Close()
+	return errors.Join(errs...)
 }

@@ -123,7 +123,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					listener := newPipes()
-					launch(t, Config{Listeners: []net.Listener{listener}, MaxConnections: limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					launch(t, Config{Listener: listener, MaxConnections: limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 						if _, err := io.Copy(io.Discard, req.Body); err != nil {
 							return
 						}
@@ -176,7 +176,7 @@ func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	for _, withTLS := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			listener := newPipes()
-			config := Config{Listeners: []net.Listener{listener}, MaxConnections: 200}
+			config := Config{Listener: listener, MaxConnections: 200}
 			dial := func() net.Conn {
 				if withTLS {
 					return tls.Client(listener.dial(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
@@ -222,7 +222,7 @@ func TestConnectionLimitSparesRequestsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipes()
 		proceed := make(chan struct{})
-		launch(t, Config{Listeners: []net.Listener{listener}, MaxConnections: 3, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		launch(t, Config{Listener: listener, MaxConnections: 3, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.Method == http.MethodPost {
 				<-proceed
 			}
@@ -267,7 +267,7 @@ func TestConnectionLimitSparesRecentlyUsedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipes()
-		server := launch(t, Config{Listeners: []net.Listener{listener}, MaxConnections: 2})
+		server := launch(t, Config{Listener: listener, MaxConnections: 2})
 		first, second := listener.dial(), listener.dial()
 		use := func(conn net.Conn) error {
 			_, _, err := get(conn)
@@ -300,7 +300,7 @@ func TestHugeRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipes()
-		launch(t, Config{Listeners: []net.Listener{listener}, MaxBodyBytes: 1000, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		launch(t, Config{Listener: listener, MaxBodyBytes: 1000, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if _, err := io.ReadAll(req.Body); err != nil {
 				w.WriteHeader(http.StatusRequestEntityTooLarge)
 				return
@@ -339,7 +339,7 @@ func TestPanickingHandler(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			listener := newPipes()
 			fail := true
-			server := launch(t, Config{Listeners: []net.Listener{listener}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := launch(t, Config{Listener: listener, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if fail {
 					panic(value)
 				}
@@ -372,7 +372,7 @@ func TestGracefulEnd(t *testing.T) {
 			listener := newPipes()
 			cancelled := make(chan struct{})
 			server := launch(t, Config{
-				Listeners: []net.Listener{listener}, ShutdownTimeout: 10 * time.Second,
+				Listener: listener, ShutdownTimeout: 10 * time.Second,
 				Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if inTime {
 						time.Sleep(9 * time.Second)
@@ -427,7 +427,7 @@ func TestCertificateReload(t *testing.T) {
 		dir := t.TempDir()
 		listener := newPipes()
 		certFile, keyFile := writeCertificate(t, dir, 1, time.Hour)
-		server := launch(t, Config{Listeners: []net.Listener{listener}, CertFile: certFile, KeyFile: keyFile})
+		server := launch(t, Config{Listener: listener, CertFile: certFile, KeyFile: keyFile})
 		expect := func(serial int64, ready string) {
 			t.Helper()
 			time.Sleep(reloadInterval)
@@ -496,7 +496,7 @@ func TestCertificatesSwappedDuringHandshakes(t *testing.T) {
 		dir := t.TempDir()
 		listener := newPipes()
 		certFile, keyFile := writeCertificate(t, dir, 1, 24*time.Hour)
-		server := launch(t, Config{Listeners: []net.Listener{listener}, CertFile: certFile, KeyFile: keyFile})
+		server := launch(t, Config{Listener: listener, CertFile: certFile, KeyFile: keyFile})
 		var clients sync.WaitGroup
 		serials := map[int64]bool{}
 		var mu sync.Mutex
@@ -542,8 +542,17 @@ func TestNewRejectsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certFile, _ := writeCertificate(t, dir, 1, time.Hour)
 	for _, files := range [][2]string{{certFile, certFile}, {certFile, filepath.Join(dir, "none")}, {"", certFile}} {
-		if _, err := New(Config{CertFile: files[0], KeyFile: files[1], Logger: slog.New(slog.DiscardHandler)}); err == nil {
+		if _, err := New(Config{Listen: ":0", CertFile: files[0], KeyFile: files[1], Logger: slog.New(slog.DiscardHandler)}); err == nil {
 			t.Errorf("%q was accepted", files)
+		}
+	}
+}
+
+func TestNewRejectsEmptyAddress(t *testing.T) {
+	t.Parallel()
+	for listen, isValid := range map[string]bool{"": false, ",": false, " , ": false, ":0": true, ",:0": true} {
+		if _, err := New(Config{Listen: listen, Logger: slog.New(slog.DiscardHandler)}); (err == nil) != isValid {
+			t.Errorf("%q: %v", listen, err)
 		}
 	}
 }

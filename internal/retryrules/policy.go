@@ -63,22 +63,17 @@ func withDefaults(p, base retry.Policy) retry.Policy {
 // validatePolicy returns the mistakes in a policy before defaults are set. where is the name of its field.
 func validatePolicy(p retry.Policy, where string) error {
 	var mistakes usercode.Mistakes
-	if p.Base < 0 {
-		mistakes.Addf("%s.Base is %s, must not be negative", where, p.Base)
-	}
+	mistakes.AddIf(p.Base < 0, "%s.Base is %s, must not be negative", where, p.Base)
 	switch {
 	case p.Max < 0:
 		mistakes.Addf("%s.Max is %s, must not be negative", where, p.Max)
 	case p.Max > 0 && p.Max < p.Base:
 		mistakes.Addf("%s.Max is %s, below Base, %s", where, p.Max, p.Base)
 	}
-	if p.Factor != 0 && !(p.Factor >= 1 && p.Factor <= math.MaxFloat64) {
-		mistakes.Addf("%s.Factor is %g, must be at least 1 (constant delay), or 0 for the class's default", where,
-			p.Factor)
-	}
-	if p.Jitter > 1 || math.IsNaN(p.Jitter) {
-		mistakes.Addf("%s.Jitter is %g, must not exceed 1 (negative: no jitter)", where, p.Jitter)
-	}
+	mistakes.AddIf(p.Factor != 0 && !(p.Factor >= 1 && p.Factor <= math.MaxFloat64), "%s.Factor is %g, must be at "+
+		"least 1 (constant delay), or 0 for the class's default", where, p.Factor)
+	mistakes.AddIf(p.Jitter > 1 || math.IsNaN(p.Jitter), "%s.Jitter is %g, must not exceed 1 (negative: no "+
+		"jitter)", where, p.Jitter)
 	return mistakes.Err()
 }
 

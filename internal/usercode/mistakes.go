@@ -13,6 +13,13 @@ func (m *Mistakes) Addf(format string, args ...any) {
 	m.errs = append(m.errs, fmt.Errorf(format, args...))
 }
 
+// AddIf adds a mistake if isMistake is true.
+func (m *Mistakes) AddIf(isMistake bool, format string, args ...any) {
+	if isMistake {
+		m.Addf(format, args...)
+	}
+}
+
 // Join adds the errors that are not nil.
 func (m *Mistakes) Join(errs ...error) {
 	for _, err := range errs {

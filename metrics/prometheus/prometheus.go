@@ -211,14 +211,11 @@ func (c Config) histogram(name, help string, buckets []float64) prometheus.Histo
 // would panic.
 func (c Config) validate() error {
 	var mistakes usercode.Mistakes
-	if c.Registerer == nil {
-		mistakes.Addf("Registerer is required: prometheus.DefaultRegisterer or a prometheus.NewRegistry()")
-	}
+	mistakes.AddIf(c.Registerer == nil, "Registerer is required: prometheus.DefaultRegisterer or a "+
+		"prometheus.NewRegistry()")
 	// Newer Prometheus servers accept any name, but queries must quote such names.
-	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Namespace) {
-		mistakes.Addf("Namespace is %q: must consist of letters, digits and underscores, and must not begin "+
-			"with a digit", c.Namespace)
-	}
+	mistakes.AddIf(!regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Namespace), "Namespace is %q: must "+
+		"consist of letters, digits and underscores, and must not begin with a digit", c.Namespace)
 	mistakes.Join(
 		validateBuckets("DurationBuckets", c.DurationBuckets),
 		validateBuckets("WaitBuckets", c.WaitBuckets),

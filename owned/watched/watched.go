@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,10 +46,9 @@ type Config struct {
 	Kinds []Kind
 	// Namespaces are the watched namespaces: all namespaces of owners, and those of Set.Namespaces. Children
 	// elsewhere are requested from the API server in each run. A Role in each namespace is enough; a cluster-scoped
-	// kind then needs its own Retriever (Of) and a ClusterRole. Default: all namespaces, which needs a ClusterRole.
+	// kind then needs its own Retriever (Of) and a ClusterRole. Default: those of Cluster.SetNamespaces, otherwise all,
+	// which needs a ClusterRole.
 	Namespaces []string
-	// Metrics receives the informers' metrics. Default: none.
-	Metrics informer.Recorder
 }
 
 // Kind is one kind of children: see Of and Existing.
@@ -68,7 +68,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 			Retriever: informer.RetrieveSelected[T](c.Client.Cluster, kube.Selection{
 				Namespaces: c.Namespaces, LabelSelector: owned.LabelSet + "=" + c.Set.Name,
 			}),
-			KeepAppliedBy: c.Client.FieldOwner, Metrics: c.Metrics, Logger: c.Client.Cluster.Logger(),
+			KeepAppliedBy: c.Client.FieldOwner, Logger: c.Client.Cluster.Logger(),
 		}
 		for _, change := range configure {
 			change(&config)
@@ -76,7 +76,7 @@ func Of[T kube.Object](configure ...func(*informer.Config[T])) Kind {
 		if config.Name == "" && config.Retriever != nil { // otherwise informer.New returns the error
 			config.Name = config.Retriever.Describe().GroupVersionKind.Kind + " of " + c.Set.Name
 		}
-		return informer.New(config)
+		return informer.Shared(config)
 	}}
 }
 
@@ -166,10 +166,15 @@ func (c Config) open() ([]informer.Any, error) {
 	if len(c.Kinds) == 0 {
 		mistakes.Addf("at least one of Kinds is required, such as watched.Of[*corev1.ConfigMap]()")
 	}
+	watched, limits := c.Namespaces, "Namespaces"
+	if len(watched) == 0 {
+		watched, limits = c.Client.Cluster.Namespaces(), "the namespaces of the Cluster"
+	}
 	for _, namespace := range c.Set.Namespaces {
-		if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, namespace) {
-			mistakes.Addf("Set.Namespaces has %q, which is not among Namespaces: children there would not be watched",
-				namespace)
+		isLimit := namespace == metav1.NamespaceAll && len(c.Namespaces) == 0 // all that the Cluster is limited to
+		if len(watched) > 0 && !isLimit && !slices.Contains(watched, namespace) {
+			mistakes.Addf("Set.Namespaces has %q, which is not among %s: children there would not be watched",
+				namespace, limits)
 		}
 	}
 	if c.Client.Cluster == nil || c.Set.Name == "" || len(nameProblems) > 0 {

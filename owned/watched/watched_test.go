@@ -350,3 +350,31 @@ func ExampleNew() {
 	fmt.Println(len(children.Sources), "sources:", err)
 	// Output: 2 sources: <nil>
 }
+
+// The namespaces of the Cluster are the default of Namespaces, also for the check of those of the set.
+func TestNamespacesOfClusterAreWatched(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ set, want string }{
+		"none":              {},
+		"among them":        {set: "b"},
+		"all":               {set: metav1.NamespaceAll},
+		"not among them":    {set: "c", want: `Set.Namespaces has "c", which is not among the namespaces of the Cluster`},
+		"all of the server": {set: kube.AllNamespaces, want: `Set.Namespaces has "*"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := connect(t)
+			if err := cluster.SetNamespaces("a", "b"); err != nil {
+				t.Fatal(err)
+			}
+			config := valid(cluster)
+			if name != "none" {
+				config.Set.Namespaces = []string{test.set}
+			}
+			_, err := watched.New(config)
+			if text := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(text, test.want) {
+				t.Errorf("New returned %v", err)
+			}
+		})
+	}
+}

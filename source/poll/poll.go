@@ -189,9 +189,7 @@ func (c Config) validate() error {
 	} else if c.MaxBackoff < c.Interval {
 		mistakes.Addf("MaxBackoff is %s, below Interval, %s", c.MaxBackoff, c.Interval)
 	}
-	if c.Jitter > 1 || math.IsNaN(c.Jitter) {
-		mistakes.Addf("Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
-	}
+	mistakes.AddIf(c.Jitter > 1 || math.IsNaN(c.Jitter), "Jitter is %g: it cannot exceed 1 (negative: none)", c.Jitter)
 	return mistakes.Err()
 }
 

@@ -40,7 +40,7 @@ func programs() []program {
 	return []program{
 		{
 			name: evenKeel, title: "Even Keel", module: "examples", pkg: "webapp",
-			flags: []string{"-listen=127.0.0.1:0"},
+			flags: []string{"-listen=127.0.0.1:0", "-leader-elect=false"}, // as the other one
 		},
 		{
 			name: controllerRuntime, title: "controller-runtime", module: "dev/bench/controllerruntime", pkg: "webapp",

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -374,7 +375,7 @@ func (p *fencedPod) elector() (*leader.Elector, *kube.Cluster) {
 	cluster := clustertest.Connect(p, p.config)
 	cluster.SetLogger(clustertest.Logger(p).With("pod", p.name))
 	e, err := leader.New(leader.Config{
-		Cluster: cluster, Namespace: p.namespace, Name: election.LeaseName, Fence: true, PodUID: p.uid,
+		Cluster: cluster, Namespace: p.namespace, Name: election.LeaseName, Fence: true, Identity: p.uid + "_" + string(uuid.NewUUID()),
 		LeaseDuration: election.LeaseDuration, RenewDeadline: election.RenewDeadline, RetryPeriod: 50 * time.Millisecond,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -81,12 +82,15 @@ func authorize(_ context.Context, review *authorizationv1.SubjectAccessReviewSpe
 }
 
 // The API server authenticates the tokens of its requests and authorizes users with hooks. Nothing but a clear decision
-// authenticates or allows. A middleware sees the trace of a request to the API server. The server requires the client
-// certificate of the API server.
+// authenticates or allows. A middleware sees the trace of a request to the API server, and the audit log has the
+// annotations of the hook. The server requires the client certificate of the API server, and TLS 1.2.
 func TestSmokeTokensAndAccess(t *testing.T) {
 	e := newEnv(t)
 	listener := e.listen()
-	admitting := webhook.Validating(e.options("traced"), func(context.Context, *mapRequest) error { return nil })
+	longest := strings.Repeat("k", 63)
+	admitting := webhook.Validating(e.options("traced"), func(_ context.Context, r *mapRequest) error {
+		return errors.Join(r.AddAuditAnnotation("decision", "free"), r.AddAuditAnnotation(longest, fmt.Sprint(r.DryRun())))
+	})
 	traces := make(chan string, 1)
 	server, err := webhook.New(webhook.Config{
 		Cluster: e.cluster, Listener: listener,
@@ -101,12 +105,14 @@ func TestSmokeTokensAndAccess(t *testing.T) {
 		},
 		CertFile: filepath.Join(e.folder, "tls.crt"), KeyFile: filepath.Join(e.folder, "tls.key"),
 		ClientCAFile: e.file("ca.crt", string(e.authority.Cert)),
+		TLS:          func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.run(e.Context(), server)
 	url := "https://" + listener.Addr().String()
+	audited := filepath.Join(e.TempDir(), "audit.log")
 	cluster, err := localcluster.Start(t.Context(), localcluster.Config{APIServerArgs: []string{
 		"--authentication-token-webhook-config-file=" + e.kubeconfig(url+"/tokens.example.com"),
 		"--authentication-token-webhook-version=v1",
@@ -114,6 +120,8 @@ func TestSmokeTokensAndAccess(t *testing.T) {
 		"--authorization-webhook-config-file=" + e.kubeconfig(url+"/access.example.com"),
 		"--authorization-webhook-version=v1",
 		"--admission-control-config-file=" + e.admissionConfig(listener.Addr()),
+		"--audit-log-path=" + audited,
+		"--audit-policy-file=" + e.file("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, resources: [{group: \"\", resources: [configmaps]}]}]\n"),
 		"--tracing-config-file=" + e.file("tracing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"),
 	}})
 	if err != nil {
@@ -199,6 +207,15 @@ func TestSmokeTokensAndAccess(t *testing.T) {
 			return "the hook is not called"
 		}
 	})
+	log, err := os.ReadFile(audited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"traced.example.com/decision":"free"`, `"traced.example.com/` + longest + `":"true"`} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("the audit log lacks %s", want)
+		}
+	}
 }
 
 const traceID = "0af7651916cd43dd8448eb211c80319c"

@@ -43,10 +43,10 @@ func TestSmokeAdmission(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string // guarded by mu
 	mutate := func(_ context.Context, r *mapRequest) error {
-		if r.Object != nil && r.Object.Data["defaulted"] == "" {
-			r.Object.Data["defaulted"] = "yes"
+		if r.Object == nil || r.Object.Data["defaulted"] != "" {
+			return nil
 		}
-		return nil
+		return r.Patch(client.Operation{Op: "add", Path: "/data/defaulted", Value: "yes"})
 	}
 	validate := func(_ context.Context, r *mapRequest) error {
 		mu.Lock()

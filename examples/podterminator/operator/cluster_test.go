@@ -257,8 +257,10 @@ func (f *fixture) afterRound(n int64) *v1alpha1.PodTerminator {
 // ends.
 func (f *fixture) operate(change func(*rest.Config), with Config) (stop func()) {
 	f.t.Helper()
-	with.Namespaces = []string{f.namespace}
 	cluster := asOperator(f.t, change)
+	if err := cluster.SetNamespaces(f.namespace); err != nil {
+		f.t.Fatal(err)
+	}
 	cluster.SetLogger(slog.New(slog.NewTextHandler(f.t.Output(), nil)))
 	op, err := New(cluster, with)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/examples/podterminator/api/v1alpha1"
-	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -22,8 +21,6 @@ const Name = "pod-terminator"
 
 // Config configures the operator.
 type Config struct {
-	// Namespaces are the namespaces of the PodTerminators that the operator handles. Default: all.
-	Namespaces []string
 	// Middleware wraps the handler; the first one is the outermost. Default: none.
 	Middleware []controller.Middleware[*v1alpha1.PodTerminator]
 	// LeaderElector restricts the work to the leader; package leader has one. Default nil: the operator works at once,
@@ -71,11 +68,10 @@ func New(cluster *kube.Cluster, config Config) (*Operator, error) {
 		terminators: terminators,
 		podClient:   podClient,
 	}
-	selection := kube.Selection{Namespaces: config.Namespaces}
 	o.controller, err = controller.New(controller.Config[*v1alpha1.PodTerminator]{
-		Name:      Name,
-		Retriever: informer.RetrieveSelected[*v1alpha1.PodTerminator](cluster, selection),
-		Handler:   controller.Chain(o.handle, config.Middleware...),
+		Name:    Name,
+		Cluster: cluster,
+		Handler: controller.Chain(o.handle, config.Middleware...),
 		// Two concurrent rounds could count the same Pods, and together violate minAlive.
 		Workers: 1,
 		// A round makes at most a few hundred sequential requests: see MaxVictims. If it takes a minute, the API server

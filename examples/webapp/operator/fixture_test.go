@@ -200,8 +200,10 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 		w.Fatal(err)
 	}
 	cluster.SetLogger(slog.New(slog.DiscardHandler))
+	if err := cluster.SetNamespaces(w.namespace); err != nil {
+		w.Fatal(err)
+	}
 	settings := Config(cluster, outside)
-	settings.Namespaces = []string{w.namespace}
 	settings.Controller.ResyncInterval, settings.Controller.Runs.ConsistencyTimeout = w.resync, w.consistency
 	if ctrl, err = evenkeel.New(settings); err != nil {
 		w.Fatal(err)

@@ -35,8 +35,6 @@ type operator struct{ records Records }
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// region operator
-
 // Config returns the config of the operator, with the records outside the cluster.
 func Config(cluster *kube.Cluster, records Records) evenkeel.Config[*v1.WebApp] {
 	o := &operator{records}
@@ -54,10 +52,6 @@ func Config(cluster *kube.Cluster, records Records) evenkeel.Config[*v1.WebApp] 
 		Teardown:  o.deleteRecord,
 	}
 }
-
-// endregion
-
-// region handle
 
 // handle brings the cluster and the record outside of it to app's desired state.
 func (o *operator) handle(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
@@ -83,8 +77,6 @@ func setSuspended(app *v1.WebApp) {
 	}
 	status.Set(&app.Status.Conditions, condition)
 }
-
-// endregion
 
 // record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is
 // created, so that neither a crash nor a change of the spec can leave an unknown record.

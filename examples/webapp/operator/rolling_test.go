@@ -191,10 +191,11 @@ func (w *world) lead(version func(*kube.Cluster, Records) evenkeel.Config[*v1.We
 			w.Fatal(err)
 		}
 		clusters[i].SetLogger(slog.New(slog.DiscardHandler))
+		if err := clusters[i].SetNamespaces(w.namespace); err != nil {
+			w.Fatal(err)
+		}
 	}
-	settings := version(clusters[0], w.records)
-	settings.Namespaces = []string{w.namespace}
-	ctrl, err := evenkeel.New(settings)
+	ctrl, err := evenkeel.New(version(clusters[0], w.records))
 	if err != nil {
 		w.Fatal(err)
 	}
