@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -66,7 +66,8 @@ type Program struct {
 	webhookURL  string
 	parsed      map[string]bool    // the names of the flags that Connect has parsed
 	caches      []manager.Runnable // that webhooks read
-	definitions []*apiextensionsv1.CustomResourceDefinition
+	definitions []Installer
+	conversions []*unstructured.Unstructured // that the webhook server serves and registers
 	// Set by Serve and Install, so that a program that does not call them does not link what they need.
 	server    func() ([]manager.Runnable, error)
 	installer func() ([]manager.Runnable, error)

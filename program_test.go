@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -136,6 +137,10 @@ func TestRunReportsMistakes(t *testing.T) {
 	p = connected()
 	p.Webhooks.Hooks = []webhook.Hook{{}}
 	errtest.Expect(t, p.Run(t.Context()), "no webhook was passed to Serve")
+	p = connected()
+	p.Install(crd.Definitions{})
+	p.Install(crd.Definitions{})
+	errtest.Expect(t, p.Run(t.Context()), "Install was called twice")
 	p = connected()
 	p.Flags.Bool("late", false, "")
 	errtest.Expect(t, p.Run(t.Context()), "the flags --late were added after Connect")

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -32,12 +33,19 @@ func (o *Operator[T]) serveIn(p *Program) {
 	}
 }
 
-// Install adds CustomResourceDefinitions that Run installs on every replica before caches and controllers start, with
-// crd.Ensure and crd.AcceptNewer; then the replica with the lease migrates stored objects to the storage version, with
-// crd.Migrate. If Run serves conversions (with --webhook-listen and certificates of its own), it also sets them in the
-// definitions. crd.Parse reads definitions from YAML.
-func (p *Program) Install(definitions ...*apiextensionsv1.CustomResourceDefinition) {
-	p.definitions = append(p.definitions, definitions...)
+// Installer prepares the installation of CustomResourceDefinitions: crd.Definitions, the result of crd.Parse. The
+// package does not import them, so that only programs with definitions link their Go types.
+type Installer interface {
+	Prepare(c *client.Client, conversions []*unstructured.Unstructured) (
+		install func(context.Context) error, migrations map[string]func(context.Context) error, err error)
+}
+
+// Install sets the CustomResourceDefinitions that Run installs on every replica before caches and controllers start,
+// with crd.Ensure and crd.AcceptNewer; then the replica with the lease migrates stored objects to the storage version,
+// with crd.Migrate. If Run serves conversions (with --webhook-listen and certificates of its own), it also sets them in
+// the definitions. crd.Parse reads definitions from YAML. Call it once, with all definitions.
+func (p *Program) Install(definitions Installer) {
+	p.definitions = append(p.definitions, definitions)
 	p.installer = p.installations
 }
 
@@ -88,10 +96,8 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Certificates != nil && len(p.definitions) > 0 {
-		if err := server.SetConversions(config.Certificates.ClientConfig, p.definitions...); err != nil {
-			return nil, err
-		}
+	if config.Certificates != nil {
+		p.conversions = server.Conversions(config.Certificates.ClientConfig)
 	}
 	return []manager.Runnable{{Runner: server, Group: manager.Servers}}, nil
 }
@@ -102,22 +108,21 @@ func (p *Program) installations() ([]manager.Runnable, error) {
 	if err != nil {
 		return nil, err
 	}
-	install := func(ctx context.Context) error {
-		_, err := crd.Ensure(ctx, own, p.definitions, crd.AcceptNewer())
-		return err
+	if len(p.definitions) > 1 {
+		return nil, errors.New("run the program: Install was called twice: pass all definitions to one call")
+	}
+	install, migrations, err := p.definitions[0].Prepare(own, p.conversions)
+	if err != nil {
+		return nil, err
 	}
 	runnables := []manager.Runnable{{
 		Name: "definitions", Runner: manager.RunFunc(install), Group: manager.Caches, Task: true,
 		OnFailure: manager.Restart,
 	}}
-	for _, definition := range p.definitions {
-		migrate := func(ctx context.Context) error {
-			_, err := crd.Migrate(ctx, own, definition.Name)
-			return err
-		}
+	for _, name := range slices.Sorted(maps.Keys(migrations)) {
 		runnables = append(runnables, manager.Runnable{
-			Name:   "storage migration of " + definition.Name,
-			Runner: manager.RunFunc(migrate), OnFailure: manager.Restart,
+			Name:   "storage migration of " + name,
+			Runner: manager.RunFunc(migrations[name]), OnFailure: manager.Restart,
 		})
 	}
 	return runnables, nil

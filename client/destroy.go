@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -68,13 +67,16 @@ func ScaleLive[T kube.Object](ctx context.Context, c *Client, obj T, replicas in
 	}
 	t.subresource = "scale"
 	r := t.request(VerbUpdate)
-	r.Object = &autoscalingv1.Scale{
-		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.key.Namespace, Name: t.key.Name, UID: obj.GetUID(), ResourceVersion: version,
-		},
-		Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
-	}
+	scale := &unstructured.Unstructured{Object: map[string]any{ // programs need not link the types of the group
+		"spec": map[string]any{"replicas": int64(replicas)},
+	}}
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	scale.SetNamespace(t.key.Namespace)
+	scale.SetName(t.key.Name)
+	scale.SetUID(obj.GetUID())
+	scale.SetResourceVersion(version)
+	r.Object = scale
 	if err := asChanged(t.client.send(ctx, r)); err != nil {
 		t.subresource = ""
 		return fmt.Errorf("scale %s to %d replicas: %w", t, replicas, err)

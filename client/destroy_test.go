@@ -162,13 +162,13 @@ func TestDestructiveRequests(t *testing.T) {
 		}
 	}
 	const (
-		scaled  = `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"db","namespace":"shop","uid":"u1","resourceVersion":"7"},"spec":`
+		scaled  = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"db","namespace":"shop","resourceVersion":"7","uid":"u1"},"spec":`
 		options = `{"kind":"DeleteOptions","apiVersion":"v1",`
 		exactly = `"preconditions":{"uid":"u1","resourceVersion":"7"}`
 	)
 	want := []string{
-		"GET " + databasePath, "PUT " + databasePath + "/scale " + scaled + `{"replicas":2},"status":{"replicas":0}}`,
-		"GET " + databasePath, "PUT " + databasePath + "/scale?dryRun=All " + scaled + `{},"status":{"replicas":0}}`,
+		"GET " + databasePath, "PUT " + databasePath + "/scale " + scaled + `{"replicas":2}}`,
+		"GET " + databasePath, "PUT " + databasePath + "/scale?dryRun=All " + scaled + `{"replicas":0}}`,
 		"GET " + databasePath, "DELETE " + databasePath + " " + options + exactly + `,"propagationPolicy":"Foreground","dryRun":["All"]}`,
 		"GET " + podPath, "DELETE " + podPath + " " + options + `"gracePeriodSeconds":60,` + exactly + `}`,
 		"GET " + nodePath, "DELETE " + nodePath + " " + options + exactly + `}`,

@@ -22,7 +22,7 @@ import (
 // skips empty documents. It is strict: another kind, an unknown field and a duplicate field are errors.
 //
 // The errors of all documents are joined.
-func Parse(documents []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func Parse(documents []byte) (Definitions, error) {
 	var (
 		definitions []*apiextensionsv1.CustomResourceDefinition
 		errs        []error
@@ -55,7 +55,7 @@ func Parse(documents []byte) ([]*apiextensionsv1.CustomResourceDefinition, error
 
 // ParseFS parses the files of fsys (an embed.FS, os.DirFS) that match one of the patterns, in the order of
 // their names. Patterns have the syntax of fs.Glob. A pattern that matches no file is an error.
-func ParseFS(fsys fs.FS, patterns ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func ParseFS(fsys fs.FS, patterns ...string) (Definitions, error) {
 	var (
 		files []string
 		errs  []error

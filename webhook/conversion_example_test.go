@@ -98,10 +98,10 @@ func TestConversionsKeepFields(t *testing.T) {
 // endregion
 
 // The operator installs its definitions, and then serves their conversions.
-func ExampleServer_SetConversions() {
+func ExampleServer_Conversions() {
 	install := func(ctx context.Context, c *client.Client, server *webhook.Server, at admissionregistrationv1.WebhookClientConfig, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 		// region install
-		if err := server.SetConversions(at, definitions...); err != nil {
+		if err := crd.SetConversions(server.Conversions(at), definitions...); err != nil {
 			return err
 		}
 		_, err := crd.Ensure(ctx, c, definitions)
@@ -121,7 +121,7 @@ func ExampleServer_Configurations_certManager() {
 	at := admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "operator"},
 	}
-	if err := server.SetConversions(at, definition); err != nil {
+	if err := crd.SetConversions(server.Conversions(at), definition); err != nil {
 		panic(err)
 	}
 	for _, obj := range append(server.Configurations("shop-operator", at), definition) {

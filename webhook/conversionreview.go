@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 func conversionReviewKind() schema.GroupVersionKind {
-	return apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+	return schema.GroupVersionKind{Group: definitionGroup, Version: "v1", Kind: "ConversionReview"}
 }
 
 // conversionRequest is the request of a ConversionReview.
@@ -77,7 +76,7 @@ func newResponse(uid types.UID) *response {
 	quoted, _ := json.Marshal(uid) // a string
 	return &response{text: fmt.Appendf(nil,
 		`{"kind":"ConversionReview","apiVersion":"%s","response":{"uid":%s,"convertedObjects":[`,
-		apiextensionsv1.SchemeGroupVersion, quoted)}
+		conversionReviewKind().GroupVersion(), quoted)}
 }
 
 func (r *response) add(object []byte) {

@@ -3,53 +3,42 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
+	"maps"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SetConversions sets spec.conversion in the definitions with the names of the server's conversions, and no other
-// field. Other definitions stay unchanged. client is as for Configurations. The definitions can be installed with
-// crd.Ensure or printed; with Config.Certificates the server sets the CA bundle of the installed ones.
-//
-// Errors: a conversion has no definition, another kind than its definition, or other versions. Then no definition is
-// changed.
-func (s *Server) SetConversions(
-	client admissionregistrationv1.WebhookClientConfig, definitions ...*apiextensionsv1.CustomResourceDefinition,
-) error {
-	var errs []error
-	stanzas := map[*apiextensionsv1.CustomResourceDefinition]*apiextensionsv1.CustomResourceConversion{}
+// definitionGroup is the group of CustomResourceDefinitions. The Go types of the group are large, and only programs
+// that install definitions need them.
+const definitionGroup = "apiextensions.k8s.io"
+
+// Conversions returns for each conversion of the server the part of its CustomResourceDefinition that depends on it:
+// its name, spec.conversion, and, if it has Go types, its kind and versions. client is as for Configurations.
+// crd.SetConversions sets it in whole definitions.
+func (s *Server) Conversions(client admissionregistrationv1.WebhookClientConfig) []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
 	for _, c := range s.conversions() {
-		i := slices.IndexFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool {
-			return d != nil && d.Name == c.name
-		})
-		if i < 0 {
-			errs = append(errs, fmt.Errorf("no definition has the name %s", c.name))
-			continue
+		definition := c.definition()
+		definition.Object["spec"] = map[string]any{"conversion": c.stanza(client)}
+		if c.versions != nil {
+			var versions []any
+			for _, name := range c.names() {
+				versions = append(versions, map[string]any{"name": name})
+			}
+			_ = unstructured.SetNestedField(definition.Object, c.kind, "spec", "names", "kind")
+			_ = unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions")
 		}
-		for _, err := range c.mismatches(definitions[i]) {
-			errs = append(errs, fmt.Errorf("CustomResourceDefinition %s: %w", c.name, err))
-		}
-		stanzas[definitions[i]] = c.stanza(client)
+		all = append(all, definition)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("set the conversions of definitions: %w", err)
-	}
-	for definition, stanza := range stanzas {
-		definition.Spec.Conversion = stanza
-	}
-	return nil
+	return all
 }
 
 // conversions returns the server's conversions.
@@ -63,35 +52,25 @@ func (s *Server) conversions() []conversion {
 	return all
 }
 
-// mismatches returns the differences between Go types and a definition.
-func (c conversion) mismatches(definition *apiextensionsv1.CustomResourceDefinition) []error {
-	if c.versions == nil {
-		return nil
-	}
-	var errs mistakes
-	got := definition.Spec.Names.Kind
-	errs.addIf(got != c.kind, "its kind is %s, and the conversion is of %s", got, c.kind)
-	var defined []string
-	for _, v := range definition.Spec.Versions {
-		defined = append(defined, v.Name)
-		errs.addIf(c.version(v.Name) == nil, "the conversion lacks version %s: pass a Spoke for it", v.Name)
-	}
-	for _, name := range c.names() {
-		errs.addIf(!slices.Contains(defined, name), "version %s of the conversion is not defined: it has %s", name,
-			strings.Join(defined, ", "))
-	}
-	return errs
+// definition returns a CustomResourceDefinition with its name only.
+func (c conversion) definition() *unstructured.Unstructured {
+	definition := &unstructured.Unstructured{Object: map[string]any{}}
+	definition.SetAPIVersion(definitionGroup + "/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName(c.name)
+	return definition
 }
 
-// stanza returns the conversion of a definition.
-func (c conversion) stanza(
-	client admissionregistrationv1.WebhookClientConfig,
-) *apiextensionsv1.CustomResourceConversion {
-	config := &apiextensionsv1.WebhookClientConfig{}
-	_ = throughJSON(withPath(client, c.name), config) // both have the same fields
-	return &apiextensionsv1.CustomResourceConversion{
-		Strategy: apiextensionsv1.WebhookConverter,
-		Webhook:  &apiextensionsv1.WebhookConversion{ClientConfig: config, ConversionReviewVersions: []string{"v1"}},
+// stanza returns the conversion of a definition. A field of the client that is not set is null, so that a patch removes
+// it.
+func (c conversion) stanza(client admissionregistrationv1.WebhookClientConfig) map[string]any {
+	at := withPath(client, c.name)
+	config := map[string]any{"url": nil, "service": nil, "caBundle": nil}
+	set, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&at) // it has only strings and a number
+	maps.Copy(config, set)
+	return map[string]any{
+		"strategy": "Webhook",
+		"webhook":  map[string]any{"clientConfig": config, "conversionReviewVersions": []any{"v1"}},
 	}
 }
 
@@ -101,18 +80,7 @@ func (c conversion) stanza(
 func (c conversion) patch(
 	ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig, bundleOnly bool,
 ) error {
-	stanza := c.stanza(config)
-	clientConfig := map[string]any{
-		"url":     stanza.Webhook.ClientConfig.URL,
-		"service": stanza.Webhook.ClientConfig.Service, "caBundle": stanza.Webhook.ClientConfig.CABundle,
-	}
-	conversion := map[string]any{
-		"strategy": stanza.Strategy,
-		"webhook": map[string]any{
-			"clientConfig":             clientConfig,
-			"conversionReviewVersions": stanza.Webhook.ConversionReviewVersions,
-		},
-	}
+	conversion := c.stanza(config)
 	if bundleOnly {
 		bundle := map[string]any{"caBundle": config.CABundle}
 		conversion = map[string]any{"webhook": map[string]any{"clientConfig": bundle}}
@@ -121,10 +89,7 @@ func (c conversion) patch(
 	if err != nil {
 		return err
 	}
-	definition := &unstructured.Unstructured{}
-	definition.SetAPIVersion(apiextensionsv1.SchemeGroupVersion.String())
-	definition.SetKind("CustomResourceDefinition")
-	definition.SetName(c.name)
+	definition := c.definition()
 	_, err = client.Patch(ctx, cl, definition, client.RawPatch(types.MergePatchType, body))
 	return err
 }
@@ -172,7 +137,7 @@ func (s *Server) Roles(name string) []kube.Object {
 	}
 	if len(definitions) > 0 {
 		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
-			APIGroups: []string{apiextensionsv1.GroupName}, Resources: []string{"customresourcedefinitions"},
+			APIGroups: []string{definitionGroup}, Resources: []string{"customresourcedefinitions"},
 			ResourceNames: definitions, Verbs: []string{"patch"},
 		})
 	}

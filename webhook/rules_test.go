@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
@@ -159,7 +160,7 @@ func TestReviewsAtRegisteredPaths(t *testing.T) {
 		for _, version := range []string{"v1", "v2", "v3"} {
 			definition.Spec.Versions = append(definition.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: version})
 		}
-		if err := s.SetConversions(at, definition); err != nil {
+		if err := crd.SetConversions(s.Conversions(at), definition); err != nil {
 			t.Fatal(err)
 		}
 		conversion := definition.Spec.Conversion.Webhook.ClientConfig

@@ -26,6 +26,22 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// Go types that only some programs need are large, and a package that is imported is linked with its types. The root
+// package has Install for definitions, and must not import them.
+func TestRootPackageLinksNoDefinitions(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t) {
+		if relative(p.ImportPath) != "." {
+			continue
+		}
+		for _, dependency := range p.Deps {
+			if strings.HasPrefix(dependency, "k8s.io/apiextensions-apiserver/") {
+				t.Errorf("every program that imports the root package links %s", dependency)
+			}
+		}
+	}
+}
+
 // TestSources checks each file of the main module by the rules of checkFile.
 func TestSources(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func layers() map[string]place {
 	return map[string]place{
 		// The one value joins the parts. No package imports it.
 		".": {may: []string{
-			"client", "controller", "crd", "event", "finalizer", "informer", "kube", "manager", "metrics/prometheus", "middleware",
+			"client", "controller", "event", "finalizer", "informer", "kube", "manager", "metrics/prometheus", "middleware",
 			"owned", "owned/watched", "readiness", "status", "webhook",
 		}},
 		"retry":                 {layer: 1},

@@ -14,32 +14,31 @@ import (
 	"github.com/evenkeel-go/evenkeel"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
-	"github.com/evenkeel-go/evenkeel/examples/webapp/hooks"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 )
 
 func main() { evenkeel.Main(operator.Name, run) }
 
 func run(ctx context.Context, p *evenkeel.Program) error {
-	records := p.Flags.String("records", "http://127.0.0.1:8053", "URL of the records outside the cluster")
-	domain := p.Flags.String("domain", "", "domain that a webhook appends to hosts without a dot (default: none)")
-	storeV2 := p.Flags.Bool("store-v2", false, "store WebApps in v2; before, all replicas must have webhooks")
+	url := p.Flags.String("records", "http://127.0.0.1:8053", "URL of the records outside the cluster")
+	var w webhooks
+	w.addFlags(p)
 	p.Options.LeaseNamespace = operator.Name
 	cluster, err := p.Connect(v1.AddToScheme, v2.AddToScheme)
 	if err != nil {
 		return err
 	}
-	outside := &http.Client{Timeout: 10 * time.Second}
-	op, err := operator.New(cluster, operator.Config{Records: operator.HTTPRecords{URL: *records, Client: outside}})
+	records := operator.HTTPRecords{URL: *url, Client: &http.Client{Timeout: 10 * time.Second}}
+	config := operator.Config(cluster, records)
+	if err := w.addTo(p, &config, records); err != nil {
+		return err
+	}
+	op, err := evenkeel.New(config)
 	if err != nil {
 		return err
 	}
-	if p.Webhooks.Listen != "" {
-		config := hooks.Config{WebApps: op.Informer(), Domain: *domain}
-		config.Owners = hooks.HTTPOwners{URL: *records, Client: outside}
-		if err := serve(p, config, *storeV2); err != nil {
-			return err
-		}
+	if err := w.rules.Read(op.Informer()); err != nil {
+		return err
 	}
 	return p.Run(ctx, op)
 }

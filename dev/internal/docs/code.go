@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 // CheckCode returns the problems of the Go samples and tables of a page, one sentence each. Root is the repository's
@@ -22,7 +24,8 @@ func CheckCode(root string, page Page) []string {
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("line %d: %v", b.Line, err))
 		case marked && want != b.Text:
-			source := strings.Join(slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("path")), "")
+			source := strings.Join(
+				slices.Concat(b.Marked("code"), b.Marked("loc"), b.Marked("uses"), b.Marked("path")), "")
 			problems = append(problems,
 				fmt.Sprintf("line %d: the block is not %s: %s; change its source, then run make docs",
 					b.Line, source, firstDifference(b.Text, want)))
@@ -58,11 +61,12 @@ func Rewrite(root, text string) (string, error) {
 	return strings.Join(lines, "\n"), errors.Join(errs...)
 }
 
-// sampleOf returns the required text of a block, if it is marked as a sample, a table of lines of code, or a path.
+// sampleOf returns the required text of a block, if it is marked as a sample, a table of lines of code, a table of used
+// names, or a path.
 func sampleOf(root string, b Block) (text string, marked bool, err error) {
-	refs, counted, paths := b.Marked("code"), b.Marked("loc"), b.Marked("path")
+	refs, counted, paths, uses := b.Marked("code"), b.Marked("loc"), b.Marked("path"), b.Marked("uses")
 	switch {
-	case len(refs)+len(counted)+len(paths) > 1:
+	case len(refs)+len(counted)+len(paths)+len(uses) > 1:
 		return "", false, errors.New("the block has two markers for its content: keep one")
 	case len(counted) == 1:
 		programs, err := ParsePrograms(counted[0])
@@ -70,6 +74,13 @@ func sampleOf(root string, b Block) (text string, marked bool, err error) {
 			return "", false, err
 		}
 		text, err = CodeTable(root, programs)
+		return text, err == nil, err
+	case len(uses) == 1:
+		programs, err := ParsePrograms(uses[0])
+		if err != nil {
+			return "", false, err
+		}
+		text, err = UsesTable(root, programs, b.Text, testlength.Count(0, 1) == 1)
 		return text, err == nil, err
 	case len(paths) == 1:
 		text, _, err = PathTable(root, b.Text)
@@ -122,15 +133,8 @@ func compiled(root, name string) error {
 			return fmt.Errorf("%s is in %s, which the go command ignores: move it to where it is compiled", name, part)
 		}
 	}
-	module := dir
-	for module != "." {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(module), "go.mod")); err == nil {
-			break
-		}
-		module = path.Dir(module)
-	}
-	compiled := []string{".", "examples", "simulation", "dev/integration", "simulation/controllerruntime"}
-	if !slices.Contains(compiled, module) {
+	module := moduleOf(root, dir)
+	if !slices.Contains(append(compiledModules(), "simulation/controllerruntime"), module) {
 		return fmt.Errorf("%s is in module %s, whose packages make test does not compile: move it to examples", name,
 			module)
 	}
@@ -143,6 +147,9 @@ func compiled(root, name string) error {
 	}
 	return nil
 }
+
+// compiledModules returns the folders of the modules that make test compiles.
+func compiledModules() []string { return []string{".", "examples", "simulation", "dev/integration"} }
 
 // cutRegion returns the text between // region NAME and its // endregion, or all text if the name is empty, without
 // region lines and without common indentation.

@@ -8,6 +8,7 @@
 //	<!-- code: examples/demo/main.go -->       the block is that file
 //	<!-- code: examples/demo/main.go#wire -->  the block is what stands between // region wire and // endregion in it
 //	<!-- loc: A = PATH PATH; B = PATH -->      the block is a table of the lines of code in the programs A and B
+//	<!-- uses: A = PATH PATH -->               the block is a table of what A uses of the library
 //	<!-- path: event -->                       the block is a list of functions with their lengths, and the sum
 //	<!-- file: main.go -->                     followed pages: save the block as that file
 //	<!-- run: ... -->                          followed pages: how the block is run, see package follow

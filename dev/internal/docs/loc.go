@@ -25,7 +25,7 @@ type CodeFile struct {
 	Lines int
 }
 
-// ParsePrograms reads the value of a loc marker:
+// ParsePrograms reads the value of a loc or uses marker:
 //
 //	TITLE = PATH PATH ...; TITLE = PATH ...
 func ParsePrograms(value string) ([]Program, error) {
@@ -34,7 +34,7 @@ func ParsePrograms(value string) ([]Program, error) {
 		title, paths, ok := strings.Cut(text, "=")
 		p := Program{Title: strings.TrimSpace(title), Paths: strings.Fields(paths)}
 		if !ok || p.Title == "" || len(p.Paths) == 0 {
-			return nil, fmt.Errorf("the loc marker has %q: write TITLE = PATH PATH; TITLE = PATH",
+			return nil, fmt.Errorf("the marker has %q: write TITLE = PATH PATH; TITLE = PATH",
 				strings.TrimSpace(text))
 		}
 		programs = append(programs, p)
@@ -73,7 +73,7 @@ func (p Program) Count(root string) ([]CodeFile, error) {
 	for _, start := range p.Paths {
 		if !fs.ValidPath(start) {
 			return nil,
-				fmt.Errorf("the loc marker names %q: write a path from the repository's root, with slashes", start)
+				fmt.Errorf("the marker names %q: write a path from the repository's root, with slashes", start)
 		}
 		before := len(files)
 		err := fs.WalkDir(os.DirFS(root), start, func(name string, entry fs.DirEntry, err error) error {

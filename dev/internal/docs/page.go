@@ -162,7 +162,7 @@ func markerOf(line string) (Marker, bool) {
 		return Marker{}, false
 	}
 	key, value, ok := strings.Cut(strings.TrimSpace(inner), ":")
-	if !ok || !slices.Contains([]string{"code", "loc", "path", "file", "run"}, key) {
+	if !ok || !slices.Contains([]string{"code", "loc", "uses", "path", "file", "run"}, key) {
 		return Marker{}, false
 	}
 	return Marker{Key: key, Value: strings.TrimSpace(value)}, true

@@ -3,7 +3,6 @@ package operator
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,23 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// children returns the desired state of app's children. They contain only the fields that this operator manages.
-func children(app *v1.WebApp) ([]kube.Object, error) {
-	hash, err := hashOf(app.Spec.Config)
-	if err != nil {
-		return nil, err
-	}
-	return []kube.Object{configMap(app), deployment(app, hash), service(app)}, nil
-}
+// The children contain only the fields that this operator manages.
 
 func configMap(app *v1.WebApp) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: meta(app, app.Name+v1.ConfigMapSuffix), Data: app.Spec.Config}
 }
 
-func deployment(app *v1.WebApp, configHash string) *appsv1.Deployment {
+func deployment(app *v1.WebApp) *appsv1.Deployment {
 	replicas := *app.Spec.Replicas
 	if app.Spec.Suspend {
 		replicas = 0
@@ -41,7 +32,7 @@ func deployment(app *v1.WebApp, configHash string) *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
 					Labels:      selector(app),
-					Annotations: map[string]string{v1.ConfigHashAnnotation: configHash},
+					Annotations: map[string]string{v1.ConfigHashAnnotation: hashOf(app.Spec.Config)},
 				},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name:  v1.ContainerName,
@@ -84,12 +75,7 @@ func selector(app *v1.WebApp) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "webapp", "app.kubernetes.io/instance": app.Name}
 }
 
-// hashOf returns a hash of the config.
-func hashOf(config map[string]string) (string, error) {
-	encoded, err := json.Marshal(config) // keys are sorted
-	if err != nil {
-		return "", fmt.Errorf("encode the config: %w", err)
-	}
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:8]), nil
+func hashOf(config map[string]string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", config)) // sorted by key
+	return hex.EncodeToString(sum[:8])
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
@@ -204,13 +203,9 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 	if err := cluster.SetNamespaces(w.namespace); err != nil {
 		w.Fatal(err)
 	}
-	ctrl, err = New(cluster, Config{
-		Records: outside,
-		Controller: controller.Config[*v1.WebApp]{
-			ResyncInterval: w.resync, Runs: controller.RunsConfig{ConsistencyTimeout: w.consistency},
-		},
-	})
-	if err != nil {
+	settings := Config(cluster, outside)
+	settings.Controller.ResyncInterval, settings.Controller.Runs.ConsistencyTimeout = w.resync, w.consistency
+	if ctrl, err = evenkeel.New(settings); err != nil {
 		w.Fatal(err)
 	}
 	ended := make(chan error, 1)

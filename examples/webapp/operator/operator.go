@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,30 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel"
-	"github.com/evenkeel-go/evenkeel/controller"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
+	"github.com/evenkeel-go/evenkeel/status"
 )
 
 // Name is the name of the operator's controller, lease, field owner and event source.
 const Name = "webapp-operator"
 
-// Config configures the operator.
-type Config struct {
-	// Records is the system outside the cluster. Required.
-	Records Records
-	// Controller has further settings of the controller. Optional.
-	Controller controller.Config[*v1.WebApp]
-
-	children func(app *v1.WebApp) ([]kube.Object, error) // replaced by tests
-}
-
 // operator has the dependencies of the handler.
-type operator struct {
-	records  Records
-	children func(app *v1.WebApp) ([]kube.Object, error)
-}
+type operator struct{ records Records }
 
 // The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner
 // references that block the owner's deletion, where OwnerReferencesPermissionEnforcement is on. Delete is for children
@@ -48,43 +35,47 @@ type operator struct {
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// New returns the operator.
-func New(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], error) {
-	if config.Records == nil {
-		return nil, errors.New("new webapp operator: Config.Records is required")
-	}
-	op := &operator{records: config.Records, children: config.children}
-	if op.children == nil {
-		op.children = children
-	}
-	return evenkeel.New(evenkeel.Config[*v1.WebApp]{
+// Config returns the config of the operator, with the records outside the cluster.
+func Config(cluster *kube.Cluster, records Records) evenkeel.Config[*v1.WebApp] {
+	o := &operator{records}
+	return evenkeel.Config[*v1.WebApp]{
 		Name:    Name,
 		Cluster: cluster,
-		Handle:  op.handle,
+		Handle:  o.handle,
 		Owns: []watched.Kind{
 			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.ConfigMap](),
 		},
 		Status: func(app *v1.WebApp) (*[]metav1.Condition, *int64) {
 			return &app.Status.Conditions, &app.Status.ObservedGeneration
 		},
-		Finalizer:  v1.Finalizer,
-		Teardown:   op.deleteRecord,
-		Controller: config.Controller,
-	})
+		Finalizer: v1.Finalizer,
+		Teardown:  o.deleteRecord,
+	}
 }
 
 // handle brings the cluster and the record outside of it to app's desired state.
 func (o *operator) handle(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
-	desired, err := o.children(app)
-	if err != nil {
-		return controller.Terminal(err)
+	report, err := run.Apply(ctx, configMap(app), deployment(app), service(app))
+	if applied, ok := owned.Object[*appsv1.Deployment](report, kube.KeyOf(app)); ok {
+		app.Status.ReadyReplicas = applied.Status.ReadyReplicas
 	}
-	report, err := run.Apply(ctx, desired...)
-	setStatus(app, report)
+	setSuspended(app)
 	if err != nil {
 		return err
 	}
 	return o.record(ctx, app, run) // before the status can be Ready
+}
+
+func setSuspended(app *v1.WebApp) {
+	condition := metav1.Condition{
+		Type: v1.ConditionSuspended, Status: metav1.ConditionFalse, Reason: "NotSuspended",
+		ObservedGeneration: app.Generation,
+	}
+	if app.Spec.Suspend {
+		condition.Status, condition.Reason = metav1.ConditionTrue, "Suspended"
+		condition.Message = "the Deployment is scaled to 0 because spec.suspend is true"
+	}
+	status.Set(&app.Status.Conditions, condition)
 }
 
 // record creates, moves or deletes the record for spec.host. The status contains the name of a record before it is

@@ -2,8 +2,8 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -34,8 +34,9 @@ func (e *TakenError) Error() string {
 // Persistent makes the WebApp stalled instead of reconciling: a user must change something.
 func (e *TakenError) Persistent() bool { return true }
 
-// HTTPRecords are records behind an API: PUT and DELETE of the host below URL, with the owner in the query and the
-// target as the body. The API responds with 409 if the record belongs to another owner.
+// HTTPRecords are records behind an API: GET, PUT and DELETE of the host below URL, with the owner in the query and the
+// target as the body. The API responds with 409 if the record belongs to another owner, and to GET with the owner as
+// the body, or with 404 if there is no record.
 type HTTPRecords struct {
 	URL    string
 	Client *http.Client
@@ -43,35 +44,44 @@ type HTTPRecords struct {
 
 // Ensure implements Records.
 func (h HTTPRecords) Ensure(ctx context.Context, record Record) error {
-	return h.call(ctx, http.MethodPut, record)
+	_, err := h.call(ctx, http.MethodPut, record)
+	return err
 }
 
 // Delete implements Records.
 func (h HTTPRecords) Delete(ctx context.Context, record Record) error {
-	err := h.call(ctx, http.MethodDelete, record)
-	if _, taken := errors.AsType[*TakenError](err); taken {
-		return nil
-	}
+	_, err := h.call(ctx, http.MethodDelete, record)
 	return err
 }
 
-func (h HTTPRecords) call(ctx context.Context, method string, record Record) error {
+// Owner returns the owner of the record of a host, or "" if there is no record.
+func (h HTTPRecords) Owner(ctx context.Context, host string) (uid string, err error) {
+	return h.call(ctx, http.MethodGet, Record{Host: host})
+}
+
+// maxBody is the maximum length of a response, in bytes. A uid has 36.
+const maxBody = 256
+
+func (h HTTPRecords) call(ctx context.Context, method string, record Record) (body string, err error) {
 	address := h.URL + "/" + url.PathEscape(record.Host) + "?owner=" + url.QueryEscape(record.Owner)
 	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(record.Target))
 	if err != nil {
-		return fmt.Errorf("record of %s: %w", record.Host, err)
+		return "", fmt.Errorf("record of %s: %w", record.Host, err)
 	}
 	response, err := h.Client.Do(request)
 	if err != nil {
-		return fmt.Errorf("record of %s: %w", record.Host, err)
+		return "", fmt.Errorf("record of %s: %w", record.Host, err)
 	}
 	defer response.Body.Close()
-	gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
-	switch {
-	case response.StatusCode == http.StatusConflict:
-		return &TakenError{record.Host}
-	case response.StatusCode/100 != 2 && !gone:
-		return fmt.Errorf("record of %s: %s answers %s", record.Host, method, response.Status)
+	switch code := response.StatusCode; {
+	case code == http.StatusConflict && method == http.MethodPut:
+		return "", &TakenError{record.Host}
+	case code == http.StatusNotFound && method != http.MethodPut,
+		code == http.StatusConflict && method == http.MethodDelete:
+		return "", nil // there is no record of this owner
+	case code/100 != 2:
+		return "", fmt.Errorf("record of %s: %s answers %s", record.Host, method, response.Status)
 	}
-	return nil
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	return strings.TrimSpace(string(text)), err
 }

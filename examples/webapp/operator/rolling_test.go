@@ -39,38 +39,32 @@ func TestRollingUpdateChangesChildrenOnce(t *testing.T) {
 	everywhere(t, (*world).updateInTurn)
 }
 
-// newNext returns the next version of the operator, with other children.
-func newNext(cluster *kube.Cluster, config Config) (*evenkeel.Operator[*v1.WebApp], error) {
-	config.children = nextChildren
-	return New(cluster, config)
+// nextConfig returns the config of the next version of the operator: it has one child more, a changed one, one without a
+// label, and a condition.
+func nextConfig(cluster *kube.Cluster, records Records) evenkeel.Config[*v1.WebApp] {
+	config, o := Config(cluster, records), &operator{records}
+	config.Handle = func(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
+		status.Set(&app.Status.Conditions, status.True(conditionNext, app.Generation, "Scanned", "no vulnerabilities were found"))
+		setSuspended(app)
+		changed, unlabeled := deployment(app), service(app)
+		changed.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "VERSION", Value: "next"}}
+		delete(unlabeled.Labels, "app.kubernetes.io/name")
+		added := &corev1.ConfigMap{ObjectMeta: meta(app, app.Name+"-next"), Data: map[string]string{"version": "next"}}
+		if _, err := run.Apply(ctx, configMap(app), changed, unlabeled, added); err != nil {
+			return err
+		}
+		return o.record(ctx, app, run)
+	}
+	return config
 }
 
 // conditionNext is a condition that only the next version sets.
 const conditionNext = "Scanned"
 
-// nextChildren are the children of the next version: one more, a changed one, one without a label, and a condition.
-func nextChildren(app *v1.WebApp) ([]kube.Object, error) {
-	status.Set(&app.Status.Conditions, status.True(conditionNext, app.Generation, "Scanned", "no vulnerabilities were found"))
-	all, err := children(app)
-	if err != nil {
-		return nil, err
-	}
-	for _, child := range all {
-		switch child := child.(type) {
-		case *appsv1.Deployment:
-			container := &child.Spec.Template.Spec.Containers[0]
-			container.Env = append(container.Env, corev1.EnvVar{Name: "VERSION", Value: "next"})
-		case *corev1.Service:
-			delete(child.Labels, "app.kubernetes.io/name")
-		}
-	}
-	return append(all, &corev1.ConfigMap{ObjectMeta: meta(app, app.Name+"-next"), Data: map[string]string{"version": "next"}}), nil
-}
-
 func (w *world) updateInTurn() {
 	w.Helper()
 	apps := []string{"shop", "store"}
-	leads := w.lead(New)
+	leads := w.lead(Config)
 	for _, name := range apps {
 		w.create(w.app(name))
 		w.untilReady(name)
@@ -83,9 +77,9 @@ func (w *world) updateInTurn() {
 	const turns = 3
 	for turn := 1; turn <= turns; turn++ {
 		next := turn%2 == 1
-		version := New
+		version := Config
 		if next {
-			version = newNext
+			version = nextConfig
 		}
 		standby := w.lead(version)
 		standby.untilStandby()
@@ -185,7 +179,7 @@ type replica struct {
 }
 
 // lead starts a replica.
-func (w *world) lead(version func(*kube.Cluster, Config) (*evenkeel.Operator[*v1.WebApp], error)) *replica {
+func (w *world) lead(version func(*kube.Cluster, Records) evenkeel.Config[*v1.WebApp]) *replica {
 	w.Helper()
 	r := &replica{T: w.T, writes: map[string][]string{}, states: map[string][]string{}}
 	config := asOperator(w.config)
@@ -201,7 +195,7 @@ func (w *world) lead(version func(*kube.Cluster, Config) (*evenkeel.Operator[*v1
 			w.Fatal(err)
 		}
 	}
-	ctrl, err := version(clusters[0], Config{Records: w.records})
+	ctrl, err := evenkeel.New(version(clusters[0], w.records))
 	if err != nil {
 		w.Fatal(err)
 	}

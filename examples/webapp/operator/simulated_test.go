@@ -68,7 +68,7 @@ func newWorldWithV2(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.SetConversions(admissionregistrationv1.WebhookClientConfig{URL: new("https://webhooks.invalid")}, definitions...); err != nil {
+	if err := crd.SetConversions(server.Conversions(admissionregistrationv1.WebhookClientConfig{URL: new("https://webhooks.invalid")}), definitions...); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := json.Marshal(definitions[0])

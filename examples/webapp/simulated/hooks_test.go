@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/hooks"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
+	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
@@ -30,22 +32,31 @@ func (o owners) Owner(_ context.Context, host string) (uid string, err error) {
 	return o[host], nil
 }
 
+// newOperator returns the operator with its webhooks.
+func newOperator(t *testing.T, cluster *kube.Cluster, outside owners) *evenkeel.Operator[*v1.WebApp] {
+	t.Helper()
+	rules := &hooks.Rules{Owners: outside, Domain: "example.com"}
+	config := operator.Config(cluster, records{})
+	config.Default, config.Validate = rules.SetDomain, rules.CheckHost
+	webapps, err := evenkeel.New(config)
+	if err == nil {
+		err = rules.Read(webapps.Informer())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return webapps
+}
+
 // TestHooks checks the webhooks of the operator: the domain of a host, hosts of other WebApps, and records of other owners.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	config := simulation.Config{Manifests: []string{"../api/v1/webapp.example.com_webapps.yaml"}, Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
 	simulation.Test(t, config, func(t *testing.T, c *simulation.Cluster) {
 		cluster := c.Connect(operator.Name)
-		webapps, err := operator.New(cluster, operator.Config{Records: records{}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		outside := owners{"taken.example.com": "another"}
-		all, err := hooks.New(hooks.Config{WebApps: webapps.Informer(), Owners: outside, Domain: "example.com"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: all})
+		webapps := newOperator(t, cluster, outside)
+		server, err := webhook.New(webhook.Config{Cluster: cluster, Hooks: webapps.Hooks()})
 		if err != nil {
 			t.Fatal(err)
 		}

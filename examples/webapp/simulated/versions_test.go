@@ -45,15 +45,8 @@ func testVersions(t *testing.T, f func(v versions)) {
 	}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {
 		connection := c.Connect(operator.Name)
-		webapps, err := operator.New(connection, operator.Config{Records: records{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := hooks.New(hooks.Config{WebApps: webapps.Informer(), Owners: owners{}, Domain: "example.com"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := webhook.New(webhook.Config{Cluster: connection, Hooks: append(all, hooks.Conversion())})
+		webapps := newOperator(t, connection, owners{})
+		server, err := webhook.New(webhook.Config{Cluster: connection, Hooks: append(webapps.Hooks(), hooks.Conversion())})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +56,7 @@ func testVersions(t *testing.T, f func(v versions)) {
 		}
 		url := "https://webapp-operator.example.com"
 		at := admissionregistrationv1.WebhookClientConfig{URL: &url}
-		if err := server.SetConversions(at, definitions...); err != nil {
+		if err := crd.SetConversions(server.Conversions(at), definitions...); err != nil {
 			t.Fatal(err)
 		}
 		c.Run(webapps)

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evenkeel-go/evenkeel"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
@@ -35,7 +36,7 @@ func TestWebApp(t *testing.T) {
 	cluster := simulation.Config{Manifests: []string{"../api/v1/webapp.example.com_webapps.yaml"}, Types: []func(*runtime.Scheme) error{v1.AddToScheme}}
 	simulation.Test(t, cluster, func(t *testing.T, c *simulation.Cluster) {
 		outside := records{}
-		webapps, err := operator.New(c.Connect(operator.Name), operator.Config{Records: outside})
+		webapps, err := evenkeel.New(operator.Config(c.Connect(operator.Name), outside))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestWebAppWithLostResponse(t *testing.T) {
 			}
 			return nil
 		})
-		webapps, err := operator.New(c.Connect(operator.Name), operator.Config{Records: records{}})
+		webapps, err := evenkeel.New(operator.Config(c.Connect(operator.Name), records{}))
 		if err != nil {
 			t.Fatal(err)
 		}
