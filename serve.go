@@ -76,9 +76,6 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 				return nil, err
 			}
 		}
-		if limit := p.cluster.Namespaces(); namespace == "" && len(limit) > 0 {
-			namespace = limit[0]
-		}
 		at.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: p.name}
 		if p.webhookURL != "" {
 			at = admissionregistrationv1.WebhookClientConfig{URL: &p.webhookURL}

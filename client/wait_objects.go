@@ -75,7 +75,8 @@ func WaitForObjects[T kube.Object](
 }
 
 // WaitForNone waits until none of the selected objects exists. It deletes nothing, and reads metadata
-// only. It returns at once if no object exists at its start.
+// only. It returns at once if no object exists at its start. After a deletion in kube.AllNamespaces pass these here
+// too: the default is the namespace to which the Cluster is limited.
 //
 //	err = client.DeleteAllOf[*corev1.Pod](ctx, c, web)
 //	...

@@ -27,8 +27,12 @@ func (i *Informer[T]) AddIndex(index Index[T]) error {
 	if index.Name == "" || index.Values == nil {
 		return fmt.Errorf("informer %q: add index %q: Name and Values are required", i.Name(), index.Name)
 	}
-	i.core.unshare() // otherwise another user could not add one of the same name
+	users := i.core.unshare() // otherwise a later user could not add one of the same name
 	if err := i.core.addIndex(index.inStore(i.decoder, i.core.guard)); err != nil {
+		if users > 1 {
+			err = fmt.Errorf("%w: %d controllers and sources share the informer: make one of its own with informer.New",
+				err, users)
+		}
 		return fmt.Errorf("informer %q: add index %q: %w", i.Name(), index.Name, err)
 	}
 	return nil

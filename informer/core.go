@@ -51,8 +51,8 @@ type core struct {
 	mu            sync.Mutex
 	selectionText string        // guarded by mu; what is listed and watched, for messages
 	parts         []*part       // guarded by mu; replaced, never changed
-	switching     chan struct{} // capacity 1; held by SetRetriever and unlimit
-	clusterScoped bool          // guarded by mu; default namespaces do not apply: see unlimit
+	switching     chan struct{} // capacity 1; held by SetRetriever and rescope
+	rescoping     bool          // guarded by mu; rescope is running
 	session       *session      // guarded by mu; nil if the informer does not run
 	ending        *session      // guarded by mu; a session whose watches are ending
 	synced        chan struct{} // guarded by mu; closed when the current session is synced
@@ -75,7 +75,7 @@ type subscriber struct{ notify func(Change) }
 type session struct {
 	users  int                             // guarded by core.mu
 	start  func(p *part, first ChangeType) // runs a part until the session or the part ends
-	spawn  func(func())                    // runs a function, for which the end of the session waits
+	spawn  func(func(context.Context))     // runs a function, for which the end of the session waits
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all watches have ended
 }
@@ -159,8 +159,10 @@ func (c *core) begin(ctx context.Context) *session {
 	s := &session{cancel: cancel, ended: make(chan struct{})}
 	// running counts the parts, and the session itself until it is cancelled, so that parts may be added until then.
 	var running sync.WaitGroup
-	running.Go(func() { <-ctx.Done() }) // waited for by the goroutine below
-	s.spawn = running.Go                // a part calls it, which running counts
+	running.Go(func() { <-ctx.Done() })       // waited for by the goroutine below
+	s.spawn = func(f func(context.Context)) { // a part calls it, which running counts
+		running.Go(func() { f(ctx) }) // waited for by the goroutine below
+	}
 	s.start = func(p *part, first ChangeType) {
 		ctx, stop := context.WithCancel(ctx)
 		p.begin(stop, first)

@@ -217,8 +217,8 @@ func (i *Informer[T]) newPart(r Retriever[T]) *part {
 		if p.selects.selective() {
 			p.contents.ending = cache.GoneOrLeft
 		}
-		if direct.byDefault && direct.namespace != "" {
-			p.unlimit = i.unlimit
+		if len(direct.limit) > 0 {
+			p.rescope = i.rescope
 		}
 	} else {
 		p.feed = objectFeed[T]{retriever: r, encoder: wire.NewEncoder[T](i.cut), guard: i.core.guard}

@@ -2,10 +2,12 @@ package informer_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,4 +226,142 @@ func TestNamespacesOfClusterAreValidated(t *testing.T) {
 	if err := cluster.SetNamespaces(); err != nil || cluster.Namespaces() != nil || (*kube.Cluster)(nil).Namespaces() != nil {
 		t.Errorf("without a limit: %q, %v", cluster.Namespaces(), err)
 	}
+}
+
+// SetRetriever finds the scope of the kind before it waits for lists.
+func TestSetRetrieverOfClusterScopedKindWithDefaultNamespaces(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]kube.Selection{"at the start": {}, "after all": {Namespaces: []string{kube.AllNamespaces}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, cluster := limitedCluster(t, "a", "b")
+				nodes := run(t, informer.RetrieveSelected[*corev1.Node](cluster, first))
+				if name == "after all" {
+					time.Sleep(time.Second)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := nodes.SetRetriever(ctx, informer.RetrieveSelected[*corev1.Node](cluster, kube.Selection{LabelSelector: "!zone"}))
+				if err != nil || nodes.Len() != 1 || nodes.Ready() != nil {
+					t.Errorf("%d nodes, %v, %v", nodes.Len(), err, nodes.Ready())
+				}
+			})
+		})
+	}
+}
+
+// The limit holds again when a definition is replaced by one of a kind that lives in namespaces.
+func TestLimitHoldsAfterDefinitionIsReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kind := apitest.KindNamed("Widget")
+		server := apitest.New(apiserver.Custom(kind, "widgets"))
+		for _, ns := range []string{"a", "b", "c"} {
+			server.Apply("widgets", kube.Key{Namespace: ns, Name: "m"}, "test", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"`+ns+`","name":"m"}}`)
+		}
+		recorder := &limitedServer{Server: server}
+		config := server.Config("test")
+		var replaced atomic.Bool
+		config.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/apis/example.com/v1" && !replaced.Load() {
+				return &http.Response{
+					StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(strings.NewReader(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1",` +
+						`"resources":[{"name":"widgets","namespaced":false,"kind":"Widget","verbs":["list","watch"]}]}`)),
+				}, nil
+			}
+			if r.URL.Path == "/apis/example.com/v1" {
+				return server.RoundTrip(r)
+			}
+			if !replaced.Load() && strings.HasSuffix(r.URL.Path, "widgets") { // the cluster-scoped one has no objects
+				return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503}`))}, nil
+			}
+			return recorder.record(r)
+		})
+		cluster, err := kube.Connect(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.SetNamespaces("a"); err != nil {
+			t.Fatal(err)
+		}
+		inf := run(t, informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, kube.Selection{Kind: kind}))
+		time.Sleep(time.Minute)
+		replaced.Store(true)
+		cluster.Forget(kind.GroupVersion())
+		time.Sleep(10 * time.Minute)
+		if got := recorder.requested(); slices.Contains(got, "/apis/example.com/v1/widgets") {
+			t.Errorf("all namespaces are read although the limit is a: %q", got)
+		}
+		var keys []string
+		for o, err := range inf.List(informer.Query{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, o.Namespace)
+		}
+		if !slices.Equal(keys, []string{"a"}) {
+			t.Errorf("cached objects of namespaces %q, want a; ready: %v", keys, inf.Ready())
+		}
+	})
+}
+
+// A kind may have different scopes in two Clusters.
+func TestScopeIsThatOfEachCluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kind := apitest.KindNamed("Widget")
+		wide := apitest.New(apitest.ClusterScoped(apiserver.Custom(kind, "widgets")))
+		server := apitest.New(apiserver.Custom(kind, "widgets"))
+		recorder := &limitedServer{Server: server}
+		c1, err := kube.Connect(wide.Config("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := server.Config("test")
+		config.Transport = roundTripper(recorder.record)
+		c2, err := kube.Connect(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c1.SetNamespaces("a"), c2.SetNamespaces("a")
+		sel := kube.Selection{Kind: kind}
+		i := run(t, informer.Combine(informer.RetrieveSelected[*metav1.PartialObjectMetadata](c1, sel),
+			informer.RetrieveSelected[*metav1.PartialObjectMetadata](c2, sel)))
+		time.Sleep(time.Minute)
+		if got := recorder.requested(); slices.Contains(got, "/apis/example.com/v1/widgets") {
+			t.Errorf("the limited namespaced kind of the second Cluster is listed everywhere: %q; %v", got, i.Ready())
+		}
+	})
+}
+
+func TestCombinedClustersAreNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c1 := limitedCluster(t)
+		s2, c2 := limitedCluster(t)
+		s3, c3 := limitedCluster(t)
+		for name, s := range map[string]*limitedServer{"two": s2, "three": s3} {
+			s.Apply("configmaps", kube.Key{Namespace: name, Name: "only"}, "test",
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"`+name+`","name":"only"}}`)
+		}
+		share := func(other *kube.Cluster) *informer.Informer[*corev1.ConfigMap] {
+			i, err := informer.Shared(informer.Config[*corev1.ConfigMap]{Retriever: informer.Combine(
+				informer.Retrieve[*corev1.ConfigMap](c1), informer.Retrieve[*corev1.ConfigMap](other))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(i.Join(t.Context()))
+			return i
+		}
+		i2, i3 := share(c2), share(c3)
+		time.Sleep(time.Second)
+		_, found2, _ := i2.Get(kube.Key{Namespace: "two", Name: "only"})
+		_, found3, _ := i3.Get(kube.Key{Namespace: "three", Name: "only"})
+		_, wrong, _ := i3.Get(kube.Key{Namespace: "two", Name: "only"})
+		if !found2 || !found3 || wrong {
+			t.Errorf("informer of c1+c2 has its object: %v; informer of c1+c3 has its object: %v, has one of c2: %v", found2, found3, wrong)
+		}
+	})
 }

@@ -42,9 +42,9 @@ type part struct {
 	// Requests outside of the selection; nil: the Retriever of a program cannot make them.
 	isRemoved func(context.Context) (bool, error)
 	exists    func(context.Context, kube.Key, types.UID) (bool, error)
-	// unlimit replaces the part by one without a namespace, if the kind lives in none. It reports whether this has
-	// begun. Nil: the part has no namespace, or one that was chosen for the informer.
-	unlimit func() bool
+	// rescope replaces the parts for the default namespaces of a Cluster by those for the scope of the kind, and
+	// reports whether this has begun. Nil: the namespaces were chosen for the informer.
+	rescope func() bool
 
 	// The state of core about the part, guarded by core.mu. All but isNew are set by begin, for one session.
 	stop    context.CancelFunc
@@ -215,7 +215,7 @@ func (p *part) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // failed records why the part cannot list or watch. broken is true if the watch had been opened.
 func (p *part) failed(err error, broken bool) {
-	if p.unlimit != nil && errors.Is(err, errClusterScoped) && p.unlimit() {
+	if p.rescope != nil && (errors.Is(err, errClusterScoped) || errors.Is(err, errNamespaced)) && p.rescope() {
 		return
 	}
 	p.requests.postpone(err)

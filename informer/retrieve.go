@@ -32,6 +32,9 @@ import (
 //
 // Objects are sent as protobuf if the server supports it and T can be decoded from it (the built-in kinds), otherwise
 // as JSON (custom resources, and *unstructured.Unstructured).
+//
+// If the Cluster is limited to namespaces, the result cannot be embedded in a Retriever of the program: embed one of
+// RetrieveSelected for one namespace, or for kube.AllNamespaces.
 func Retrieve[T kube.Object](cluster *kube.Cluster) Retriever[T] {
 	return RetrieveSelected[T](cluster, kube.Selection{})
 }
@@ -52,14 +55,15 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection kube.Selec
 	}
 	namespaces := selection.Namespaces
 	if len(namespaces) == 0 {
-		namespaces, base.byDefault = cluster.Namespaces(), true
+		namespaces = cluster.Namespaces()
+		base.limit = namespaces
 	}
 	if len(namespaces) == 0 || slices.Equal(namespaces, []string{kube.AllNamespaces}) {
 		return &base
 	}
 	var zero T
 	if namespaced, declared := apiobject.DeclaredScopeOf(zero, base.kind, cluster.Scheme()); declared && !namespaced {
-		if base.byDefault {
+		if len(base.limit) > 0 {
 			return &base
 		}
 		base.problem = errors.Join(base.problem,
@@ -111,10 +115,12 @@ type clusterRetriever[T kube.Object] struct {
 	server    string // URL of the API server
 	kind      schema.GroupVersionKind
 	namespace string // empty: all
-	byDefault bool   // namespace is one of Cluster.Namespaces: kinds that live in no namespace are not limited to it
-	labels    string
-	fields    string
-	problem   error
+	// limit are the namespaces of the Cluster, if they are the default. namespace is then one of them, or empty if the
+	// kind lives in no namespace.
+	limit   []string
+	labels  string
+	fields  string
+	problem error
 }
 
 // resolveType returns the kind of T.
@@ -175,20 +181,28 @@ func (r *clusterRetriever[T]) explain(verb string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, r.Describe().text(), err)
 }
 
-// errClusterScoped is the error of a Retriever for one namespace. An informer handles it if the namespace is a default.
-var errClusterScoped = errors.New("the kind is cluster-scoped: leave Selection.Namespaces empty, or set it to " +
-	"kube.AllNamespaces if the Cluster has Namespaces")
+// These are errors of a Retriever for another scope than that of the kind. An informer handles them if the Retriever is
+// for the default namespaces of its Cluster: see rescope.
+var (
+	errClusterScoped = errors.New("the kind is cluster-scoped: leave Selection.Namespaces empty, or set it to " +
+		"kube.AllNamespaces if the Cluster has Namespaces")
+	errNamespaced = errors.New("the kind lives in namespaces, and the Cluster is limited to some")
+)
 
 // resource returns the kind's resource. Each request calls it, so that a kind that was removed and installed again with
 // another scope is detected.
 func (r *clusterRetriever[T]) resource(ctx context.Context) (kube.Resource, error) {
 	resource, err := r.cluster.Resource(ctx, r.kind)
+	switch {
+	case err != nil:
+	case !resource.Namespaced && r.namespace != "":
+		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
+		err = errClusterScoped
+	case resource.Namespaced && r.namespace == "" && len(r.limit) > 0:
+		err = errNamespaced
+	}
 	if err != nil {
 		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe().text(), err)
-	}
-	if !resource.Namespaced && r.namespace != "" {
-		r.cluster.Forget(r.kind.GroupVersion()) // the definition may be replaced
-		return kube.Resource{}, fmt.Errorf("retrieve %s: %w", r.Describe().text(), errClusterScoped)
 	}
 	return resource, nil
 }

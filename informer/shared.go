@@ -22,8 +22,12 @@ import (
 // (package watched) use it for the informers that they create.
 //
 // An informer is not shared if its config has a Transform, OnError or Indexes, if its Retriever is not one of Retrieve,
-// RetrieveSelected or RetrieveMetadata, and once AddIndex or SetRetriever was called. SetRetriever returns an error if
-// the informer is shared already. Errors: those of New.
+// RetrieveSelected or RetrieveMetadata of one Cluster, and once AddIndex or SetRetriever was called. SetRetriever
+// returns an error if the informer was shared already, also if the other users have ended. Subscribers and predicates
+// are called one after another: one that blocks holds up all users. A Cluster must not be used in two bubbles of
+// testing/synctest.
+//
+// Errors: those of New.
 func Shared[T kube.Object](config Config[T]) (*Informer[T], error) {
 	i, err := New(config)
 	if err != nil {
@@ -64,11 +68,11 @@ func (c Config[T]) sharedKey() (key sharedKey, ok bool) {
 	var selections []string
 	for _, r := range partsOf(c.Retriever) {
 		direct, isDirect := r.(*clusterRetriever[T])
-		if !isDirect {
+		if !isDirect || direct.cluster != clusterOf(c.Retriever) {
 			return key, false
 		}
 		key.kind = direct.kind
-		selections = append(selections, fmt.Sprintf("%q %t %q %q", direct.namespace, direct.byDefault, direct.labels,
+		selections = append(selections, fmt.Sprintf("%q %q %q %q", direct.namespace, direct.limit, direct.labels,
 			direct.fields))
 	}
 	slices.Sort(selections)
@@ -89,12 +93,12 @@ func (c *core) share() bool {
 	return true
 }
 
-// unshare makes the informer one that is not shared with later calls of Shared, and returns the number of its users; 0:
-// of New.
+// unshare makes the informer one that is not shared with later calls of Shared, unless it has several users. It returns
+// their number; 0: of New.
 func (c *core) unshare() (users int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.own = true
+	c.own = c.users <= 1
 	return c.users
 }
 

@@ -57,7 +57,7 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	c.mu.Lock()
 	old, before := c.parts, c.selectionText
 	c.mu.Unlock()
-	wanted, added := i.partsFor(i.withoutDefaults(partsOf(retriever)), old)
+	wanted, added := i.partsFor(inScope(ctx, partsOf(retriever)), old)
 	for _, p := range added {
 		p.isNew = true
 	}
@@ -78,14 +78,14 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	return nil
 }
 
-// unlimit replaces the parts for the default namespaces of the Cluster by one for the whole cluster, because the kind
-// lives in no namespace. A part calls it, and is dropped after its return. It returns false while SetRetriever runs:
-// then the part has failed, and tries again.
-func (i *Informer[T]) unlimit() bool {
+// rescope replaces the parts for the default namespaces of a Cluster if the kind has another scope than they are for:
+// by one part if the kind lives in no namespace, otherwise by one for each namespace. A part calls it, and is dropped
+// after its return. It returns false while SetRetriever runs: then the part has failed, and tries again.
+func (i *Informer[T]) rescope() bool {
 	c := i.core
 	c.mu.Lock()
 	session := c.session
-	began := session == nil || c.clusterScoped // otherwise the next session, or another part, replaces the parts
+	began := session == nil || c.rescoping // otherwise the next session tries again
 	c.mu.Unlock()
 	if began {
 		return true
@@ -95,17 +95,16 @@ func (i *Informer[T]) unlimit() bool {
 	default:
 		return false
 	}
-	c.mu.Lock()
-	c.clusterScoped = true
-	c.mu.Unlock()
-	session.spawn(func() { // waited for by the last Run
+	c.setRescoping(true)
+	session.spawn(func(ctx context.Context) { // waited for by the last Run
 		defer func() { <-c.switching }()
+		defer c.setRescoping(false)
 		var retrievers []Retriever[T]
 		old := c.allParts()
 		for _, p := range old {
 			retrievers = append(retrievers, p.identity.(Retriever[T]))
 		}
-		retrievers = i.withoutDefaults(retrievers)
+		retrievers = inScope(ctx, retrievers)
 		wanted, added := i.partsFor(retrievers, old)
 		c.setParts(wanted, Combine(retrievers...).Describe().text(), added, nil)
 		c.drop(without(old, wanted))
@@ -113,23 +112,39 @@ func (i *Informer[T]) unlimit() bool {
 	return true
 }
 
-// withoutDefaults returns the Retrievers, with one for the whole cluster in place of those for the default namespaces
-// of the Cluster, if the kind is known to live in no namespace.
-func (i *Informer[T]) withoutDefaults(retrievers []Retriever[T]) []Retriever[T] {
-	i.core.mu.Lock()
-	defer i.core.mu.Unlock()
-	if !i.core.clusterScoped {
-		return retrievers
-	}
+func (c *core) setRescoping(rescoping bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rescoping = rescoping
+}
+
+// inScope returns the Retrievers, with those for the default namespaces of a Cluster replaced by those for the scope
+// that their kind has there. If the scope is not known, they stay.
+func inScope[T kube.Object](ctx context.Context, retrievers []Retriever[T]) []Retriever[T] {
 	var result []Retriever[T]
-	for _, r := range retrievers {
-		if direct, ok := r.(*clusterRetriever[T]); ok && direct.byDefault {
-			whole := *direct
-			whole.namespace = ""
-			r = &whole
-		}
+	add := func(r Retriever[T]) {
 		if !slices.ContainsFunc(result, func(other Retriever[T]) bool { return sameRetriever(r, other) }) {
 			result = append(result, r)
+		}
+	}
+	for _, r := range retrievers {
+		direct, ok := r.(*clusterRetriever[T])
+		if !ok || len(direct.limit) == 0 {
+			add(r)
+			continue
+		}
+		namespaces := []string{direct.namespace}
+		resource, err := direct.cluster.Resource(ctx, direct.kind)
+		switch {
+		case err == nil && !resource.Namespaced:
+			namespaces = []string{""}
+		case err == nil && direct.namespace == "":
+			namespaces = direct.limit
+		}
+		for _, namespace := range namespaces {
+			scoped := *direct
+			scoped.namespace = namespace
+			add(&scoped)
 		}
 	}
 	return result

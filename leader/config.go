@@ -70,9 +70,6 @@ func (c Config) withDefaults(file string) (Config, error) {
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, leadership.DefaultRenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, leadership.DefaultRetryPeriod)
 	c.Labels = maps.Clone(c.Labels)
-	if limit := c.Cluster.Namespaces(); c.Namespace == "" && len(limit) > 0 {
-		c.Namespace = limit[0]
-	}
 	if c.Namespace == "" {
 		namespace, err := kubeconfig.PodNamespace(file)
 		c.Namespace = namespace

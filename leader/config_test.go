@@ -164,22 +164,3 @@ func TestNewCopiesLabels(t *testing.T) {
 		t.Errorf("labels differ (-want +got):\n%s", diff)
 	}
 }
-
-// The lease is in the first namespace to which the Cluster is limited, before that of the Pod.
-func TestNamespaceFollowsThatOfCluster(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "namespace")
-	if err := os.WriteFile(file, []byte("pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for want, given := range map[string]Config{"pod": {}, "team-a": {Cluster: connect(t, nil)}, "own": {Cluster: connect(t, nil), Namespace: "own"}} {
-		if given.Cluster != nil {
-			if err := given.Cluster.SetNamespaces("team-a", "team-b"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if config, err := given.withDefaults(file); err != nil || config.Namespace != want {
-			t.Errorf("the namespace is %q, want %q: %v", config.Namespace, want, err)
-		}
-	}
-}

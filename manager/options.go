@@ -63,8 +63,8 @@ type Options struct {
 	// LeaderElect makes the group LeaderOnly run only while this process holds the lease. Default: false.
 	LeaderElect bool
 	// LeaseName and LeaseNamespace identify the lease. LeaseName is required for LeaderElect. LeaseNamespace defaults
-	// to the first of Namespaces, otherwise to the namespace of the kubeconfig's context, or to the Pod's own if its
-	// service account is used.
+	// to the namespace of the kubeconfig's context, or to the Pod's own if its service account is used: never to one of
+	// Namespaces, because during an update that changes them two replicas would lead.
 	LeaseName, LeaseNamespace string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of leader.Config, with its defaults.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -132,7 +132,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, leaderElectFlag, o.LeaderElect, "work only while this process holds the lease")
 	flags.StringVar(&o.LeaseName, "lease-name", o.LeaseName, "`name` of the lease")
 	flags.StringVar(&o.LeaseNamespace, "lease-namespace", o.LeaseNamespace, "`namespace` of the lease; by default "+
-		"the first of namespaces, or that of the Pod or of the kubeconfig's context")
+		"that of the Pod or of the kubeconfig's context")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "maximum time without a leader after a "+
 		"crash, in whole seconds")
 	flags.DurationVar(&o.RenewDeadline, "renew-deadline", o.RenewDeadline, "time after which a leader stops that "+
@@ -169,15 +169,13 @@ func (o *Options) validate() error {
 // RESTConfig returns a config for the first cluster that it finds: in the file Kubeconfig; in the files in the
 // environment variable KUBECONFIG; the one of the Pod in which the program runs, with its service account; in
 // ~/.kube/config. If a file is named, or a Context, it never uses the service account. It makes no request. It sets the
-// default of LeaseNamespace, unless Namespaces is set. The error contains the places where it has looked.
+// default of LeaseNamespace. The error contains the places where it has looked.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	config, namespace, err := kubeconfig.Load(o.Kubeconfig, o.Context)
 	if err != nil {
 		return nil, fmt.Errorf("%w (flags: --kubeconfig, --context)", err)
 	}
-	if len(o.Namespaces) == 0 {
-		o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
-	}
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, namespace)
 	if o.As != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: o.As, Groups: o.AsGroups}
 	}

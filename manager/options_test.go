@@ -510,3 +510,26 @@ func TestOptionsExitOnError(t *testing.T) {
 		})
 	}
 }
+
+// The lease does not move when the namespaces change: two replicas would lead during an update.
+func TestLeaseDoesNotFollowNamespaces(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	file := writeFile(t, kubeconfigText)
+	for _, arg := range []string{"--namespaces=", "--namespaces=*", "--namespaces=a,b"} {
+		var o Options
+		if err := o.Parse(newFlags(), []string{arg, "--kubeconfig=" + file, "--leader-elect", "--lease-name=x"}); err != nil {
+			t.Fatal(err)
+		}
+		cluster, err := o.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := o.New(cluster, Config{})
+		if err != nil || m.config.LeaderElection.Namespace != "shop" {
+			t.Errorf("%s: %v", arg, err)
+		}
+		if limited := len(cluster.Namespaces()) == 2; limited != strings.HasSuffix(arg, "a,b") {
+			t.Errorf("%s: limited to %q", arg, cluster.Namespaces())
+		}
+	}
+}

@@ -212,10 +212,14 @@ func (c Config) has(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(c.Kinds, func(known schema.GroupVersionKind) bool { return known.GroupKind() == kind })
 }
 
-// namespacesOf returns the namespaces of an owner's children; nil means all.
-func (c Config) namespacesOf(owner metav1.Object) []string {
+// namespacesOf returns the namespaces of an owner's children; nil means all. limit are those of the Cluster, if it is
+// limited: children in others could not be found again.
+func (c Config) namespacesOf(owner metav1.Object, limit []string) []string {
 	if slices.Contains(c.Namespaces, metav1.NamespaceAll) || owner.GetNamespace() == "" && len(c.Namespaces) == 0 {
-		return nil
+		if limit == nil {
+			return nil
+		}
+		return sets.List(sets.New(limit...).Insert(owner.GetNamespace()).Delete(""))
 	}
 	return sets.List(sets.New(c.Namespaces...).Insert(owner.GetNamespace()).Delete(""))
 }

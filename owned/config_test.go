@@ -87,7 +87,7 @@ func TestNamespacesOf(t *testing.T) {
 		"all, of an owner in none":  {far, nil, nil},
 		"some, of an owner in none": {far, []string{"b"}, []string{"b"}},
 	} {
-		if got := (Config{Namespaces: test.given}).namespacesOf(test.owner); !slices.Equal(got, test.want) {
+		if got := (Config{Namespaces: test.given}).namespacesOf(test.owner, nil); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

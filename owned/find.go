@@ -66,7 +66,7 @@ func (p *pass) findOfKind(
 		}
 		selection := kube.Selection{Kind: kind.GroupKind().WithVersion(resource.Version), LabelSelector: selector}
 		if resource.Namespaced {
-			selection.Namespaces = p.set.config.namespacesOf(p.owner)
+			selection.Namespaces = p.set.config.namespacesOf(p.owner, p.client.Cluster().Namespaces())
 		}
 		var obj *metav1.PartialObjectMetadata
 		for obj, err = range client.List[*metav1.PartialObjectMetadata](ctx, p.client, selection, options...) {

@@ -189,7 +189,7 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 		i.object.SetNamespace(p.owner.GetNamespace())
 	}
 	namespace := i.object.GetNamespace()
-	namespaces := p.set.config.namespacesOf(p.owner)
+	namespaces := p.set.config.namespacesOf(p.owner, p.client.Cluster().Namespaces())
 	switch {
 	case !resource.Namespaced && namespace != "":
 		p.client.Cluster().Forget(i.kind.GroupVersion()) // the definition may be replaced by one with another scope
@@ -199,8 +199,8 @@ func (p *pass) resolve(ctx context.Context, i *item) error {
 		return errors.New("it has no namespace, its kind is namespaced, and the owner has no namespace to " +
 			"use as default")
 	case resource.Namespaced && namespaces != nil && !slices.Contains(namespaces, namespace):
-		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces",
-			namespace, namespaces)
+		return fmt.Errorf("namespace %s is not among the namespaces of children, %q: add it to Config.Namespaces, or "+
+			"to those to which the Cluster is limited", namespace, namespaces)
 	}
 	switch err := ownerref.SetController(ctx, p.client, p.owner, i.object); {
 	case err == nil:

@@ -31,10 +31,11 @@ type Owner struct {
 // namespaced. When the owner references of an object change, the owners before and after the change are enqueued. A
 // change that one of predicates drops enqueues nothing.
 //
-// Owned watches the metadata of all objects of the kind, because owner references need no more. It has its own
-// informer, with the controller's logger and metrics. So predicates see metadata only: predicate.StatusChanged passes
-// every update, and predicate.Func gets objects without spec and status. Use OwnedIn to compare spec or status, to
-// select objects, to share an informer that the handler reads from, for a kind that the cluster may not serve
+// Owned watches the metadata of all objects of the kind, or of those in the namespaces to which the Cluster is limited,
+// because owner references need no more. Controllers share its informer, which has the logger and the metrics of the
+// Cluster. So predicates see metadata only: predicate.StatusChanged passes every update, and predicate.Func gets
+// objects without spec and status. Use OwnedIn to compare spec or status, to select objects (also in other namespaces),
+// to share an informer that the handler reads from, for a kind that the cluster may not serve
 // (informer.Config.Optional), or for other owner references.
 func Owned[T kube.Object](cluster *kube.Cluster, predicates ...informer.Predicate) controller.Source {
 	return ownedIn(metadataOf[T](cluster), Owner{}, predicates)

@@ -169,7 +169,12 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
-	if namespaces := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(namespaces) > 0 {
+	// The API server compares the selector with the labels of a Namespace itself, which lives in no namespace.
+	isOfNamespaces := slices.ContainsFunc(a.options.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.Resources, "namespaces")
+	})
+	namespaces := cluster.Namespaces()
+	if a.options.NamespaceSelector == nil && len(namespaces) > 0 && !isOfNamespaces {
 		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
 		}}}

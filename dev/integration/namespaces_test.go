@@ -66,7 +66,7 @@ func TestSmokeRolesAreEnoughForNamespaces(t *testing.T) {
 		}, metav1.CreateOptions{}))(t)
 	}
 
-	p := evenkeel.NewProgram("limited", "--kubeconfig", kubeconfigOf(t, user), "--listen=",
+	p := evenkeel.NewProgram("limited", "--kubeconfig", kubeconfigOf(t, user, first.namespace), "--listen=",
 		"--namespaces="+first.namespace+","+second.namespace, "--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms")
 	p.Manager.IgnoreSignals = true
 	cluster := must(p.Connect())(t)
@@ -128,8 +128,8 @@ func TestSmokeRolesAreEnoughForNamespaces(t *testing.T) {
 	}
 }
 
-// kubeconfigOf returns the path of a kubeconfig for a user.
-func kubeconfigOf(t *testing.T, user string) string {
+// kubeconfigOf returns the path of a kubeconfig for a user and a namespace.
+func kubeconfigOf(t *testing.T, user, namespace string) string {
 	t.Helper()
 	config := must(local.User(t.Context(), user))(t)
 	file := clientcmdapi.NewConfig()
@@ -137,7 +137,7 @@ func kubeconfigOf(t *testing.T, user string) string {
 	file.AuthInfos["user"] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
 	}
-	file.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: "user"}
+	file.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: "user", Namespace: namespace}
 	file.CurrentContext = "local"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*file, path); err != nil {

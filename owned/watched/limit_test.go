@@ -1,0 +1,81 @@
+package watched_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiserver"
+	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
+)
+
+// A child of a cluster-scoped owner in a namespace outside of the limit could not be found again, so Apply rejects it.
+func TestChildrenOutsideOfLimitAreRejected(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		namespaces []string
+		limit      []string
+	}{
+		"default":      {nil, []string{"a"}},
+		"NamespaceAll": {[]string{metav1.NamespaceAll}, []string{"a"}},
+		"not limited":  {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := apitest.New(apiserver.ConfigMaps(), apitest.Nodes())
+				server.Apply("nodes", kube.Key{Name: "n"}, "test", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`)
+				cluster, err := kube.Connect(server.Config("test"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cluster.SetNamespaces(test.limit...); err != nil {
+					t.Fatal(err)
+				}
+				children, err := watched.New(watched.Config{
+					Client: client.Config{Cluster: cluster, FieldOwner: "op"},
+					Set:    owned.Config{Name: "op", Namespaces: test.namespaces},
+					Kinds:  []watched.Kind{watched.Of[*corev1.ConfigMap]()},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				owner, err := client.Get[*corev1.Node](t.Context(), children.Client, kube.Key{Name: "n"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				child := func(ns string) *corev1.ConfigMap {
+					return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "child"}}
+				}
+				report, err := children.Set.Apply(t.Context(), owner, owned.Of(child("a"), child("c"))...)
+				if rejected := err != nil; rejected != (test.limit != nil) {
+					t.Errorf("apply outside of the limit: %v, %v", report, err)
+				}
+				time.Sleep(time.Second)
+				if report, err = children.Set.Apply(t.Context(), owner, owned.Of(child("a"))...); err != nil {
+					t.Errorf("apply without it: %v, %v", report, err)
+				}
+				if got := server.Keys("configmaps"); slices.Contains(got, "c/child") {
+					t.Errorf("after a prune: %q", got)
+				}
+				time.Sleep(time.Second)
+				for range 3 {
+					if report, err = children.Set.Delete(t.Context(), owner); err != nil {
+						t.Errorf("delete: %v, %v", report, err)
+					}
+				}
+				if got := server.Keys("configmaps"); len(got) > 0 {
+					t.Errorf("after Delete: %q", got)
+				}
+			})
+		})
+	}
+}
