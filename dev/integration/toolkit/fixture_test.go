@@ -6,18 +6,24 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
+	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
-// startSet starts a program with a set of these kinds, and returns the set and the program's requests.
-func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched.Kind) (*owned.Set, *requestlog.Recording) {
+// startSet starts a program with a set of these kinds, and returns the set and the program's requests. It has a connection
+// of its own, as another process: the sets of one connection share informers.
+func startSet(
+	t *testing.T, config *rest.Config, name string, kindsOf func(*kube.Cluster) []watched.Kind,
+) (*owned.Set, *requestlog.Recording) {
 	t.Helper()
+	cluster := clustertest.Connect(t, config)
 	recording := &requestlog.Recording{}
 	children, err := watched.New(watched.Config{
 		Client: client.Config{
@@ -25,7 +31,7 @@ func startSet(t *testing.T, cluster *kube.Cluster, name string, kinds ...watched
 			Interceptors: []client.Interceptor{recording.Intercept},
 		},
 		Set:   owned.Config{Name: name},
-		Kinds: kinds,
+		Kinds: kindsOf(cluster),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
@@ -52,17 +53,16 @@ properties:
 // restarts restarts a program, and compares the outcomes and requests of each process.
 type restarts struct {
 	*testing.T
-	cluster *kube.Cluster
-	plain   *client.Client // the client of another program
-	owner   *corev1.ConfigMap
+	config *rest.Config
+	plain  *client.Client // the client of another program
+	owner  *corev1.ConfigMap
 }
 
 // newRestarts creates an owner, and defines the kind of routes. The cluster is nil if it is a real one.
 func newRestarts(t *testing.T) (restarts, *simulation.Cluster) {
 	t.Helper()
 	config, simulated := anyCluster.Start(t, simulation.Config{WithoutControllers: true})
-	r := restarts{T: t, cluster: clustertest.Connect(t, config)}
-	r.plain = clustertest.Client(t, r.cluster)
+	r := restarts{T: t, config: config, plain: clustertest.Client(t, clustertest.Connect(t, config))}
 	definition := fixture.Kind{GroupVersionKind: routeKind, Schema: routes}.Definition()
 	definitions, err := crd.Parse(clustertest.Must(definition.MarshalJSON())(t))
 	if err == nil {
@@ -82,9 +82,12 @@ func newRestarts(t *testing.T) (restarts, *simulation.Cluster) {
 // start starts the program, and returns its set and its requests.
 func (r restarts) start() (*owned.Set, *requestlog.Recording) {
 	r.Helper()
-	return startSet(r.T, r.cluster, "restarts",
-		watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),
-		objectsOf(r.cluster, routeKind, "restarts"))
+	return startSet(r.T, r.config, "restarts", func(cluster *kube.Cluster) []watched.Kind {
+		return []watched.Kind{
+			watched.Of[*appsv1.Deployment](), watched.Of[*corev1.Service](), watched.Of[*corev1.Secret](), watched.Of[*corev1.ConfigMap](),
+			objectsOf(cluster, routeKind, "restarts"),
+		}
+	})
 }
 
 // want applies children in a new process, and compares the outcomes other than Unchanged, by kind.

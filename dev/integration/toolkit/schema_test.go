@@ -17,6 +17,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
+	"github.com/evenkeel-go/evenkeel/owned/watched"
 	"github.com/evenkeel-go/evenkeel/simulation"
 )
 
@@ -44,8 +45,8 @@ properties:
 // detected, and without them no request is made.
 func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Connect(t, anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true}))
-	plain := clustertest.Client(t, cluster)
+	config := anyCluster.RESTConfig(t, simulation.Config{WithoutControllers: true})
+	plain := clustertest.Client(t, clustertest.Connect(t, config))
 	for name, change := range map[string][2][]string{
 		"Joining":   {{"name"}, nil},
 		"Splitting": {nil, {"name"}},
@@ -67,7 +68,9 @@ func TestDriftIsDetectedAfterSchemaChange(t *testing.T) {
 			child.SetGroupVersionKind(kind)
 			child.SetName("child")
 			start := func() (*owned.Set, *requestlog.Recording) {
-				return startSet(t, cluster, "schema", objectsOf(cluster, kind, "schema"))
+				return startSet(t, config, "schema", func(cluster *kube.Cluster) []watched.Kind {
+					return []watched.Kind{objectsOf(cluster, kind, "schema")}
+				})
 			}
 			running, runningRequests := start()
 			apply := func(what string, set *owned.Set, want owned.ChildOutcome) {
