@@ -100,13 +100,16 @@ test-memory:
 	$(call gotest,examples) ./... || status=1; \
 	exit $$status
 
-# CGO_ENABLED=0 is what the local cluster is built with: otherwise all of Kubernetes would be compiled a second time.
+# What the local cluster is built with (goFlags in localcluster/build.go): otherwise all of Kubernetes would be compiled a
+# second time.
+of_localcluster = CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) -gcflags=all=-dwarf=false'
+
 .PHONY: test-processes
 test-processes: localcluster-binary
 	status=0; \
 	$(call gotest,dev/integration) -run '^TestSmoke' $(call smoke,dev/integration) || status=1; \
 	$(call gotest,simulation) -run '^TestSmoke' $(call smoke,simulation) || status=1; \
-	CGO_ENABLED=0 $(call gotest,localcluster/server) ./... || status=1; \
+	$(of_localcluster) $(call gotest,localcluster/server) ./... || status=1; \
 	exit $$status
 
 # What runs in a controller: these packages, and all that they depend on and that import sync. The package of the root
@@ -147,8 +150,7 @@ cover: | $(BIN) ## Show the coverage of controller, workqueue and informer by al
 # The commit after which make lint checks the lengths of subjects.
 SUBJECTS_SINCE := cfc6233
 
-# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it. For CGO_ENABLED see
-# test-processes.
+# golangci-lint runs every analyzer of go vet (govet with enable-all), so go vet is not run beside it.
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit subjects of the library, its examples and its tests
 	@status=0; \
@@ -161,8 +163,8 @@ lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit
 	fi; \
 	for m in $(LINTED); do \
 		echo "lint: golangci-lint in $$m"; \
-		cgo=$$(go env CGO_ENABLED); test $$m != localcluster/server || cgo=0; \
-		(cd $$m && CGO_ENABLED=$$cgo "$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
+		(cd $$m && if test $$m = localcluster/server; then export $(of_localcluster); fi && \
+			"$(CURDIR)/$(BIN)/golangci-lint" run --allow-parallel-runners --config "$(CURDIR)/.golangci.yml" ./...) || status=1; \
 		go mod tidy -C $$m -diff || status=1; \
 	done; \
 	test $$status = 0 || { echo "lint: failed, see above; make fmt repairs formatting, go mod tidy repairs go.mod"; exit 1; }; \

@@ -64,6 +64,7 @@ type Program struct {
 	cluster     *kube.Cluster
 	events      *event.Recorder
 	webhookURL  string
+	ran         bool
 	parsed      map[string]bool    // the names of the flags that Connect has parsed
 	caches      []manager.Runnable // that webhooks read
 	definitions []Installer
@@ -157,6 +158,10 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 	if p.cluster == nil {
 		return errors.New("run the program: call Connect first")
 	}
+	if p.ran {
+		return errors.New("run the program: it has run already: create another Program for another Run")
+	}
+	p.ran = true
 	if err := p.checkFlags(); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package evenkeel
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evenkeel-go/evenkeel/crd"
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -141,6 +143,27 @@ func TestRunReportsMistakes(t *testing.T) {
 	p.Install(crd.Definitions{})
 	p.Install(crd.Definitions{})
 	errtest.Expect(t, p.Run(t.Context()), "Install was called twice")
+	errtest.Expect(t, p.Run(t.Context()), "create another Program for another Run")
+	p = connected()
+	p.Install(nil)
+	errtest.Expect(t, p.Run(t.Context()), "Install was called without definitions")
+	ofProcess, err := certificates.OfProcess("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func(settings *tls.Config) { settings.Certificates = []tls.Certificate{ofProcess} }
+	p = connected()
+	p.Webhooks.Listen, p.Webhooks.TLS, p.webhookURL = "127.0.0.1:0", own, "https://web:9443"
+	p.Serve(webhook.Validating[*corev1.Service](webhook.HookConfig{}, nil))
+	errtest.Expect(t, p.Run(t.Context()), "--webhook-url is set, and the program has a certificate in Webhooks")
+	p = connected()
+	p.Webhooks.Listen, p.Webhooks.TLS = "127.0.0.1:0", own
+	p.Serve(webhook.Validating(webhook.HookConfig{}, func(context.Context, *webhook.Request[*corev1.Service]) error {
+		return nil
+	}))
+	if _, err := p.server(); err != nil {
+		t.Errorf("with a certificate in TLS: %v", err)
+	}
 	p = connected()
 	p.Flags.Bool("late", false, "")
 	errtest.Expect(t, p.Run(t.Context()), "the flags --late were added after Connect")

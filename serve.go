@@ -3,6 +3,7 @@ package evenkeel
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/webhook"
@@ -63,12 +65,13 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, nil
 	}
 	config.Cluster = cmp.Or(config.Cluster, p.cluster)
-	if p.webhookURL != "" && (config.Certificates != nil || config.CertFile != "") {
-		return nil, errors.New("run the program: --webhook-url is set, and the program has Webhooks.Certificates or " +
-			"Webhooks.CertFile, which do not use it")
+	hasOwn := config.Certificates != nil || hasCertificate(config)
+	if p.webhookURL != "" && hasOwn {
+		return nil, errors.New("run the program: --webhook-url is set, and the program has a certificate in Webhooks " +
+			"(Certificates, CertFile or TLS), which does not use it")
 	}
 	at := admissionregistrationv1.WebhookClientConfig{}
-	if config.Certificates == nil && config.CertFile == "" && config.KeyFile == "" {
+	if !hasOwn {
 		namespace := p.Options.LeaseNamespace
 		if namespace == "" {
 			var err error
@@ -99,6 +102,16 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 	return []manager.Runnable{{Runner: server, Group: manager.Servers}}, nil
 }
 
+// hasCertificate reports whether the files or TLS of a config set the certificate.
+func hasCertificate(config webhook.Config) bool {
+	settings := &tls.Config{MinVersion: tls.VersionTLS13}
+	if config.TLS != nil {
+		config.TLS(settings)
+	}
+	return config.CertFile != "" || config.KeyFile != "" || len(settings.Certificates) > 0 ||
+		settings.GetCertificate != nil
+}
+
 // installations returns what installs the definitions.
 func (p *Program) installations() ([]manager.Runnable, error) {
 	own, err := p.client()
@@ -107,6 +120,9 @@ func (p *Program) installations() ([]manager.Runnable, error) {
 	}
 	if len(p.definitions) > 1 {
 		return nil, errors.New("run the program: Install was called twice: pass all definitions to one call")
+	}
+	if usercode.IsNil(p.definitions[0]) {
+		return nil, errors.New("run the program: Install was called without definitions")
 	}
 	install, migrations, err := p.definitions[0].Prepare(own, p.conversions)
 	if err != nil {

@@ -215,3 +215,23 @@ func TestIndexesOfInformersAreNotShared(t *testing.T) {
 		}
 	})
 }
+
+// A controller that is created after two others have shared an informer with an index has an informer of its own.
+func TestIndexOfSharedInformerEndsSharing(t *testing.T) {
+	t.Parallel()
+	share(t, func(s *sharing) {
+		index := informer.Index[*corev1.Secret]{Name: "name", Values: func(o *corev1.Secret) []string { return []string{o.Name} }}
+		first, second := s.controller("first", nil), s.controller("second", nil)
+		if err := first.Informer().AddIndex(index); err != nil {
+			s.Fatal(err)
+		}
+		third := s.controller("third", nil)
+		if err := third.Informer().AddIndex(index); err != nil {
+			s.Error(err)
+		}
+		for _, c := range []*controller.Controller[*corev1.Secret]{first, second, third} {
+			testrun.Start(s.T, c.Run)
+		}
+		s.expectWatches("two that share, and one of its own", 3)
+	})
+}

@@ -93,12 +93,12 @@ func (c *core) share() bool {
 	return true
 }
 
-// unshare makes the informer one that is not shared with later calls of Shared, unless it has several users. It returns
-// their number; 0: of New.
+// unshare makes the informer one that later calls of Shared do not return. It returns the number of those that did; 0:
+// it is one of New.
 func (c *core) unshare() (users int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.own = c.users <= 1
+	c.own = true
 	return c.users
 }
 

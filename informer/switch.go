@@ -84,21 +84,24 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 func (i *Informer[T]) rescope() bool {
 	c := i.core
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	session := c.session
-	began := session == nil || c.rescoping // otherwise the next session tries again
-	c.mu.Unlock()
-	if began {
-		return true
+	if session == nil || c.rescoping {
+		return true // the next session tries again
 	}
 	select {
 	case c.switching <- struct{}{}:
 	default:
 		return false
 	}
-	c.setRescoping(true)
+	c.rescoping = true
 	session.spawn(func(ctx context.Context) { // waited for by the last Run
-		defer func() { <-c.switching }()
-		defer c.setRescoping(false)
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.rescoping = false
+			<-c.switching
+		}()
 		var retrievers []Retriever[T]
 		old := c.allParts()
 		for _, p := range old {
@@ -110,12 +113,6 @@ func (i *Informer[T]) rescope() bool {
 		c.drop(without(old, wanted))
 	})
 	return true
-}
-
-func (c *core) setRescoping(rescoping bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rescoping = rescoping
 }
 
 // inScope returns the Retrievers, with those for the default namespaces of a Cluster replaced by those for the scope

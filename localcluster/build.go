@@ -23,8 +23,9 @@ const (
 	lockPoll = 200 * time.Millisecond
 
 	// goFlags are the flags of every build. They disable the version control stamp, because git can fail, for example
-	// in a checkout that belongs to another user.
-	goFlags = "-mod=readonly -buildvcs=false"
+	// in a checkout that belongs to another user. Without debugging information, compiling takes a fifth less time; the
+	// Makefile has the same flag for the tests of the source, which would otherwise compile Kubernetes again.
+	goFlags = "-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false"
 )
 
 // Build builds the localcluster binary, unless it is cached, and returns its path. Start calls it. Call it earlier to
@@ -175,6 +176,7 @@ func (b builder) command(ctx context.Context, dir string, args ...string) *exec.
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(),
 		"GOFLAGS="+goFlags, "GOWORK=off", "GO111MODULE=on",
+		"GOGC=400", // the compiler and the linker take an eighth less time
 		// For this machine, even if the caller is cross-compiled; without cgo, so that no C compiler is needed.
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0",
 		// For any processor of this architecture and without experiments, because the cache key does not contain them.

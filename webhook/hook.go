@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -60,7 +61,7 @@ type HookConfig struct {
 	// Timeout is how long the API server waits, in whole seconds from 1 s to 30 s. Default: 10 s.
 	Timeout time.Duration
 	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules. NamespaceSelector
-	// defaults to the namespaces of Cluster.SetNamespaces; an empty one selects all.
+	// defaults to the namespaces of Cluster.SetNamespaces, but for Namespaces to none; an empty one selects all.
 	NamespaceSelector, ObjectSelector *metav1.LabelSelector
 	MatchConditions                   []admissionregistrationv1.MatchCondition
 }
@@ -169,16 +170,6 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
-	// The API server compares the selector with the labels of a Namespace itself, which lives in no namespace.
-	isOfNamespaces := slices.ContainsFunc(a.options.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
-		return slices.Contains(r.Resources, "namespaces")
-	})
-	namespaces := cluster.Namespaces()
-	if a.options.NamespaceSelector == nil && len(namespaces) > 0 && !isOfNamespaces {
-		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
-		}}}
-	}
 	a.options.Rules = slices.Clone(a.options.Rules)
 	for i := range a.options.Rules {
 		rule := &a.options.Rules[i]
@@ -195,7 +186,32 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 			errs = append(errs, fmt.Errorf("Rules[%d] %w", i, err)) //nolint:staticcheck // the name of a field
 		}
 	}
+	if names := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(names) > 0 {
+		errs.addIf(!a.selectNamespaces(names), "Rules has namespaces beside other resources, and the program is "+
+			"limited to %q: use a hook for each, because the limit does not apply to Namespaces, or set "+
+			"NamespaceSelector", names)
+	}
 	return a, errs
+}
+
+// selectNamespaces sets the default of NamespaceSelector. It does not limit Namespaces, with whose own labels the API
+// server compares the selector. It returns false if the rules name Namespaces and other resources.
+func (a *admission) selectNamespaces(names []string) bool {
+	var ofNamespaces, ofOthers bool
+	for _, rule := range a.options.Rules {
+		isCore := slices.Contains(rule.APIGroups, "") || slices.Contains(rule.APIGroups, "*")
+		for _, resource := range rule.Resources {
+			name, _, _ := strings.Cut(resource, "/")
+			ofNamespaces = ofNamespaces || isCore && name == "namespaces"
+			ofOthers = ofOthers || !isCore || name != "namespaces"
+		}
+	}
+	if !ofNamespaces {
+		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: names,
+		}}}
+	}
+	return !ofNamespaces || !ofOthers
 }
 
 // setDefaults sets the defaults of Name and Rules for the kind. The name of the resource is the usual plural of the

@@ -68,6 +68,55 @@ func TestNewRejectsRulesForOtherKinds(t *testing.T) {
 	}
 }
 
+// The limit of a program to namespaces does not apply to Namespaces, with whose own labels kube-apiserver compares the
+// selector.
+func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
+	t.Parallel()
+	core, any1, all := []string{""}, []string{"*"}, &metav1.LabelSelector{}
+	config := func(groups []string, resources ...string) HookConfig {
+		c := rulesFor(groups, []string{"v1"}, resources...)
+		c.Name = "all.web.example.com"
+		return c
+	}
+	withSelector := config(core, "namespaces", "pods")
+	withSelector.NamespaceSelector = all
+	split := config(core, "namespaces")
+	split.Rules = append(split.Rules, config(core, "pods").Rules...)
+	for name, test := range map[string]struct {
+		hook            Hook
+		limited, failed bool
+	}{
+		"a type":                   {Validating(HookConfig{}, allow[*corev1.Pod]), true, false},
+		"the type Namespace":       {Validating(HookConfig{}, allow[*corev1.Namespace]), false, false},
+		"namespaces":               {Validating(config(core, "namespaces"), allow[*unstructured.Unstructured]), false, false},
+		"subresources":             {Validating(config(core, "namespaces/status"), allow[*unstructured.Unstructured]), false, false},
+		"another group's":          {Validating(config([]string{"a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), true, false},
+		"everything":               {Validating(config(any1, "*/*"), allow[*unstructured.Unstructured]), true, false},
+		"both":                     {Validating(config(core, "pods", "namespaces"), allow[*unstructured.Unstructured]), false, true},
+		"two rules":                {Validating(split, allow[*unstructured.Unstructured]), false, true},
+		"any group and both":       {Validating(config(any1, "namespaces", "pods"), allow[*unstructured.Unstructured]), false, true},
+		"both with a selector":     {Validating(withSelector, allow[*unstructured.Unstructured]), false, false},
+		"namespaces of each group": {Validating(config([]string{"", "a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), false, false},
+	} {
+		cluster := connect(t)
+		if err := cluster.SetNamespaces("shop", "sea"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Config{Cluster: cluster, Hooks: []Hook{test.hook}})
+		if (err != nil) != test.failed || err != nil && !strings.Contains(err.Error(), "use a hook for each") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		configuration := s.Configurations("web", admissionregistrationv1.WebhookClientConfig{URL: new("https://web:9443")})[0]
+		selector := configuration.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].NamespaceSelector
+		if limited := selector != nil && len(selector.MatchExpressions) > 0; limited != test.limited {
+			t.Errorf("%s: the selector is %v", name, selector)
+		}
+	}
+}
+
 // ruled runs a server with certificates and the hook for a minute, and returns whether it has registered it, its error and
 // its log.
 func ruled(t *testing.T, w *world, hook Hook, change func(*Certificates)) (registered bool, log string, err error) {

@@ -233,9 +233,11 @@ func (s *Server) expiry() time.Time {
 
 // ServeHTTP handles one review, or a request for Config.Handlers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if _, pattern := s.others.Handler(req); pattern != "" && !s.isHook(req.URL.Path) {
-		s.others.ServeHTTP(w, req)
-		return
+	if !s.isHook(req.URL.Path) {
+		if _, pattern := s.others.Handler(req); pattern != "" {
+			s.others.ServeHTTP(w, req)
+			return
+		}
 	}
 	s.handler.ServeHTTP(w, req)
 }

@@ -36,6 +36,9 @@ type configuration struct {
 	replaced   bool          // each object was there before under its name, and had failed
 	handOver   bool          // two processes; the second one has taken over
 	errors     bool          // errors misbehave, and other objects fail with them all the time
+	limited    bool          // with combined: the Cluster is limited to the namespaces, which the informer does not name
+	// shared is true if another controller of each process, which runs all the time, shares the informers.
+	shared bool
 
 	// parts is true if the user's value is in a Part, which a source watches.
 	parts bool
@@ -109,6 +112,14 @@ func configurations() []configuration {
 			combined: true, forbidden: true,
 		},
 		{
+			name: "limited", about: "`kube.Cluster.SetNamespaces` has two namespaces; lists of all are forbidden, and a third one has objects",
+			combined: true, limited: true,
+		},
+		{
+			name: "shared", about: "another controller shares the informers (`informer.Shared`), and a source is added at run time; two processes, the second has taken over",
+			parts: true, added: true, late: true, handOver: true, shared: true, source: ownedParts,
+		},
+		{
 			name: "optional", about: "the changed object is in an optional informer, which was forbidden at first", parts: true, source: mappedParts,
 			optional: (*cell).allowParts,
 		},
@@ -131,6 +142,11 @@ func forbidParts(req *http.Request, do func() *http.Response) (*http.Response, e
 // forbidNamespace is a hook that forbids lists and watches of Widgets in one namespace.
 func forbidNamespace(req *http.Request, do func() *http.Response) (*http.Response, error) {
 	return forbid(req, do, "/namespaces/"+forbiddenNamespace+"/widgets")
+}
+
+// forbidAll is a hook that forbids lists and watches of Widgets in all namespaces.
+func forbidAll(req *http.Request, do func() *http.Response) (*http.Response, error) {
+	return forbid(req, do, group.Version+"/widgets")
 }
 
 // forbid forbids reads of paths with this end.

@@ -25,6 +25,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/middleware"
@@ -148,6 +149,7 @@ type process struct {
 	cached      *client.Client  // reads from the process's informers
 	elector     *leader.Elector // nil without leader election
 	runner      runner
+	neighbour   runner // shares the informers; nil unless the configuration has one
 	own         reader // the controller's informer
 	parts       reader // nil unless the configuration has an informer of Parts
 	stop        func() error
@@ -238,8 +240,11 @@ func (x *cell) carrier() string {
 
 // permanent is the hook of the configuration.
 func (x *cell) permanent(req *http.Request, do func() *http.Response) (*http.Response, error) {
-	if x.conf.forbidden {
+	switch {
+	case x.conf.forbidden:
 		return forbidNamespace(req, do)
+	case x.conf.limited:
+		return forbidAll(req, do)
 	}
 	return do(), nil
 }
@@ -336,6 +341,9 @@ func (x *cell) start() {
 	}
 	if x.conf.optional != nil {
 		x.server.Hook(forbidParts)
+	}
+	if x.conf.limited {
+		x.server.Edit("widgets", kube.Key{Namespace: "ns-2", Name: "unread"}, user, func(map[string]any) bool { return true })
 	}
 	x.t.Cleanup(x.close)
 	x.former = x.conf.replaced || x.conf.handOver
@@ -514,6 +522,9 @@ func (x *cell) launch(name string) *process {
 	if err := p.connect(); err != nil {
 		x.t.Fatal(err)
 	}
+	if p.neighbour != nil {
+		testrun.Start(x.t, p.neighbour.Run)
+	}
 	p.run()
 	if x.conf.late {
 		synctest.Wait()
@@ -570,6 +581,9 @@ func (p *process) connectTo(url string) (*kube.Cluster, dynamic.Interface, error
 	config.Host, config.Transport = url, p
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // the server knows no other
 	cluster, err := kube.Connect(config)
+	if err == nil && p.cell.conf.limited {
+		err = cluster.SetNamespaces("ns-0", "ns-1")
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -603,7 +617,7 @@ func isAboutForbidden(text string) bool { return strings.Contains(text, forbidde
 // selection returns the selection of the controller's informer.
 func (x *cell) selection() kube.Selection {
 	selection := kube.Selection{Kind: widgetKind}
-	if x.conf.combined {
+	if x.conf.combined && !x.conf.limited {
 		selection.Namespaces = []string{"ns-0", "ns-1"}
 	}
 	if x.conf.forbidden {
@@ -696,11 +710,20 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 			return nil
 		}
 	}
-	own, err := informer.New(objects)
+	create := informer.New[T]
+	if x.conf.shared {
+		create = informer.Shared[T]
+	}
+	own, err := create(objects)
 	if err != nil {
 		return nil, err
 	}
 	p.own = readerOf[T]{own}
+	if x.conf.shared {
+		if err := share(p, objects); err != nil {
+			return nil, err
+		}
+	}
 	if x.conf.parts {
 		source, err := p.source()
 		if err != nil {
@@ -768,6 +791,23 @@ func newController[T kube.Object](p *process, retriever informer.Retriever[T]) (
 	return controller.New(c)
 }
 
+// share makes the controller that shares the informers of the process.
+func share[T kube.Object](p *process, objects informer.Config[T]) error {
+	own, err := informer.Shared(objects)
+	if err != nil {
+		return err
+	}
+	parts, err := p.source()
+	if err != nil {
+		return err
+	}
+	p.neighbour, err = controller.New(controller.Config[T]{
+		Name: "neighbour", Informer: own, Sources: []controller.Source{parts}, ResyncInterval: -1,
+		Logger: slog.New(slog.DiscardHandler), Handler: func(context.Context, T) error { return nil },
+	})
+	return err
+}
+
 // newControllerOfNoObject makes the controller of a process without a primary kind, with the settings of c.
 func newControllerOfNoObject[T kube.Object](p *process, c controller.Config[T], widgets controller.Source, reconciler controller.Reconciler) (runner, error) {
 	handler := func(ctx context.Context, key types.NamespacedName) error { return reconciler(ctx, kube.Key(key)) }
@@ -796,7 +836,11 @@ func (p *process) source() (controller.Source, error) {
 		p.parts = readerOf[*metav1.PartialObjectMetadata]{parts}
 	}
 	if p.parts == nil {
-		parts, err := informer.New(informer.Config[*unstructured.Unstructured]{
+		create := informer.New[*unstructured.Unstructured]
+		if p.cell.conf.shared {
+			create = informer.Shared[*unstructured.Unstructured]
+		}
+		parts, err := create(informer.Config[*unstructured.Unstructured]{
 			Name: "parts", Optional: p.cell.conf.optional != nil, Logger: p.cell.logger(),
 			Retriever: informer.RetrieveSelected[*unstructured.Unstructured](p.other, selection),
 		})

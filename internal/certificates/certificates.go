@@ -62,7 +62,8 @@ func (p Pair) New(usage x509.ExtKeyUsage, names []string, now time.Time, life ti
 	})
 }
 
-// OfProcess returns the certificate of a server with the names that no client knows. It lasts longer than any process.
+// OfProcess returns a self-signed certificate for a server whose clients do not verify it. It is valid for longer than
+// any process runs.
 func OfProcess(names ...string) (tls.Certificate, error) {
 	now, life := time.Now(), 10*365*24*time.Hour
 	authority, err := NewAuthority(names[0], now, life)
