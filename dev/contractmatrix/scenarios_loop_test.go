@@ -273,6 +273,13 @@ func runEndsLast(x *cell) {
 	})}
 	x.start()
 	x.settle()
+	others := 0 // the watches of the controllers that share informers with those that end
+	if x.conf.shared {
+		others = 2 * len(x.processes)
+		if n := x.server.Watches(); n != others {
+			x.t.Errorf("%d watches are open, want %d, which controllers share", n, others)
+		}
+	}
 	for _, p := range x.processes {
 		var holder string
 		p.lose(func(req *http.Request) bool {
@@ -297,12 +304,8 @@ func runEndsLast(x *cell) {
 		}
 	}
 	synctest.Wait()
-	want := 0
-	if x.conf.shared {
-		want = 2 * len(x.processes) // of the other controllers
-	}
-	if n := x.server.Watches(); n != want {
-		x.t.Errorf("every Run has returned, and %d watches are open, want %d", n, want)
+	if n := x.server.Watches(); n != others {
+		x.t.Errorf("every Run has returned, and %d watches are open, want %d", n, others)
 	}
 }
 
