@@ -115,20 +115,9 @@ func (c Config[T]) validate() error {
 	if (c.Finalizer == "") != (c.Teardown == nil) {
 		mistakes.Addf("one of Finalizer and Teardown is set: set both or none")
 	}
-	for _, field := range []struct {
-		name  string
-		isSet bool
-	}{
-		{"Controller.Name", c.Controller.Name != ""},
-		{"Controller.Cluster", c.Controller.Cluster != nil},
-		{"Controller.Handler", c.Controller.Handler != nil},
-		{"Controller.Reconciler", c.Controller.Reconciler != nil},
-		{"Client.Cluster", c.Client.Cluster != nil},
-		{"Children.Client", c.Children.Client != nil},
-	} {
-		if field.isSet {
-			mistakes.Addf("%s is set: New sets it", field.name)
-		}
+	for _, name := range usercode.SetFields(c, "Controller.Name", "Controller.Cluster", "Controller.Handler",
+		"Controller.Reconciler", "Client.Cluster", "Children.Client") {
+		mistakes.Addf("%s is set: New sets it", name)
 	}
 	if len(c.Owns) == 0 && !reflect.ValueOf(c.Children).IsZero() {
 		mistakes.Addf("Children is set without Owns: list the kinds of the children there")

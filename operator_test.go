@@ -557,3 +557,36 @@ func TestClusterScopedOwnerHasChildrenInNamespaces(t *testing.T) {
 		}
 	})
 }
+
+// Operators have the defaults of their Cluster.
+func TestOperatorHasDefaultsOfCluster(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		handled := map[string]time.Duration{} // the time that Handle has; read after stop
+		f.config.Handle = func(ctx context.Context, service *corev1.Service, _ *Run) error {
+			deadline, _ := ctx.Deadline()
+			handled[service.Name] = time.Until(deadline)
+			return nil
+		}
+		err := errors.Join(
+			controller.SetDefaults(f.config.Cluster, controller.Config[controller.NoObject]{Workers: 1, Timeout: time.Minute}),
+			informer.SetDefaults(informer.Config[*corev1.Service]{
+				Retriever: informer.RetrieveSelected[*corev1.Service](f.config.Cluster, kube.Selection{LabelSelector: "app=web"}),
+			}),
+		)
+		if err != nil {
+			f.Fatal(err)
+		}
+		selected := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "selected", Labels: map[string]string{"app": "web"}}}
+		if _, err := client.Create(f.Context(), f.client, selected); err != nil {
+			f.Fatal(err)
+		}
+		_, stop := f.start() // it creates the Service web
+		stop()
+		if len(handled) != 1 || handled["selected"] != time.Minute {
+			f.Errorf("handled within: %v", handled)
+		}
+		err = controller.SetDefaults(f.config.Cluster, controller.Config[*corev1.Service]{Workers: 1})
+		errtest.Expect(f.T, err, "some were created already")
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
@@ -99,6 +100,9 @@ func TestWebhooksWithoutAddressAreReported(t *testing.T) {
 	cluster, err := p.Connect()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := controller.SetDefaults(cluster, controller.Config[controller.NoObject]{Workers: 1}); err != nil {
+		t.Errorf("Connect has created controllers: %v", err)
 	}
 	logs := &testlog.Buffer{}
 	cluster.SetLogger(logs.Logger(nil))

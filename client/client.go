@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,13 @@ type Config struct {
 	// Informers are read instead of the API server, if possible: see Informer. A read never starts an informer.
 	// Default: every read makes a request to the API server.
 	Informers []Informer
+	// ReadOwnWrites lets reads see all earlier writes of the client, in a handler and elsewhere. A read that an informer
+	// could answer waits until the informer shows what the client has written of its objects. It makes a request
+	// instead if the informer does not show it 1 s after the write (a healthy watch is behind by milliseconds), or when
+	// half of the time that ctx has left is over. For 2 min it makes a request after a write without a response, and in
+	// a namespace after a DeleteAllOf, because their effects are not known. A client of With does the same, and shares
+	// the writes if it has the same Informers. Default false: reads do not wait.
+	ReadOwnWrites bool
 	// Interceptors receive every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor
 }
@@ -47,8 +55,9 @@ type Config struct {
 // for every T.
 //
 // An informer is always slightly stale, and may lack the caller's own recent writes: package controller waits for these
-// between two runs of a key, but not within a run. An object that is read as another type than the informer's lacks the
-// fields that the informer's type lacks. Option FromAPI reads from the API server.
+// between two runs of a key, but not within a run, and Config.ReadOwnWrites everywhere. An object that is read as
+// another type than the informer's lacks the fields that the informer's type lacks. Option FromAPI reads from the API
+// server.
 type Informer interface {
 	// Untyped is only for the packages of this module.
 	Untyped() cache.Informer
@@ -62,6 +71,7 @@ type Client struct {
 	send     RoundTrip
 	warnings *warnings
 	applied  *appliedMemory
+	written  *ownWrites // nil without Config.ReadOwnWrites
 	shapes   *difference.Shapes
 }
 
@@ -79,10 +89,14 @@ func newClient(config Config, with *Client) (*Client, error) {
 	}
 	c := &Client{
 		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(),
-		shapes: &difference.Shapes{},
+		written: newOwnWrites(config), shapes: &difference.Shapes{},
 	}
 	if with != nil && config.Cluster == with.config.Cluster {
 		c.warnings, c.applied, c.shapes = with.warnings, with.applied, with.shapes
+		if c.written != nil && with.written != nil && slices.EqualFunc(config.Informers, with.config.Informers,
+			func(a, b Informer) bool { return reflect.ValueOf(a).Comparable() && a == b }) {
+			c.written = with.written
+		}
 	}
 	c.send = c.roundTrip
 	for _, intercept := range slices.Backward(config.Interceptors) {

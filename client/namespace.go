@@ -41,7 +41,7 @@ func EnsureNamespace(
 	}
 	t.settings = s
 	// An informer of metadata is enough, because it shows the labels.
-	seen, answered, err := cachedState(t, wanted, true)
+	seen, answered, err := cachedState(t, wanted, true, nil)
 	if err == nil && !answered {
 		seen, err = readState(ctx, t, wanted)
 	}

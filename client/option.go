@@ -64,6 +64,14 @@ type callOption struct {
 	set  func(s *settings) error
 }
 
+// setting returns an option that is valid in itself.
+func setting(name string, set func(s *settings)) callOption {
+	return callOption{name, func(s *settings) error {
+		set(s)
+		return nil
+	}}
+}
+
 func (o callOption) get() callOption { return o }
 func (callOption) forRead()          {}
 func (callOption) forWrite()         {}
@@ -92,10 +100,7 @@ func checkKind(kind schema.GroupVersionKind) error {
 
 // FromAPI reads from the API server, and not from the informers of the client.
 func FromAPI() ReadOption {
-	return callOption{"FromAPI", func(s *settings) error {
-		s.fromAPI = true
-		return nil
-	}}
+	return setting("FromAPI", func(s *settings) { s.fromAPI = true })
 }
 
 // PageSize is the number of objects in one response. Default 500, as in kubectl; 0 requests all objects at once.
@@ -113,10 +118,7 @@ func PageSize(objects int64) ReadOption {
 // accepts any state, which costs the server little, and may be older than states seen before. Informers are not
 // used. Default, and "": the most recent state.
 func NotOlderThan(resourceVersion string) ReadOption {
-	return callOption{"NotOlderThan", func(s *settings) error {
-		s.notOlderThan, s.fromAPI = resourceVersion, true
-		return nil
-	}}
+	return setting("NotOlderThan", func(s *settings) { s.notOlderThan, s.fromAPI = resourceVersion, true })
 }
 
 // IfUnchanged requires that the object still has the resourceVersion of the caller's object, so that the caller's
@@ -129,10 +131,7 @@ func IfUnchanged() interface {
 	WriteOption
 	DeleteOption
 } {
-	return callOption{"IfUnchanged", func(s *settings) error {
-		s.unchanged = true
-		return nil
-	}}
+	return setting("IfUnchanged", func(s *settings) { s.unchanged = true })
 }
 
 // IfAbsent makes Apply create the object, and never change an existing one: the error is then ErrExists. The API
@@ -144,10 +143,7 @@ func IfUnchanged() interface {
 // Kubernetes. If an aggregated API server ignores resourceVersions, an object that appears between the read and
 // the apply is changed; the Outcome is then Updated.
 func IfAbsent() WriteOption {
-	return callOption{"IfAbsent", func(s *settings) error {
-		s.absent = true
-		return nil
-	}}
+	return setting("IfAbsent", func(s *settings) { s.absent = true })
 }
 
 // DryRun makes the API server validate the request, including admission, and store nothing.
@@ -155,10 +151,7 @@ func DryRun() interface {
 	WriteOption
 	DeleteOption
 } {
-	return callOption{"DryRun", func(s *settings) error {
-		s.dryRun = true
-		return nil
-	}}
+	return setting("DryRun", func(s *settings) { s.dryRun = true })
 }
 
 // FieldOwner is the field manager of the write. Default: Config.FieldOwner.
@@ -180,10 +173,7 @@ func FieldValidation(policy string) WriteOption {
 // Force makes an apply take fields from other field managers. Controllers should use it for objects that they
 // own.
 func Force() WriteOption {
-	return callOption{"Force", func(s *settings) error {
-		s.force = true
-		return nil
-	}}
+	return setting("Force", func(s *settings) { s.force = true })
 }
 
 // ConfigurationHash makes Apply write a hash of the configuration into this annotation. A later Apply then detects
@@ -211,10 +201,7 @@ func Subresource(name string) interface {
 // Propagation determines how the dependents of a deleted object are deleted. Default: the kind's own policy,
 // usually in the background.
 func Propagation(policy metav1.DeletionPropagation) DeleteOption {
-	return callOption{"Propagation", func(s *settings) error {
-		s.propagation = &policy
-		return nil
-	}}
+	return setting("Propagation", func(s *settings) { s.propagation = &policy })
 }
 
 // GracePeriod is the time for a Pod to terminate, in whole seconds. 0 kills it, and allows a new Pod with the same
@@ -231,10 +218,7 @@ func GracePeriod(d time.Duration) DeleteOption {
 
 // Timeout bounds a wait. Default 5 min. Negative: no limit other than ctx.
 func Timeout(d time.Duration) WaitOption {
-	return callOption{"Timeout", func(s *settings) error {
-		s.timeout = d
-		return nil
-	}}
+	return setting("Timeout", func(s *settings) { s.timeout = d })
 }
 
 // settings are the evaluated options of a call.

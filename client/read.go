@@ -55,7 +55,9 @@ func getWith[T kube.Object](ctx context.Context, c *Client, key kube.Key, s sett
 		return none, t.failed(err)
 	}
 	if !t.fromAPI && t.subresource == "" {
-		seen, answered, err := cachedState(t, none, isMetadata(none))
+		seen, answered, err := cachedState(t, none, isMetadata(none), func(informer cache.Informer) bool {
+			return t.showsOwnWrites(ctx, informer)
+		})
 		if err == nil && answered && !seen.exists {
 			err = t.gone()
 		}
@@ -163,7 +165,7 @@ func List[T kube.Object](
 func list[T kube.Object](ctx context.Context, t target, yield func(T, error) bool) (err error) {
 	t.action = "list"
 	defer func() { err = t.failed(err) }()
-	informer := listedBy[T](t)
+	informer := listedBy[T](ctx, t)
 	if informer == nil {
 		_, err := pages(ctx, t, yield)
 		return err
@@ -234,8 +236,8 @@ func (t target) withoutIndex(err error) error {
 	}
 	for informer := range t.client.informersOf(t.kind) {
 		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one "+
-			"such field "+
-			"with a value, and an informer of the whole selection that has listed", err, informer.Name(), t.fields)
+			"such field with a value, and an informer of the whole selection that has listed and, with "+
+			"ReadOwnWrites, shows the client's writes", err, informer.Name(), t.fields)
 	}
 	return err
 }
@@ -305,14 +307,15 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-// listedBy returns an informer that covers the selection, or nil.
-func listedBy[T kube.Object](t target) cache.Informer {
+// listedBy returns an informer that covers the selection and shows the client's own writes, or nil.
+func listedBy[T kube.Object](ctx context.Context, t target) cache.Informer {
 	if t.fromAPI {
 		return nil
 	}
 	var none T
 	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && t.coveredBy(informer) {
+		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && t.coveredBy(informer) &&
+			t.showsOwnWrites(ctx, informer) {
 			return informer
 		}
 	}

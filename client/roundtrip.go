@@ -32,15 +32,17 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	result := req.Do(ctx)
 	result.StatusCode(&r.Status)
 	// The error of Raw does not contain the response of the API server.
-	if err := result.Error(); err != nil {
+	err = result.Error()
+	raw, rawErr := result.Raw()
+	c.written.record(r, raw, err)
+	if err != nil {
 		return c.explain(ctx, r, err)
 	}
 	if r.Response == nil {
 		return nil
 	}
-	raw, err := result.Raw()
-	if err != nil {
-		return err
+	if rawErr != nil {
+		return rawErr
 	}
 	if _, wanted := r.Response.(*metav1.Status); !wanted && r.Subresource != "" && r.Verb.IsWrite() && isStatus(raw) {
 		clearObject(r.Response)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,12 +25,15 @@ type state[T kube.Object] struct {
 }
 
 // cachedState reads the object from the client's informers that keep whole objects; with parts, also from those that
-// keep parts of objects. If answered is false, the caller must read from the API server.
-func cachedState[T kube.Object](t target, like T, parts bool) (seen state[T], answered bool, err error) {
+// keep parts of objects; only from those for which reads, if it is not nil, returns true. If answered is false, the
+// caller must read from the API server.
+func cachedState[T kube.Object](
+	t target, like T, parts bool, reads func(cache.Informer) bool,
+) (seen state[T], answered bool, err error) {
 	covered := false
 	for informer := range t.client.informersOf(t.kind) {
 		_, whole := informer.NewObject()
-		if !whole && !parts {
+		if !whole && !parts || reads != nil && !reads(informer) {
 			continue
 		}
 		// An informer that covers the object only after it was read may have the object by now. One that was stopped in
@@ -73,7 +77,7 @@ func (t target) gone() error {
 // currentState returns the state of the object: from an informer if one shows it or covers its namespace, otherwise
 // from the API server.
 func currentState[T kube.Object](ctx context.Context, t target, like T) (state[T], error) {
-	seen, answered, err := cachedState(t, like, false)
+	seen, answered, err := cachedState(t, like, false, nil)
 	if err != nil || answered {
 		return seen, err
 	}
@@ -85,7 +89,7 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 	if isMetadata(like) {
 		// An informer that keeps only parts of objects can show that the apply would change nothing. It cannot show the
 		// changes that the apply would make.
-		seen, _, err := cachedState(a.target, like, true)
+		seen, _, err := cachedState(a.target, like, true, nil)
 		if err == nil && seen.exists {
 			seen.applied, err = a.isApplied(seen.object, a.entryOf(seen.object, seen.entry))
 		}

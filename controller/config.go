@@ -31,7 +31,7 @@ const (
 
 // Config configures a Controller. Name is required, and Cluster, Retriever or Informer, and exactly one of Handler and
 // Reconciler. A controller without a primary kind is a Config[NoObject]. New neither keeps nor changes the caller's
-// Config.
+// Config. A field that is zero has the value of SetDefaults, or else its default.
 type Config[T kube.Object] struct {
 	// Name identifies the controller in logs, metrics and readiness. Only one running controller of a kube.Cluster may
 	// have it.
@@ -258,10 +258,6 @@ func (c Config[T]) withDefaults() Config[T] {
 		}
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
-	// A typed nil pointer counts as nil.
-	if usercode.IsNil(c.Queue.Limiter) {
-		c.Queue.Limiter = nil
-	}
 	c.Sources = slices.Clone(c.Sources)
 	c.Reads = slices.Clone(c.Reads)
 	return c
@@ -277,12 +273,17 @@ func (c Config[T]) validate() error {
 	for i, read := range c.Reads {
 		mistakes.AddIf(usercode.IsNil(read), "Reads[%d] is nil", i)
 	}
+	c.validateValues(&mistakes)
+	return mistakes.Err()
+}
+
+// validateValues reports the mistakes in the fields that may have defaults.
+func (c Config[T]) validateValues(mistakes *usercode.Mistakes) {
 	mistakes.AddIf(c.Workers < 0, "Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
 	mistakes.AddIf(c.Timeout < 0, "Timeout is %s: leave it 0 for none", c.Timeout)
 	mistakes.AddIf(c.SyncTimeout < 0, "SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
 	mistakes.AddIf(c.Queue.Debounce < 0, "Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
 	mistakes.AddIf(c.Queue.GroupLimit < 0, "Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
-	return mistakes.Err()
 }
 
 // validateObjects reports the mistakes in the fields that determine the controller's objects and its function.

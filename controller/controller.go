@@ -53,7 +53,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	config = config.guarded(guard)
 	inf, informerErr := config.connect(guard)
 	guard.SetLogger(config.Logger.With("controller", config.Name))
-	config = config.withDefaults()
+	config = config.fromCluster(guard).withDefaults()
 	err := errors.Join(config.validate(), informerErr)
 	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{

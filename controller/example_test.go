@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -89,6 +90,33 @@ func ExampleNew_mistakes() {
 	// Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster
 	// Handler (or Reconciler) is required
 	// Workers is -1: at least one is needed (0 means 3)
+}
+
+// All controllers have a Timeout, and those of Pods also have more workers.
+func ExampleSetDefaults() {
+	cluster, err := kube.Connect(&rest.Config{Host: "https://cluster.example.com"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = errors.Join(
+		controller.SetDefaults(cluster, controller.Config[controller.NoObject]{Timeout: time.Minute}),
+		controller.SetDefaults(cluster, controller.Config[*corev1.Pod]{Workers: 10}),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctrl, err := controller.New(controller.Config[*corev1.Pod]{
+		Name: "pods", Cluster: cluster,
+		Handler: func(context.Context, *corev1.Pod) error { return nil },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(ctrl.Stats().Workers, "workers")
+	// Output: 10 workers
 }
 
 // A failed run is retried, and RunRecord.Attempt has the number of failures so far. RequeueAfter delays the next run

@@ -48,6 +48,9 @@ func (c Config[T]) guarded(g *usercode.Guard) Config[T] {
 		}
 	}
 	// A typed nil pointer counts as nil.
+	if usercode.IsNil(c.Queue.Limiter) {
+		c.Queue.Limiter = nil
+	}
 	if usercode.IsNil(c.Metrics) {
 		c.Metrics = nil
 	} else {

@@ -47,24 +47,8 @@ func (c Config[T]) withoutObject() bool { return reflect.TypeFor[T]() == reflect
 
 // validateWithoutObject reports the mistakes in the config of a controller without a primary kind.
 func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
-	var set []string
-	for _, field := range []struct {
-		name string
-		set  bool
-	}{
-		{"Retriever", c.Retriever != nil},
-		{"Informer", c.Informer != nil},
-		{"Optional", c.Optional},
-		{"Handler", c.Handler != nil},
-		{"Predicate", c.Predicate != nil},
-		{"Deleted", c.Deleted != nil},
-		{"Queue.Priority", c.Queue.Priority != nil},
-		{"Events", c.Events != nil},
-	} {
-		if field.set {
-			set = append(set, field.name)
-		}
-	}
+	set := usercode.SetFields(c, "Retriever", "Informer", "Optional", "Handler", "Predicate", "Deleted",
+		"Queue.Priority", "Events")
 	mistakes.AddIf(len(set) > 0, "%s: a controller of NoObject has no objects of its own; set Reconciler and Sources, "+
 		"whose triggers have a priority and whose predicates drop changes", strings.Join(set, ", "))
 	mistakes.AddIf(c.Reconciler == nil, "Reconciler is required: it is called with the keys that Sources enqueue")

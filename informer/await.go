@@ -16,15 +16,9 @@ import (
 
 // await implements cache.Awaiter. content returns the fields of the written object, or nil if they are not known.
 func (c *core) await(w cache.Write, content func() map[string]any, seen func()) (cancel func()) {
-	write := &waiter{Write: w, content: content, seen: seen, began: time.Now()}
-	write.version, write.comparable = parseVersion(w.ResourceVersion)
 	c.events.Lock()
-	running, parts := c.showing()
-	if running {
-		for _, p := range parts {
-			p.await(write)
-		}
-	}
+	write := c.awaited(w, content)
+	write.seen = seen
 	waits := len(write.awaited) > 0
 	write.Object, write.content = nil, nil // only the selections needed the caller's object
 	c.events.Unlock()
@@ -38,11 +32,28 @@ func (c *core) await(w cache.Write, content func() map[string]any, seen func()) 
 	return func() {
 		c.events.Lock()
 		defer c.events.Unlock()
-		for _, a := range write.awaited {
-			a.in.remove(a)
-		}
-		write.awaited = nil
+		write.cancel()
 	}
+}
+
+// awaited returns a waiter for a write that each part which must show it awaits. events must be held.
+func (c *core) awaited(w cache.Write, content func() map[string]any) *waiter {
+	write := &waiter{Write: w, content: content, began: time.Now()}
+	write.version, write.comparable = parseVersion(w.ResourceVersion)
+	if running, parts := c.showing(); running {
+		for _, p := range parts {
+			p.await(write)
+		}
+	}
+	return write
+}
+
+// cancel ends the wait without a call of seen. core.events must be held.
+func (w *waiter) cancel() {
+	for _, a := range w.awaited {
+		a.in.remove(a)
+	}
+	w.awaited = nil
 }
 
 func (c *core) readyFor(w cache.Write, content func() map[string]any) error {

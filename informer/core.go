@@ -29,7 +29,8 @@ type core struct {
 	kind       schema.GroupVersionKind // empty if the Retriever does not specify it
 	objectType reflect.Type            // the type of the retrieved objects: the T of New
 	optional   bool
-	whole      bool // objects are kept unchanged, except for managedFields
+	whole      bool   // objects are kept unchanged, except for managedFields
+	appliedBy  string // Config.KeepAppliedBy without defaults
 	metrics    Recorder
 	onError    func(error) // nil: no such function
 	logger     *slog.Logger

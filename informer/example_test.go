@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -25,4 +26,28 @@ func Example() {
 		fmt.Println(pod, found)
 		return err
 	}
+}
+
+// All informers of Pods, also those of controllers and sources, select by a label, and leave out a field.
+func ExampleSetDefaults() {
+	cluster, err := kube.Connect(&rest.Config{Host: "https://cluster.example.com"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = informer.SetDefaults(informer.Config[*corev1.Pod]{
+		Retriever: informer.RetrieveSelected[*corev1.Pod](cluster, kube.Selection{LabelSelector: "app=web"}),
+		Cut:       []string{"spec.containers.env"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pods, err := informer.New(informer.Config[*corev1.Pod]{Retriever: informer.Retrieve[*corev1.Pod](cluster)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(pods.Ready())
+	// Output: informer "Pod" of Pod (labels app=web): not running
 }

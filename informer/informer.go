@@ -120,13 +120,23 @@ type Informer[T kube.Object] struct {
 	cut     *wire.Cut // for Retrievers that are set later
 }
 
-// New returns an Informer. It starts nothing. The error contains all mistakes in config.
+// New returns an Informer. It starts nothing. Fields of config that are zero have the value of SetDefaults, or else
+// their default. The error contains all mistakes in config.
 func New[T kube.Object](config Config[T]) (*Informer[T], error) {
+	i, err := build(config.withDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
+	}
+	i.core.appliedBy = config.KeepAppliedBy
+	return i, nil
+}
+
+func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if config.Retriever == nil {
-		return nil, fmt.Errorf("new informer %q: Retriever is required: informer.Retrieve makes one", config.Name)
+		return nil, errors.New("Retriever is required: informer.Retrieve makes one")
 	}
 	if err := checkObjectType[T](); err != nil {
-		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
+		return nil, err
 	}
 	description := config.Retriever.Describe()
 	cut, cutErr := config.cut()
@@ -146,7 +156,7 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		}
 	}
 	if err := mistakes.Err(); err != nil {
-		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
+		return nil, err
 	}
 	c := &core{
 		createdAt:     time.Now(),

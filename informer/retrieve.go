@@ -161,7 +161,6 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	return Description[T]{
 		server:           r.server,
 		cluster:          r.cluster,
-		Kind:             r.kind.Kind,
 		GroupVersionKind: r.kind,
 		Selection:        strings.Join(selection, ", "),
 		WatchList:        true,

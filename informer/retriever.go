@@ -40,10 +40,8 @@ type Retriever[T kube.Object] interface {
 // Description describes a Retriever. The zero value is valid: a Retriever of objects of type T without optional
 // features.
 type Description[T kube.Object] struct {
-	// Kind is the kind's name, for messages. Default: the name of the Go type.
-	Kind string
 	// GroupVersionKind is the kind of the objects. Objects that are read as unstructured or as metadata get it.
-	// Default: they have no kind.
+	// Default: they have no kind, and messages name the Go type.
 	GroupVersionKind schema.GroupVersionKind
 	// Selection describes the selected objects of the kind, for messages. Default: all objects that the Retriever
 	// lists.
@@ -70,7 +68,7 @@ func (d Description[T]) text() string {
 
 func (d Description[T]) kind() string {
 	var zero T
-	return cmp.Or(d.Kind, strings.TrimLeft(fmt.Sprintf("%T", zero), "*"))
+	return cmp.Or(d.GroupVersionKind.Kind, strings.TrimLeft(fmt.Sprintf("%T", zero), "*"))
 }
 
 // FromListerWatcher returns a Retriever that uses a client-go ListerWatcher, such as a *cache.ListWatch. Its objects
@@ -148,7 +146,7 @@ func (c combined[T]) Describe() Description[T] {
 			continue
 		}
 		part := r.Describe()
-		d.Kind, d.GroupVersionKind = part.Kind, part.GroupVersionKind
+		d.GroupVersionKind = part.GroupVersionKind
 		problems = append(problems, part.Problem)
 		if part.Selection != "" {
 			selections = append(selections, part.Selection)

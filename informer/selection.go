@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -27,6 +28,9 @@ func (r *clusterRetriever[T]) selects() selection {
 	s := selection{namespace: r.namespace, known: true}
 	if selector, err := fields.ParseSelector(r.fields); err == nil {
 		for _, requirement := range selector.Requirements() {
+			if requirement == (fields.Requirement{Operator: operators.NotEquals, Field: fieldName}) {
+				continue // every object has a name
+			}
 			if requirement.Field == fieldName || requirement.Field == fieldNamespace {
 				s.names = append(s.names, requirement)
 			} else {

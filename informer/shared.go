@@ -21,8 +21,9 @@ import (
 // watch and one cache. It has the Name, Logger and Metrics of the first call. Controllers, source.Owned and children
 // (package watched) use it for the informers that they create.
 //
-// An informer is not shared if its config has a Transform, OnError or Indexes, if its Retriever is not one of Retrieve,
-// RetrieveSelected or RetrieveMetadata of one Cluster, and once AddIndex or SetRetriever was called. SetRetriever
+// An informer is not shared if its config has a Transform, OnError or Indexes (SetDefaults apart), if its Retriever is
+// not one of Retrieve, RetrieveSelected or RetrieveMetadata of one Cluster, and once AddIndex or SetRetriever was
+// called. SetRetriever
 // returns an error if the informer was shared already, also if the other users have ended. Subscribers and predicates
 // are called one after another: one that blocks holds up all users. A Cluster must not be used in two bubbles of
 // testing/synctest.
@@ -33,12 +34,16 @@ func Shared[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	key, ok := config.sharedKey()
-	if !ok {
+	key, ok := config.withDefaults().sharedKey()
+	// Functions cannot be compared. Those of SetDefaults are the same.
+	if !ok || config.Transform != nil || config.OnError != nil || len(config.Indexes) > 0 {
 		return i, nil
 	}
 	apiobject.ObserversOf(i.core.cluster).Shared(func(informers map[any]any) {
-		maps.DeleteFunc(informers, func(_, other any) bool { return other.(weak.Pointer[core]).Value() == nil })
+		maps.DeleteFunc(informers, func(_, other any) bool {
+			pointer, ok := other.(weak.Pointer[core]) // otherwise defaults
+			return ok && pointer.Value() == nil
+		})
 		if other, ok := informers[key].(weak.Pointer[core]); ok {
 			if present := other.Value(); present != nil && present.share() {
 				i.core = present
@@ -60,26 +65,18 @@ type sharedKey struct {
 	managedFields bool
 }
 
-// sharedKey returns the key of the config, unless the informer cannot be shared.
+// sharedKey returns the key of the config, unless the Retriever is not one of a Cluster.
 func (c Config[T]) sharedKey() (key sharedKey, ok bool) {
-	if c.Transform != nil || c.OnError != nil || len(c.Indexes) > 0 {
-		return key, false
-	}
 	var selections []string
-	for _, r := range partsOf(c.Retriever) {
-		direct, isDirect := r.(*clusterRetriever[T])
-		if !isDirect || direct.cluster != clusterOf(c.Retriever) {
-			return key, false
-		}
-		key.kind = direct.kind
-		selections = append(selections, fmt.Sprintf("%q %q %q %q", direct.namespace, direct.limit, direct.labels,
-			direct.fields))
+	for _, r := range directParts(c.Retriever) {
+		key.kind = r.kind
+		selections = append(selections, fmt.Sprintf("%q %q %q %q", r.namespace, r.limit, r.labels, r.fields))
 	}
 	slices.Sort(selections)
 	key.object = reflect.TypeFor[T]()
 	key.settings = fmt.Sprintf("%s %q %q", selections, c.Cut, c.KeepAppliedBy)
 	key.optional, key.managedFields = c.Optional, c.KeepManagedFields
-	return key, true
+	return key, selections != nil
 }
 
 // share adds a user to an informer of Shared. It returns false if the informer is not shared, or has ended.

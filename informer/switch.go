@@ -35,6 +35,7 @@ func (i *Informer[T]) SetRetriever(ctx context.Context, retriever Retriever[T]) 
 	if objectType := i.core.objectType; objectType != reflect.TypeFor[T]() {
 		return fail(fmt.Errorf("this is a view of an informer of %s: set it there", objectType))
 	}
+	retriever = Config[T]{Retriever: retriever, KeepAppliedBy: i.core.appliedBy}.withDefaults().Retriever
 	description := retriever.Describe()
 	if description.Problem != nil {
 		return fail(description.Problem)

@@ -211,6 +211,22 @@ func (u untyped[T]) Await(w cache.Write, seen func()) (cancel func()) {
 	return u.informer.core.await(w, u.contentOf(w.Object), seen)
 }
 
+func (u untyped[T]) Unseen(writes []cache.Write) (unseen []cache.Write) {
+	c := u.informer.core
+	if !c.events.TryLock() {
+		return writes // the caller may be a subscriber
+	}
+	defer c.events.Unlock()
+	for _, w := range writes {
+		write := c.awaited(w, u.contentOf(w.Object))
+		if len(write.awaited) > 0 {
+			unseen = append(unseen, w)
+		}
+		write.cancel()
+	}
+	return unseen
+}
+
 func (u untyped[T]) ReadyFor(w cache.Write) error {
 	return u.informer.core.readyFor(w, u.contentOf(w.Object))
 }

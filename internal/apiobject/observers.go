@@ -1,12 +1,14 @@
 package apiobject
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 )
 
 // Observers are what receives the measurements and the Events of all parts that work with one cluster, unless a part is
-// given others. The first that is set stays. It is safe for concurrent use.
+// given others. The first that is set stays. They also have the defaults of its parts, and what these share. It is safe
+// for concurrent use.
 type Observers struct {
 	sharing sync.Mutex
 	shared  map[any]any // guarded by sharing
@@ -63,7 +65,7 @@ func (o *Observers) SetEvents(events any) {
 	}
 }
 
-// Shared calls use with the weak pointers by which the parts of the cluster find what they share, by its settings. It
+// Shared calls use with what the parts of the cluster share: their defaults, and weak pointers by their settings. It
 // does nothing for a nil o.
 func (o *Observers) Shared(use func(map[any]any)) {
 	if o == nil {
@@ -75,6 +77,34 @@ func (o *Observers) Shared(use func(map[any]any)) {
 		o.shared = map[any]any{}
 	}
 	use(o.shared)
+}
+
+// SetDefaults sets the defaults of the parts that key identifies. It returns an error for a nil o, for a second call,
+// and after a call of Defaults.
+func (o *Observers) SetDefaults(key, config any) (err error) {
+	if o == nil {
+		return errors.New("no cluster of kube.Connect is known")
+	}
+	o.Shared(func(shared map[any]any) {
+		switch present, exists := shared[key]; {
+		case !exists:
+			shared[key] = config
+		case present == nil:
+			err = errors.New("some were created already, without defaults: set defaults before")
+		default:
+			err = errors.New("they have defaults already: set all in one call")
+		}
+	})
+	return err
+}
+
+// Defaults returns what SetDefaults has set for key, for a part that is created, or nil. o may be nil.
+func (o *Observers) Defaults(key any) (config any) {
+	o.Shared(func(shared map[any]any) {
+		config = shared[key]
+		shared[key] = config
+	})
+	return config
 }
 
 // Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.

@@ -113,6 +113,9 @@ type Awaiter interface {
 	// is recognized, so the caller must give up after a while. If combined Retrievers overlap, all that may have the
 	// object must show it.
 	Await(w Write, seen func()) (cancel func())
+	// Unseen returns those of writes that the informer does not show yet, as Await defines it, in their order. It does
+	// not block, and a subscriber may call it: while the informer announces a change, it returns all writes.
+	Unseen(writes []Write) []Write
 	// ReadyFor does the same as Ready, for one write. It returns nil if every watch that must show w works, even while
 	// another watch fails, such as that of a forbidden namespace. Otherwise the error contains the reason why w is not
 	// shown.
@@ -184,6 +187,16 @@ type Write struct {
 	Deleted bool
 	// Object is the object after the write, for checking selections. It may be nil.
 	Object *wire.Object
+}
+
+// WithLabels returns the write with an Object that has only metadata: enough for informers that select by labels.
+func (w Write) WithLabels(labels map[string]string) Write {
+	w.Object, _ = wire.NewEncoder[*metav1.PartialObjectMetadata](nil).Encode(&metav1.PartialObjectMetadata{ // texts can be encoded
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Key.Namespace, Name: w.Key.Name, UID: w.UID, ResourceVersion: w.ResourceVersion, Labels: labels,
+		},
+	})
+	return w
 }
 
 // Decode decodes an object of an informer whose type is T.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -78,4 +79,56 @@ func TestChildrenOutsideOfLimitAreRejected(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Defaults of informers neither hide children nor parts of them.
+func TestChildrenIgnoreDefaultSelectionOfInformers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.New(apiserver.ConfigMaps(), apiserver.Secrets())
+		cluster, err := kube.Connect(server.Config("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = informer.SetDefaults(informer.Config[*corev1.ConfigMap]{
+			Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{LabelSelector: "app=web"}),
+			Cut:       []string{"data"}, Transform: func(m *corev1.ConfigMap) error { m.Data = nil; return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		children, err := watched.New(watched.Config{
+			Client: client.Config{Cluster: cluster, FieldOwner: "op"},
+			Kinds: []watched.Kind{watched.Of(func(c *informer.Config[*corev1.ConfigMap]) {
+				c.Retriever = informer.Retrieve[*corev1.ConfigMap](cluster) // also one without the label of the set
+			})},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, objects := range children.Client.Config().Informers {
+			t.Cleanup(objects.(informer.Any).Join(t.Context()))
+		}
+		time.Sleep(time.Minute)
+		owner, err := client.Create(t.Context(), children.Client, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "owner"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply := func() (requests []string) {
+			_, err := children.Set.Apply(t.Context(), owner, owned.Of(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "child"}, Data: map[string]string{"k": "v"},
+			})...)
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			return server.Requests()
+		}
+		if apply(); !slices.Equal(server.Keys("configmaps"), []string{"a/child"}) {
+			t.Errorf("children: %q", server.Keys("configmaps"))
+		}
+		if requests := apply(); len(requests) > 0 {
+			t.Errorf("an unchanged child, which the informer shows, needs the requests %q", requests)
+		}
+	})
 }

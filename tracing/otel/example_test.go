@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -96,5 +97,5 @@ func (oneWidget) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interfa
 }
 
 func (oneWidget) Describe() informer.Description[widget] {
-	return informer.Description[widget]{Kind: "Widget"}
+	return informer.Description[widget]{GroupVersionKind: schema.GroupVersionKind{Kind: "Widget"}}
 }

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+const (
+	// ownWriteLag is the time after a write until which reads wait for informers. A healthy watch is behind by
+	// milliseconds, and a request takes no longer than this wait.
+	ownWriteLag = time.Second
+	// minOwnWriteWait is the minimum wait, because an informer that announces a change cannot tell what it shows.
+	minOwnWriteWait = 20 * time.Millisecond
+	// lostWriteAge is the time for which the objects of a write whose effect is not known are read from the API server.
+	// It exceeds the time for which an API server works on a request without a response.
+	lostWriteAge = 2 * time.Minute
+	// ownWriteAge is the maximum age of a write that informers do not show. They replace a silent watch earlier.
+	ownWriteAge = 10 * time.Minute
+	// minPrune is the number of writes from which shown ones are removed.
+	minPrune = 256
+)
+
+// ownWrites are the writes of a client with Config.ReadOwnWrites, until its informers show them. A nil *ownWrites has
+// none.
+type ownWrites struct {
+	// Immutable.
+	server    string // URL of the API server
+	informers []Informer
+
+	mu      sync.Mutex
+	last    map[writtenID]ownWrite // guarded by mu; the last write to each object
+	pruneAt int                    // guarded by mu; the number of writes at which shown ones are removed
+}
+
+// writtenID identifies a written object, in any version of its kind, or without a name all objects of its namespace.
+type writtenID struct {
+	kind schema.GroupKind
+	key  kube.Key
+}
+
+// ownWrite is the last write to an object.
+type ownWrite struct {
+	cache.Write           // without a UID: not known
+	at          time.Time // of Write
+	lostAt      time.Time // the last write whose effect on the object is not known
+}
+
+func newOwnWrites(config Config) *ownWrites {
+	if !config.ReadOwnWrites {
+		return nil
+	}
+	w := &ownWrites{informers: config.Informers, last: map[writtenID]ownWrite{}, pruneAt: minPrune}
+	w.server, _ = kubeconfig.Server(config.Cluster.RESTConfig())
+	return w
+}
+
+// readBy returns the informers that have objects of a kind, in any version.
+func (w *ownWrites) readBy(kind schema.GroupKind) (informers []cache.Informer) {
+	for _, informer := range w.informers {
+		if untyped := informer.Untyped(); untyped.Kind().GroupKind() == kind {
+			informers = append(informers, untyped)
+		}
+	}
+	return informers
+}
+
+// record records a write that was sent, with the body of its response, if there is one, or its error.
+func (w *ownWrites) record(r *Request, body []byte, err error) {
+	if w == nil || !r.Verb.IsWrite() || r.DryRun {
+		return
+	}
+	if rejected := r.Status >= 300 && r.Status < 500; rejected || errors.Is(err, kube.ErrReadOnly) {
+		return
+	}
+	id := writtenID{r.Kind.GroupKind(), r.Key}
+	if len(w.readBy(id.kind)) == 0 {
+		return
+	}
+	now := time.Now()
+	write, known := cache.Write{}, false
+	if err == nil {
+		write, known = writeOf(r, body)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.prune(now)
+	if !known {
+		last := w.last[id]
+		last.lostAt = now
+		w.last[id] = last
+		return
+	}
+	if write.ResourceVersion == "" && !write.Deleted {
+		return // the response is not a state of the object: a token of a ServiceAccount
+	}
+	id.key, write.Server = write.Key, w.server
+	last := w.last[id]
+	if sameObject := last.UID == write.UID; sameObject {
+		if write.Object == nil {
+			write.Object = last.Object // its labels
+		}
+		if write.ResourceVersion == "" || apiobject.OlderVersion(write.ResourceVersion, last.ResourceVersion) {
+			write.ResourceVersion = last.ResourceVersion // concurrent writes may return in any order
+		}
+		write.Deleted = write.Deleted || last.Deleted
+	}
+	w.last[id] = ownWrite{write, now, last.lostAt}
+}
+
+// writeOf returns a completed write as informers will show it. known is false if the response does not show it.
+func writeOf(r *Request, body []byte) (write cache.Write, known bool) {
+	write.Key = r.Key
+	if isStatus(body) {
+		var status metav1.Status
+		if r.Verb != VerbDelete || r.Subresource != "" || decodeInto(body, &status) != nil || status.Details == nil {
+			return write, false
+		}
+		write.UID, write.Deleted = status.Details.UID, true
+		return write, write.UID != ""
+	}
+	var obj metav1.PartialObjectMetadata
+	if r.Verb == VerbDeleteCollection || decodeInto(body, &obj) != nil || obj.UID == "" {
+		return write, false
+	}
+	write.Key, write.UID, write.ResourceVersion = kube.KeyOf(&obj), obj.UID, obj.ResourceVersion
+	write.Deleted = r.Verb == VerbDelete && obj.DeletionTimestamp == nil || isRemoved(obj.ObjectMeta)
+	isObject := r.Subresource == "" || r.Subresource == "status" // otherwise it may be another one, such as a Scale
+	if isObject && !write.Deleted {
+		write = write.WithLabels(obj.Labels)
+	}
+	return write, true
+}
+
+// isRemoved reports whether the write that returned an object has removed it, as one does that removes the last
+// finalizer.
+func isRemoved(obj metav1.ObjectMeta) bool {
+	return obj.DeletionTimestamp != nil && len(obj.Finalizers) == 0 && obj.DeletionGracePeriodSeconds != nil &&
+		*obj.DeletionGracePeriodSeconds == 0
+}
+
+// prune removes writes that all informers show, once their number has doubled. w.mu must be held.
+func (w *ownWrites) prune(now time.Time) {
+	if len(w.last) < w.pruneAt {
+		return
+	}
+	for id, write := range w.last {
+		isUnseen := func(informer cache.Informer) bool { return len(informer.Unseen([]cache.Write{write.Write})) > 0 }
+		if now.Sub(write.lostAt) > lostWriteAge && (write.UID == "" || now.Sub(write.at) > ownWriteAge ||
+			!slices.ContainsFunc(w.readBy(id.kind), isUnseen)) {
+			delete(w.last, id)
+		}
+	}
+	w.pruneAt = max(minPrune, 2*len(w.last))
+}
+
+// of returns the writes to the objects that t may read, and the time of the last one. lost is true if the effect of
+// another one is not known.
+func (w *ownWrites) of(t target) (writes []cache.Write, at time.Time, lost bool) {
+	now := time.Now()
+	add := func(id writtenID) {
+		write, exists := w.last[id]
+		lost = lost || exists && now.Sub(write.lostAt) <= lostWriteAge
+		if exists && write.UID != "" && now.Sub(write.at) <= ownWriteAge {
+			writes = append(writes, write.Write)
+			if write.at.After(at) {
+				at = write.at
+			}
+		}
+	}
+	kind, namespace, name := t.kind.GroupKind(), t.selectedNamespace(), t.key.Name
+	if t.fields != nil && name == "" {
+		name, _ = t.fields.RequiresExactMatch(fieldName)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.key.Name != "" {
+		add(writtenID{kind, t.key})
+		add(writtenID{kind, kube.Key{Namespace: namespace}})
+		return writes, at, lost
+	}
+	for id := range w.last {
+		if id.kind == kind && (namespace == "" || id.key.Namespace == namespace) &&
+			(name == "" || id.key.Name == "" || id.key.Name == name) {
+			add(id)
+		}
+	}
+	return writes, at, lost
+}
+
+// shown removes writes that the only informer of their kind shows: all of writes except unseen, which has their order.
+func (w *ownWrites) shown(kind schema.GroupKind, writes, unseen []cache.Write) {
+	if len(w.readBy(kind)) != 1 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, write := range writes {
+		if len(unseen) > 0 && unseen[0] == write {
+			unseen = unseen[1:]
+			continue
+		}
+		id := writtenID{kind, write.Key}
+		if last := w.last[id]; last.Write == write && last.lostAt.IsZero() {
+			delete(w.last, id)
+		}
+	}
+}
+
+// showsOwnWrites waits until an informer shows what the client has written of the objects that t reads. It returns
+// false if the API server must be read instead. It waits until ownWriteLag after the last write, and for half of the
+// time that ctx has left at most.
+func (t target) showsOwnWrites(ctx context.Context, informer cache.Informer) bool {
+	w := t.client.written
+	if w == nil {
+		return true
+	}
+	writes, at, lost := w.of(t)
+	if lost {
+		return false
+	}
+	until := at.Add(ownWriteLag)
+	if soon := time.Now().Add(minOwnWriteWait); until.Before(soon) {
+		until = soon
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
+			until = half
+		}
+	}
+	// It polls, because a subscriber of the informer may call it: the informer announces no write until it returns.
+	for pause := time.Millisecond; len(writes) > 0; pause = min(2*pause, 50*time.Millisecond) {
+		unseen := informer.Unseen(writes)
+		w.shown(t.kind.GroupKind(), writes, unseen)
+		writes = unseen
+		fails := slices.ContainsFunc(writes, func(write cache.Write) bool { return informer.ReadyFor(write) != nil })
+		left := time.Until(until)
+		if len(writes) > 0 && (fails || left <= 0 || !retryrules.Wait(ctx, min(pause, left))) {
+			return false
+		}
+	}
+	return true
+}

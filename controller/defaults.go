@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
+)
+
+// defaultsKey identifies the controllers of a Cluster that have the same defaults: those of objects of a Go type, or
+// all, for NoObject.
+type defaultsKey struct{ object reflect.Type }
+
+// defaultFields returns the fields of Config that have defaults.
+func defaultFields() []string {
+	return []string{
+		"Workers", "ResyncInterval", "Timeout", "SyncTimeout", "Retry", "Queue", "Runs", "StateDir", "PanicsEndProcess",
+		"RunLogger",
+	}
+}
+
+// SetDefaults sets defaults for the controllers of a Cluster that are created later, also for those of operators: with
+// T = NoObject for all of them, with another T for those whose objects have this Go type, which take precedence. Each
+// field that is zero in the Config of a controller gets the value in config: Workers, ResyncInterval, Timeout,
+// SyncTimeout, StateDir, PanicsEndProcess, RunLogger, and single fields of Retry, Queue and Runs. The controllers share
+// a Queue.Limiter, which then limits the runs of all of them together.
+//
+// Errors: other fields; those of New; a second call with T; a controller that was created already.
+func SetDefaults[T kube.Object](cluster *kube.Cluster, config Config[T]) error {
+	var mistakes usercode.Mistakes
+	others := usercode.OtherFields(config, defaultFields()...)
+	mistakes.AddIf(len(others) > 0, "%s: only these have defaults: %s", strings.Join(others, ", "),
+		strings.Join(defaultFields(), ", "))
+	config.validateValues(&mistakes)
+	_, err := retryrules.New(config.Retry)
+	mistakes.Join(err)
+	object := reflect.TypeFor[T]()
+	if err = mistakes.Err(); err == nil {
+		err = apiobject.ObserversOf(cluster).SetDefaults(defaultsKey{object}, config)
+	}
+	if err != nil {
+		return fmt.Errorf("set the defaults of controllers of %s: %w", object, err)
+	}
+	return nil
+}
+
+// fromCluster returns the config with the defaults of its Cluster, whose functions g guards.
+func (c Config[T]) fromCluster(g *usercode.Guard) Config[T] {
+	observers := apiobject.ObserversOf(c.Cluster)
+	if own, ok := observers.Defaults(defaultsKey{reflect.TypeFor[T]()}).(Config[T]); ok && !c.withoutObject() {
+		usercode.FillIn(&c, own.guarded(g), defaultFields()...)
+	}
+	if all, ok := observers.Defaults(defaultsKey{reflect.TypeFor[NoObject]()}).(Config[NoObject]); ok {
+		if c.withoutObject() {
+			all.Queue.Priority = nil // there are no changes of own objects
+		}
+		usercode.FillIn(&c, all.guarded(g), defaultFields()...)
+	}
+	return c
+}
