@@ -11,6 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -222,9 +223,9 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 	switch {
 	case own == nil:
 	case c.Cluster == nil:
-		c.Cluster = own.Untyped().Cluster()
+		c.Cluster = cache.Of(own).Cluster()
 	default:
-		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !own.Untyped().ReadsFrom(server) {
+		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !cache.Of(own).ReadsFrom(server) {
 			err = fmt.Errorf("the objects are read from another API server than that of Cluster, %s", server)
 		}
 	}

@@ -125,7 +125,7 @@ func noLostWakeUp(t *testing.T, random *rand.Rand) {
 			time.Sleep(time.Duration(roll(3000)) * time.Millisecond)
 			server.Fail(verb, nil)
 		case 3:
-			if ctrl.Informer().Untyped().Has(key(name)) {
+			if cache.Of(ctrl.Informer()).Has(key(name)) {
 				server.Put(object(name, "about to go"))
 				server.Delete(key(name))
 			}

@@ -125,5 +125,5 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	if err != nil {
 		return fail(err.Error())
 	}
-	return &Informer[U]{core: i.core, decoder: decoder, cut: i.cut}, nil
+	return newInformer(i.core, decoder, i.cut), nil
 }
