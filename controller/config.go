@@ -196,10 +196,9 @@ type LeaderElector interface {
 	// The context of work must end with ctx, and when leadership is lost; then its cause must be
 	// kube.ErrLeadershipLost. Run must wait for work to return before it gives leadership up or stands for election
 	// again. When work returns while this process leads, Run must give leadership up and return work's error.
-	//
-	// An elector may also have a method Ready() error, which returns why it can neither lead nor stand by;
-	// Controller.Ready calls it.
 	Run(ctx context.Context, work func(ctx context.Context) error) error
+	// Ready returns why this process can neither lead nor stand by, or nil. Controller.Ready calls it.
+	Ready() error
 }
 
 // connect returns the controller's informer, and sets the defaults of Cluster, Logger, Metrics and Events.

@@ -485,6 +485,8 @@ type elector struct {
 	ended journal
 }
 
+func (*elector) Ready() error { return nil }
+
 func (e *elector) Run(ctx context.Context, work func(context.Context) error) error {
 	for {
 		select {

@@ -117,13 +117,32 @@ const (
 	Continue
 )
 
-// Runner is a part of a program. Run must return when ctx ends. It may have three further methods: Ready() error, which
-// must not block; Name() string, which is the default of Runnable.Name; and Debug(key string) (any, error), which
-// returns a value for encoding/json that /debug serves, for key "" the state of the Runner. Controllers and informers
-// have all of them.
+// Runner is a part of a program. Run must return when ctx ends. It may have the other methods of Component, or some of
+// them.
 type Runner interface {
 	Run(ctx context.Context) error
 }
+
+// Component is a Runner with all methods that a manager uses, such as a controller, an operator or an informer. A type
+// that wraps one embeds it, and so keeps them. The manager logs the methods that a wrapper lacks.
+type Component interface {
+	Runner
+	// Name is the default of Runnable.Name.
+	Name() string
+	// Ready returns why the Runner is not ready, or nil. It must not block.
+	Ready() error
+	// Debug returns a value for encoding/json that /debug serves, for key "" the state of the Runner.
+	Debug(key string) (any, error)
+}
+
+// The methods of Component that a Runner may lack.
+type (
+	named    interface{ Name() string }
+	readied  interface{ Ready() error }
+	debugged interface {
+		Debug(key string) (any, error)
+	}
+)
 
 // RunFunc is a function as a Runner.
 type RunFunc func(ctx context.Context) error
@@ -154,8 +173,8 @@ type Runnable struct {
 
 // withDefaults returns the Runnable with the defaults of its zero fields, given the manager's ShutdownTimeout.
 func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
-	if named, ok := r.Runner.(interface{ Name() string }); ok && r.Name == "" && !usercode.IsNil(r.Runner) {
-		r.Name = named.Name()
+	if runner, ok := r.Runner.(named); ok && r.Name == "" && !usercode.IsNil(r.Runner) {
+		r.Name = runner.Name()
 	}
 	r.DrainTime = cmp.Or(r.DrainTime, shutdownTimeout)
 	return r

@@ -66,7 +66,7 @@ func (m *Manager) readyOf(r *member) error {
 	case r.Task:
 		return errors.New("the task has not ended")
 	}
-	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
+	if ready, ok := r.Runner.(readied); ok {
 		return m.checked(r, r.Name, ready.Ready, checkTimeout)
 	}
 	return nil
