@@ -63,6 +63,9 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, nil
 	}
 	config.Cluster = cmp.Or(config.Cluster, p.cluster)
+	if config.TLS == nil {
+		config.TLS = p.Manager.TLS
+	}
 	if p.webhookURL != "" && (config.Certificates != nil || config.CertFile != "") {
 		return nil, errors.New("run the program: --webhook-url is set, and the program has Webhooks.Certificates or " +
 			"Webhooks.CertFile, which do not use it")
