@@ -29,11 +29,14 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 	"github.com/evenkeel-go/evenkeel/readiness"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
+
+var _ manager.Component = (*Operator[*corev1.Service])(nil)
 
 const teardownOf = "example.com/teardown"
 

@@ -121,6 +121,11 @@ func TestWebhooksWithoutAddressAreReported(t *testing.T) {
 	p.Webhooks.Listen = "127.0.0.1:0"
 	op.serveIn(p)
 	p.Webhooks.Hooks = op.Hooks()
+	p.Manager.TLS = func(c *tls.Config) { c.NextProtos = []string{"h2"} }
+	if _, err = p.webhooks(); err == nil || !strings.Contains(err.Error(), "HTTP/1.1 only") {
+		t.Errorf("the settings of the manager's server are not those of the webhooks: %v", err)
+	}
+	p.Webhooks.TLS = func(*tls.Config) {}
 	if runnables, err = p.webhooks(); err != nil || len(runnables) != 1 || len(p.caches) != 1 {
 		t.Errorf("the server is %v, with the caches %v, %v", runnables, p.caches, err)
 	}

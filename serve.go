@@ -65,6 +65,9 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, nil
 	}
 	config.Cluster = cmp.Or(config.Cluster, p.cluster)
+	if config.TLS == nil {
+		config.TLS = p.Manager.TLS
+	}
 	hasOwn := config.Certificates != nil || hasCertificate(config)
 	if p.webhookURL != "" && hasOwn {
 		return nil, errors.New("run the program: --webhook-url is set, and the program has a certificate in Webhooks " +

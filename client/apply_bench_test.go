@@ -25,8 +25,7 @@ type shownSet struct {
 	applied *metav1.ManagedFieldsEntry
 }
 
-func (shownSet) ReadsFrom(string) bool     { return true }
-func (s shownSet) Untyped() cache.Informer { return s }
+func (shownSet) ReadsFrom(string) bool { return true }
 
 func (shownSet) Name() string { return "shown" }
 func (shownSet) Kind() schema.GroupVersionKind {
@@ -75,7 +74,7 @@ func BenchmarkApply(b *testing.B) {
 			shown.set.Spec.Template.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolTCP
 			requests, server := 0, shown.set.DeepCopy()
 			c, err := c.With(func(config *client.Config) {
-				config.FieldOwner, config.Informers = "shop", []client.Informer{shown}
+				config.FieldOwner, config.Informers = "shop", shows(shown)
 				config.Interceptors = []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 					return func(_ context.Context, r *client.Request) error {
 						requests++

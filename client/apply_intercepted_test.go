@@ -25,7 +25,7 @@ func TestApplyAnsweredByInterceptorIsNotStored(t *testing.T) {
 	requests := 0
 	responding := func(status int) *client.Client {
 		other, err := c.With(func(config *client.Config) {
-			config.FieldOwner, config.Informers = "shop", []client.Informer{shownSet{set: live}}
+			config.FieldOwner, config.Informers = "shop", shows(shownSet{set: live})
 			config.Interceptors = []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 				return func(_ context.Context, r *client.Request) error {
 					requests++

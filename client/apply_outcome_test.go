@@ -109,7 +109,7 @@ func TestApplyOutcomeBehindInformer(t *testing.T) {
 		after.ResourceVersion, *after.Spec.Replicas = "8", 5
 		r.Status, *r.Response.(*appsv1.StatefulSet) = http.StatusOK, *after
 		return nil
-	}, client.VerbApply), func(config *client.Config) { config.Informers = []client.Informer{shownSet{set: database()}} })
+	}, client.VerbApply), func(config *client.Config) { config.Informers = shows(shownSet{set: database()}) })
 	for _, want := range []client.ObjectOutcome{client.Updated, client.Unchanged} {
 		if applied, err := client.Apply(t.Context(), c, replicas(5)); err != nil || applied.Outcome != want {
 			t.Errorf("the outcome is %q, %v, want %q", applied.Outcome, err, want)
@@ -127,7 +127,7 @@ func TestForcedApplyWithoutChangeKeepsStates(t *testing.T) {
 		r.Status, *r.Response.(*appsv1.StatefulSet) = http.StatusOK, *database()
 		return nil
 	}, client.VerbApply)
-	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{shownSet{set: database()}} })
+	c = with(t, c, func(config *client.Config) { config.Informers = shows(shownSet{set: database()}) })
 	for range 3 {
 		for _, owner := range []string{"one", "two"} {
 			applied, err := client.Apply(t.Context(), c, replicas(3), client.FieldOwner(owner), client.Force())
@@ -158,7 +158,7 @@ func TestConcurrentApplyMakesRequest(t *testing.T) {
 		r.Status, *r.Response.(*appsv1.StatefulSet) = http.StatusOK, *after
 		return nil
 	}, client.VerbApply), func(config *client.Config) {
-		config.Informers = []client.Informer{shownSet{set: database(), applied: &fieldsOf("shop")[0]}}
+		config.Informers = shows(shownSet{set: database(), applied: &fieldsOf("shop")[0]})
 	})
 	applied, err := client.Apply(t.Context(), intercepting, replicas(5))
 	if err != nil || applied.Outcome != client.Updated || requests != 2 {
@@ -172,9 +172,8 @@ type shownMetadata struct {
 	metadata *metav1.PartialObjectMetadata
 }
 
-func (shownMetadata) ReadsFrom(string) bool     { return true }
-func (s shownMetadata) Untyped() cache.Informer { return s }
-func (shownMetadata) Name() string              { return "metadata" }
+func (shownMetadata) ReadsFrom(string) bool { return true }
+func (shownMetadata) Name() string          { return "metadata" }
 func (shownMetadata) Kind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 }
@@ -202,7 +201,7 @@ func TestApplyOfMetadataUsesInformerOfMetadata(t *testing.T) {
 	shown := label.DeepCopy()
 	shown.UID, shown.ResourceVersion = "u1", "7"
 	c = with(t, c, func(config *client.Config) {
-		config.FieldOwner, config.Informers = "shop", []client.Informer{shownMetadata{metadata: shown}}
+		config.FieldOwner, config.Informers = "shop", shows(shownMetadata{metadata: shown})
 	})
 	applied, err := client.Apply(t.Context(), c, label)
 	if err != nil || applied.Outcome != client.Unchanged || server.log() != nil {

@@ -58,10 +58,10 @@ type Config struct {
 // between two runs of a key, but not within a run, and Config.ReadOwnWrites everywhere. An object that is read as
 // another type than the informer's lacks the fields that the informer's type lacks. Option FromAPI reads from the API
 // server.
-type Informer interface {
-	// Untyped is only for the packages of this module.
-	Untyped() cache.Informer
-}
+type Informer interface{ sealed }
+
+// sealed is implemented by the informers of package informer.
+type sealed = cache.Untyped
 
 // Client makes requests to one API server: the functions of this package take it. It has no watches and no
 // goroutines, and needs no Close. It is safe for concurrent use. The logger of the Cluster receives the API server's
@@ -149,7 +149,7 @@ func (c Config) validate() error {
 	for i, informer := range c.Informers {
 		if usercode.IsNil(informer) {
 			errs = append(errs, fmt.Errorf("nil is among Informers, at %d", i))
-		} else if untyped := informer.Untyped(); untyped.Kind().Empty() {
+		} else if untyped := cache.Of(informer); untyped.Kind().Empty() {
 			errs = append(errs, fmt.Errorf("informer %q does not know the kind of its objects: give its Retriever a "+
 				"Description with a GroupVersionKind", untyped.Name()))
 		} else if c.Cluster != nil {
@@ -188,7 +188,7 @@ func checkFieldValidation(policy string) error {
 func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[cache.Informer] {
 	return func(yield func(cache.Informer) bool) {
 		for _, informer := range c.config.Informers {
-			if untyped := informer.Untyped(); untyped.Kind() == kind && !yield(untyped) {
+			if untyped := cache.Of(informer); untyped.Kind() == kind && !yield(untyped) {
 				return
 			}
 		}

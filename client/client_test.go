@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/requestlog"
-	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -28,7 +28,7 @@ func TestNewReportsAllConfigErrors(t *testing.T) {
 	t.Parallel()
 	_, err := client.New(client.Config{
 		FieldOwner: strings.Repeat("x", 129), FieldValidation: "strict", Namespace: "Shop",
-		Informers: []client.Informer{nil, shelf{}}, Interceptors: []client.Interceptor{nil},
+		Informers: append([]client.Informer{nil}, shows(shelf{})...), Interceptors: []client.Interceptor{nil},
 	})
 	for _, want := range []string{
 		"make a client: ", "Cluster is required", "FieldOwner has 129 bytes", `FieldValidation is "strict"`, `the Namespace "Shop" is invalid: `,
@@ -358,7 +358,7 @@ func TestOptionsSetByInterceptorsAreSentOrRejected(t *testing.T) {
 // TestNilInformerRejected: a nil pointer is not nil in an interface.
 func TestNilInformerRejected(t *testing.T) {
 	t.Parallel()
-	_, err := client.New(client.Config{Informers: []client.Informer{(*shelf)(nil)}})
+	_, err := client.New(client.Config{Informers: []client.Informer{(*informer.Informer[*corev1.ConfigMap])(nil)}})
 	if err == nil || !strings.Contains(err.Error(), "nil is among Informers, at 0") {
 		t.Errorf("the error is %v", err)
 	}
@@ -383,8 +383,6 @@ func TestListAnsweredByInterceptor(t *testing.T) {
 // otherShelf is an informer of another cluster.
 type otherShelf struct{ shelf }
 
-func (s otherShelf) Untyped() cache.Informer { return s }
-
 func (otherShelf) ReadsFrom(server string) bool { return server == "https://other.invalid" }
 
 func TestInformerOfAnotherClusterRejected(t *testing.T) {
@@ -395,7 +393,7 @@ func TestInformerOfAnotherClusterRejected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.New(client.Config{Cluster: cluster, Informers: []client.Informer{shown}})
+		_, err = client.New(client.Config{Cluster: cluster, Informers: shows(shown)})
 		if allowed != (err == nil) || err != nil && !strings.Contains(err.Error(), "does not read from the API server of the Cluster (https://this.invalid)") {
 			t.Errorf("%s: the error is %v", host, err)
 		}

@@ -108,7 +108,7 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	server.handle = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return r.Method == http.MethodPut && echo(w, r, body)
 	}
-	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{databases(true, "*")} })
+	c = with(t, c, func(config *client.Config) { config.Informers = shows(databases(true, "*")) })
 	set := &unstructured.Unstructured{}
 	set.SetGroupVersionKind(databases(true, "").kind)
 	set.SetNamespace("shop")
@@ -132,7 +132,7 @@ func TestUpdateKeepsFieldsUnknownToInformersType(t *testing.T) {
 	// An informer of unstructured objects has all fields of every type.
 	shown := databases(true, "*")
 	shown.model, shown.objects = &unstructured.Unstructured{}, []kube.Object{written.Object}
-	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{shown} })
+	c = with(t, c, func(config *client.Config) { config.Informers = shows(shown) })
 	_, err = compat.CreateOrUpdate(t.Context(), c, database(), func(set *appsv1.StatefulSet) error {
 		set.Labels = nil
 		return nil

@@ -45,9 +45,9 @@ func newCopies(t *testing.T) copies {
 		t.Fatal(err)
 	}
 	// A client of an informer that shows no objects: it must not be asked.
-	s.client, err = client.New(client.Config{Cluster: cluster, Informers: []client.Informer{
+	s.client, err = client.New(client.Config{Cluster: cluster, Informers: shows(
 		shelf{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), model: &corev1.ConfigMap{}, whole: true, covers: "*"},
-	}})
+	)})
 	if err != nil {
 		t.Fatal(err)
 	}

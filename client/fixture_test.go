@@ -23,6 +23,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -40,6 +41,15 @@ type apiServer struct {
 	requests []string                              // guarded by mu; of objects: "GET /api/..." and the body
 	unserved bool                                  // guarded by mu; every path returns 404, as after the CRD was removed
 	asked    int                                   // guarded by mu; number of discovery requests
+}
+
+// shows returns informers of tests for a client.
+func shows(informers ...cache.Informer) []client.Informer {
+	all := make([]client.Informer, len(informers))
+	for i, informer := range informers {
+		all[i] = cache.Hold(informer)
+	}
+	return all
 }
 
 const (

@@ -69,7 +69,7 @@ func newOwnWrites(config Config) *ownWrites {
 // readBy returns the informers that have objects of a kind, in any version.
 func (w *ownWrites) readBy(kind schema.GroupKind) (informers []cache.Informer) {
 	for _, informer := range w.informers {
-		if untyped := informer.Untyped(); untyped.Kind().GroupKind() == kind {
+		if untyped := cache.Of(informer); untyped.Kind().GroupKind() == kind {
 			informers = append(informers, untyped)
 		}
 	}

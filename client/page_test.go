@@ -31,9 +31,9 @@ func newPageServer(t *testing.T) (*apitest.Server, *client.Client) {
 		t.Fatal(err)
 	}
 	// A client of a covering informer: no page is read from it.
-	c, err := client.New(client.Config{Cluster: cluster, Informers: []client.Informer{
+	c, err := client.New(client.Config{Cluster: cluster, Informers: shows(
 		shelf{kind: corev1.SchemeGroupVersion.WithKind("Pod"), model: &corev1.Pod{}, whole: true, covers: "*"},
-	}})
+	)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestApplyDistinguishesUnsetQuantities(t *testing.T) {
 	shown.set.UID, shown.set.ResourceVersion = "u1", "7"
 	requests := 0
 	c, err := c.With(func(config *client.Config) {
-		config.FieldOwner, config.Informers = "shop", []client.Informer{shown}
+		config.FieldOwner, config.Informers = "shop", shows(shown)
 		config.Interceptors = []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 			return func(_ context.Context, r *client.Request) error {
 				requests++

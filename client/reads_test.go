@@ -141,8 +141,7 @@ type shelf struct {
 	err     error
 }
 
-func (shelf) ReadsFrom(string) bool     { return true }
-func (s shelf) Untyped() cache.Informer { return s }
+func (shelf) ReadsFrom(string) bool { return true }
 
 func (s shelf) Name() string                   { return "shelf" }
 func (s shelf) Kind() schema.GroupVersionKind  { return s.kind }
@@ -189,8 +188,6 @@ func (r *restarted) Covers(string, labels.Selector) bool {
 	return r.before
 }
 
-func (r *restarted) Untyped() cache.Informer { return r }
-
 func (r *restarted) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	r.read = true
 	return r.shelf.Object(key)
@@ -232,7 +229,7 @@ func TestInformerRestartsDuringRead(t *testing.T) {
 			if !test.objects {
 				informer.objects = nil
 			}
-			c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{informer} })
+			c = with(t, c, func(config *client.Config) { config.Informers = shows(informer) })
 			var err error
 			if strings.HasPrefix(name, "get") {
 				_, err = client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database()))
@@ -338,7 +335,7 @@ func TestReadsFromInformers(t *testing.T) {
 					return true
 				}
 			}
-			c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{test.informer} })
+			c = with(t, c, func(config *client.Config) { config.Informers = shows(test.informer) })
 			_, err := test.read(c)
 			switch {
 			case test.informer.err != nil:
@@ -360,7 +357,7 @@ func TestReadFromOneOfSeveralInformers(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
 	c = with(t, c, func(config *client.Config) {
-		config.Informers = []client.Informer{databases(false, "*"), databases(true, "shop"), databases(true, "*")}
+		config.Informers = shows(databases(false, "*"), databases(true, "shop"), databases(true, "*"))
 	})
 	if db, err := client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database())); err != nil || db.Labels["app"] != "db" || server.log() != nil {
 		t.Errorf("%v, %v; the requests are %q", db, err, server.log())
@@ -386,7 +383,7 @@ func TestFieldSelectorsAreCombined(t *testing.T) {
 func TestEmptyNotOlderThanReadsFromAPIServer(t *testing.T) {
 	t.Parallel()
 	server, c := newServer(t)
-	c = with(t, c, func(config *client.Config) { config.Informers = []client.Informer{databases(true, "*")} })
+	c = with(t, c, func(config *client.Config) { config.Informers = shows(databases(true, "*")) })
 	if _, err := client.Get[*appsv1.StatefulSet](t.Context(), c, kube.KeyOf(database()), client.NotOlderThan("")); err != nil {
 		t.Error(err)
 	}

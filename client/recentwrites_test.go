@@ -31,8 +31,7 @@ type appliedShelf struct {
 	object *corev1.ConfigMap
 }
 
-func (appliedShelf) ReadsFrom(string) bool     { return true }
-func (s appliedShelf) Untyped() cache.Informer { return s }
+func (appliedShelf) ReadsFrom(string) bool { return true }
 
 func (appliedShelf) Name() string { return "applied" }
 func (appliedShelf) Kind() schema.GroupVersionKind {
@@ -112,7 +111,7 @@ func TestApplyIgnoresStaleInformerAfterOwnWrite(t *testing.T) {
 			}
 			requests := 0
 			c, err := client.New(client.Config{
-				Cluster: cluster, FieldOwner: "me", Informers: []client.Informer{appliedShelf{object: shown}},
+				Cluster: cluster, FieldOwner: "me", Informers: shows(appliedShelf{object: shown}),
 				Interceptors: []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 					return func(_ context.Context, r *client.Request) error {
 						requests++

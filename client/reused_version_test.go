@@ -55,7 +55,7 @@ func TestApplyAfterResourceVersionIsReused(t *testing.T) {
 				test.shown(shown)
 			}
 			c, err := c.With(func(config *client.Config) {
-				config.FieldOwner, config.Informers = "me", []client.Informer{shownSet{set: shown}}
+				config.FieldOwner, config.Informers = "me", shows(shownSet{set: shown})
 				config.Interceptors = []client.Interceptor{func(client.RoundTrip) client.RoundTrip {
 					return func(_ context.Context, r *client.Request) error {
 						requests++

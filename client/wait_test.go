@@ -168,8 +168,7 @@ func TestWaitForRespectsRetryAfter(t *testing.T) {
 // staleInformer shows an old state of the Deployment: rolled out.
 type staleInformer struct{ cache.Informer }
 
-func (staleInformer) ReadsFrom(string) bool     { return true }
-func (s staleInformer) Untyped() cache.Informer { return s }
+func (staleInformer) ReadsFrom(string) bool { return true }
 
 func (staleInformer) Name() string { return "stale" }
 func (staleInformer) Kind() schema.GroupVersionKind {
@@ -189,7 +188,7 @@ func TestWaitForReadsFromAPIServer(t *testing.T) {
 		s := newWaitServer(t)
 		s.put(2)
 		var err error
-		s.client, err = s.client.With(func(config *client.Config) { config.Informers = []client.Informer{staleInformer{}} })
+		s.client, err = s.client.With(func(config *client.Config) { config.Informers = shows(staleInformer{}) })
 		if err != nil {
 			t.Fatal(err)
 		}

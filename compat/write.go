@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -152,9 +153,9 @@ func (w *write[T]) attempt(
 // hasPartialInformer reports whether an informer of the kind has another Go type than T.
 func (w *write[T]) hasPartialInformer() bool {
 	for _, informer := range w.client.Config().Informers {
-		model, whole := informer.Untyped().NewObject()
+		model, whole := cache.Of(informer).NewObject()
 		_, all := model.(*unstructured.Unstructured)
-		if informer.Untyped().Kind() == w.kind && whole && !all && reflect.TypeOf(model) != reflect.TypeFor[T]() {
+		if cache.Of(informer).Kind() == w.kind && whole && !all && reflect.TypeOf(model) != reflect.TypeFor[T]() {
 			return true
 		}
 	}

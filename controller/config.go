@@ -11,6 +11,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -195,10 +196,9 @@ type LeaderElector interface {
 	// The context of work must end with ctx, and when leadership is lost; then its cause must be
 	// kube.ErrLeadershipLost. Run must wait for work to return before it gives leadership up or stands for election
 	// again. When work returns while this process leads, Run must give leadership up and return work's error.
-	//
-	// An elector may also have a method Ready() error, which returns why it can neither lead nor stand by;
-	// Controller.Ready calls it.
 	Run(ctx context.Context, work func(ctx context.Context) error) error
+	// Ready returns why this process can neither lead nor stand by, or nil. Controller.Ready calls it.
+	Ready() error
 }
 
 // connect returns the controller's informer, and sets the defaults of Cluster, Logger, Metrics and Events.
@@ -222,9 +222,9 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 	switch {
 	case own == nil:
 	case c.Cluster == nil:
-		c.Cluster = own.Untyped().Cluster()
+		c.Cluster = cache.Of(own).Cluster()
 	default:
-		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !own.Untyped().ReadsFrom(server) {
+		if server, _ := kubeconfig.Server(c.Cluster.RESTConfig()); !cache.Of(own).ReadsFrom(server) {
 			err = fmt.Errorf("the objects are read from another API server than that of Cluster, %s", server)
 		}
 	}

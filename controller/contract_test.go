@@ -125,7 +125,7 @@ func noLostWakeUp(t *testing.T, random *rand.Rand) {
 			time.Sleep(time.Duration(roll(3000)) * time.Millisecond)
 			server.Fail(verb, nil)
 		case 3:
-			if ctrl.Informer().Untyped().Has(key(name)) {
+			if cache.Of(ctrl.Informer()).Has(key(name)) {
 				server.Put(object(name, "about to go"))
 				server.Delete(key(name))
 			}
@@ -484,6 +484,8 @@ type elector struct {
 	terms chan chan struct{} // one channel for each term, closed to lose leadership
 	ended journal
 }
+
+func (*elector) Ready() error { return nil }
 
 func (e *elector) Run(ctx context.Context, work func(context.Context) error) error {
 	for {

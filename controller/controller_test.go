@@ -22,6 +22,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -604,7 +605,7 @@ func TestHandlersRunAfterSharedInformerSyncs(t *testing.T) {
 			c.Retriever, c.Handler, c.Informer = nil, nil, inf
 			c.Reconciler = func(_ context.Context, k kube.Key) error {
 				time.Sleep(time.Millisecond)
-				if !inf.Untyped().Has(k) {
+				if !cache.Of(inf).Has(k) {
 					t.Errorf("hand-over %d: %s is taken for deleted", i, k)
 				}
 				return nil
@@ -766,7 +767,7 @@ func TestReadsSyncBeforeHandlersAndEndAfterThem(t *testing.T) {
 		var runs atomic.Int32
 		c := config(newServer("a"), func(context.Context, configMap) error {
 			runs.Add(1)
-			if !read.Untyped().Has(key("other")) {
+			if !cache.Of(read).Has(key("other")) {
 				t.Error("a handler runs before what it reads is there")
 			}
 			time.Sleep(10 * time.Second)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -120,7 +121,7 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 	for _, read := range c.reads() {
 		if !slices.Contains(listed, read) { // several sources may share one
 			listed = append(listed, read)
-			state.Informers = append(state.Informers, read.Untyped().Debug())
+			state.Informers = append(state.Informers, cache.Of(read).Debug())
 		}
 	}
 	return state, nil

@@ -118,6 +118,8 @@ func TestContract05_RunWaitsForHandlersOfOtherElectors(t *testing.T) {
 // plainElector leads always, with contexts that do not know their lease.
 type plainElector struct{}
 
+func (plainElector) Ready() error { return nil }
+
 func (plainElector) Run(ctx context.Context, work func(context.Context) error) error {
 	return work(ctx)
 }

@@ -32,8 +32,8 @@ type end struct {
 // add records the state before a change that ended an object. It returns the end that it dropped because there were
 // too many, or nil.
 func (e *ends) add(c informer.Change) (dropped *end) {
-	ending := c.States().Ending()
-	old, err := c.States().Old()
+	ending := cache.Of(c).Ending()
+	old, err := cache.Of(c).Old()
 	if err != nil || old == nil || ending == cache.Left {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (e *ends) add(c informer.Change) (dropped *end) {
 	}
 	// A single event reports that an object replaced another one: the deletion of the first was not seen.
 	e.keys[c.Key] = append(slices.Clip(waiting), &end{state: old.Clone(), stale: c.Type != informer.Deleted ||
-		!c.States().Complete(), left: ending == cache.GoneOrLeft})
+		!cache.Of(c).Complete(), left: ending == cache.GoneOrLeft})
 	return dropped
 }
 

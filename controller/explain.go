@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -103,7 +104,7 @@ func (c *Controller[T]) explain(key kube.Key) explanation {
 	var l *loop[T]
 	e.Phase, l = c.current()
 	if c.informer != nil {
-		e.Exists, e.Retrieves = c.informer.Untyped().Has(key), c.informer.Health().Retrieves
+		e.Exists, e.Retrieves = cache.Of(c.informer).Has(key), c.informer.Health().Retrieves
 	}
 	e.Runs, e.Skipped = c.history.of(key)
 	for _, t := range c.problems.all() {

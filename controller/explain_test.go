@@ -188,6 +188,8 @@ func debounced(s *shop) string {
 // follower is a controller.LeaderElector that never leads.
 type follower struct{}
 
+func (follower) Ready() error { return nil }
+
 func (follower) Run(ctx context.Context, _ func(context.Context) error) error {
 	<-ctx.Done()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -288,7 +289,7 @@ func (f *failures) resyncs(c informer.Change) bool {
 	if known.consecutive == 0 && !known.terminal {
 		return true
 	}
-	obj, err := c.States().New()
+	obj, err := cache.Of(c).New()
 	return err == nil && obj != nil && obj.UID != known.uid // the failed object was an earlier one of the same name
 }
 
@@ -298,7 +299,7 @@ func (f *failures) objectEnded(c informer.Change) bool {
 	if !known.exists() {
 		return false
 	}
-	old, err := c.States().Old()
+	old, err := cache.Of(c).Old()
 	return err == nil && old != nil && old.UID == known.uid
 }
 
@@ -310,7 +311,7 @@ func (f *failures) ignores(c informer.Change) bool {
 	if !known.terminal || known.generation == 0 || c.Type == informer.Deleted {
 		return false
 	}
-	obj, err := c.States().New()
+	obj, err := cache.Of(c).New()
 	return err == nil && obj != nil && obj.UID == known.uid && obj.Generation == known.generation
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -353,7 +354,7 @@ func TestContract17_MissingObjectThatAppearsRunsKey(t *testing.T) {
 				var runs journal
 				parts := w.parts(kube.Selection{})
 				c := w.config(func(context.Context, unstructuredObject) error {
-					found := parts.Untyped().Has(key("p"))
+					found := cache.Of(parts).Has(key("p"))
 					runs.add("%v", found)
 					if found {
 						return nil

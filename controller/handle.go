@@ -71,7 +71,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 		Wait:       item.Wait,
 		Held:       item.Held,
 		Started:    time.Now(),
-		Staleness:  l.own.Untyped().Staleness(),
+		Staleness:  cache.Of(l.own).Staleness(),
 	}}
 	if failed.consecutive > 0 {
 		r.run.AttemptClass = failed.class
@@ -132,7 +132,7 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 	}
 	for end := l.ends.first(key); end != nil; end = l.ends.first(key) {
 		if end.left {
-			exists, err := l.informer.Untyped().Exists(ctx, key, end.state.UID)
+			exists, err := cache.Of(l.informer).Exists(ctx, key, end.state.UID)
 			if err != nil {
 				return called, fmt.Errorf("determine whether %s was deleted: %w", key, err)
 			}
@@ -142,7 +142,7 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 			}
 		}
 		called, r.uid, r.ending = true, end.state.UID, end // before the call, because Deleted may panic
-		last, err := cache.Decode[T](l.informer.Untyped(), end.state)
+		last, err := cache.Decode[T](cache.Of(l.informer), end.state)
 		if err != nil {
 			return true, fmt.Errorf("read the last state of %s: %w", key, err)
 		}
@@ -159,7 +159,7 @@ func (l *loop[T]) callDeleted(ctx context.Context, r *running) (called bool, err
 func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 	for _, inf := range withOwn(l.informer, append(l.sources.reads(), l.config.Reads...)) {
 		if inf.Kind().GroupKind() == kind {
-			watched = append(watched, inf.Untyped())
+			watched = append(watched, cache.Of(inf))
 		}
 	}
 	return watched

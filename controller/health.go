@@ -75,7 +75,7 @@ func (c *Controller[T]) Stats() Stats {
 }
 
 // Ready returns nil if the controller works as it should: it runs with synced caches and live watches, or it stands
-// by while another process leads. If the LeaderElector has a method Ready, that must then return nil as well.
+// by while another process leads, and the LeaderElector is ready then.
 // Otherwise the error names what is missing, including the kind, the verb and the user of a refused request.
 //
 // Ready is suitable for a readiness probe; it makes no request. Controllers that one elector runs together do not run
@@ -90,10 +90,8 @@ func (c *Controller[T]) Ready() error {
 				l.pool.remaining())
 		}
 	case PhaseStandby:
-		if elector, ok := c.config.LeaderElector.(interface{ Ready() error }); ok {
-			if err := elector.Ready(); err != nil {
-				return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
-			}
+		if err := c.config.LeaderElector.Ready(); err != nil {
+			return fmt.Errorf("controller %q is not ready: %w", c.config.Name, err)
 		}
 		return nil
 	case PhaseSyncing, PhaseRunning:

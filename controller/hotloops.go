@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -115,9 +116,9 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	step := detect.Step{Kind: kind, Object: c.Key, Manager: manager, Content: h.content.once(kind)}
 	var errBefore, errAfter error
 	if c.Type == informer.Updated {
-		step.Before, errBefore = c.States().Old()
+		step.Before, errBefore = cache.Of(c).Old()
 	}
-	if step.After, errAfter = c.States().New(); errBefore == nil && errAfter == nil {
+	if step.After, errAfter = cache.Of(c).New(); errBefore == nil && errAfter == nil {
 		h.detector.Changed(key, &step, time.Now())
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -115,13 +116,13 @@ func causeOf(source string, c informer.Change) Cause {
 	if c.Type != informer.Added && c.Type != informer.Updated {
 		return cause
 	}
-	if state, err := c.States().New(); err == nil && state != nil {
+	if state, err := cache.Of(c).New(); err == nil && state != nil {
 		cause.UID, cause.ResourceVersion = state.UID, state.ResourceVersion
 	}
 	cause.Manager = c.Manager()
 	if c.Type == informer.Updated {
-		cause.previous = c.States().OldVersion()
-		cause.difference = newDifference(c.States().Later(), c.States().KeptSize())
+		cause.previous = cache.Of(c).OldVersion()
+		cause.difference = newDifference(cache.Of(c).Later(), cache.Of(c).KeptSize())
 		if c.Changed(kube.ChangedDeletion) != 0 {
 			cause.Manager = "" // a delete has no field manager: the object names the manager that wrote it before
 		}

@@ -35,8 +35,8 @@ const slowSync = 5 * time.Second
 
 // objects is the informer of the controller's own objects, without its type parameter, or listedKeys.
 type objects interface {
+	cache.Untyped
 	Kind() schema.GroupVersionKind
-	Untyped() cache.Informer
 	Len() int
 	Has(key kube.Key) bool
 	// Absent reports whether there is no object under key. It is false if the object may exist: an error of a read is
@@ -49,10 +49,10 @@ type objects interface {
 type ownInformer[T kube.Object] struct{ *informer.Informer[T] }
 
 // Has implements objects.
-func (o ownInformer[T]) Has(key kube.Key) bool { return o.Untyped().Has(key) }
+func (o ownInformer[T]) Has(key kube.Key) bool { return cache.Of(o).Has(key) }
 
 // Absent implements objects.
-func (o ownInformer[T]) Absent(key kube.Key) bool { return o.Untyped().Absent(key) }
+func (o ownInformer[T]) Absent(key kube.Key) bool { return cache.Of(o).Absent(key) }
 
 // loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go
 // reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
@@ -113,7 +113,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		l.keys = newListedKeys(l.staleness)
 		l.own = l.keys
 	}
-	l.enqueuer = &enqueuer{queue: l.queue, informer: l.own.Untyped()}
+	l.enqueuer = &enqueuer{queue: l.queue, informer: cache.Of(l.own)}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.pool = newPool(l.queue, config.Name, config.Workers,
 		&limits{limiter: config.Queue.Limiter, guard: c.guard, logger: l.logger}, config.Runs.DrainQueue, l.handle)
@@ -187,7 +187,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 		defer end.leave(inf, inf.Join(background))
 	}
 	if l.informer != nil {
-		defer end.leave(l.informer, l.own.Untyped().Subscribe(l.intake.changed))
+		defer end.leave(l.informer, cache.Of(l.own).Subscribe(l.intake.changed))
 	}
 	defer end.wait(l.sources.leave, "informers of sources")
 	defer l.ownWrites.tracker.Stop()

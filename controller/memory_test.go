@@ -201,6 +201,8 @@ func TestRecordsKeepNoLargeStates(t *testing.T) {
 // oneTerm is an elector that leads until lose is closed.
 type oneTerm struct{ lose chan struct{} }
 
+func (oneTerm) Ready() error { return nil }
+
 func (e oneTerm) Run(ctx context.Context, work func(context.Context) error) error {
 	term, cancel := context.WithCancelCause(ctx)
 	go func() { <-e.lose; cancel(kube.ErrLeadershipLost) }() // ends with the test

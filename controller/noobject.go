@@ -81,8 +81,9 @@ const keyShares = passShares
 // A key is added when a source that lists keys enqueues it, and removed by the first collection in which no source
 // lists it. So a key that a source enqueues is in the set before it runs, whatever the timing of collections.
 type listedKeys struct {
-	seed      maphash.Seed
-	staleness func() time.Duration
+	cache.Holder[cache.Informer] // noInformer
+
+	seed maphash.Seed
 
 	mu         sync.Mutex
 	collection uint32 // guarded by mu; number of the current or last collection
@@ -91,7 +92,7 @@ type listedKeys struct {
 }
 
 func newListedKeys(staleness func() time.Duration) *listedKeys {
-	return &listedKeys{seed: maphash.MakeSeed(), staleness: staleness}
+	return &listedKeys{Holder: cache.Hold[cache.Informer](noInformer{staleness: staleness}), seed: maphash.MakeSeed()}
 }
 
 // isWithoutObject reports whether own belongs to a controller without a primary kind.
@@ -196,9 +197,6 @@ func (k *listedKeys) keysOf(share int) []kube.Key {
 // Kind implements objects: there is no kind.
 func (k *listedKeys) Kind() schema.GroupVersionKind { return schema.GroupVersionKind{} }
 
-// Untyped implements objects.
-func (k *listedKeys) Untyped() cache.Informer { return noInformer{staleness: k.staleness} }
-
 // noInformer takes the place of the informer of a controller without a primary kind. Only its own methods are called.
 type noInformer struct {
 	cache.Informer
@@ -212,7 +210,7 @@ func (n noInformer) Encoded(kube.Key) (*wire.Object, bool) { return nil, false }
 // staleness returns the staleness of the stalest informer that the controller reads.
 func (l *loop[T]) staleness() (stalest time.Duration) {
 	for _, read := range withOwn(l.informer, append(l.sources.reads(), l.config.Reads...)) {
-		stalest = max(stalest, read.Untyped().Staleness())
+		stalest = max(stalest, cache.Of(read).Staleness())
 	}
 	return stalest
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -60,7 +61,7 @@ func TestContract07_CacheOmitsDeletedChild(t *testing.T) {
 				var runs journal
 				first := true
 				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
-					runs.add("the part is there: %v", parts.Untyped().Has(key("p")))
+					runs.add("the part is there: %v", cache.Of(parts).Has(key("p")))
 					if !first {
 						return nil
 					}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -190,7 +191,7 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 	if l.config.Events == nil || t.Key == (kube.Key{}) {
 		return
 	}
-	if object, found := l.own.Untyped().Encoded(t.Key); found && l.own.Kind().Kind != "" {
+	if object, found := cache.Of(l.own).Encoded(t.Key); found && l.own.Kind().Kind != "" {
 		version, kind := l.own.Kind().ToAPIVersionAndKind()
 		l.config.Events.Event(corev1.ObjectReference{
 			APIVersion: version, Kind: kind, Namespace: t.Key.Namespace, Name: t.Key.Name,

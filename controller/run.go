@@ -14,6 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -117,7 +118,7 @@ type running struct {
 // identify sets the uid and generation of r to those of the object that own, the informer, shows under key.
 func (r *running) identify(own objects, key kube.Key) {
 	r.uid, r.generation = "", 0
-	if kept, found := own.Untyped().Encoded(key); found {
+	if kept, found := cache.Of(own).Encoded(key); found {
 		r.uid, r.generation = kept.UID, kept.Generation
 	}
 }

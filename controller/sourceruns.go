@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -251,7 +252,7 @@ func (s *sources) ready(r *sourceRun) error {
 // unread reports whether a source may have keys that it does not list, because it cannot read its objects.
 func (s *sources) unread() bool {
 	return len(s.notReady()) > 0 || slices.ContainsFunc(s.reads(), func(read informer.Any) bool {
-		return !read.Untyped().Absent(kube.Key{})
+		return !cache.Of(read).Absent(kube.Key{})
 	})
 }
 

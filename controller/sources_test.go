@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -51,7 +52,7 @@ func (w *watching) run(ctx context.Context, enqueue controller.Enqueue) error {
 	defer w.objects.Subscribe(func(c informer.Change) {
 		if !w.owners {
 			enqueue(c.Key, controller.Trigger{Detail: string(c.Type)})
-		} else if state, err := c.States().New(); err == nil && state != nil {
+		} else if state, err := modulecache.Of(c).New(); err == nil && state != nil {
 			enqueue(key(state.Labels()["owner"]), controller.Trigger{Change: c})
 		}
 	})()

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/shrink"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -85,7 +86,7 @@ func (t *timers) set(key kube.Key, uid types.UID, name string, d time.Duration) 
 // gone reports whether the object uid does not exist under key. An empty uid means any object.
 func (t *timers) gone(key kube.Key, uid types.UID) bool {
 	if uid != "" {
-		if kept, found := t.objects.Untyped().Encoded(key); found {
+		if kept, found := cache.Of(t.objects).Encoded(key); found {
 			return kept.UID != uid
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -246,7 +247,7 @@ func TestWaitForOwnWritesEndsForLostWrites(t *testing.T) {
 			if len(runs) == 0 || runs[0].Outcome != controller.OutcomeSuccess {
 				t.Fatalf("runs %+v, want the first one to have ended: the restore has undone its write", runs)
 			}
-			if parts.Untyped().Has(key("p")) {
+			if cache.Of(parts).Has(key("p")) {
 				t.Error("the informer has the part, although the restore has undone its creation")
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -29,11 +30,11 @@ func appliedEntries(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 	return entries
 }
 
-// shownApplied returns the manager of the entry that Untyped().Object returns with an object, and the managers of the
+// shownApplied returns the manager of the entry that cache.Informer.Object returns with an object, and the managers of the
 // entries in the object itself.
 func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
 	t.Helper()
-	obj, entry, found, err := i.Untyped().Object(key(name))
+	obj, entry, found, err := cache.Of(i).Object(key(name))
 	if err != nil || !found {
 		t.Fatalf("%s as a %T: found %t, %v", name, obj, found, err)
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkArrived(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer inf.Untyped().Subscribe(func(Change) {})()
+	defer modulecache.Of(inf).Subscribe(func(Change) {})()
 	p := inf.core.parts[0]
 	var pods []*wire.Object
 	for i := range 2000 {

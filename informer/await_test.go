@@ -30,7 +30,7 @@ import (
 func await(f fixture, w cache.Write) *atomic.Int32 {
 	f.Helper()
 	var seen atomic.Int32
-	f.informer.Untyped().Await(w, func() { seen.Add(1) })
+	cache.Of(f.informer).Await(w, func() { seen.Add(1) })
 	synctest.Wait()
 	return &seen
 }
@@ -156,7 +156,7 @@ func TestAwaitEndsWithWrite(t *testing.T) {
 					server.Delete(key("a"))
 					server.Bookmark()
 					expectSeen(t, "later", seen, 1)
-					if f.informer.Untyped().Await(w, func() { seen.Add(1) }); seen.Load() != 2 {
+					if cache.Of(f.informer).Await(w, func() { seen.Add(1) }); seen.Load() != 2 {
 						t.Error("it is not shown when it is awaited again")
 					}
 				})
@@ -248,9 +248,9 @@ func TestAwaitIsCalledAfterSubscribers(t *testing.T) {
 		defer f.informer.Subscribe(func(c informer.Change) { told = append(told, string(c.Type)) })()
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
-		f.informer.Untyped().Await(w, func() { told = append(told, "seen") })
+		cache.Of(f.informer).Await(w, func() { told = append(told, "seen") })
 		server.Delete(key("a"))
-		f.informer.Untyped().Await(deleted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: w.UID}}, w.ResourceVersion), func() { told = append(told, "seen") })
+		cache.Of(f.informer).Await(deleted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: w.UID}}, w.ResourceVersion), func() { told = append(told, "seen") })
 		server.Mute(false)
 		synctest.Wait()
 		if want := []string{"added", "seen", "deleted", "seen"}; !slices.Equal(told, want) {
@@ -266,8 +266,8 @@ func TestCancelledAwaitIsNotCalled(t *testing.T) {
 		server.Mute(true)
 		w := written(server.Put(object("a", "1")))
 		var cancelled, other atomic.Int32
-		cancel := f.informer.Untyped().Await(w, func() { cancelled.Add(1) })
-		cancelOther := f.informer.Untyped().Await(w, func() { other.Add(1) })
+		cancel := cache.Of(f.informer).Await(w, func() { cancelled.Add(1) })
+		cancelOther := cache.Of(f.informer).Await(w, func() { other.Add(1) })
 		cancel()
 		server.Mute(false)
 		expectSeen(t, "cancelled", &cancelled, 0)
@@ -318,7 +318,7 @@ func TestAwaitDuringEvents(t *testing.T) {
 				name := fmt.Sprint("object-", n%3) // several goroutines write the same object
 				for i := range writes {
 					w := written(server.Put(object(name, fmt.Sprint(i))))
-					f.informer.Untyped().Await(w, func() { seen.Add(1) })
+					cache.Of(f.informer).Await(w, func() { seen.Add(1) })
 				}
 			})
 		}
@@ -427,7 +427,7 @@ func TestAwaitDoesNotRetainObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := weak.Make(written)
-		cancel := f.informer.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: "1000", Object: written}, func() {})
+		cancel := cache.Of(f.informer).Await(cache.Write{Key: key("a"), ResourceVersion: "1000", Object: written}, func() {})
 		defer cancel()
 		written = nil //nolint:ineffassign,wastedassign // nobody else keeps it
 		goruntime.GC()

@@ -29,10 +29,13 @@ const (
 
 // Change is one change of one object. It is valid only during the call that delivers it.
 type Change struct {
-	Type   ChangeType
-	Key    kube.Key
-	states *states
+	Type ChangeType
+	Key  kube.Key
+	changeStates
 }
+
+// changeStates holds the states before and after a change; nil in the zero Change.
+type changeStates = cache.Holder[*states]
 
 // Predicate reports whether a change is relevant. The informer calls it while it announces the change, so it must be
 // fast. Package predicate has common predicates. A controller also calls it for the objects of a resync, at the same
@@ -49,13 +52,11 @@ func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Ob
 	if err := errors.Join(errOld, errNew); err != nil {
 		return Change{}, fmt.Errorf("new change: %w", err)
 	}
-	c := Change{Type: t, states: &states{
+	encoded, ok := before.(*cache.EncodedObject)
+	c := Change{Type: t, changeStates: cache.Hold(&states{
 		kind: kind, old: old, new: current, oldRead: true, newRead: true,
-		complete: t == Deleted,
-	}}
-	if encoded, ok := before.(*cache.EncodedObject); ok && encoded.Uncertain {
-		c.states.complete = false
-	}
+		complete: t == Deleted && (!ok || !encoded.Uncertain),
+	})}
 	if current != nil {
 		c.Key = current.Key
 	} else if old != nil {
@@ -74,15 +75,14 @@ func encodeState(obj kube.Object) (*wire.Object, error) {
 	return wire.FromObject(obj, nil)
 }
 
-// States returns the encoded states. It is for the other packages of this module. Programs call Decode.
-func (c Change) States() cache.States { return c.states }
+func (c Change) states() *states { return cache.Of(c) }
 
 // Kind returns the kind of the object. It is empty if the Retriever does not specify it.
 func (c Change) Kind() schema.GroupVersionKind {
-	if c.states == nil {
+	if c.states() == nil {
 		return schema.GroupVersionKind{}
 	}
-	return c.states.kind
+	return c.states().kind
 }
 
 // Changed returns which of parts differ between the states before and after an Updated. Subscribers that compare the
@@ -90,27 +90,28 @@ func (c Change) Kind() schema.GroupVersionKind {
 // other parts, the state before is decompressed. The result is zero for other types of changes, and for states that
 // cannot be read.
 func (c Change) Changed(parts kube.ChangedParts) kube.ChangedParts {
-	if c.Type != Updated || c.states == nil {
+	if c.Type != Updated || c.states() == nil {
 		return 0
 	}
-	return c.states.compare(parts)
+	return c.states().compare(parts)
 }
 
 // Manager returns the field manager that made the last write of the state after the change, according to
 // metadata.managedFields, whose times are in seconds. It is empty if the manager is unknown: for Deleted, and for
 // objects that were already cached when they were announced.
 func (c Change) Manager() string {
-	if c.states == nil || !c.states.newRead || c.states.new == nil {
+	s := c.states()
+	if s == nil || !s.newRead || s.new == nil {
 		return ""
 	}
-	return c.states.new.Manager
+	return s.new.Manager
 }
 
 // FromList reports whether a list found the change. That applies to each Listed, to changes that a list shows after a
 // watch was interrupted, and to objects that Informer.SetRetriever adds or removes. A list may deliver any number of
 // changes at once, later than they happened. Changes from a watch are not FromList.
 func (c Change) FromList() bool {
-	return c.Type == Listed || c.states != nil && c.states.fromList
+	return c.Type == Listed || c.states() != nil && c.states().fromList
 }
 
 // Decode returns the states before and after a change as objects of type T, which belong to the caller. A missing state
@@ -120,10 +121,10 @@ func Decode[T kube.Object](c Change) (before, after T, err error) {
 	if err != nil {
 		return before, after, err
 	}
-	if before, err = decodeState(decoder, c.states.Old); err != nil {
+	if before, err = decodeState(decoder, c.states().Old); err != nil {
 		return before, after, fmt.Errorf("decode the state of %s before it was %s: %w", c.Key, c.Type, err)
 	}
-	if after, err = decodeState(decoder, c.states.New); err != nil {
+	if after, err = decodeState(decoder, c.states().New); err != nil {
 		return before, after, fmt.Errorf("decode the state of %s after it was %s: %w", c.Key, c.Type, err)
 	}
 	return before, after, nil

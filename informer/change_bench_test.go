@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -83,7 +84,7 @@ func BenchmarkChanged(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.arrived(before, store.Ref{}, after, unbroken)
-				changed := Change{Type: Updated, Key: after.Key, states: s}.Changed(parts)
+				changed := Change{Type: Updated, Key: after.Key, changeStates: cache.Hold(s)}.Changed(parts)
 				if parts == kube.ChangedAnything && changed != kube.ChangedResourceVersion|kube.ChangedStatus {
 					b.Fatal(changed)
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -43,8 +44,8 @@ func (s *states) notify(c informer.Change) {
 		return o.ResourceVersion
 	}
 	// New is read before Old, and both are read twice, because the order of reading must not matter.
-	after, before := value(c.States().New()), value(c.States().Old())
-	if value(c.States().New()) != after || value(c.States().Old()) != before {
+	after, before := value(cache.Of(c).New()), value(cache.Of(c).Old())
+	if value(cache.Of(c).New()) != after || value(cache.Of(c).Old()) != before {
 		s.Error("read again, the states differ")
 	}
 	old, obj, err := informer.Decode[configMap](c)
@@ -91,8 +92,8 @@ func TestSubscribersReadStatesOfChange(t *testing.T) {
 			t.Errorf("who subscribed later (-want +got):\n%s", diff)
 		}
 		// The states cannot be read after the call.
-		before, err := later.last.States().Old()
-		after, err2 := later.last.States().New()
+		before, err := cache.Of(later.last).Old()
+		after, err2 := cache.Of(later.last).New()
 		if before != nil || after != nil || err != nil || err2 != nil {
 			t.Errorf("after the call, the states are %v and %v (%v, %v)", before, after, err, err2)
 		}
@@ -187,10 +188,10 @@ func TestDeletedAndCreatedAgainHasBothStates(t *testing.T) {
 		uids := []string{}
 		defer f.informer.Subscribe(func(c informer.Change) {
 			seen.notify(c)
-			if old, err := c.States().Old(); err == nil && old != nil {
+			if old, err := cache.Of(c).Old(); err == nil && old != nil {
 				uids = append(uids, string(old.UID))
 			}
-			if obj, err := c.States().New(); err == nil && obj != nil {
+			if obj, err := cache.Of(c).New(); err == nil && obj != nil {
 				uids = append(uids, string(obj.UID))
 			}
 		})()
@@ -249,8 +250,8 @@ func TestNewChangeHasStatesAndKey(t *testing.T) {
 		t.Errorf("the key of a deletion is %s, %v", c.Key, err)
 	}
 	var zero informer.Change
-	before, err := zero.States().Old()
-	after, err2 := zero.States().New()
+	before, err := cache.Of(zero).Old()
+	after, err2 := cache.Of(zero).New()
 	if before != nil || after != nil || err != nil || err2 != nil || !zero.Kind().Empty() || zero.Key != (kube.Key{}) {
 		t.Error("the zero Change has states")
 	}
@@ -269,7 +270,7 @@ func TestLaterReturnsDifferenceAtTimeOfChange(t *testing.T) {
 		var all []told
 		defer inf.Subscribe(func(c informer.Change) {
 			if c.Type == informer.Updated {
-				later := c.States().Later()
+				later := cache.Of(c).Later()
 				all = append(all, told{c.Changed(kube.ChangedAnything), later})
 			}
 		})()
@@ -305,7 +306,7 @@ func TestChangedAndManager(t *testing.T) {
 			// were read.
 			head := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion)
 			all := c.Changed(kube.ChangedAnything)
-			if _, err := c.States().Old(); err != nil {
+			if _, err := cache.Of(c).Old(); err != nil {
 				t.Error(err)
 			}
 			if second := c.Changed(kube.ChangedUID | kube.ChangedResourceVersion); second != head || !all.Has(head) && head != 0 {
@@ -354,14 +355,14 @@ func TestNewChangeEqualsWatchedChange(t *testing.T) {
 	}
 	updated := newChange(informer.Updated, state("1"), state("2"))
 	deleted := newChange(informer.Deleted, state("1"), nil)
-	if updated.States().Complete() || !deleted.States().Complete() || updated.FromList() || deleted.FromList() {
+	if cache.Of(updated).Complete() || !cache.Of(deleted).Complete() || updated.FromList() || deleted.FromList() {
 		t.Error("an update is certain, or a deletion is not, or one is from a list")
 	}
 	if !updated.Changed(kube.ChangedAnything).Has(kube.ChangedSpec) {
 		t.Errorf("changed %s", updated.Changed(kube.ChangedAnything))
 	}
 	for _, c := range []informer.Change{newChange(informer.Added, nil, state("2")), {}} {
-		if c.States().Complete() || c.Changed(kube.ChangedAnything) != 0 {
+		if cache.Of(c).Complete() || c.Changed(kube.ChangedAnything) != 0 {
 			t.Errorf("%s is certain", c.Type)
 		}
 	}

@@ -130,7 +130,7 @@ func (c *cutBody) Read(p []byte) (int, error) {
 
 // note records what is announced.
 func (f *truth) note(c informer.Change) {
-	obj, err := c.States().New()
+	obj, err := cache.Of(c).New()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -178,7 +178,7 @@ func (f *truth) write() {
 		}
 		n := f.awaited
 		f.awaited++
-		f.informer.Untyped().Await(w, func() {
+		cache.Of(f.informer).Await(w, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.seen[n]++

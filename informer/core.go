@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/store"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -253,7 +254,7 @@ func (c *core) walk(s *states, parts []*part, share, shares int) iter.Seq[Change
 					continue
 				}
 				s.kept(ref)
-				if !yield(Change{Type: Listed, Key: key, states: s}) {
+				if !yield(Change{Type: Listed, Key: key, changeStates: cache.Hold(s)}) {
 					return
 				}
 			}
@@ -278,7 +279,7 @@ func (c *core) announce(objects *contents, t ChangeType, key kube.Key) {
 	}
 	c.calling.begin(time.Since(c.createdAt))
 	for _, s := range c.subscribers {
-		s.notify(Change{Type: t, Key: key, states: &c.states})
+		s.notify(Change{Type: t, Key: key, changeStates: cache.Hold(&c.states)})
 	}
 	c.calling.end()
 }

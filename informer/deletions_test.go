@@ -20,6 +20,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -33,7 +34,7 @@ func (l *deletions) notify(c informer.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := fmt.Sprintf("%s %s", c.Type, c.Key.Name)
-	if c.Type == informer.Deleted && c.States().Complete() {
+	if c.Type == informer.Deleted && cache.Of(c).Complete() {
 		line += ", certain"
 	}
 	l.lines = append(l.lines, line)
@@ -255,13 +256,13 @@ func TestCertainDeletionHasLastState(t *testing.T) {
 			f := start(t, server, nil)
 			certain := 0
 			defer f.informer.Subscribe(func(c informer.Change) {
-				if c.Type != informer.Deleted || !c.States().Complete() {
+				if c.Type != informer.Deleted || !cache.Of(c).Complete() {
 					return
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				certain++
-				before, _ := c.States().Old()
+				before, _ := cache.Of(c).Old()
 				if final[before.UID] != before.ResourceVersion {
 					t.Errorf("seed %d: the certain deletion of %s has version %s, but the last version was %s",
 						seed, c.Key, before.ResourceVersion, final[before.UID])

@@ -114,6 +114,7 @@ type Config[T kube.Object] struct {
 //   - A watch that is open but delivers nothing, while a list shows changes, is reported and replaced.
 //   - Every object that is read is a new copy, which belongs to the reader.
 type Informer[T kube.Object] struct {
+	handle
 	// Immutable after New.
 	core    *core
 	decoder wire.Decoder[T]
@@ -183,7 +184,7 @@ func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 		indexes = append(indexes, index.inStore(decoder, c.guard))
 	}
 	c.indexes.Store(&indexes)
-	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
+	i := newInformer(c, decoder, cut)
 	if config.Transform != nil {
 		c.transform = newTransform(i, config.Transform)
 	}

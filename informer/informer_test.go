@@ -27,6 +27,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -152,7 +153,7 @@ func TestInformerShowsChangesOfServer(t *testing.T) {
 				if n := f.informer.Len(); n != 1 {
 					t.Errorf("Len is %d, want 1", n)
 				}
-				if !f.informer.Untyped().Has(key("b")) || f.informer.Untyped().Has(key("a")) {
+				if !modulecache.Of(f.informer).Has(key("b")) || modulecache.Of(f.informer).Has(key("a")) {
 					t.Error("Has disagrees with Get")
 				}
 			})

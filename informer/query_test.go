@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -244,7 +245,7 @@ func TestListedVisitsEachObjectOnce(t *testing.T) {
 		seen := map[kube.Key]int{}
 		for share := range 5 {
 			for c := range f.informer.Walk(share, 5) {
-				if o, err := c.States().New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
+				if o, err := cache.Of(c).New(); c.Type != informer.Listed || err != nil || o.Key != c.Key {
 					t.Errorf("%s is %s as %v, %v", c.Key, c.Type, o, err)
 				}
 				seen[c.Key]++

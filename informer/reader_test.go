@@ -22,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -54,7 +55,7 @@ func TestCoversAfterList(t *testing.T) {
 					t.Fatal(err)
 				}
 				for asked := range test.want {
-					if i.Untyped().Covers(question(t, asked)) {
+					if cache.Of(i).Covers(question(t, asked)) {
 						t.Errorf("it covers %q before it runs", asked)
 					}
 				}
@@ -63,14 +64,14 @@ func TestCoversAfterList(t *testing.T) {
 					t.Fatal(err)
 				}
 				for asked, want := range test.want {
-					if got := i.Untyped().Covers(question(t, asked)); got != want {
+					if got := cache.Of(i).Covers(question(t, asked)); got != want {
 						t.Errorf("it covers %q: %t, want %t", asked, got, want)
 					}
 				}
 				_ = events.Close()
 				leave()
 				for asked := range test.want {
-					if i.Untyped().Covers(question(t, asked)) {
+					if cache.Of(i).Covers(question(t, asked)) {
 						t.Errorf("it covers %q after it has run", asked)
 					}
 				}
@@ -107,11 +108,11 @@ func TestObjectsWithoutType(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := kube.Key{Namespace: "ns", Name: "kept"}
-		if obj, _, found, err := i.Untyped().Object(key); err != nil || !found || kube.KeyOf(obj) != key {
+		if obj, _, found, err := cache.Of(i).Object(key); err != nil || !found || kube.KeyOf(obj) != key {
 			t.Errorf("the object is %v, %t, %v", obj, found, err)
 		}
 		// obj must be nil, and not an interface with a nil pointer.
-		if obj, _, found, err := i.Untyped().Object(kube.Key{Namespace: "ns", Name: "none"}); err != nil || found || obj != nil {
+		if obj, _, found, err := cache.Of(i).Object(kube.Key{Namespace: "ns", Name: "none"}); err != nil || found || obj != nil {
 			t.Errorf("no object is %v, %t, %v", obj, found, err)
 		}
 		for query, want := range map[[2]string]int{{"", ""}: 1, {"ns", "app=a"}: 1, {"ns", "app=b"}: 0, {"other", ""}: 0} {
@@ -120,7 +121,7 @@ func TestObjectsWithoutType(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := 0
-			for obj, err := range i.Untyped().Objects(query[0], selector) {
+			for obj, err := range cache.Of(i).Objects(query[0], selector) {
 				if err != nil || kube.KeyOf(obj) != key {
 					t.Errorf("%q: %v, %v", query, obj, err)
 				}
@@ -146,15 +147,15 @@ func TestStoppedInformerReturnsNoObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := kube.Key{Namespace: "ns", Name: "kept"}
-		if _, _, found, err := i.Untyped().Object(key); err != nil || !found {
+		if _, _, found, err := cache.Of(i).Object(key); err != nil || !found {
 			t.Fatalf("while it runs the object is found: %t, %v", found, err)
 		}
 		_ = events.Close()
 		leave()
-		if obj, _, found, err := i.Untyped().Object(key); err != nil || found || obj != nil {
+		if obj, _, found, err := cache.Of(i).Object(key); err != nil || found || obj != nil {
 			t.Errorf("after it has run the object is %v, %t, %v", obj, found, err)
 		}
-		for obj, err := range i.Untyped().Objects("", nil) {
+		for obj, err := range cache.Of(i).Objects("", nil) {
 			t.Errorf("after it has run the objects are %v, %v", obj, err)
 		}
 	})
@@ -197,7 +198,7 @@ func TestOptionalInformerCoversOnlyListedObjects(t *testing.T) {
 				i := newInformer(t, server, informer.Config[*corev1.ConfigMap]{Optional: true}, kube.Selection{})
 				defer i.Join(t.Context())()
 				if test.listed {
-					if err := i.WaitSynced(t.Context()); err != nil || !i.Untyped().Covers("", nil) {
+					if err := i.WaitSynced(t.Context()); err != nil || !cache.Of(i).Covers("", nil) {
 						t.Fatalf("it does not cover what it has listed: %v", err)
 					}
 				}
@@ -205,14 +206,14 @@ func TestOptionalInformerCoversOnlyListedObjects(t *testing.T) {
 					fails.Store(err)
 					server.Break("configmaps", false)
 					time.Sleep(time.Minute)
-					if i.Untyped().Covers("", nil) {
+					if cache.Of(i).Covers("", nil) {
 						t.Errorf("it covers all objects, but the API server answers %q", err.Status().Reason)
 					}
 				}
 				fails.Store(nil)
 				time.Sleep(time.Minute)
-				if _, found, err := i.Get(key); err != nil || !found || !i.Untyped().Covers("", nil) {
-					t.Errorf("it has listed again, and covers %t, finds %t, %v", i.Untyped().Covers("", nil), found, err)
+				if _, found, err := i.Get(key); err != nil || !found || !cache.Of(i).Covers("", nil) {
+					t.Errorf("it has listed again, and covers %t, finds %t, %v", cache.Of(i).Covers("", nil), found, err)
 				}
 			})
 		})
@@ -232,7 +233,7 @@ func TestCoversDuringStarts(t *testing.T) {
 	for range 8 {
 		readers.Go(func() { // waited for below
 			for ctx.Err() == nil {
-				i.Untyped().Covers("", slowSelector{selector})
+				cache.Of(i).Covers("", slowSelector{selector})
 			}
 		})
 	}

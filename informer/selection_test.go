@@ -126,15 +126,15 @@ func TestAwaitIgnoresUnselectedObjects(t *testing.T) {
 				defer inf.Join(t.Context())()
 				synctest.Wait()
 				var seen atomic.Int32
-				inf.Untyped().Await(test.write, func() { seen.Add(1) })
+				cache.Of(inf).Await(test.write, func() { seen.Add(1) })
 				if test.atOnce {
 					expectSeen(t, "at once", &seen, 1)
 					return
 				}
 				expectSeen(t, "before", &seen, 0)
-				if strings.Contains(test.selection.LabelSelector, "app") && inf.Untyped().Has(test.write.Key) {
+				if strings.Contains(test.selection.LabelSelector, "app") && cache.Of(inf).Has(test.write.Key) {
 					send(t, events, "DELETED", test.write.Key.Name, "11") // it has left the selection
-				} else if inf.Untyped().Has(test.write.Key) {
+				} else if cache.Of(inf).Has(test.write.Key) {
 					send(t, events, "MODIFIED", test.write.Key.Name, "11")
 				} else {
 					send(t, events, "BOOKMARK", "", "11")
@@ -168,10 +168,10 @@ func TestAwaitOfObjectThatLeavesTheSelection(t *testing.T) {
 					return cache.Write{Key: after.Key, UID: "u", ResourceVersion: version, Object: after}
 				}
 				var created, left atomic.Int32
-				inf.Untyped().Await(write("11", "a"), func() { created.Add(1) })
+				cache.Of(inf).Await(write("11", "a"), func() { created.Add(1) })
 				last := write("12", "b")
 				last.Deleted = deleted
-				inf.Untyped().Await(last, func() { left.Add(1) })
+				cache.Of(inf).Await(last, func() { left.Add(1) })
 				expectSeen(t, "the creation, before", &created, 0)
 				expectSeen(t, "the end, before", &left, 0)
 				send(t, events, "ADDED", "new", "11")
@@ -212,7 +212,7 @@ func awaitsUnknownFields[T kube.Object](t *testing.T) {
 		defer inf.Join(t.Context())()
 		synctest.Wait()
 		var seen atomic.Int32
-		inf.Untyped().Await(cache.Write{Key: written.Key, UID: "u", ResourceVersion: "11", Object: written}, func() { seen.Add(1) })
+		cache.Of(inf).Await(cache.Write{Key: written.Key, UID: "u", ResourceVersion: "11", Object: written}, func() { seen.Add(1) })
 		expectSeen(t, "before", &seen, 0)
 		send(t, events, "ADDED", "new", "11")
 		expectSeen(t, "after", &seen, 1)

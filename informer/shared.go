@@ -23,10 +23,9 @@ import (
 //
 // An informer is not shared if its config has a Transform, OnError or Indexes (SetDefaults apart), if its Retriever is
 // not one of Retrieve, RetrieveSelected or RetrieveMetadata of one Cluster, and once AddIndex or SetRetriever was
-// called. SetRetriever
-// returns an error if the informer was shared already, also if the other users have ended. Subscribers and predicates
-// are called one after another: one that blocks holds up all users. A Cluster must not be used in two bubbles of
-// testing/synctest.
+// called. SetRetriever returns an error if the informer was shared already, also if the other users have ended.
+// Subscribers and predicates are called one after another: one that blocks holds up all users. A Cluster must not be
+// used in two bubbles of testing/synctest.
 //
 // Errors: those of New.
 func Shared[T kube.Object](config Config[T]) (*Informer[T], error) {
@@ -122,5 +121,5 @@ func As[U, T kube.Object](i *Informer[T]) (*Informer[U], error) {
 	if err != nil {
 		return fail(err.Error())
 	}
-	return &Informer[U]{core: i.core, decoder: decoder, cut: i.cut}, nil
+	return newInformer(i.core, decoder, i.cut), nil
 }

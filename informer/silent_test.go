@@ -108,11 +108,11 @@ func TestQuietWatchIsVerified(t *testing.T) {
 		first, watches, _ := server.Counts()
 		for round := range 2 { // the server ends a watch after half an hour at the earliest
 			time.Sleep(9 * time.Minute)
-			if stale := f.informer.Untyped().Staleness(); stale < 8*time.Minute || stale > 9*time.Minute+10*time.Second || stale != f.informer.Health().Staleness {
+			if stale := cache.Of(f.informer).Staleness(); stale < 8*time.Minute || stale > 9*time.Minute+10*time.Second || stale != f.informer.Health().Staleness {
 				t.Errorf("round %d: stale for %s", round, stale)
 			}
 			time.Sleep(time.Minute + time.Second)
-			if stale := f.informer.Untyped().Staleness(); stale > 10*time.Second {
+			if stale := cache.Of(f.informer).Staleness(); stale > 10*time.Second {
 				t.Errorf("round %d: stale for %s after it was verified", round, stale)
 			}
 			if lists, _, _ := server.Counts(); lists != first+round+1 {
@@ -160,7 +160,7 @@ func TestUnverifiedSilenceIsNotReported(t *testing.T) {
 		if after, _, _ := server.Counts(); after != before+3 {
 			t.Errorf("%d lists", after-before)
 		}
-		if stale := f.informer.Untyped().Staleness(); stale < 8*time.Minute {
+		if stale := cache.Of(f.informer).Staleness(); stale < 8*time.Minute {
 			t.Errorf("stale for %s, though nothing was verified", stale)
 		}
 		server.Fail("list", nil)
@@ -324,8 +324,8 @@ func TestVerificationReadsAllPages(t *testing.T) {
 		f := startWith(t, server, informer.Config[configMap]{Retriever: paged{server, func(context.Context, metav1.ListOptions) error { pages++; return nil }}})
 		server.Bookmark()
 		time.Sleep(3 * time.Minute)
-		if err := f.informer.Ready(); err != nil || pages != 2 || f.informer.Untyped().Staleness() > time.Minute {
-			t.Errorf("after %d further pages: stale for %s, Ready: %v", pages, f.informer.Untyped().Staleness(), err)
+		if err := f.informer.Ready(); err != nil || pages != 2 || cache.Of(f.informer).Staleness() > time.Minute {
+			t.Errorf("after %d further pages: stale for %s, Ready: %v", pages, cache.Of(f.informer).Staleness(), err)
 		}
 		f.seen.take()
 		server.Mute(true)
@@ -413,22 +413,22 @@ func TestStalenessIsMaximumOfParts(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		one.Put(object("a", "1"))
 		synctest.Wait()
-		if stale := f.informer.Untyped().Staleness(); stale != 3*time.Minute {
+		if stale := cache.Of(f.informer).Staleness(); stale != 3*time.Minute {
 			t.Errorf("stale for %s", stale)
 		}
 		other.Bookmark()
 		time.Sleep(time.Second)
-		if stale := f.informer.Untyped().Staleness(); stale != time.Second {
+		if stale := cache.Of(f.informer).Staleness(); stale != time.Second {
 			t.Errorf("stale for %s", stale)
 		}
 		fail(one, errors.New("down"))
 		one.DropWatches()
 		time.Sleep(time.Minute)
-		if stale := f.informer.Untyped().Staleness(); stale < time.Minute {
+		if stale := cache.Of(f.informer).Staleness(); stale < time.Minute {
 			t.Errorf("stale for %s, though nothing can be read", stale)
 		}
 		f.stop()
-		if stale := f.informer.Untyped().Staleness(); stale != 0 || f.informer.Health().Staleness != 0 {
+		if stale := cache.Of(f.informer).Staleness(); stale != 0 || f.informer.Health().Staleness != 0 {
 			t.Errorf("stale for %s, though it does not run", stale)
 		}
 	})

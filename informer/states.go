@@ -10,7 +10,8 @@ import (
 )
 
 // states holds the states of an object before and after a change. Each informer has one instance, which is reused for
-// every change while core.events is held.
+// every change while core.events is held. Its exported methods are for the packages of this module, through cache.Of:
+// they are valid during the call that delivers the change, and return zero values for a nil *states.
 type states struct {
 	kind             schema.GroupVersionKind
 	comparer         wire.Comparer
@@ -70,10 +71,11 @@ func (s *states) done() {
 	s.complete, s.fromList, s.ending = false, false, cache.Gone
 }
 
-// Complete implements cache.States.
+// Complete reports, for a Deleted, whether the state before the change is the last state that the object had, or had in
+// the selection. It is false if a list no longer contains the object.
 func (s *states) Complete() bool { return s != nil && s.complete }
 
-// Ending implements cache.States.
+// Ending returns, for Deleted, whether the object was deleted.
 func (s *states) Ending() cache.Ending {
 	if s == nil {
 		return cache.Gone
@@ -121,7 +123,8 @@ func (s *states) hasOtherContent(kept store.Ref, o *wire.Object) bool {
 // maxCompareLater is the size in bytes of the largest object whose states are compared later.
 const maxCompareLater = 16 << 10
 
-// Later implements cache.States.
+// Later returns a function that returns which parts of an Updated differ. It may be called at any later time and from
+// any goroutine. It keeps both states in memory.
 func (s *states) Later() func() kube.ChangedParts {
 	if s == nil {
 		return nil
@@ -146,7 +149,7 @@ func (s *states) Later() func() kube.ChangedParts {
 	}
 }
 
-// KeptSize implements cache.States.
+// KeptSize returns the size in bytes of the states that the function of Later keeps in memory.
 func (s *states) KeptSize() int {
 	waits := s != nil && s.asked != kube.ChangedAnything && !s.oldRead && s.newRef.Exists() && s.new != nil &&
 		len(s.new.Bytes) <= maxCompareLater
@@ -156,7 +159,8 @@ func (s *states) KeptSize() int {
 	return s.oldRef.Size() + s.newRef.Size()
 }
 
-// Old implements cache.States.
+// Old returns the state before the change, for Updated and Deleted; otherwise nil. It is decompressed on first use. An
+// error means that the cached bytes cannot be read.
 func (s *states) Old() (*wire.Object, error) {
 	if s == nil {
 		return nil, nil
@@ -164,7 +168,8 @@ func (s *states) Old() (*wire.Object, error) {
 	return s.readOld()
 }
 
-// New implements cache.States.
+// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first use.
+// An error means that the cached bytes cannot be read.
 func (s *states) New() (*wire.Object, error) {
 	if s == nil {
 		return nil, nil
@@ -172,7 +177,8 @@ func (s *states) New() (*wire.Object, error) {
 	return s.readNew()
 }
 
-// OldVersion implements cache.States.
+// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
+// there is no such state.
 func (s *states) OldVersion() string {
 	switch {
 	case s == nil:

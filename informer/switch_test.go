@@ -67,7 +67,7 @@ func TestRetrieversAddedAndRemovedDuringRun(t *testing.T) {
 		left.Put(object("l", "3"))
 		right.Put(object("r", "3"))
 		f.expect("updated r")
-		if f.informer.Untyped().Has(key("l")) || f.value("r") != "3" {
+		if cache.Of(f.informer).Has(key("l")) || f.value("r") != "3" {
 			t.Error("what is kept is not what is retrieved")
 		}
 	})
@@ -163,7 +163,7 @@ func TestRetrieverThatFailsToListIsRejected(t *testing.T) {
 		if h := f.informer.Health(); f.value("l") != "2" || h.Ready() != nil || h.Retrieves != before.Retrieves || h.Staleness > time.Minute {
 			t.Errorf("while it waits, the informer must be as before: %+v", h)
 		}
-		if !f.informer.Untyped().Has(key("third")) {
+		if !cache.Of(f.informer).Has(key("third")) {
 			t.Error("what the new part has listed is not shown")
 		}
 		// Another call waits for this one.
@@ -328,7 +328,7 @@ func TestReadyForIgnoresAddedRetrieverThatHasNotListed(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- f.informer.SetRetriever(ctx, informer.Combine[configMap](left, right)) }() // received below
 		time.Sleep(time.Second)
-		if err := f.informer.Untyped().ReadyFor(cache.Write{Key: key("l")}); err != nil {
+		if err := cache.Of(f.informer).ReadyFor(cache.Write{Key: key("l")}); err != nil {
 			t.Errorf("ReadyFor: %v", err)
 		}
 		if err := <-done; err == nil {
@@ -384,7 +384,7 @@ func TestOverlappingPartsAreOneObject(t *testing.T) {
 		}
 		left.Delete(key("a"))
 		expect("deleted a: 1002=left to -=-")
-		if f.informer.Untyped().Has(key("a")) {
+		if cache.Of(f.informer).Has(key("a")) {
 			t.Error("a is still there")
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -220,7 +221,7 @@ func TestClientsDoNotReadTransformedObjects(t *testing.T) {
 			t.Errorf("from JSON of the API server: %v, %v", obj, err)
 		}
 		// A client must not take the changed object for that of the API server.
-		untyped := i.Untyped()
+		untyped := cache.Of(i)
 		_, whole := untyped.NewObject()
 		_, _, found, err := untyped.Object(key("kept"))
 		if whole || found || err != nil || untyped.Covers("", nil) || untyped.Covers("ns", nil) {

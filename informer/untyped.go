@@ -41,13 +41,21 @@ type Any interface {
 	Subscribe(notify func(Change)) (unsubscribe func())
 	// Walk iterates over one of shares equal parts of the objects. See Informer.Walk.
 	Walk(share, shares int) iter.Seq[Change]
-	// Untyped is for the packages of this module.
-	Untyped() cache.Informer
+	sealed
 }
 
-// Untyped returns the informer's methods for the other packages of this module, without T. The result type is internal.
-// Programs use the other methods.
-func (i *Informer[T]) Untyped() cache.Informer { return untyped[T]{i} }
+// sealed is implemented by the informers of this package.
+type sealed = cache.Untyped
+
+// handle holds the methods of an Informer for the other packages of this module.
+type handle = cache.Holder[cache.Informer]
+
+// newInformer returns a view of an informer.
+func newInformer[T kube.Object](c *core, decoder wire.Decoder[T], cut *wire.Cut) *Informer[T] {
+	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
+	i.handle = cache.Hold[cache.Informer](untyped[T]{i})
+	return i
+}
 
 // untyped implements cache.Informer, where its methods are documented.
 type untyped[T kube.Object] struct{ informer *Informer[T] }

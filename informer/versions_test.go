@@ -141,8 +141,8 @@ func TestRestoreDuringOutageIsDetectedAtOnce(t *testing.T) {
 					want = "after"
 				}
 				obj, found, err := i.Get(key("a"))
-				if err != nil || !found || obj.Data["value"] != want || i.Untyped().Has(key("b")) == test.restores {
-					t.Errorf("a is %v, %t, %v; b is shown: %t\n%s", obj, found, err, i.Untyped().Has(key("b")), logs)
+				if err != nil || !found || obj.Data["value"] != want || cache.Of(i).Has(key("b")) == test.restores {
+					t.Errorf("a is %v, %t, %v; b is shown: %t\n%s", obj, found, err, cache.Of(i).Has(key("b")), logs)
 				}
 				if err := i.Ready(); err != nil {
 					t.Errorf("Ready: %v", err)
@@ -241,14 +241,14 @@ func TestWriteLostByRestoreIsNotAwaited(t *testing.T) {
 				put("lost")
 				version := put("lost, too")
 				var lost, later atomic.Int32
-				i.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: version}, func() { lost.Add(1) })
+				cache.Of(i).Await(cache.Write{Key: key("a"), ResourceVersion: version}, func() { lost.Add(1) })
 				time.Sleep(10 * time.Second)
 				restore()
 				server.Hook(nil)
 				time.Sleep(20 * time.Second)
 				expectSeen(t, "the lost write", &lost, 1)
 				server.HoldWatches("configmaps")
-				i.Untyped().Await(cache.Write{Key: key("a"), ResourceVersion: put("after")}, func() { later.Add(1) })
+				cache.Of(i).Await(cache.Write{Key: key("a"), ResourceVersion: put("after")}, func() { later.Add(1) })
 				expectSeen(t, "a write after the restore", &later, 0)
 				server.ReleaseWatches("configmaps")
 				expectSeen(t, "a write after the restore", &later, 1)
@@ -289,14 +289,14 @@ func TestObjectsOfFailedListAreLostByRestore(t *testing.T) {
 		put("b", "lost")
 		put("c", "lost") // the last object of the list, which is cut
 		time.Sleep(10 * time.Second)
-		if !i.Untyped().Has(key("b")) {
+		if !cache.Of(i).Has(key("b")) {
 			t.Fatal("the list has not brought b")
 		}
 		restore()
 		server.Hook(nil)
 		time.Sleep(2 * maxRetryDelay) // the next attempt detects the restore, the one after it lists
-		if obj, _, err := i.Get(key("a")); err != nil || obj == nil || obj.Data["value"] != "backed up" || i.Untyped().Has(key("b")) {
-			t.Errorf("a is %v, %v; b is shown: %t", obj, err, i.Untyped().Has(key("b")))
+		if obj, _, err := i.Get(key("a")); err != nil || obj == nil || obj.Data["value"] != "backed up" || cache.Of(i).Has(key("b")) {
+			t.Errorf("a is %v, %v; b is shown: %t", obj, err, cache.Of(i).Has(key("b")))
 		}
 	})
 }

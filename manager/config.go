@@ -3,6 +3,7 @@ package manager
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -40,16 +42,17 @@ type Config struct {
 	// ProbeListen is the address of a second HTTP server, or several with commas. It serves only /livez, /healthz and
 	// /readyz, without TLS. Listen or Listener then serves only the rest, with TLS. Default: none.
 	ProbeListen string
-	// CertFile and KeyFile are PEM files of the HTTP server's certificate and its key. They are read again when they
-	// change; while they are not valid, the previous certificate stays in use. Default: HTTP without TLS; with
-	// ProbeListen a certificate of this process, which no client knows.
-	CertFile, KeyFile string
+	// TLS changes the settings of connections, for example MinVersion, CipherSuites, or ClientAuth and ClientCAs, which
+	// also apply to probes unless ProbeListen is set. The server uses TLS if TLS sets a certificate, with
+	// Options.CertFile, and with ProbeListen, where the default is a certificate of this process, which no client
+	// knows. Default: TLS 1.3.
+	TLS func(*tls.Config)
 	// Handlers are served beside /livez, /healthz and /readyz, by their pattern for http.ServeMux, for example
 	// "GET /metrics". One for /healthz replaces that of the manager.
 	Handlers map[string]http.Handler
 	// AuthorizeWith protects Handlers and /debug: a request needs a bearer token that this cluster accepts,
 	// and its user must be allowed the method and the path (nonResourceURLs in RBAC). Results are cached for 1 min. The
-	// program needs the ClusterRole system:auth-delegator. It requires CertFile or ProbeListen, unless Listen has only
+	// program needs the ClusterRole system:auth-delegator. It requires TLS, unless Listen has only
 	// loopback addresses. Default: nil: Handlers are served to everybody, and /debug only to this host.
 	AuthorizeWith *kube.Cluster
 	// Pprof serves CPU profiles, execution traces and the profiles of runtime/pprof below /debug/pprof. Default: false.
@@ -71,6 +74,12 @@ type Config struct {
 	// that of controller.LoggerFrom in the runnables. Default: that of the Cluster of LeaderElection or AuthorizeWith;
 	// without them slog.Default(), at the time of New.
 	Logger *slog.Logger
+
+	// Of Options. The files are read again when they change; while they are not valid, the previous certificate stays in
+	// use.
+	certFile, keyFile string
+
+	tls *tls.Config // nil without TLS; set by secure
 
 	// Replaced by tests.
 	probes net.Listener // in addition to ProbeListen
@@ -117,13 +126,32 @@ const (
 	Continue
 )
 
-// Runner is a part of a program. Run must return when ctx ends. It may have three further methods: Ready() error, which
-// must not block; Name() string, which is the default of Runnable.Name; and Debug(key string) (any, error), which
-// returns a value for encoding/json that /debug serves, for key "" the state of the Runner. Controllers and informers
-// have all of them.
+// Runner is a part of a program. Run must return when ctx ends. It may have the other methods of Component, or some of
+// them.
 type Runner interface {
 	Run(ctx context.Context) error
 }
+
+// Component is a Runner with all methods that a manager uses, such as a controller, an operator or an informer. A type
+// that wraps one embeds it, and so keeps them. The manager logs the methods that a wrapper lacks.
+type Component interface {
+	Runner
+	// Name is the default of Runnable.Name.
+	Name() string
+	// Ready returns why the Runner is not ready, or nil. It must not block.
+	Ready() error
+	// Debug returns a value for encoding/json that /debug serves, for key "" the state of the Runner.
+	Debug(key string) (any, error)
+}
+
+// The methods of Component that a Runner may lack.
+type (
+	named    interface{ Name() string }
+	readied  interface{ Ready() error }
+	debugged interface {
+		Debug(key string) (any, error)
+	}
+)
 
 // RunFunc is a function as a Runner.
 type RunFunc func(ctx context.Context) error
@@ -154,8 +182,8 @@ type Runnable struct {
 
 // withDefaults returns the Runnable with the defaults of its zero fields, given the manager's ShutdownTimeout.
 func (r Runnable) withDefaults(shutdownTimeout time.Duration) Runnable {
-	if named, ok := r.Runner.(interface{ Name() string }); ok && r.Name == "" && !usercode.IsNil(r.Runner) {
-		r.Name = named.Name()
+	if runner, ok := r.Runner.(named); ok && r.Name == "" && !usercode.IsNil(r.Runner) {
+		r.Name = runner.Name()
 	}
 	r.DrainTime = cmp.Or(r.DrainTime, shutdownTimeout)
 	return r
@@ -202,6 +230,33 @@ func (c Config) withDefaults() Config {
 // hasServer reports whether there is another HTTP server than that of the probes.
 func (c Config) hasServer() bool { return c.Listen != "" || c.Listener != nil }
 
+// secure sets the settings of TLS, or none if the server has no certificate.
+func (c *Config) secure() error {
+	settings, err := httpserver.Settings(c.TLS)
+	hasOwn := settings.GetCertificate != nil || settings.GetConfigForClient != nil || len(settings.Certificates) > 0
+	var mistakes usercode.Mistakes
+	mistakes.Join(err)
+	hasFiles := c.certFile != "" || c.keyFile != ""
+	mistakes.AddIf(hasFiles && (c.certFile == "" || c.keyFile == ""), "CertFile is %q and KeyFile is %q: set both or "+
+		"none", c.certFile, c.keyFile)
+	mistakes.AddIf(hasFiles && hasOwn, "TLS sets a certificate, and Options.CertFile is set: use one")
+	switch {
+	case !c.hasServer():
+		settings = nil
+	case hasOwn || hasFiles:
+	case c.ProbeListen != "":
+		own, err := certificates.OfProcess("localhost", "127.0.0.1")
+		mistakes.Join(err)
+		settings.Certificates = []tls.Certificate{own}
+	default:
+		mistakes.AddIf(settings.ClientAuth != tls.NoClientCert, "TLS sets ClientAuth, and the server has no certificate: "+
+			"set Options.CertFile or ProbeListen")
+		settings = nil
+	}
+	c.tls = settings
+	return mistakes.Err()
+}
+
 // isLoopback reports whether only this host can reach an address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -213,10 +268,8 @@ func (c Config) validate() error {
 	mistakes.AddIf(c.ShutdownTimeout < 0, "ShutdownTimeout is %s: it must not be negative (0 means "+
 		"%s)", c.ShutdownTimeout, DefaultShutdownTimeout)
 	mistakes.AddIf(c.Listen != "" && c.Listener != nil, "Listen and Listener are both set: choose one of them")
-	mistakes.AddIf((c.CertFile == "") != (c.KeyFile == ""), "CertFile is %q and KeyFile is %q: set both or "+
-		"none", c.CertFile, c.KeyFile)
-	mistakes.AddIf(!c.hasServer() && (c.CertFile != "" || c.AuthorizeWith != nil || c.Pprof || len(c.Handlers) > 0),
-		"CertFile, AuthorizeWith, Pprof and Handlers need Listen or Listener")
+	mistakes.AddIf(!c.hasServer() && (c.AuthorizeWith != nil || c.Pprof || len(c.Handlers) > 0),
+		"AuthorizeWith, Pprof and Handlers need Listen or Listener")
 	addresses := httpserver.Addresses(c.Listen)
 	for _, address := range httpserver.Addresses(c.ProbeListen) {
 		mistakes.AddIf(slices.Contains(addresses, address) && !strings.HasSuffix(address, ":0"), "Listen and "+
@@ -226,9 +279,9 @@ func (c Config) validate() error {
 		addresses = append(addresses, plain.Addr().String())
 	}
 	for _, address := range addresses {
-		mistakes.AddIf(c.AuthorizeWith != nil && c.CertFile == "" && c.ProbeListen == "" && !isLoopback(address),
-			"AuthorizeWith needs CertFile, or ProbeListen for a certificate of this process: otherwise clients send "+
-				"their tokens to %s without TLS", address)
+		mistakes.AddIf(c.AuthorizeWith != nil && c.tls == nil && !isLoopback(address), "AuthorizeWith needs a "+
+			"certificate (Options.CertFile, or TLS), or ProbeListen for one of this process: otherwise clients send "+
+			"their tokens to %s without TLS", address)
 	}
 	mistakes.AddIf(!c.hasServer() && c.ProbeListen == "" && len(c.Liveness)+len(c.Readiness) > 0, "Liveness and "+
 		"Readiness need Listen, Listener or ProbeListen")

@@ -46,17 +46,12 @@ func (m *Manager) serveDebug(w http.ResponseWriter, _ *http.Request) {
 		if err := m.readyOf(r); err != nil {
 			d.NotReady = err.Error()
 		}
-		if _, ok := r.Runner.(debugger); ok {
+		if _, ok := r.Runner.(debugged); ok {
 			d.Debug = (&url.URL{Path: "/debug/" + r.Name}).String()
 		}
 		response.Runnables = append(response.Runnables, d)
 	}
 	writeJSON(w, response)
-}
-
-// debugger is an optional method of Runners, which Runner documents.
-type debugger interface {
-	Debug(key string) (any, error)
 }
 
 // serveDebugOf serves the state of one runnable, or with ?key=KEY of one of its keys.
@@ -69,14 +64,14 @@ func (m *Manager) serveDebugOf(w http.ResponseWriter, req *http.Request) {
 		runner = m.members[i].Runner
 	}
 	m.mu.Unlock()
-	debugged, ok := runner.(debugger)
+	inspected, ok := runner.(debugged)
 	if !ok {
 		http.Error(w, fmt.Sprintf("no runnable %q with a state: GET /debug lists them", name), http.StatusNotFound)
 		return
 	}
 	var value any
 	err := m.guard.Try("Debug of "+name, func() (err error) {
-		value, err = debugged.Debug(req.URL.Query().Get("key"))
+		value, err = inspected.Debug(req.URL.Query().Get("key"))
 		return err
 	})
 	if err == nil {

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/internal/certificates"
 	"github.com/evenkeel-go/evenkeel/internal/httpauth"
 	"github.com/evenkeel-go/evenkeel/internal/httpserver"
 )
@@ -66,7 +64,7 @@ func (m *Manager) readyOf(r *member) error {
 	case r.Task:
 		return errors.New("the task has not ended")
 	}
-	if ready, ok := r.Runner.(interface{ Ready() error }); ok {
+	if ready, ok := r.Runner.(readied); ok {
 		return m.checked(r, r.Name, ready.Ready, checkTimeout)
 	}
 	return nil
@@ -249,16 +247,12 @@ func (m *Manager) addServers() error {
 	probes.HandleFunc("GET /livez", alive)
 	probes.HandleFunc("GET /readyz", serveChecks(m.readiness))
 	mux, settings := probes, httpserver.Config{
-		Listen: config.Listen, Listener: config.Listener, CertFile: config.CertFile, KeyFile: config.KeyFile,
+		Listen: config.Listen, Listener: config.Listener, CertFile: config.certFile, KeyFile: config.keyFile,
+		TLS: config.tls,
 	}
 	var errs []error
 	if config.ProbeListen != "" {
 		mux = http.NewServeMux()
-		if config.CertFile == "" {
-			own, err := certificates.OfProcess("localhost", "127.0.0.1")
-			errs = append(errs, err)
-			settings.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}}
-		}
 		errs = append(errs, m.addServer(checkProbes, httpserver.Config{
 			Listen: config.ProbeListen, Listener: config.probes, Handler: probes,
 		}))

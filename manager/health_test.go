@@ -128,7 +128,7 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	}
 	logs := &testlog.Buffer{}
 	m, err := New(Config{
-		Listen: "127.0.0.1:0, localhost:0", CertFile: writeFile(t, string(cert)), KeyFile: writeFile(t, string(key)),
+		Listen: "127.0.0.1:0, localhost:0", certFile: writeFile(t, string(cert)), keyFile: writeFile(t, string(key)),
 		IgnoreSignals: true, Logger: slog.New(slog.NewJSONHandler(logs, nil)),
 	})
 	if err != nil {
@@ -181,11 +181,9 @@ func TestInvalidHTTPServer(t *testing.T) {
 		"Listen and ProbeListen have the address :1":    {Listen: ":2, :1", ProbeListen: ":1"},
 		`"," has no address`:                            {Listen: ",", ProbeListen: ":1"},
 		`" " has no address`:                            {ProbeListen: " "},
-		"set both or none":                              {Listen: ":0", CertFile: "/a"},
-		"CertFile, AuthorizeWith":                       {CertFile: "/a", KeyFile: "/b"},
 		"tokens to :1 without TLS":                      {Listen: "127.0.0.1:0, :1", AuthorizeWith: cluster},
 		"tokens to 10.0.0.1:1 without":                  {Listen: "10.0.0.1:1, [::1]:1,localhost:1", AuthorizeWith: cluster},
-		"read the certificate: open /a:":                {Listen: ":0", CertFile: "/a", KeyFile: "/b"},
+		"read the certificate: open /a:":                {Listen: ":0", certFile: "/a", keyFile: "/b"},
 	} {
 		_, err := New(config)
 		expectError(t, err, want)

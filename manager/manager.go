@@ -50,11 +50,12 @@ const (
 // New returns a Manager. It starts nothing and makes no request. The error lists every mistake in config.
 func New(config Config) (*Manager, error) {
 	config = config.withDefaults()
+	errSecure := config.secure()
 	m := &Manager{
 		config: config, logger: config.Logger, guard: usercode.NewGuard(config.Logger),
 		stopping: make(chan struct{}), elected: make(chan struct{}), checks: map[any]*checkCall{},
 	}
-	errs := []error{config.validate()}
+	errs := []error{errSecure, config.validate()}
 	if config.LeaderElection != nil {
 		elector, err := leader.New(*config.LeaderElection)
 		m.elector = elector

@@ -132,14 +132,18 @@ func (m *Manager) waitForRestart(ctx context.Context, r *member, delay time.Dura
 }
 
 // withStart returns the context of a member: a task can let the others start before it ends, and an informer or a
-// controller before it is ready. Those that run within another Runner do not count.
+// controller before it is ready. Those that run within another Runner do not count: their methods are unknown, so the
+// log has those that the other Runner lacks.
 func (m *Manager) withStart(ctx context.Context, r *member) context.Context {
 	if !r.Task {
 		return observers.WithStarted(ctx, func(runner any, waits func() error) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
 			if runner == any(r.Runner) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
 				r.started = waits
+			} else if hidden := hiddenBy(r.Runner, runner); len(hidden) > 0 {
+				m.logger.InfoContext(ctx, "runnable hides methods of what it runs", "runnable", r.Name, "type",
+					fmt.Sprintf("%T", runner), "methods", hidden, "hint", "embed it, or add a Runnable for it")
 			}
 		})
 	}
@@ -148,4 +152,17 @@ func (m *Manager) withStart(ctx context.Context, r *member) context.Context {
 		defer m.mu.Unlock()
 		r.held = reason
 	})
+}
+
+// hiddenBy returns the methods of Component that a Runner lacks, and that another one has, which it runs.
+func hiddenBy(outer Runner, inner any) (hidden []string) {
+	_, has := inner.(readied)
+	if _, shows := outer.(readied); has && !shows {
+		hidden = append(hidden, "Ready")
+	}
+	_, has = inner.(debugged)
+	if _, shows := outer.(debugged); has && !shows {
+		hidden = append(hidden, "Debug")
+	}
+	return hidden
 }

@@ -414,7 +414,7 @@ func (o *operator) certificate(lifetime time.Duration) {
 			o.t.Fatal(err)
 		}
 	}
-	o.config.CertFile, o.config.KeyFile = filepath.Join(o.folder, "tls.crt"), filepath.Join(o.folder, "tls.key")
+	o.config.SetFiles(filepath.Join(o.folder, "tls.crt"), filepath.Join(o.folder, "tls.key"))
 }
 
 // get returns the body of a response.
@@ -424,7 +424,7 @@ func (o *operator) get(path string) string {
 	conn, server := net.Pipe()
 	defer func() { _ = conn.Close() }()
 	o.listener.Deliver(pipe{server, "127.0.0.1"})
-	if o.config.CertFile != "" {
+	if o.folder != "" {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // as curl -k
 	}
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost:8080\r\nConnection: close\r\n\r\n", path); err != nil {
@@ -447,7 +447,7 @@ func (o *operator) get(path string) string {
 func (o *operator) curl(path, filter string) string {
 	o.t.Helper()
 	url, flags := "localhost:8080"+path, "-s"
-	if o.config.CertFile != "" {
+	if o.folder != "" {
 		url, flags = "https://"+url, "-sk"
 	}
 	if strings.Contains(url, "?") {

@@ -53,7 +53,8 @@ type Options struct {
 	Listen string
 	// ProbeListen is that of Config. Default: none.
 	ProbeListen string
-	// CertFile and KeyFile are those of Config, with its default.
+	// CertFile and KeyFile are PEM files of the HTTP server's certificate and its key: see Config.TLS. They are read
+	// again when they change; while they are not valid, the previous certificate stays in use. Default: none.
 	CertFile, KeyFile string
 	// Authorize protects the HTTP server with the cluster of New: see Config.AuthorizeWith. Default: false.
 	Authorize bool
@@ -230,9 +231,7 @@ func (o *Options) New(cluster *kube.Cluster, config Config) (*Manager, error) {
 	}
 	config.ProbeListen = cmp.Or(config.ProbeListen, o.ProbeListen)
 	if config.hasServer() {
-		if config.CertFile == "" && config.KeyFile == "" {
-			config.CertFile, config.KeyFile = o.CertFile, o.KeyFile
-		}
+		config.certFile, config.keyFile = o.CertFile, o.KeyFile
 		config.Pprof = config.Pprof || o.Pprof
 		if o.Authorize {
 			config.AuthorizeWith = cmp.Or(config.AuthorizeWith, cluster)

@@ -420,7 +420,7 @@ func TestOptionsNew(t *testing.T) {
 	_, err = o.New(cluster, Config{})
 	expectError(t, err, "open /none/cert", "open /none/key")
 	o.Listen = ""
-	if got := newConfig(o, Config{}); got.CertFile != "" || got.AuthorizeWith != nil || got.Pprof || got.ProbeListen == "" {
+	if got := newConfig(o, Config{}); got.certFile != "" || got.AuthorizeWith != nil || got.Pprof || got.ProbeListen == "" {
 		t.Error("a manager without a server has its settings")
 	}
 	o.LeaderElect, o.LeaseName = true, ""

@@ -66,7 +66,7 @@ func TestProbesOnServerOfTheirOwn(t *testing.T) {
 		metrics int
 	}{
 		"certificate of the process": {func(*Config) {}, "localhost", 200},
-		"certificate in files":       {func(c *Config) { c.CertFile, c.KeyFile = certFile, keyFile }, "operator@", 200},
+		"certificate in files":       {func(c *Config) { c.certFile, c.keyFile = certFile, keyFile }, "operator@", 200},
 		"authorization":              {func(c *Config) { c.AuthorizeWith = cluster }, "localhost", 401},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestCombinationsOfServers(t *testing.T) {
 					config.ProbeListen = "127.0.0.1:9,:10"
 				}
 				if set(2) {
-					config.CertFile, config.KeyFile = certFile, keyFile
+					config.certFile, config.keyFile = certFile, keyFile
 				}
 				if set(3) {
 					config.AuthorizeWith = cluster
@@ -234,7 +234,7 @@ func TestCombinationsOfServers(t *testing.T) {
 				}
 				isServed := listen != "" || listener != nil
 				expect(listen != "" && listener != nil, "Listen and Listener are both set")
-				expect(!isServed && (set(0) || set(2) || set(3) || set(4)), "CertFile, AuthorizeWith, Pprof and Handlers need")
+				expect(!isServed && (set(0) || set(3) || set(4)), "AuthorizeWith, Pprof and Handlers need")
 				expect(!isServed && !set(1) && set(5), "Liveness and Readiness need")
 				expect(set(3) && !set(1) && !set(2) && (exposed || alsoExposed), "without TLS")
 				_, err := New(config)

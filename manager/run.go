@@ -341,7 +341,7 @@ func (m *Manager) describe(members []*member) string {
 	var all []string
 	for _, r := range members {
 		text := fmt.Sprintf("%q (%s)", r.Name, r.Group)
-		if ready, ok := r.Runner.(interface{ Ready() error }); ok {
+		if ready, ok := r.Runner.(readied); ok {
 			// The shutdown does not wait for a check.
 			if err := m.checked(r, r.Name, ready.Ready, readyInterval); err != nil {
 				text += ": " + err.Error()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -107,7 +108,7 @@ func (p *pass) getLive(ctx context.Context, i *item) (*metav1.PartialObjectMetad
 // set.
 func (p *pass) isCovered(i *item) bool {
 	for _, informer := range p.client.Config().Informers {
-		if untyped := informer.Untyped(); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {
+		if untyped := cache.Of(informer); untyped.Kind() == i.kind && untyped.Covers(i.object.GetNamespace(), nil) {
 			return true
 		}
 	}

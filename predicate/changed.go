@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -61,11 +62,11 @@ func updated(passes func(before, after *wire.Object) bool) informer.Predicate {
 			return true
 		}
 		// New comes first because it is cheaper: Old must be decompressed.
-		after, err := c.States().New()
+		after, err := cache.Of(c).New()
 		if err != nil || after == nil {
 			return true
 		}
-		before, err := c.States().Old()
+		before, err := cache.Of(c).Old()
 		if err != nil || before == nil {
 			return true
 		}

@@ -8,6 +8,8 @@
 //   - Shared: the same for a SharedInformer of client-go, which the program runs.
 //   - Channel: keys from a channel. controller.SourceFunc is for sources with a loop of their own.
 //
+// WithTrigger changes the priority and the delay of the keys of each of them, and of sources of the program.
+//
 // Package poll has the source for items outside the cluster, which it polls repeatedly.
 //
 // Put a source into controller.Config.Sources, or add it to a running controller with AddSource. The controller runs

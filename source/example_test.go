@@ -192,3 +192,64 @@ func ExampleMapped() {
 	// web-1: listed
 	// web-1: mapped configs: shop/colours updated (spec) by editor
 }
+
+// A controller of Deployments runs when one of their Pods changes, and before all others when a Pod breaks: the function
+// compares the Pod before and after the change.
+func ExampleWithTrigger() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	logger := slog.New(slog.DiscardHandler)
+	deployments := kindserver.New[*appsv1.Deployment](apitest.Deployments(), true)
+	podServer := kindserver.New[*corev1.Pod](apitest.Pods(), true)
+	pods, err := informer.New(informer.Config[*corev1.Pod]{Name: "pods", Retriever: podServer, Logger: logger})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-1", Controller: new(true)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{owner}}}
+	podServer.Put(pod)
+	then := []func(){
+		func() {
+			broken := pod.DeepCopy()
+			broken.Annotations = map[string]string{"example.com/broken": "disk"}
+			podServer.Put(broken)
+		},
+		cancel,
+	}
+	brokenFirst := func(_ kube.Key, why *controller.Trigger) {
+		before, after, err := informer.Decode[*corev1.Pod](why.Change)
+		if err != nil || before == nil || after == nil {
+			return
+		}
+		if part := after.Annotations["example.com/broken"]; part != "" && before.Annotations["example.com/broken"] == "" {
+			why.Priority, why.Detail = controller.PriorityHigh, part
+		}
+	}
+	ctrl, err := controller.New(controller.Config[*appsv1.Deployment]{
+		Name:      "pod-counter",
+		Retriever: deployments,
+		Handler: func(ctx context.Context, d *appsv1.Deployment) error {
+			run, _ := controller.RunFrom(ctx)
+			fmt.Printf("%s: %s\n", d.Name, run.Causes)
+			then[0]()
+			then = then[1:]
+			return nil
+		},
+		Sources: []controller.Source{
+			source.WithTrigger(source.OwnedIn(pods, source.Owner{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}}), brokenFirst),
+		},
+		Logger: logger,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deployments.Put(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	if err := ctrl.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// web: listed
+	// web: owned pods: shop/web-1 updated (annotations) (disk) by editor
+}

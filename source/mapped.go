@@ -42,7 +42,7 @@ func Mapped[T kube.Object](
 	}
 	return newMapped("mapped", existing(objects), predicates, problem,
 		keysOfStates(func(o *wire.Object) ([]kube.Key, error) {
-			obj, err := cache.Decode[T](objects.Untyped(), o)
+			obj, err := cache.Decode[T](cache.Of(objects), o)
 			if err != nil {
 				return nil, err
 			}
@@ -66,8 +66,8 @@ func keysOfStates(keys func(*wire.Object) ([]kube.Key, error)) keysOf {
 		return found, err
 	}
 	return func(c informer.Change) (before, after []kube.Key, err error) {
-		before, oldErr := ask(c.States().Old())
-		after, newErr := ask(c.States().New())
+		before, oldErr := ask(cache.Of(c).Old())
+		after, newErr := ask(cache.Of(c).New())
 		return before, after, errors.Join(oldErr, newErr)
 	}
 }

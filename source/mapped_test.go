@@ -12,6 +12,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -199,7 +200,7 @@ func TestMapperReadsItsInformer(t *testing.T) {
 				listed = objects.Len()
 			}
 			_ = objects.Ready() // not yet, in the first list
-			if n := objects.Health().Objects; n != listed || objects.Len() != listed || objects.Untyped().Has(key(name)) != found {
+			if n := objects.Health().Objects; n != listed || objects.Len() != listed || cache.Of(objects).Has(key(name)) != found {
 				t.Errorf("%s: %d are listed, Health says %d", by, listed, n)
 			}
 			for range objects.Walk(0, 1) {

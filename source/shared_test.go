@@ -18,6 +18,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/predicate"
@@ -95,7 +96,7 @@ func TestSharedPredicatesSeeBothStates(t *testing.T) {
 		var certain []bool
 		q, stop := start(t, source.Shared("shared", objects, targets, func(c informer.Change) bool {
 			if c.Type == informer.Deleted {
-				certain = append(certain, c.States().Complete())
+				certain = append(certain, modulecache.Of(c).Complete())
 			}
 			return c.Type != informer.Listed || c.FromList()
 		}, predicate.Changed(kube.ChangedLabels)))

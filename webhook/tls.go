@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,11 +45,9 @@ func (s *Server) newServer(config Config) (*httpserver.Server, error) {
 
 // tlsSettings returns the settings of TLS, and the mistakes in them and in the certificates.
 func (c Config) tlsSettings() (*tls.Config, mistakes) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS13}
-	if c.TLS != nil {
-		c.TLS(settings)
-	}
+	settings, err := httpserver.Settings(c.TLS)
 	var errs mistakes
+	errs.addIf(err != nil, "%w", err)
 	hasFiles, hasBoth := c.CertFile != "" || c.KeyFile != "", c.CertFile != "" && c.KeyFile != ""
 	hasOwn := settings.GetCertificate != nil || len(settings.Certificates) > 0
 	errs.addIf(c.Certificates != nil && hasFiles, "Certificates and CertFile or KeyFile are set: use one")
@@ -61,12 +58,6 @@ func (c Config) tlsSettings() (*tls.Config, mistakes) {
 	errs.addIf(settings.ClientAuth != tls.NoClientCert || settings.ClientCAs != nil ||
 		settings.GetConfigForClient != nil, "TLS sets ClientAuth, ClientCAs or GetConfigForClient: use ClientCAFile, "+
 		"because the API server has no certificate for conversions")
-	errs.addIf(settings.MaxVersion != 0 && settings.MaxVersion < max(settings.MinVersion, tls.VersionTLS12),
-		"TLS sets MaxVersion to less than MinVersion, or than TLS 1.2, which the API server needs")
-	errs.addIf(len(settings.CipherSuites) > 0 && settings.MinVersion >= tls.VersionTLS13, "TLS sets CipherSuites, "+
-		"which TLS 1.3 does not use: set MinVersion to tls.VersionTLS12 too")
-	errs.addIf(slices.Contains(settings.NextProtos, "h2"), "TLS sets HTTP/2 in NextProtos: the server has "+
-		"HTTP/1.1 only")
 	return settings, errs
 }
 

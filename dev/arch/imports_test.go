@@ -102,11 +102,11 @@ func layers() map[string]place {
 		"client":             {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic":   {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"internal/patchtest": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},
-		"compat":             {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
+		"compat":             {may: []string{"kube", "client", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"owned/ownerref":     {may: []string{"kube", "retry", "client", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
 		"status":             {may: []string{"kube", "retry", "client", "readiness", "internal/difference", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
 		"finalizer":          {may: []string{"kube", "retry", "client", "internal/difference", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
-		"owned":              {may: []string{"kube", "retry", "client", "readiness", "owned/ownerref", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
+		"owned":              {may: []string{"kube", "retry", "client", "readiness", "owned/ownerref", "internal/cache", "internal/patchtest"}, never: []string{"controller", "informer"}, why: noEngine},
 		"crd":                {may: []string{"kube", "retry", "client", "readiness"}, never: []string{"controller", "informer"}, why: noEngine},
 		"event":              {may: []string{"kube", "retry"}, never: []string{"controller", "informer"}, why: "the controller takes a recorder as an interface"},
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -226,7 +227,7 @@ func TestNamespacesAddedAndRemovedDuringRun(t *testing.T) {
 	if err := inf.SetRetriever(t.Context(), retrieve(second.namespace)); err != nil {
 		t.Fatal(err)
 	}
-	if inf.Len() != 1 || !inf.Untyped().Has(kube.Key{Namespace: second.namespace, Name: "b"}) {
+	if inf.Len() != 1 || !cache.Of(inf).Has(kube.Key{Namespace: second.namespace, Name: "b"}) {
 		t.Errorf("with the second namespace alone: %d objects", inf.Len())
 	}
 	second.putConfigMap("b", "2")

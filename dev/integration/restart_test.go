@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -46,7 +47,7 @@ func TestContract07_WaitingKeysRunAfterServerRestart(t *testing.T) {
 		Name: "parents", ResyncInterval: -1, Reads: []informer.Any{children},
 		Retriever: informer.RetrieveSelected[*corev1.ConfigMap](connected, selection),
 		Handler: func(ctx context.Context, m *corev1.ConfigMap) error {
-			saw.add(m.Name, fmt.Sprint(m.Data["value"], " ", children.Untyped().Has(e.key(m.Name))))
+			saw.add(m.Name, fmt.Sprint(m.Data["value"], " ", cache.Of(children).Has(e.key(m.Name))))
 			switch {
 			case m.Data["value"] != "1":
 				return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -60,7 +61,7 @@ func story[T kube.Object](t *testing.T, e env, retriever informer.Retriever[T], 
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if ctrl.Informer().Untyped().Has(kube.Key{Namespace: e.namespace, Name: "b"}) {
+		if modulecache.Of(ctrl.Informer()).Has(kube.Key{Namespace: e.namespace, Name: "b"}) {
 			return "b is still in the cache"
 		}
 		return ""
@@ -262,7 +263,7 @@ func TestSelectionFollowsLabels(t *testing.T) {
 	e.putConfigMap("b", "in")
 	e.putConfigMap("a", "out")
 	eventually(t, func() string {
-		if n := ctrl.Informer().Len(); n != 1 || !ctrl.Informer().Untyped().Has(kube.Key{Namespace: e.namespace, Name: "b"}) {
+		if n := ctrl.Informer().Len(); n != 1 || !modulecache.Of(ctrl.Informer()).Has(kube.Key{Namespace: e.namespace, Name: "b"}) {
 			return "the cache does not hold just b"
 		}
 		return s.lacks(map[string]string{"a": "in", "b": "in"})

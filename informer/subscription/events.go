@@ -100,7 +100,7 @@ func (e *events[T]) recordEnd(c informer.Change, applyNext bool) (ended bool, er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if sent, known := e.sent[c.Key]; ends && known {
-		last, unread := c.States().Old()
+		last, unread := cache.Of(c).Old()
 		if unread != nil || last == nil {
 			err = cmp.Or(unread, errNoState)
 			last = &wire.Object{Key: c.Key, UID: sent.uid}
@@ -197,7 +197,7 @@ func (e *events[T]) takeChanges(key kube.Key) (last *wire.Object, obj T, applied
 
 // lastOf decodes the last state of an object.
 func (e *events[T]) lastOf(ctx context.Context, last *wire.Object) T {
-	obj, err := cache.Decode[T](e.subscription.informer.Untyped(), last)
+	obj, err := cache.Decode[T](cache.Of(e.subscription.informer), last)
 	if err == nil {
 		return obj
 	}

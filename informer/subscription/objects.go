@@ -55,11 +55,11 @@ func (o *objects[T]) end() { close(o.out) }
 
 // read returns the cached state of an object, also while the cache lacks other objects.
 func (s *Subscription[T]) read(key kube.Key) (obj T, found bool, err error) {
-	encoded, found := s.informer.Untyped().Encoded(key)
+	encoded, found := cache.Of(s.informer).Encoded(key)
 	if !found {
 		return obj, false, nil
 	}
-	obj, err = cache.Decode[T](s.informer.Untyped(), encoded)
+	obj, err = cache.Decode[T](cache.Of(s.informer), encoded)
 	return obj, err == nil, err
 }
 

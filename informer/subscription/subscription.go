@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -76,7 +77,7 @@ func New[T kube.Object](config Config[T]) (*Subscription[T], error) {
 	if objects == nil {
 		return nil, fmt.Errorf("new subscription %q: an Informer is required: informer.New makes one", config.Name)
 	}
-	logger := objects.Untyped().Logger()
+	logger := cache.Of(objects).Logger()
 	return &Subscription[T]{
 		name: cmp.Or(config.Name, objects.Name()), informer: objects, predicate: guarded(config.Predicate, logger),
 		logger: logger,
@@ -178,7 +179,7 @@ func (s *Subscription[T]) Run(ctx context.Context) error {
 // runReceiver runs r until ctx ends.
 func (s *Subscription[T]) runReceiver(ctx context.Context, r receiver) {
 	defer r.end()
-	unsubscribe := s.informer.Untyped().Subscribe(func(c informer.Change) {
+	unsubscribe := cache.Of(s.informer).Subscribe(func(c informer.Change) {
 		if ctx.Err() == nil { // a large initial list must not delay the end
 			r.notify(c)
 		}

@@ -1,6 +1,6 @@
 // Package cache defines the methods of an informer for the other packages of this module, without the type of its
-// objects. informer.Informer.Untyped returns them. The package is internal because most of its methods use encoded
-// objects, and because programs that know the type of the objects have better methods in package informer.
+// objects: Of returns them. The package is internal because most of its methods use encoded objects, and because
+// programs that know the type of the objects have better methods in package informer.
 package cache
 
 import (
@@ -20,6 +20,22 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
+
+// Holder holds a value for the packages of this module. A type embeds it under an unexported alias: then Of returns the
+// value, and programs find no method for it.
+type Holder[V any] struct{ value V }
+
+// Hold returns a Holder of value.
+func Hold[V any](value V) Holder[V] { return Holder[V]{value} }
+
+func (h Holder[V]) held() V { return h.value }
+
+// Of returns what the Holder in a value holds: an Informer for the informers of package informer, and the states for an
+// informer.Change. It allocates nothing.
+func Of[V any, H interface{ held() V }](holder H) V { return holder.held() }
+
+// Untyped is implemented by the types with a Holder of an Informer, and by no type outside of this module.
+type Untyped interface{ held() Informer }
 
 // Informer is an informer without its type parameter. It is safe for concurrent use.
 type Informer interface {
@@ -120,30 +136,6 @@ type Awaiter interface {
 	// another watch fails, such as that of a forbidden namespace. Otherwise the error contains the reason why w is not
 	// shown.
 	ReadyFor(w Write) error
-}
-
-// States are the states of an object before and after a change. They are valid during the call that delivers the
-// change.
-type States interface {
-	// Old returns the state before the change, for Updated and Deleted; otherwise nil. It is decompressed on first use.
-	// An error means that the cached bytes cannot be read.
-	Old() (*wire.Object, error)
-	// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first
-	// use. An error means that the cached bytes cannot be read.
-	New() (*wire.Object, error)
-	// OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
-	// there is no such state.
-	OldVersion() string
-	// Later returns a function that returns which parts of an Updated differ. It may be called at any later time and
-	// from any goroutine. It keeps both states in memory.
-	Later() func() kube.ChangedParts
-	// KeptSize returns the size in bytes of the states that the function of Later keeps in memory.
-	KeptSize() int
-	// Complete reports, for a Deleted, whether the state before the change is the last state that the object had, or
-	// had in the selection. It is false if a list no longer contains the object.
-	Complete() bool
-	// Ending returns, for Deleted, whether the object was deleted.
-	Ending() Ending
 }
 
 // ErrSilentWatch is in the error of an informer's Health if a watch is open but delivers nothing, while a list shows

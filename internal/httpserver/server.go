@@ -55,6 +55,23 @@ type Config struct {
 	Logger          *slog.Logger
 }
 
+// Settings returns the settings of connections with TLS that change, which may be nil, has changed, and the mistakes in
+// them. The default is TLS 1.3.
+func Settings(change func(*tls.Config)) (*tls.Config, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS13}
+	if change != nil {
+		change(settings)
+	}
+	var mistakes usercode.Mistakes
+	mistakes.AddIf(settings.MaxVersion != 0 && settings.MaxVersion < max(settings.MinVersion, tls.VersionTLS12),
+		"TLS sets MaxVersion to less than MinVersion, or than TLS 1.2")
+	mistakes.AddIf(len(settings.CipherSuites) > 0 && settings.MinVersion >= tls.VersionTLS13, "TLS sets CipherSuites, "+
+		"which TLS 1.3 does not use: set MinVersion to tls.VersionTLS12 too")
+	mistakes.AddIf(slices.Contains(settings.NextProtos, "h2"), "TLS sets HTTP/2 in NextProtos: the server has "+
+		"HTTP/1.1 only")
+	return settings, mistakes.Err()
+}
+
 // Server is an HTTP server. New creates one.
 type Server struct {
 	config      Config

@@ -28,6 +28,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -204,7 +205,7 @@ func (k Kind) informer(c Config) (informer.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, whole := objects.Untyped().NewObject(); !whole {
+	if _, whole := cache.Of(objects).NewObject(); !whole {
 		return nil, fmt.Errorf("informer %s keeps only metadata: the set needs whole objects", objects.Name())
 	}
 	return objects, nil

@@ -26,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -137,7 +138,7 @@ func TestInformersSelectLabelOfSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := children.Client.Config().Informers[0].Untyped().Name(); got != "settings" {
+		if got := cache.Of(children.Client.Config().Informers[0]).Name(); got != "settings" {
 			t.Errorf("the configured name of the informer is %q", got)
 		}
 		asked.paths = nil
@@ -162,8 +163,8 @@ func TestKindFromRetriever(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := children.Client.Config().Informers[0]; i.Untyped().Name() != "Shop of webapp" || i.Untyped().Kind() != shop {
-		t.Errorf("the informer is called %q, and is one of %s", i.Untyped().Name(), i.Untyped().Kind())
+	if i := children.Client.Config().Informers[0]; cache.Of(i).Name() != "Shop of webapp" || cache.Of(i).Kind() != shop {
+		t.Errorf("the informer is called %q, and is one of %s", cache.Of(i).Name(), cache.Of(i).Kind())
 	}
 }
 
@@ -246,7 +247,7 @@ func TestSetNameDefaultsToFieldOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := children.Client.Config().Informers[0].Untyped().Name(); got != "Deployment of webapp-operator" {
+	if got := cache.Of(children.Client.Config().Informers[0]).Name(); got != "Deployment of webapp-operator" {
 		t.Errorf("the informer is called %q", got)
 	}
 	config.Client.FieldOwner = "webapp operator"

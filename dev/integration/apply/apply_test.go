@@ -21,6 +21,7 @@ import (
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -222,7 +223,7 @@ func TestApplyBehindInformer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	still := &frozen{}
-	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{cache.Hold[cache.Informer](still)}}))(t)
 	ctx, requests := watched(t)
 
 	created := applied(ctx, t, c, client.Created, w.configMap("settings", map[string]string{"mode": "fast"}))
@@ -294,7 +295,7 @@ func TestApplyAfterOtherWritesOfTheSameClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			still := &frozen{}
-			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{cache.Hold[cache.Informer](still)}}))(t)
 			configuration := w.configMap(strings.ReplaceAll(name, " ", "-"), map[string]string{"mode": "fast"})
 			still.object = applied(t.Context(), t, c, client.Created, configuration).Object
 			ctx, requests := watched(t)
@@ -321,7 +322,7 @@ func TestApplyAfterLostResponse(t *testing.T) {
 	still := &frozen{}
 	lose := false
 	c := must(client.New(client.Config{
-		Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still},
+		Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{cache.Hold[cache.Informer](still)},
 		Interceptors: []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
 			return func(ctx context.Context, r *client.Request) error {
 				err := next(ctx, r)
@@ -355,7 +356,7 @@ func TestForcedApplyRestoresFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	still := &frozen{showsManagers: true}
-	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+	c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{cache.Hold[cache.Informer](still)}}))(t)
 	ctx, requests := watched(t)
 	configuration := w.configMap("settings", map[string]string{"mode": "fast"})
 	still.object = applied(ctx, t, c, client.Created, configuration).Object

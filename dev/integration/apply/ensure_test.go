@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/compat"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -79,7 +80,7 @@ func TestCreateOrUpdateWithStaleCache(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			still := &frozen{}
-			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{still}}))(t)
+			c := must(client.New(client.Config{Cluster: w.cluster, FieldOwner: "tests", Informers: []client.Informer{cache.Hold[cache.Informer](still)}}))(t)
 			obj := w.configMap("settings", nil)
 
 			// The object was created, but the informer does not show it.

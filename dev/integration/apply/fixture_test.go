@@ -22,9 +22,8 @@ type frozen struct {
 	showsManagers bool
 }
 
-func (*frozen) ReadsFrom(string) bool     { return true }
-func (f *frozen) Untyped() cache.Informer { return f }
-func (f *frozen) Name() string            { return "frozen" }
+func (*frozen) ReadsFrom(string) bool { return true }
+func (f *frozen) Name() string        { return "frozen" }
 
 func (f *frozen) Kind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind("ConfigMap")

@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -56,7 +57,7 @@ func TestWarmStandbyTakesOverWithoutListing(t *testing.T) {
 			}
 			create(t, c, configMap(namespace, "shop-new"))
 			second.until("the cache of the standby contains the change", func() string {
-				if second.maps.Untyped().Has(kube.Key{Namespace: namespace, Name: "shop-000"}) || !second.maps.Untyped().Has(kube.Key{Namespace: namespace, Name: "shop-new"}) {
+				if cache.Of(second.maps).Has(kube.Key{Namespace: namespace, Name: "shop-000"}) || !cache.Of(second.maps).Has(kube.Key{Namespace: namespace, Name: "shop-new"}) {
 					return "it does not"
 				}
 				return ""

@@ -253,7 +253,7 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	informer := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}
-	cached := clustertest.Client(t, e.cluster, informer)
+	cached := clustertest.Client(t, e.cluster, informer.shown())
 	set := e.set(func(c *owned.Config) { c.Client = cached })
 	e.apply(set, app, owned.Of(e.configMap("old"))...)
 	informer.objects[e.key("old")] = e.get(e.key("old"))
@@ -479,7 +479,7 @@ func TestApplyWithEmptyCache(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	informer := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}
-	cached := clustertest.Client(t, e.cluster, informer)
+	cached := clustertest.Client(t, e.cluster, informer.shown())
 	set := e.set(func(c *owned.Config) { c.Client = cached })
 	must(client.Create(t.Context(), e.c, e.configMap("foreign", "of", "a user")))(t)
 	e.apply(e.set(), app, owned.Of(e.configMap("own"))...)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -21,8 +22,10 @@ type frozen struct {
 	objects map[kube.Key]*corev1.ConfigMap
 }
 
+// shown returns f for a client.
+func (f *frozen) shown() client.Informer { return cache.Hold[cache.Informer](f) }
+
 func (*frozen) ReadsFrom(string) bool                 { return true }
-func (f *frozen) Untyped() cache.Informer             { return f }
 func (f *frozen) Name() string                        { return "frozen" }
 func (f *frozen) Kind() schema.GroupVersionKind       { return configMapKind }
 func (f *frozen) NewObject() (kube.Object, bool)      { return &corev1.ConfigMap{}, true }

@@ -25,7 +25,7 @@ import (
 func (e env) behind(change ...func(*owned.Config)) (*owned.Set, *frozen) {
 	e.Helper()
 	cache := &frozen{t: e.T, objects: map[kube.Key]*corev1.ConfigMap{}}
-	cached := clustertest.Client(e, e.cluster, cache)
+	cached := clustertest.Client(e, e.cluster, cache.shown())
 	return e.set(append([]func(*owned.Config){func(c *owned.Config) { c.Client = cached }}, change...)...), cache
 }
 

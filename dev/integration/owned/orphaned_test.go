@@ -215,7 +215,7 @@ func TestFinalizersOfObjectHandedOverAreKept(t *testing.T) {
 func TestUnchangedApplyNeedsNoPrecondition(t *testing.T) {
 	e := newEnv(t)
 	cache := &frozen{t: t, objects: map[kube.Key]*corev1.ConfigMap{}}
-	cached := clustertest.Client(e, e.cluster, cache)
+	cached := clustertest.Client(e, e.cluster, cache.shown())
 	busy := e.configMap("busy", "colour", "blue")
 	first := must(client.Apply(t.Context(), cached, busy))(t).Object
 	e.merge(e.configMap("busy"), `{"metadata":{"annotations":{"heartbeat":"1"}}}`)

@@ -157,6 +157,9 @@ type reportingElector struct {
 	elector *leader.Elector
 }
 
+// Ready implements controller.LeaderElector.
+func (a *reportingElector) Ready() error { return a.elector.Ready() }
+
 // Run implements controller.LeaderElector.
 func (a *reportingElector) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	return a.elector.Run(ctx, func(ctx context.Context) error { return a.lead(ctx, work) })
