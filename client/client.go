@@ -40,7 +40,7 @@ type Config struct {
 	// Informers are read instead of the API server, if possible: see Informer. A read never starts an informer.
 	// Default: every read makes a request to the API server.
 	Informers []Informer
-	// ReadOwnWrites lets reads see all earlier writes of the client, in a handler and elsewhere. A read that an informer
+	// ReadOwnWrites lets reads see all earlier writes of the client, in handlers and elsewhere. A read that an informer
 	// could answer waits until the informer shows what the client has written of its objects. It makes a request
 	// instead if the informer does not show it 1 s after the write (a healthy watch is behind by milliseconds), or when
 	// half of the time that ctx has left is over. For 2 min it makes a request after a write without a response, and in

@@ -181,11 +181,13 @@ type Write struct {
 	Object *wire.Object
 }
 
-// WithLabels returns the write with an Object that has only metadata: enough for informers that select by labels.
+// WithLabels returns the write with an Object that has only metadata, which can always be encoded: enough for informers
+// that select by labels.
 func (w Write) WithLabels(labels map[string]string) Write {
-	w.Object, _ = wire.NewEncoder[*metav1.PartialObjectMetadata](nil).Encode(&metav1.PartialObjectMetadata{ // texts can be encoded
+	w.Object, _ = wire.NewEncoder[*metav1.PartialObjectMetadata](nil).Encode(&metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.Key.Namespace, Name: w.Key.Name, UID: w.UID, ResourceVersion: w.ResourceVersion, Labels: labels,
+			Namespace: w.Key.Namespace, Name: w.Key.Name, UID: w.UID, ResourceVersion: w.ResourceVersion,
+			Labels: labels,
 		},
 	})
 	return w

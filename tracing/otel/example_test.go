@@ -97,5 +97,5 @@ func (oneWidget) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interfa
 }
 
 func (oneWidget) Describe() informer.Description[widget] {
-	return informer.Description[widget]{GroupVersionKind: schema.GroupVersionKind{Kind: "Widget"}}
+	return informer.Description[widget]{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Widget"}}
 }
