@@ -34,11 +34,11 @@ const (
 // If an informer of the client that stores whole objects shows that the apply would not change the object, the outcome
 // is Unchanged, without a request. Either the informer stores the fields that the field owner has applied
 // (informer.Config.KeepAppliedBy): then they must be exactly those of the configuration, and have its values, or the
-// object must carry the hash of the configuration (option ConfigurationHash; the values of custom resources are compared
-// even so, because their schema may have changed). This works after a restart. Or this client, or one that With has
-// derived, has applied the same configuration with the same field owner, without any other write to the object since,
-// and the fields have the values of that response, which the API server may have normalized. The client stores this for
-// up to 65,536 objects.
+// object must carry the hash of the configuration (option ConfigurationHash; the values of custom resources are
+// compared even so, because their schema may have changed). This works after a restart. Or this client, or one that
+// With has derived, has applied the same configuration with the same field owner, without any other write to the object
+// since, and the fields have the values of that response, which the API server may have normalized. The client stores
+// this for up to 65,536 objects.
 //
 // Otherwise Apply takes the state before the write from an informer, or reads it (one GET; not with IfAbsent for
 // kinds of Kubernetes), and sends one PATCH. If the resourceVersion is the same as before, the object has not changed.

@@ -90,7 +90,7 @@ type Config[T kube.Object] struct {
 // it and read from it at the same time.
 //
 // Run lists the objects into a store and then watches. client-go's Reflector decides when to list and when to watch. If
-// an arriving object is newer than the cached one, the store keeps its bytes, and then the subscribers receive a Change.
+// an arriving object is newer than the cached one, the store keeps its bytes, and then subscribers receive a Change.
 //
 // Guarantees:
 //
