@@ -29,7 +29,25 @@ const (
 	Unchanged ObjectOutcome = "unchanged"
 )
 
-// ApplyResult is the result of an apply.
+// ApplyResult is the result of an apply. An object that matches the configuration is not written.
+//
+// If an informer of the client that stores whole objects shows that the apply would not change the object, the outcome
+// is Unchanged, without a request. Either the informer stores the fields that the field owner has applied
+// (informer.Config.KeepAppliedBy): then they must be exactly those of the configuration, and have its values, or the
+// object must carry the hash of the configuration (option ConfigurationHash; the values of custom resources are
+// compared even so, because their schema may have changed). This works after a restart. Or this client, or one that
+// With has derived, has applied the same configuration with the same field owner, without any other write to the object
+// since, and the fields have the values of that response, which the API server may have normalized. The client stores
+// this for up to 65,536 objects.
+//
+// Otherwise Apply takes the state before the write from an informer, or reads it (one GET; not with IfAbsent for
+// kinds of Kubernetes), and sends one PATCH. If the resourceVersion is the same as before, the object has not changed.
+//
+// An informer is slightly stale: Apply detects a change that it does not show yet, such as a conflict, when it shows
+// it. If another client has written since the last known state, Changed may contain its changes, and the outcome is
+// Updated if an applied value, or the entry in managedFields, differs from the last known one. Fields outside of obj
+// that another program applies with the same field owner are detected at the next PATCH. An apply of fields that the Go
+// type of the informer lacks makes a request each time.
 type ApplyResult[T any] struct {
 	// Object is the object after the apply, as the API server returned it. If it was Unchanged without a
 	// request, it is the informer's object; after a *ConflictError, the object before the apply, if that is known.
@@ -47,10 +65,10 @@ type ApplyResult[T any] struct {
 }
 
 // Apply sets the fields of obj by server-side apply (KEP-555), and removes the fields that the same field
-// owner has applied before and that obj does not contain. It keeps the fields of other managers. obj is
-// the configuration: it must contain only fields that the caller wants to set. Apply does not change it. It may
-// be typed, unstructured or metadata only. Each field owner applies one configuration to an object, always
-// completely.
+// owner has applied before and that obj does not contain. It keeps the fields of other managers. obj is the
+// configuration (see ApplyConfiguration), typed, unstructured or metadata only: it must contain only fields that the
+// caller wants to set. Each field owner applies one configuration to an object, always completely. See ApplyResult for
+// the requests.
 //
 //	applied, err := client.Apply(ctx, c, &corev1.Service{
 //		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
@@ -60,76 +78,14 @@ type ApplyResult[T any] struct {
 //		},
 //	}, client.Force())
 //
-// # Configuration
+// Options: ConfigurationHash; DryRun, which makes Changed certain; FieldOwner; FieldValidation; Force; Subresource;
+// IfUnchanged, for which a written object must still have the resourceVersion of obj; IfAbsent.
 //
-// The configuration of a typed obj omits unset fields: nil lists and maps, zero times, and empty structs with
-// omitempty that are not pointers, such as a container's Resources. It contains empty values behind pointers,
-// such as EmptyDir: &corev1.EmptyDirVolumeSource{}. It also contains zero numbers, false, "" and empty structs
-// of fields without omitempty, such as a Deployment's Template or a NetworkPolicy's PodSelector. So Paused: false
-// of a Deployment, which has omitempty, is not applied, and does not undo a pause. To apply such values, or single
-// fields of an object that another client created, use the types of k8s.io/client-go/applyconfigurations, in
-// which every field is optional (ApplyConfiguration). The configuration of an unstructured obj contains all of
-// its fields.
-//
-// Apply never applies metadata that the API server sets. It applies the status only with
-// Subresource("status"), and then nothing else. It applies a Secret's stringData as data. If obj has a uid,
-// Apply neither changes nor creates another object with the same name.
-//
-// # Flow
-//
-//  1. If an informer of the client that stores whole objects shows that the apply would not change the object,
-//     the outcome is Unchanged, without a request. Apply detects this in two ways.
-//
-//     If the informer stores the fields that the field owner has applied (informer.Config.KeepAppliedBy), they
-//     must be exactly the fields of the configuration. Also, they must have its values, or the object must
-//     carry the hash of the configuration (option ConfigurationHash); with the hash, values that the API
-//     server or a webhook has changed do not matter. (Apply compares the values of custom resources
-//     even so, because their schema may have changed.) This works after a restart, and for any number of
-//     objects.
-//
-//     Otherwise this client must have applied the same configuration with the same field owner, without any
-//     other write to the object since, also by clients that With has derived from it; and the fields of the
-//     configuration must have the values of the response to that apply. Values that the API server has
-//     normalized (defaults, "1000m" as "1") do not matter. The client stores this for up to 65,536 objects.
-//
-//  2. Otherwise Apply takes the state before the write from an informer, or reads it from the API server: one
-//     GET.
-//
-//  3. Apply sends one PATCH. If the resourceVersion is the same as before, the object has not changed.
-//
-// # Guarantees
-//
-// Apply does not write an object that matches the configuration. With an informer it makes no request for such
-// an object: from the first Apply of a program on if the informer stores the applied fields, otherwise from
-// the second.
-//
-// An informer is slightly stale. Apply detects a change that the informer does not show yet, such as a conflict
-// over a field, when the informer shows it; a controller handles the object again at that time. If
-// another client has written since the last known state, two results are uncertain: Changed may contain
-// changes of the other client, and the outcome is Updated if the value of an applied field, or the field
-// owner's entry in managedFields (its time is in seconds), differs from the last known one. Until the next PATCH,
-// Apply does not detect fields outside of obj that another program applies with the same field owner. An informer
-// with a Go type cannot show fields that the type lacks: an apply of such fields makes a request each time.
-//
-// # Options
-//
-// ConfigurationHash; DryRun, which changes neither the object nor the stored states, and makes Changed certain;
-// FieldOwner; FieldValidation; Force; Subresource; IfUnchanged, which requires that a written object still has the
-// resourceVersion of obj (ignored otherwise); and IfAbsent, which requires that the object does not exist.
-//
-// With IfAbsent Apply reads nothing before the PATCH, unless the kind's group is not one of Kubernetes: see
-// IfAbsent.
-//
-// # Errors
-//
-//   - *ConflictError: other field managers own applied fields, with other values. The object has not changed.
-//   - ErrGone or ErrReplaced, if obj has the uid of a deleted object.
-//   - ErrChanged with IfUnchanged; ErrExists with IfAbsent.
-//   - An error of class retry.Invalid if the configuration does not match the schema of its kind (a number in
-//     place of a string, an unknown field), although the API server reports an internal error.
-//
-// After an error without a response of the API server (a timeout, a broken connection) the configuration may
-// have been applied: apply it again.
+// Errors: *ConflictError, if other field managers own applied fields with other values: the object has not changed;
+// ErrGone or ErrReplaced, if obj has the uid of a deleted object; ErrChanged with IfUnchanged; ErrExists with IfAbsent;
+// one of class retry.Invalid if the configuration does not match the schema of its kind, although the API server
+// reports an internal error. Without a response of the API server, the configuration may have been applied: apply it
+// again.
 func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...WriteOption) (ApplyResult[T], error) {
 	a, err := c.application(ctx, obj, options)
 	if err != nil {
@@ -144,6 +100,18 @@ func Apply[T kube.Object](ctx context.Context, c *Client, obj T, options ...Writ
 //
 //	web := appsv1apply.Deployment("web", "shop").WithSpec(appsv1apply.DeploymentSpec().WithReplicas(3))
 //	applied, err := client.ApplyConfiguration(ctx, c, web, client.Force())
+//
+// The configuration of a typed object of Apply omits unset fields: nil lists and maps, zero times, and empty structs
+// with omitempty that are not pointers, such as a container's Resources. It contains empty values behind pointers, such
+// as EmptyDir: &corev1.EmptyDirVolumeSource{}, and zero numbers, false, "" and empty structs of fields without
+// omitempty, such as a Deployment's Template or a NetworkPolicy's PodSelector. So Paused: false of a Deployment, which
+// has omitempty, is not applied, and does not undo a pause: apply such values, and single fields of an object that
+// another client created, with ApplyConfiguration. The configuration of an unstructured object contains all of its
+// fields.
+//
+// Metadata that the API server sets is never applied. The status is applied only with Subresource("status"), and then
+// nothing else. A Secret's stringData is applied as data. With a uid, no other object of the same name is changed or
+// created.
 func ApplyConfiguration(
 	ctx context.Context, c *Client, configuration runtime.ApplyConfiguration, options ...WriteOption,
 ) (ApplyResult[*unstructured.Unstructured], error) {

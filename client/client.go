@@ -54,10 +54,12 @@ type Config struct {
 // Informer is a source of objects that a Client reads instead of the API server. *informer.Informer[T] implements it
 // for every T.
 //
-// An informer is always slightly stale, and may lack the caller's own recent writes: package controller waits for these
-// between two runs of a key, but not within a run, and Config.ReadOwnWrites everywhere. An object that is read as
-// another type than the informer's lacks the fields that the informer's type lacks. Option FromAPI reads from the API
-// server.
+// An informer returns the objects that it has. Only if it covers the whole selection, it also decides that an object
+// does not exist. Informers that do not run (no controller has them in its Sources or Reads, or that controller has
+// ended) are ignored. An informer is always slightly stale, and may lack the caller's own recent writes: package
+// controller waits for these between two runs of a key, but not within a run, and Config.ReadOwnWrites everywhere. An
+// object that is read as another type than the informer's lacks the fields that the informer's type lacks. Option
+// FromAPI reads from the API server.
 type Informer interface{ sealed }
 
 // sealed is implemented by the informers of package informer.

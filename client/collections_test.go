@@ -10,13 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/compat"
 	"github.com/evenkeel-go/evenkeel/internal/errtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -122,27 +119,6 @@ func TestMetadataFromServersWithoutPartialObjects(t *testing.T) {
 	names, err := client.Keys[*corev1.Pod](t.Context(), c, kube.Selection{})
 	if len(names) != 1 || err != nil {
 		t.Errorf("the names are %v, %v", names, err)
-	}
-}
-
-// TestNullEqualsMissingFieldInMergePatch: otherwise every run would send a merge patch for the null.
-func TestNullEqualsMissingFieldInMergePatch(t *testing.T) {
-	t.Parallel()
-	server, c := newServer(t)
-	w := &unstructured.Unstructured{}
-	w.SetGroupVersionKind(schema.GroupVersionKind{Group: "shop.example.com", Version: "v1", Kind: "Widget"})
-	w.SetNamespace("shop")
-	w.SetName("w")
-	written, err := compat.CreateOrPatch(t.Context(), c, w, func(w *unstructured.Unstructured) error {
-		w.Object["spec"].(map[string]any)["color"] = nil
-		w.Object["status"] = nil
-		return nil
-	})
-	if err != nil || written.Outcome != client.Unchanged {
-		t.Errorf("it is %s: %v", written.Outcome, err)
-	}
-	if got := server.verbs(); len(got) != 1 {
-		t.Errorf("the requests are %q", server.log())
 	}
 }
 

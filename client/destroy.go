@@ -9,7 +9,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// DeleteLive deletes obj if the API server still has the same object and check accepts its state.
+// DeleteLive deletes obj if the API server still has the same object and check accepts its state. A handler decides on
+// the state of an informer, which can be minutes old after a restart of the API server; check decides again. Facts that
+// decide must be in the object: the preconditions do not cover other inputs of check.
 //
 // Flow:
 //

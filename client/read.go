@@ -120,11 +120,6 @@ func metadataKind[T kube.Object](c *Client, given schema.GroupVersionKind) (sche
 //
 //	web := kube.Selection{Namespaces: []string{"shop"}, LabelSelector: "app=web"}
 //	for pod, err := range client.List[*corev1.Pod](ctx, c, web) {
-//		if err != nil {
-//			return err
-//		}
-//		...
-//	}
 //
 // An error ends the iteration, in place of the remaining objects. All pages are of the same state, unless the
 // API server drops that state before the last page (410 Expired: it keeps states for some minutes). List then

@@ -32,12 +32,11 @@ var ErrFailed = errors.New("the object has failed")
 // wait at once if the object is Stalled.
 //
 // WaitFor is for sequential programs: installers, migrations, tests. In a handler it would block a worker: return
-// controller.RequeueAfter instead or, better, let the controller watch the object.
-//
-// Flow: WaitFor lists the object, which is one request if it is Current already, and then watches it. When the
-// watch ends, it starts again; after failures it pauses, up to 10 s (longer if the API server asks for it). It
-// does not poll, and never reads from informers, which may show the state before the awaited change. It also
-// waits for a kind that is not served yet, because its CustomResourceDefinition was just created.
+// controller.RequeueAfter instead or, better, let the controller watch the object. WaitFor lists the object, which is
+// one request if it is Current already, and then watches it. When the watch ends, it starts again; after failures it
+// pauses, up to 10 s (longer if the API server asks for it). It does not poll, and never reads from informers, which
+// may show the state before the awaited change. It also waits for a kind that is not served yet, because its
+// CustomResourceDefinition was just created.
 //
 // It needs the verbs list and watch; a Role may limit both to the object's name (resourceNames).
 //

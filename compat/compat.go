@@ -28,13 +28,6 @@ type WriteResult[T any] struct {
 
 // CreateOrUpdate calls mutate to make the desired object, and writes it if mutate has changed anything.
 //
-//	written, err := compat.CreateOrUpdate(ctx, c, config, func(config *corev1.ConfigMap) error {
-//		config.Data = map[string]string{"mode": mode}
-//		return nil
-//	})
-//
-// Flow:
-//
 //  1. The object is read by the name of obj, from an informer or the API server. mutate gets a copy of it or, if it
 //     does not exist, a copy of obj.
 //  2. If mutate has changed nothing, no request is made. Empty and missing fields of Go types are equal.

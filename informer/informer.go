@@ -89,10 +89,8 @@ type Config[T kube.Object] struct {
 // Informer is a cache of the objects that one Retriever lists and watches. It may be shared: several goroutines may run
 // it and read from it at the same time.
 //
-// Run lists the objects into a store and then watches. client-go's Reflector decides when to list and when to watch
-// (WatchList if the server supports it, bookmarks, 410, backoff). The informer compares each arriving object with the
-// cached one by the few fields that it reads from the encoded bytes. If the arriving object is newer, the store keeps
-// its bytes, and then the subscribers receive a Change. An object is decoded only when it is read.
+// Run lists the objects into a store and then watches. client-go's Reflector decides when to list and when to watch. If
+// an arriving object is newer than the cached one, the store keeps its bytes, and then subscribers receive a Change.
 //
 // Guarantees:
 //

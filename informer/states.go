@@ -168,8 +168,8 @@ func (s *states) Old() (*wire.Object, error) {
 	return s.readOld()
 }
 
-// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first use.
-// An error means that the cached bytes cannot be read.
+// New returns the state after the change, for Listed, Added and Updated; otherwise nil. It is decompressed on first
+// use. An error means that the cached bytes cannot be read.
 func (s *states) New() (*wire.Object, error) {
 	if s == nil {
 		return nil, nil

@@ -20,6 +20,18 @@
 // counts too (CLOCK_BOOTTIME). On other systems it may not count: do not suspend machines that run a leader there. A
 // hypervisor that pauses a virtual machine may stop both clocks.
 //
+// # Guarantees
+//
+//   - work is not called before the lease is acquired, and never twice at once.
+//   - The lease is held until work has returned or leadership is lost. Leadership is lost at the latest RenewDeadline
+//     after the start of the last successful renewal, which is LeaseDuration minus RenewDeadline before another process
+//     can acquire the lease. It is also lost as soon as a request shows that the lease has another holder or no holder,
+//     or was deleted.
+//   - A context that kube.UntilLeadershipLost derives from work's context is cancelled when leadership is lost, also
+//     while work drains, and when work has returned.
+//   - The lease is never written between a loss and the return of work.
+//   - Everything that Elector.Run starts has ended when it returns.
+//
 // # Writes
 //
 // The context of work carries the term of leadership. After the lease was lost or released, clients of a kube.Cluster

@@ -83,18 +83,6 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 //     times its RetryPeriod. If leadership was lost, Run goes back to step 1. If work returns the error of a controller
 //     with a handler that ignores its context, Run returns it, and the lease expires: the process must end.
 //
-// Guarantees:
-//   - work is not called before the lease is acquired, and never twice at once.
-//   - The lease is held until work has returned or leadership is lost. Leadership is lost at the latest RenewDeadline
-//     after the start of the last successful renewal, which is LeaseDuration minus RenewDeadline before another process
-//     can acquire the lease. It is also lost as soon as a request shows that the lease has another holder or no holder,
-//     or was deleted.
-//   - A context that kube.UntilLeadershipLost derives from work's context is cancelled when leadership is lost, also
-//     while work drains, and when work has returned.
-//   - After that, clients of a kube.Cluster send no write with work's context or a context derived from it.
-//   - The lease is never written between a loss and the return of work.
-//   - Everything that Run starts has ended when it returns.
-//
 // The caller must ensure that work stops writing when leadership is lost, returns when its context ends, and can be
 // called again. Run must not be called twice at the same time: to run several controllers under one lease, run all of
 // them in work, and call ReadyWith in readiness probes.

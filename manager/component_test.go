@@ -44,6 +44,7 @@ func TestManagerLogsMethodsThatWrappersHide(t *testing.T) {
 	const line = `level=INFO msg="runnable hides methods of what it runs" runnable=wrapped`
 	for kind, open := range map[string]func(t *testing.T) manager.Component{
 		"controller": func(t *testing.T) manager.Component {
+			t.Helper()
 			ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
 				Name: "c", Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true),
 				Handler: func(context.Context, *corev1.ConfigMap) error { return nil }, Logger: slog.New(slog.DiscardHandler),
@@ -54,6 +55,7 @@ func TestManagerLogsMethodsThatWrappersHide(t *testing.T) {
 			return ctrl
 		},
 		"informer": func(t *testing.T) manager.Component {
+			t.Helper()
 			objects, err := informer.New(informer.Config[*corev1.ConfigMap]{
 				Retriever: kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true), Logger: slog.New(slog.DiscardHandler),
 			})

@@ -75,8 +75,8 @@ type Config struct {
 	// without them slog.Default(), at the time of New.
 	Logger *slog.Logger
 
-	// Of Options. The files are read again when they change; while they are not valid, the previous certificate stays in
-	// use.
+	// Of Options. The files are read again when they change; while they are not valid, the previous certificate stays
+	// in use.
 	certFile, keyFile string
 
 	tls *tls.Config // nil without TLS; set by secure
@@ -249,8 +249,8 @@ func (c *Config) secure() error {
 		mistakes.Join(err)
 		settings.Certificates = []tls.Certificate{own}
 	default:
-		mistakes.AddIf(settings.ClientAuth != tls.NoClientCert, "TLS sets ClientAuth, and the server has no certificate: "+
-			"set Options.CertFile or ProbeListen")
+		mistakes.AddIf(settings.ClientAuth != tls.NoClientCert, "TLS sets ClientAuth, and the server has no "+
+			"certificate: set Options.CertFile or ProbeListen")
 		settings = nil
 	}
 	c.tls = settings

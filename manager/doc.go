@@ -13,8 +13,8 @@
 //
 // Servers and Caches start together, without waiting for each other: a server may need a cache to be ready, and a cache
 // may need a server (of a conversion webhook) to list. Always starts when all of them are ready, and the election
-// begins when Always is ready. A Runner with the method Ready of Component is ready when that returns nil, any other one
-// when it was started.
+// begins when Always is ready. A Runner with the method Ready of Component is ready when that returns nil, any other
+// one when it was started.
 //
 // # Restarts
 //

@@ -48,7 +48,9 @@ func (s triggered) Prepare(target controller.Target) (controller.PreparedSource,
 		}
 	}
 	if run := prepared.Run; run != nil {
-		prepared.Run = func(ctx context.Context, enqueue controller.Enqueue) error { return run(ctx, changing(enqueue)) }
+		prepared.Run = func(ctx context.Context, enqueue controller.Enqueue) error {
+			return run(ctx, changing(enqueue))
+		}
 	}
 	if start := prepared.Start; start != nil {
 		prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {

@@ -49,21 +49,26 @@ func TestWithTriggerChangesKeysOfEverySource(t *testing.T) {
 	const sourceName = "source"
 	for name, open := range map[string]func(t *testing.T) (s controller.Source, name string){
 		"Mapped": func(t *testing.T) (controller.Source, string) {
+			t.Helper()
 			return source.Mapped(newInformer(t, newServer(pointing("c", "a"))), targets), "mapped children"
 		},
 		"OwnedIn": func(t *testing.T) (controller.Source, string) {
+			t.Helper()
 			return source.OwnedIn(newInformer(t, newServer(child("c", by("a")))), source.Owner{}), "owned children"
 		},
 		"OwnedBy": func(t *testing.T) (controller.Source, string) {
+			t.Helper()
 			return source.OwnedBy(newInformer(t, newServer(child("c"))), func(*metav1.PartialObjectMetadata) []kube.Key {
 				return []kube.Key{key("a")}
 			}), "owned children"
 		},
 		"OwnerLabel": func(t *testing.T) (controller.Source, string) {
+			t.Helper()
 			return source.OwnerLabel(newInformer(t, newServer(labeled("c", map[string]string{"of": "a"}))), "of"),
 				"owner label children"
 		},
 		"Shared": func(t *testing.T) (controller.Source, string) {
+			t.Helper()
 			return source.Shared(sourceName, runningShared(t, newServer(pointing("c", "a"))), targets), sourceName
 		},
 		"Channel": func(*testing.T) (controller.Source, string) {

@@ -42,11 +42,10 @@ const maxAttempts = 5
 //
 // Options: DryRun, FieldOwner, FieldValidation of package client.
 //
-// Errors. Before any request: before and after are not two states of one object; a status that cannot be patched; a
-// change of a condition of a type that occurs twice. After the other changes were written: conditions that Commit has
+// Errors. Before any request: two objects; a status that cannot be patched; a change of a condition whose type is not
+// unique. After the other changes were written: conditions that Commit has
 // left out because the API server would reject the whole status. kube.ErrNotServed for a kind without a status
-// subresource. client.ErrChanged, for which apierrors.IsConflict is true too, after the last attempt. Errors of
-// requests.
+// subresource. client.ErrChanged, for which apierrors.IsConflict is true too, after the last attempt.
 func Commit[T kube.Object](
 	ctx context.Context, c *client.Client, before, after T, options ...client.WriteOption,
 ) (changed bool, err error) {

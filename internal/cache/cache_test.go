@@ -31,7 +31,7 @@ type change struct {
 }
 
 // Change events are delivered often.
-func TestOfAllocatesNothing(t *testing.T) {
+func TestOfAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for the whole process
 	value := 1
 	c := change{name: "x", Holder: Hold(&value)}
 	if n := testing.AllocsPerRun(100, func() {
