@@ -76,7 +76,9 @@ func runTool(ctx context.Context, c config, stdout io.Writer) error {
 	}
 	err = s.tryAll(ctx, b)
 	s.complete = err == nil
-	if err != nil && !errors.Is(err, errInterrupted) {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // not what the interruption broke
+	} else if err != nil {
 		return errors.Join(err, s.save())
 	}
 	return errors.Join(err, s.save(), s.report())

@@ -192,18 +192,20 @@ func (w *cancelOn) Write(p []byte) (int, error) {
 
 func TestInterruptedRunWritesResults(t *testing.T) {
 	t.Parallel()
-	c := shopConfig(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	out := &cancelOn{text: " tried, ", cancel: cancel}
-	if err := runTool(ctx, c, out); !errors.Is(err, errInterrupted) {
-		t.Fatalf("got %v", err)
-	}
-	if got := lastLine(out.String()); !strings.HasPrefix(got, "mutants: ") {
-		t.Errorf("the last line is %q", got)
-	}
-	if !strings.Contains(readFile(t, c.out), "The run was interrupted.") {
-		t.Error("the document does not mention the interruption")
+	for _, text := range []string{"measuring", " tried, "} {
+		c := shopConfig(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		out := &cancelOn{text: text, cancel: cancel}
+		if err := runTool(ctx, c, out); !errors.Is(err, errInterrupted) {
+			t.Fatalf("interrupted while it prints %q: got %v", text, err)
+		}
+		if got := lastLine(out.String()); !strings.HasPrefix(got, "mutants: ") {
+			t.Errorf("the last line is %q", got)
+		}
+		if !strings.Contains(readFile(t, c.out), "The run was interrupted.") {
+			t.Error("the document does not mention the interruption")
+		}
 	}
 }
 

@@ -203,8 +203,6 @@ func (b *bench) tryWith(
 	binary := filepath.Join(folder, "x.test")
 	output, err := b.build(ctx, importPath, binary, "-overlay="+overlay)
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil && regexp.MustCompile(`(?m)\.go:\d+:\d+: `).Match(output):
 		r.Outcome, r.By, r.output = killed, importPath+" does not compile", output
 		return nil
