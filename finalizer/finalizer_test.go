@@ -168,6 +168,11 @@ func TestBlocking(t *testing.T) {
 			Report{Since: since, Finalizers: []string{own}, Step: "b", Done: []string{"a"}},
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup; the teardown is at step "b" (done: a)`,
 		},
+		"own, all steps done": { // the process ended before it removed the finalizer
+			deleted("u:a,b", own),
+			Report{Since: since, Finalizers: []string{own}, Done: []string{"a", "b"}},
+			"it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup",
+		},
 	} {
 		got := f.Blocking(test.obj)
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
