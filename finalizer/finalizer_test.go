@@ -126,6 +126,12 @@ func TestTakeOver(t *testing.T) {
 	obj := config(own)
 	obj.Annotations = map[string]string{note: "a", "b": "c"}
 	shared := obj.Annotations
+	replaced := config()
+	replaced.Annotations = map[string]string{note: "a,b"}
+	takeOver(obj, obj, replaced, note)
+	if obj.Annotations[note] != "a,b" || shared[note] != "a" {
+		t.Errorf("the annotations are %v; those of before are %v", obj.Annotations, shared)
+	}
 	takeOver(obj, obj, config(), note)
 	if len(obj.Annotations) != 1 || len(shared) != 2 {
 		t.Errorf("the annotations are %v; those of before are %v", obj.Annotations, shared)
