@@ -74,6 +74,25 @@ func TestRejectedPatchIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A conflict says nothing about the finalizers, so the change is made again.
+func TestConflictIsRepeated(t *testing.T) {
+	t.Parallel()
+	server, c := newServer()
+	obj := read[*corev1.ConfigMap](t, c)
+	patches := 0
+	server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		if req.Method == http.MethodPatch {
+			if patches++; patches == 1 {
+				return apitest.Failure(apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "books", nil)), nil
+			}
+		}
+		return do(), nil
+	})
+	if changed, err := finalizer.Remove(t.Context(), c, obj, cleanup); !changed || err != nil || patches != 2 {
+		t.Errorf("changed is %t, %v, after %d patches", changed, err, patches)
+	}
+}
+
 // Options that change nothing in a finalizer, or another part of the object, are an error before any request.
 func TestAddRejectsOtherOptions(t *testing.T) {
 	t.Parallel()

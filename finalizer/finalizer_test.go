@@ -126,6 +126,12 @@ func TestTakeOver(t *testing.T) {
 	obj := config(own)
 	obj.Annotations = map[string]string{note: "a", "b": "c"}
 	shared := obj.Annotations
+	replaced := config()
+	replaced.Annotations = map[string]string{note: "a,b"}
+	takeOver(obj, obj, replaced, note)
+	if obj.Annotations[note] != "a,b" || shared[note] != "a" {
+		t.Errorf("the annotations are %v; those of before are %v", obj.Annotations, shared)
+	}
 	takeOver(obj, obj, config(), note)
 	if len(obj.Annotations) != 1 || len(shared) != 2 {
 		t.Errorf("the annotations are %v; those of before are %v", obj.Annotations, shared)
@@ -167,6 +173,11 @@ func TestBlocking(t *testing.T) {
 			deleted("u:a", own),
 			Report{Since: since, Finalizers: []string{own}, Step: "b", Done: []string{"a"}},
 			`it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup; the teardown is at step "b" (done: a)`,
+		},
+		"own, all steps done": { // the process ended before it removed the finalizer
+			deleted("u:a,b", own),
+			Report{Since: since, Finalizers: []string{own}, Done: []string{"a", "b"}},
+			"it is being deleted since 2026-03-04T04:06:07Z, and waits for the finalizer shop.example.com/cleanup",
 		},
 	} {
 		got := f.Blocking(test.obj)

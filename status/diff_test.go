@@ -71,14 +71,15 @@ func TestApply(t *testing.T) {
 		{"C", nil, entry("C", "2")},
 		{"D", nil, entry("D", "2")},
 		{"E", entry("E", "1"), nil},
+		{"F", entry("F", "1"), entry("F", "2")},
 	}
-	live := []condition{entry("X", "9"), entry("C", "9"), entry("B", "1"), entry("Y", "9"), entry("A", "1")}
+	live := []condition{entry("F", "1"), entry("X", "9"), entry("C", "9"), entry("B", "1"), entry("Y", "9"), entry("A", "1")}
 	got := apply(changes, live)
-	want := []condition{entry("X", "9"), entry("C", "2"), entry("Y", "9"), entry("A", "2"), entry("D", "2")}
+	want := []condition{entry("F", "2"), entry("X", "9"), entry("C", "2"), entry("Y", "9"), entry("A", "2"), entry("D", "2")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if len(live) != 5 || live[1]["status"] != "9" {
+	if len(live) != 6 || live[0]["status"] != "1" || live[2]["status"] != "9" {
 		t.Error("the live list was changed")
 	}
 }

@@ -109,6 +109,33 @@ func TestEndBackoffIfChecksCausesOfTakenKey(t *testing.T) {
 	}
 }
 
+// A backoff must end if EndBackoffIf accepts the cause of an Add, or one of its further causes.
+func TestEndBackoffIfEndsBackoff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cause, further string
+		want           workqueue.KeyState
+	}{
+		"no accepted cause":   {"x", "y", workqueue.Backoff},
+		"an accepted cause":   {"good", "y", workqueue.Ready},
+		"an accepted further": {"x", "good", workqueue.Ready},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := workqueue.New(workqueue.Config[string, cause]{Merge: merge})
+			q.Add("b", because(test.further))
+			o := because(test.cause)
+			o.Causes = take(t, q).Causes
+			o.EndBackoffIf = func(c cause) bool { return c.Detail == "good" }
+			q.Add("a", failed(1<<40))
+			q.Add("a", o)
+			if entry, _ := q.Lookup("a"); entry.State != test.want {
+				t.Errorf("the key is %s, want %s", entry.State, test.want)
+			}
+		})
+	}
+}
+
 // EndBackoffIf must not be called for causes that could only make the run later: it may count its calls.
 func TestEndBackoffIfIsNotCalledForLaterCauses(t *testing.T) {
 	t.Parallel()

@@ -47,6 +47,9 @@ func TestHold(t *testing.T) {
 				if item.Wait != want+time.Second {
 					t.Errorf("its wait is %s, want the wait since it was first ready", item.Wait)
 				}
+				if item.Held != want {
+					t.Errorf("it was held for %s, want %s", item.Held, want)
+				}
 				if got := text(item.Causes); got != "2 times first, event, failed" {
 					t.Errorf("the causes are %q", got)
 				}
@@ -55,6 +58,10 @@ func TestHold(t *testing.T) {
 				}
 				if got := text(first.Causes); got != "first" {
 					t.Errorf("the worker's causes changed to %q", got)
+				}
+				q.Hold("a", workqueue.Hold{AtMost: time.Minute})
+				if again, _ := q.Get(); again.Held != want+time.Minute {
+					t.Errorf("it was held for %s in two holds, want %s", again.Held, want+time.Minute)
 				}
 				q.Done("a")
 				expectStats(t, q, 0, 0, 0)

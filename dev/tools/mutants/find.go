@@ -177,7 +177,7 @@ func (f *finder) note(operator string, n ast.Node, text string, keep ...ast.Node
 	m := &mutant{
 		Package: f.pkg.ImportPath, File: f.name, Function: f.function, Operator: operator,
 		Line: position.Line, column: position.Column, Statement: f.statement(n),
-		file: f.file, edits: append([]edit{change}, imports...),
+		pkg: f.pkg, file: f.file, edits: append([]edit{change}, imports...),
 	}
 	m.describe(shown)
 	f.found = append(f.found, m)

@@ -28,8 +28,6 @@ type goPackage struct {
 	DepOnly    bool
 	Deps       []string
 	Module     *struct{ Path, Dir string }
-
-	TestGoFiles, XTestGoFiles []string
 }
 
 // loadedPackage is a package with its syntax and types.
@@ -72,7 +70,7 @@ func goList(ctx context.Context, dir string, args ...string) ([]goPackage, error
 
 // load parses and type-checks the packages that match the patterns. Dependencies are read from the build cache.
 func load(ctx context.Context, dir string, patterns []string) ([]*loadedPackage, error) {
-	fields := "-json=ImportPath,Dir,Export,GoFiles,DepOnly,Module,TestGoFiles,XTestGoFiles"
+	fields := "-json=ImportPath,Dir,Export,GoFiles,DepOnly,Module"
 	packages, err := goList(ctx, dir, append([]string{fields, "-export", "-deps", "--"}, patterns...)...)
 	if err != nil {
 		return nil, err
@@ -129,32 +127,4 @@ func check(fset *token.FileSet, imports types.Importer, p goPackage) (*loadedPac
 		return nil, fmt.Errorf("type-check %s: %w", p.ImportPath, err)
 	}
 	return l, nil
-}
-
-// dependents returns, for each package in targets, the import paths of the packages with tests that link it, except its
-// own, those with the fewest dependencies first: they are the fastest to build. Packages that skip returns true for are
-// left out.
-func dependents(
-	ctx context.Context, dir string, targets []*loadedPackage, skip func(string) bool,
-) (map[string][]string, error) {
-	tests, err := goList(ctx, dir, "-json=ImportPath,Deps", "-test", "./...")
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(tests, func(a, b goPackage) int { return len(a.Deps) - len(b.Deps) })
-	found := map[string][]string{}
-	for _, t := range tests {
-		path, isTest := strings.CutSuffix(t.ImportPath, ".test")
-		if !isTest || skip(path) {
-			continue
-		}
-		for _, target := range targets {
-			linked := slices.Contains(t.Deps, target.ImportPath) ||
-				slices.Contains(t.Deps, target.ImportPath+" ["+t.ImportPath+"]")
-			if linked && path != target.ImportPath {
-				found[target.ImportPath] = append(found[target.ImportPath], path)
-			}
-		}
-	}
-	return found, nil
 }

@@ -1,5 +1,13 @@
 // Command mutants changes the code of packages in small ways and reports which changes no test notices. See mutants
 // --help.
+//
+// It was compared with gremlins 0.6.0 (with all of its mutators) on 27 November 2026. Of 74 mutants that had led to a
+// new test by then, gremlins can make 30: it drops no statements, and changes no results, no constants and no conditions
+// without an operator (it alone changes bitwise operators). In status, finalizer, retry, leader and internal/workqueue
+// it finds 1,014 mutants, this tool 2,455. It runs the tests of the mutated package only, or those of the whole module
+// for each mutant, and has no samples, no reasons for survivors and no runs that are continued. Both need 4 to 8 s of
+// processor time for a mutant. On a busy machine 28 of the 29 mutants of retry timed out in gremlins, which leaves them
+// out of its score.
 package main
 
 import (
@@ -9,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -17,13 +24,14 @@ import (
 
 const usage = `mutants changes the code of packages in small ways (a mutant is one change) and runs the tests that reach
 the changed line. A mutant that a test fails for is killed. A mutant that survives shows a missing test, or a change
-that breaks no promise: a person reads it and writes a verdict.
+that breaks no promise: a person reads it and writes the test or the reason.
 
-  mutants -package ./status,./owned -n 50        try 50 mutants of two packages
-  mutants -package ./status -run status-1a2b3c4d try this mutant again and show the tests' output
-  mutants -package ./status -list                show all mutants without trying any
+  make mutants PACKAGES=./status,./owned N=50         try 50 mutants of two packages
+  make mutants PACKAGES=./status RUN=status-1a2b3c4d  try this mutant again and show the tests' output
+  make mutants RETRY=1                                keep the results of mutants that were killed or have a reason
+                                                      in the earlier run, and try the others
 
-In the repository use make mutants, with PACKAGES, N, SEED, RUN and RETRY=1.
+GOMAXPROCS is the number of mutants that are tried at a time.
 
 The operators:
   negate      inverts a condition, == or !=            remove    drops a call, an assignment, ++, a send, go
@@ -36,24 +44,22 @@ No mutants: in tests, generated files, log lines, and the methods String, GoStri
 locks, unlocks and WaitGroup.Done, which only crash or hang; capacities.
 
 The sample: each package gets a share by its number of mutants, which is divided evenly over its operators. The
-same seed draws the same mutants, and edits elsewhere do not change a mutant's ID. A mutant that does not compile is
-replaced by the next one of its package and operator.
+same seed draws the same mutants, and edits elsewhere do not change a mutant's ID. The few mutants that do
+not compile count as killed.
 
 The tests: each test of the mutated package is run once without a mutant to see which lines it reaches and how long it
 takes. A mutant is tried with the tests that reach its line: first with those that take less than a second, then with
-the others, then with those of at most -others other packages, and at last with all tests of the packages that -last
-names (they may start a cluster; a test that failed runs twice). A hang (three times the normal duration and -slack)
+the others, then with those of at most three other packages, and at last with all tests of the packages that -last
+names (they may start a cluster; a test that failed runs twice). A hang (three times the normal duration and 15 s)
 kills a mutant, too.
 
-A verdict is a block in the file of verdicts. Tests that were added are named, or a reason is given:
+A verdict is the reason why a mutant may survive. It is a block in the file of verdicts, which begins as the report
+shows the mutant:
 
   status-1a2b3c4d boundary in (*patch).size, status/patch.go
   - if n > limit {
   + if n >= limit {
-  test: TestPatchOfExactlyTheLimit
-
-With -out, survivors without a verdict are added to that file with an empty reason. Write a test, or fill in the reason.
-Then run again with -retry: it keeps the results of the mutants that were killed or have a reason, and tries the others.
+  reason: ...
 
 The flags:
 `
@@ -70,31 +76,20 @@ func main() {
 }
 
 func start(args []string) error {
-	var c config
+	c := config{dir: ".", slack: 15 * time.Second}
 	var packages, run string
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	flags.StringVar(&c.dir, "C", ".", "the module's `folder`")
 	flags.StringVar(&packages, "package", "", "package `patterns` with commas: ./status,./controller/... (required)")
 	flags.IntVar(&c.n, "n", 400, "how many mutants to try")
 	flags.Uint64Var(&c.seed, "seed", 1, "seed of the sample")
 	flags.StringVar(&run, "run", "", "try only the mutants with these `IDs` (with commas) and show the tests' output")
-	flags.BoolVar(&c.list, "list", false, "show all mutants and try none")
-	flags.IntVar(&c.parallel, "p", runtime.NumCPU(), "how many mutants to try at a time")
-	flags.StringVar(&c.skip, "skip", `/(integration|localcluster|contractmatrix)(/|$)`,
-		"never run tests of other packages that match this `regexp`")
-	flags.IntVar(&c.mostOthers, "others", 3, "how many other packages' tests to run on a mutant that its own "+
-		"package's tests let pass")
 	flags.StringVar(&c.last, "last", "", "`pairs` with commas, ./package=./tests: run all of these tests on a mutant "+
 		"that the other tests let pass")
-	flags.DurationVar(&c.slack, "slack", 15*time.Second, "time above three times the normal duration after which "+
-		"a test hangs")
-	flags.IntVar(&c.memory, "memory", 4096, "address space of a test process in `MiB`")
 	flags.StringVar(&c.state, "state", "", "`file` that keeps the results for -retry")
 	flags.BoolVar(&c.retry, "retry", false, "keep the results of mutants that were killed or have a reason in the "+
 		"run in -state, and try the others")
 	flags.StringVar(&c.out, "out", "", "write the document to this `file`")
 	flags.StringVar(&c.verdicts, "verdicts", "", "`file` with the verdicts")
-	flags.DurationVar(&c.progress, "progress", 5*time.Second, "time between two lines of progress")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -109,8 +104,8 @@ func start(args []string) error {
 		return fmt.Errorf("unexpected argument %q; packages are named with -package", flags.Arg(0))
 	case len(c.patterns) == 0:
 		return errors.New("-package is missing, for example -package ./status; --help explains the tool")
-	case c.n < 1 || c.parallel < 1 || c.progress <= 0 || c.memory < 1:
-		return errors.New("-n, -p, -progress and -memory must be above zero")
+	case c.n < 1:
+		return errors.New("-n must be above zero")
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -28,6 +28,7 @@ type mutant struct {
 	Before    string // the changed lines, as one line
 	After     string
 
+	pkg    *loadedPackage
 	file   *sourceFile
 	column int
 	edits  []edit // edits[0] is the change; the others only keep the file compiling
@@ -114,3 +115,7 @@ func aroundDifference(before, after string) (shortBefore, shortAfter string) {
 }
 
 func oneLine(text []byte) string { return strings.Join(strings.Fields(string(text)), " ") }
+
+func (m *mutant) String() string {
+	return fmt.Sprintf("%s %s in %s, %s\n- %s\n+ %s", m.ID, m.Operator, m.Function, m.File, m.Before, m.After)
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
@@ -263,13 +262,4 @@ func (f *finder) onlyLogs(block *ast.BlockStmt) bool {
 		return ok && f.isLog(call)
 	}
 	return len(block.List) > 0 && !slices.ContainsFunc(block.List, func(s ast.Stmt) bool { return !isLine(s) })
-}
-
-// operators lists the operators in the order of the report.
-func operators() []string {
-	return []string{opNegate, opBoundary, opLogic, opArithmetic, opRemove, opReturn, opConstant, opJump, opBoolean}
-}
-
-func (m *mutant) String() string {
-	return fmt.Sprintf("%s %s:%d %s in %s\n- %s\n+ %s", m.ID, m.File, m.Line, m.Operator, m.Function, m.Before, m.After)
 }

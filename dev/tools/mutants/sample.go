@@ -5,15 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 )
-
-// stratum is the mutants of one package and operator in the order in which they are tried.
-type stratum struct {
-	Package, Operator string
-	mutants           []*mutant
-	take              int // how many of them the sample has
-}
 
 // rank orders mutants at random. It depends on the seed and the mutant's ID only, so that an edit elsewhere does not
 // draw another sample.
@@ -22,49 +16,37 @@ func rank(seed uint64, m *mutant) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// sample divides n over the packages by their number of mutants, and a package's share evenly over its operators. A
-// package gets at least a quarter of an even share, if it has that many mutants.
-func sample(mutants []*mutant, n int, seed uint64) []*stratum {
-	byPackage := map[string]map[string]*stratum{}
+// sample divides n over the packages by their number of mutants, and a package's share evenly over its operators, and
+// returns the mutants in random order. A package gets at least a quarter of an even share, if it has that many mutants.
+func sample(mutants []*mutant, n int, seed uint64) []*mutant {
+	byRank := func(a, b *mutant) int {
+		return cmp.Or(cmp.Compare(rank(seed, a), rank(seed, b)), cmp.Compare(a.ID, b.ID))
+	}
+	byPackage := map[string]map[string][]*mutant{} // and operator
 	sizes := map[string]int{}
-	for _, m := range mutants {
-		strata := byPackage[m.Package]
-		if strata == nil {
-			strata = map[string]*stratum{}
-			byPackage[m.Package] = strata
+	for _, m := range slices.SortedFunc(slices.Values(mutants), byRank) {
+		if byPackage[m.Package] == nil {
+			byPackage[m.Package] = map[string][]*mutant{}
 		}
-		if strata[m.Operator] == nil {
-			strata[m.Operator] = &stratum{Package: m.Package, Operator: m.Operator}
-		}
-		strata[m.Operator].mutants = append(strata[m.Operator].mutants, m)
+		byPackage[m.Package][m.Operator] = append(byPackage[m.Package][m.Operator], m)
 		sizes[m.Package]++
 	}
-	shares := divide(n, sizes)
-	var all []*stratum
-	for name, strata := range byPackage {
-		var ofPackage []*stratum
-		for _, s := range strata {
-			slices.SortFunc(s.mutants, func(a, b *mutant) int {
-				return cmp.Or(cmp.Compare(rank(seed, a), rank(seed, b)), cmp.Compare(a.ID, b.ID))
-			})
-			ofPackage = append(ofPackage, s)
-		}
-		slices.SortFunc(ofPackage, func(a, b *stratum) int { return cmp.Compare(a.Operator, b.Operator) })
+	var drawn []*mutant
+	for name, share := range divide(n, sizes) {
 		// Give each operator one in turn, until the share is used up.
-		for left := shares[name]; left > 0; {
-			for _, s := range ofPackage {
-				if left > 0 && s.take < len(s.mutants) {
-					s.take++
-					left--
+		ofPackage := byPackage[name]
+		for share > 0 {
+			for _, operator := range slices.Sorted(maps.Keys(ofPackage)) {
+				if left := ofPackage[operator]; share > 0 && len(left) > 0 {
+					drawn = append(drawn, left[0])
+					ofPackage[operator] = left[1:]
+					share--
 				}
 			}
 		}
-		all = append(all, ofPackage...)
 	}
-	slices.SortFunc(all, func(a, b *stratum) int {
-		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Operator, b.Operator))
-	})
-	return all
+	slices.SortFunc(drawn, byRank)
+	return drawn
 }
 
 // divide gives each package at most its size: first the minimum, then one at a time to the package

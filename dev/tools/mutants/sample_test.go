@@ -6,30 +6,29 @@ import (
 )
 
 func manyMutants(sizes map[string]int) []*mutant {
+	operators := []string{opNegate, opBoundary, opLogic}
 	var all []*mutant
 	for name, size := range sizes {
 		for i := range size {
-			all = append(all, &mutant{ID: fmt.Sprintf("%s-%d", name, i), Package: name, Operator: operators()[i%3]})
+			all = append(all, &mutant{ID: fmt.Sprintf("%s-%d", name, i), Package: name, Operator: operators[i%3]})
 		}
 	}
 	return all
 }
 
-func taken(strata []*stratum) (ids map[string]bool, perPackage, perStratum map[string]int) {
+func draw(mutants []*mutant, n int, seed uint64) (ids map[string]bool, perPackage, perStratum map[string]int) {
 	ids, perPackage, perStratum = map[string]bool{}, map[string]int{}, map[string]int{}
-	for _, s := range strata {
-		for _, m := range s.mutants[:s.take] {
-			ids[m.ID] = true
-		}
-		perPackage[s.Package] += s.take
-		perStratum[s.Package+" "+s.Operator] += s.take
+	for _, m := range sample(mutants, n, seed) {
+		ids[m.ID] = true
+		perPackage[m.Package]++
+		perStratum[m.Package+" "+m.Operator]++
 	}
 	return ids, perPackage, perStratum
 }
 
 func TestSampleDividesOverPackagesAndOperators(t *testing.T) {
 	t.Parallel()
-	ids, perPackage, perStratum := taken(sample(manyMutants(map[string]int{"large": 900, "small": 90, "tiny": 3}), 100, 1))
+	ids, perPackage, perStratum := draw(manyMutants(map[string]int{"large": 900, "small": 90, "tiny": 3}), 100, 1)
 	if len(ids) != 100 {
 		t.Errorf("the sample has %d mutants", len(ids))
 	}
@@ -43,7 +42,7 @@ func TestSampleDividesOverPackagesAndOperators(t *testing.T) {
 
 func TestSampleOfSmallPopulationIsComplete(t *testing.T) {
 	t.Parallel()
-	if ids, _, _ := taken(sample(manyMutants(map[string]int{"a": 4, "b": 2}), 100, 1)); len(ids) != 6 {
+	if ids, _, _ := draw(manyMutants(map[string]int{"a": 4, "b": 2}), 100, 1); len(ids) != 6 {
 		t.Errorf("the sample has %v", ids)
 	}
 }
@@ -51,9 +50,9 @@ func TestSampleOfSmallPopulationIsComplete(t *testing.T) {
 func TestSampleDependsOnSeed(t *testing.T) {
 	t.Parallel()
 	population := map[string]int{"a": 500}
-	first, _, _ := taken(sample(manyMutants(population), 50, 1))
-	second, _, _ := taken(sample(manyMutants(population), 50, 1))
-	other, _, _ := taken(sample(manyMutants(population), 50, 2))
+	first, _, _ := draw(manyMutants(population), 50, 1)
+	second, _, _ := draw(manyMutants(population), 50, 1)
+	other, _, _ := draw(manyMutants(population), 50, 2)
 	same := func(x, y map[string]bool) int {
 		n := 0
 		for id := range x {
@@ -70,8 +69,8 @@ func TestSampleDependsOnSeed(t *testing.T) {
 
 func TestSampleIsStable(t *testing.T) {
 	t.Parallel()
-	before, _, _ := taken(sample(manyMutants(map[string]int{"a": 500}), 50, 1))
-	after, _, _ := taken(sample(manyMutants(map[string]int{"a": 501}), 50, 1))
+	before, _, _ := draw(manyMutants(map[string]int{"a": 500}), 50, 1)
+	after, _, _ := draw(manyMutants(map[string]int{"a": 501}), 50, 1)
 	common := 0
 	for id := range before {
 		if after[id] {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,16 +20,14 @@ import (
 
 // What became of a mutant.
 const (
-	killed     = "killed"     // a test failed
-	timedOut   = "timed out"  // a test hung; counts as killed
-	survived   = "survived"   // all tests that reach it passed
-	notCovered = "no test"    // survived: no test reaches it
-	notGo      = "no compile" // not counted
+	killed     = "killed"    // a test failed, or does not compile
+	timedOut   = "timed out" // a test hung; counts as killed
+	survived   = "survived"  // all tests that reach it passed
+	notCovered = "no test"   // survived: no test reaches it
 )
 
 // result is the outcome of one mutant.
 type result struct {
-	ID      string
 	Outcome string
 	By      string  // the test that failed, with its package
 	Seconds float64 // for building and running
@@ -47,130 +43,58 @@ type bench struct {
 	work       string              // temporary folder
 	coverage   string              // -coverpkg
 	slack      time.Duration       // added to each timeout
-	dependents map[string][]string // packages with tests that link the package
 	dirs       map[string]string   // folders of packages
-	mostOthers int                 // of other packages' tests per mutant
-	memory     int                 // MiB of address space for a test
+	dependents map[string][]string // packages with tests that link the package
 	last       map[string][]string // packages of tests with a cluster for a package, tried last and as a whole
-	parallel   int                 // tests at a time while a baseline is measured
-	measuring  func(importPath string)
+	printf     func(format string, args ...any)
 
 	mu        sync.Mutex
 	baselines map[string]*baseline
-	wholes    map[string]*whole
 }
 
-// baseline is what the tests of a package cover without a mutant, each of them on its own.
-type baseline struct {
-	once  sync.Once
-	tests []testRun
-	err   error
-}
+// skipped are packages whose tests take minutes.
+const skipped = `/(localcluster|contractmatrix)(/|$)`
 
-// testRun is one test, example or fuzz test (with its seeds).
-type testRun struct {
-	name     string
-	profile  profile
-	duration time.Duration
-}
-
-// covering returns the tests that reach the mutant in two groups: those that take less than a second, and the others.
-// Most mutants are killed by the first group.
-func (b *baseline) covering(m *mutant) [][]testRun {
-	var quick, slow []testRun
-	for _, t := range b.tests {
-		switch {
-		case !t.profile.covers(m):
-		case t.duration < time.Second:
-			quick = append(quick, t)
-		default:
-			slow = append(slow, t)
+// findDependents finds, for each of the packages, the packages with tests that link it, except its own, those with the
+// fewest dependencies first: they are the fastest to build.
+func (b *bench) findDependents(ctx context.Context, targets []string) error {
+	listed, err := goList(ctx, b.dir, "-json=ImportPath,Dir,Deps", "-test", "./...")
+	if err != nil {
+		return err
+	}
+	skip := regexp.MustCompile(skipped)
+	slices.SortStableFunc(listed, func(a, b goPackage) int { return len(a.Deps) - len(b.Deps) })
+	b.dependents = map[string][]string{}
+	for _, p := range listed {
+		path, isTest := strings.CutSuffix(p.ImportPath, ".test")
+		b.dirs[path] = p.Dir
+		if !isTest || skip.MatchString(path) {
+			continue
 		}
-	}
-	return slices.DeleteFunc([][]testRun{quick, slow}, func(group []testRun) bool { return len(group) == 0 })
-}
-
-// baseline runs the tests of a package once without a mutant, with coverage.
-func (b *bench) baseline(ctx context.Context, importPath string) *baseline {
-	b.mu.Lock()
-	base := b.baselines[importPath]
-	if base == nil {
-		base = &baseline{}
-		b.baselines[importPath] = base
-	}
-	b.mu.Unlock()
-	base.once.Do(func() { base.tests, base.err = b.measure(ctx, importPath) })
-	return base
-}
-
-func (b *bench) measure(ctx context.Context, importPath string) ([]testRun, error) {
-	b.measuring(importPath)
-	folder, err := os.MkdirTemp(b.work, "baseline")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder) //nolint:errcheck // the temporary folder around it is removed at the end
-	binary := filepath.Join(folder, "x.test")
-	output, err := b.build(ctx, importPath, binary, "-cover", "-coverpkg="+b.coverage)
-	if err != nil {
-		return nil, fmt.Errorf("build the tests of %s without a mutant: %w\n%s", importPath, err, output)
-	}
-	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // go test -c writes no binary for a package without tests
-	}
-	output, err = b.test(ctx, importPath, binary, time.Minute, "-test.list=.")
-	if err != nil {
-		return nil, fmt.Errorf("list the tests of %s: %w\n%s", importPath, err, output)
-	}
-	var tests []testRun
-	for name := range strings.FieldsSeq(string(output)) {
-		for _, prefix := range []string{"Test", "Example", "Fuzz"} {
-			if strings.HasPrefix(name, prefix) {
-				tests = append(tests, testRun{name: name})
+		for _, target := range targets {
+			linked := slices.Contains(p.Deps, target) || slices.Contains(p.Deps, target+" ["+p.ImportPath+"]")
+			if linked && path != target && !slices.Contains(b.last[target], path) {
+				b.dependents[target] = append(b.dependents[target], path)
 			}
 		}
 	}
-	errs := make([]error, len(tests))
-	var workers sync.WaitGroup
-	slots := make(chan struct{}, b.parallel)
-	for i := range tests {
-		slots <- struct{}{}
-		workers.Go(func() { // workers.Wait below waits for it
-			defer func() { <-slots }()
-			out := filepath.Join(folder, fmt.Sprintf("cover%d.out", i))
-			errs[i] = b.measureTest(ctx, importPath, binary, out, runPattern(tests[i:i+1]), &tests[i])
-		})
-	}
-	workers.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return tests, errors.Join(errs...)
+	return nil
 }
 
-func (b *bench) measureTest(ctx context.Context, importPath, binary, out, pattern string, t *testRun) error {
-	var output []byte
-	var err error
-	for range 2 { // a second time for a test that fails on a busy machine
-		began := time.Now()
-		output, err = b.test(ctx, importPath, binary, 20*time.Minute, "-test.run="+pattern, "-test.coverprofile="+out)
-		t.duration = time.Since(began)
-		if err == nil || ctx.Err() != nil {
-			break
+// isLast reports whether the package's tests share a cluster.
+func (b *bench) isLast(importPath string) bool {
+	for _, tests := range b.last {
+		if slices.Contains(tests, importPath) {
+			return true
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s.%s fails without a mutant, repair it first: %w\n%s", importPath, t.name, err,
-			tail(output))
-	}
-	t.profile, err = readProfile(out)
-	return err
+	return false
 }
 
-func runPattern(tests []testRun) string {
+func runPattern(tests ...testRun) string {
 	names := make([]string, 0, len(tests))
 	for _, t := range tests {
-		names = append(names, regexp.QuoteMeta(t.name))
+		names = append(names, t.name)
 	}
 	return "^(" + strings.Join(names, "|") + ")$"
 }
@@ -183,8 +107,11 @@ func (b *bench) build(ctx context.Context, importPath, binary string, flags ...s
 	return cmd.CombinedOutput()
 }
 
-// clusterMemory multiplies the address space of tests that start a cluster: etcd maps a file of 10 GiB.
-const clusterMemory = 8
+// MiB of address space of a test. Tests that start a cluster need more: etcd maps a file of 10 GiB.
+const (
+	memory        = 4096
+	clusterMemory = 32768
+)
 
 // test runs a test binary in its package's folder. The address space is limited, because a mutant may allocate without
 // end.
@@ -193,9 +120,9 @@ func (b *bench) test(
 ) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Second)
 	defer cancel()
-	limit := b.memory
-	if slices.Contains(slices.Concat(slices.Collect(maps.Values(b.last))...), importPath) {
-		limit *= clusterMemory
+	limit := memory
+	if b.isLast(importPath) {
+		limit = clusterMemory
 	}
 	args := append([]string{
 		"-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(limit << 10),
@@ -215,9 +142,12 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// mostOthers is the number of other packages whose tests run on a mutant that its own package's tests let pass.
+const mostOthers = 3
+
 // try builds and runs the tests that reach the mutant: its own package's, then those of other packages.
 func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
-	r := &result{ID: m.ID, Outcome: notCovered}
+	r := &result{Outcome: notCovered}
 	began := time.Now()
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
 
@@ -230,10 +160,11 @@ func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	tried := 0
-	for i, importPath := range append([]string{m.Package}, b.dependents[m.Package]...) {
-		if tried > b.mostOthers {
-			break
+	others := 0
+	for _, importPath := range slices.Concat([]string{m.Package}, b.dependents[m.Package], b.last[m.Package]) {
+		isOther := importPath != m.Package && !b.isLast(importPath)
+		if isOther && others == mostOthers {
+			continue
 		}
 		base := b.baseline(ctx, importPath)
 		if base.err != nil {
@@ -241,22 +172,12 @@ func (b *bench) try(ctx context.Context, m *mutant) (*result, error) {
 		}
 		groups := base.covering(m)
 		if len(groups) == 0 {
-			if i > 0 {
-				continue
-			}
-			// No test of the package reaches the mutant. It is counted only if it compiles.
-			if err := b.compiles(ctx, overlay, m, r); err != nil || r.Outcome == notGo {
-				return r, err
-			}
 			continue
 		}
-		tried++
-		if done, err := b.tryWith(ctx, folder, overlay, m, importPath, groups, r); done || err != nil {
-			return r, err
+		if isOther {
+			others++
 		}
-	}
-	for _, importPath := range b.last[m.Package] {
-		if done, err := b.tryWhole(ctx, folder, overlay, m, importPath, r); done || err != nil {
+		if err := b.tryWith(ctx, folder, overlay, m, importPath, groups, r); err != nil || !r.survived() {
 			return r, err
 		}
 	}
@@ -275,64 +196,67 @@ func writeOverlay(folder string, m *mutant) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// compiles sets the outcome to notGo if the mutated package does not compile.
-func (b *bench) compiles(ctx context.Context, overlay string, m *mutant, r *result) error {
-	cmd := command(ctx, "go", "build", "-o", os.DevNull, "-overlay="+overlay, m.Package)
-	cmd.Dir = b.dir
-	output, err := cmd.CombinedOutput()
-	return r.refused(ctx, output, err)
-}
-
-// refused takes the result of a build. It returns an error if the build failed for another reason than the mutant.
-func (r *result) refused(ctx context.Context, output []byte, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case !regexp.MustCompile(`(?m)\.go:\d+:\d+: `).Match(output):
-		return fmt.Errorf("build mutant %s: %w\n%s", r.ID, err, output)
-	}
-	r.Outcome, r.output = notGo, output
-	return nil
-}
-
-// tryWith runs groups of tests of one package with the mutant. It reports whether the outcome is final.
+// tryWith runs groups of tests of one package with the mutant.
 func (b *bench) tryWith(
 	ctx context.Context, folder, overlay string, m *mutant, importPath string, groups [][]testRun, r *result,
-) (done bool, err error) {
+) error {
 	binary := filepath.Join(folder, "x.test")
 	output, err := b.build(ctx, importPath, binary, "-overlay="+overlay)
-	if err := r.refused(ctx, output, err); err != nil || r.Outcome == notGo {
-		return true, err
+	switch {
+	case err != nil && regexp.MustCompile(`(?m)\.go:\d+:\d+: `).Match(output):
+		r.Outcome, r.By, r.output = killed, importPath+" does not compile", output
+		return nil
+	case err != nil:
+		return fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
 	}
 	for _, tests := range groups {
-		var timeout time.Duration
+		timeout := b.slack
 		for _, t := range tests {
 			timeout += 3 * t.duration
 		}
-		timeout = (timeout + b.slack).Round(time.Second)
-		output, err = b.test(ctx, importPath, binary, timeout, "-test.run="+runPattern(tests))
-		if ctx.Err() != nil {
-			return true, context.Cause(ctx)
-		}
 		r.Tests += len(tests)
+		if err := b.runTests(ctx, importPath, binary, timeout.Round(time.Second), runPattern(tests...), r); err != nil {
+			return fmt.Errorf("run the tests of %s with mutant %s: %w", importPath, m.ID, err)
+		}
+		if !r.survived() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// runTests sets the outcome of the tests that match the pattern. A test with a cluster that failed runs once more, so
+// that a failure of the cluster on a busy machine does not kill a mutant.
+func (b *bench) runTests(
+	ctx context.Context, importPath, binary string, timeout time.Duration, pattern string, r *result,
+) error {
+	runs := 1
+	if b.isLast(importPath) {
+		runs = 2
+	}
+	for range runs {
+		output, err := b.test(ctx, importPath, binary, timeout, "-test.run="+pattern)
 		var exit *exec.ExitError
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err == nil:
-			r.Outcome = survived
-			continue
+			r.Outcome, r.By, r.output = survived, "", nil
+			return nil
 		case bytes.Contains(output, []byte("panic: test timed out")) || errors.As(err, &exit) && exit.ExitCode() == -1:
 			r.Outcome = timedOut
 		case errors.As(err, &exit):
 			r.Outcome = killed
 		default:
-			return true, fmt.Errorf("run the tests of %s with mutant %s: %w", importPath, m.ID, err)
+			return err
 		}
 		r.By, r.output = failedTest(importPath, output), output
-		return true, nil
+		if name, ok := strings.CutPrefix(r.By, importPath+"."); ok {
+			name, _, _ = strings.Cut(name, "/")
+			pattern = "^" + name + "$"
+		}
 	}
-	return false, nil
+	return nil
 }
 
 // failedTest returns the first test that failed, or the first line of a panic.
