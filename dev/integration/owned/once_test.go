@@ -17,7 +17,7 @@ import (
 // had finished. The owner records that, so a new process with a stale owner does not create it either.
 func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 	for _, last := range []string{"Current", "Failed"} {
-		t.Run(last, func(t *testing.T) {
+		t.Run(last, inBubble(func(t *testing.T) {
 			e := newEnv(t)
 			app := e.app("web")
 			once := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: true, Ready: func(obj kube.Object) readiness.State {
@@ -61,6 +61,6 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), live, next).Results[:1], "ConfigMap migrate-2: created")
 			other := e.set(func(c *owned.Config) { c.Name = "another" })
 			e.want(e.apply(other, live, once).Results[:1], "ConfigMap migrate: created")
-		})
+		}))
 	}
 }
