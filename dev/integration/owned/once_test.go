@@ -64,3 +64,35 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 		}))
 	}
 }
+
+// A child that has finished and is being deleted when the first run after its end begins is not created again.
+func TestFinishedChildBeingDeletedIsNotCreatedAgain(t *testing.T) {
+	for name, createOnly := range map[string]bool{"applied": false, "create-only": true} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			e := newEnv(t)
+			app := e.app("web")
+			child := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: createOnly, Ready: func(obj kube.Object) readiness.State {
+				switch {
+				case obj.GetDeletionTimestamp() != nil:
+					return readiness.State{Status: readiness.Terminating}
+				case obj.(*corev1.ConfigMap).Data["status"] == "done":
+					return readiness.State{Status: readiness.Current}
+				}
+				return readiness.State{Status: readiness.InProgress}
+			}}
+			remove := func(data string) {
+				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":["example.com/hold"]}`+data+`}`)
+				if err := client.Delete(t.Context(), e.c, e.configMap("migrate")); err != nil {
+					t.Fatal(err)
+				}
+				e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: terminating")
+				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":null}}`)
+			}
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: created")
+			remove("") // it has not finished
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: created")
+			remove(`,"data":{"status":"done"}`)
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: unchanged")
+		}))
+	}
+}
