@@ -83,12 +83,15 @@ test: ## Run every unit test, and for each feature that only a real kube-apiserv
 
 # The tests themselves decide which of them need a real API server. A package whose TestMain calls clustertest.Main needs it
 # for all tests: make test runs those named TestSmoke. The other packages of dev/integration have models of Kubernetes'
-# controllers in real time, and run in make test-all. All other packages run in memory, and skip the tests that call
+# controllers in real time, and run in make test-all, but for $(owned): those tests of dev/integration/owned have virtual
+# time. All other packages run in memory, and skip the tests that call
 # testlength.OnlyLong (exampletest and localcluster have helpers that do). make test-all runs all tests, on a real server.
 memory = $(or $(shell cd $(1) && for d in $$(go list -f '{{.Dir}}' ./...); do \
 	grep -qs 'clustertest\.Main' $$d/*_test.go || echo $$d; done),$(error go list -C $(1) finds no packages: its message is above))
 smoke = $(or $(shell cd $(1) && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
 	$(error no test of $(1) begins with TestSmoke))
+
+owned := ApplyKeepsO|DeleteKeeps|FinalizersOfObject|Finished|ImmutableError|OwnerKind|Propagation|PruneKeepsObjectRem|SecondSet
 
 # After a failure the tests of the other modules run nevertheless.
 .PHONY: test-memory
@@ -98,6 +101,7 @@ test-memory:
 	$(call gotest,simulation) $(call memory,simulation) || status=1; \
 	$(call gotest,tracing/otel) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
+	$(call gotest,dev/integration) -run '^Test($(owned))' ./owned || status=1; \
 	exit $$status
 
 # What the local cluster is built with (goFlags in localcluster/build.go): otherwise all of Kubernetes would be compiled a

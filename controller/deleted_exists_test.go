@@ -2,7 +2,11 @@ package controller_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +67,22 @@ func TestContract25_DeletedIsNotCalledForObjectsThatExist(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.Fail("list", nil)
 		}, nil},
+		"kind not found for a while": {kube.Selection{}, func(w *world, _ *informer.Informer[unstructuredObject]) {
+			var missing atomic.Bool
+			missing.Store(true)
+			w.Hook(func(_ *http.Request, do func() *http.Response) (*http.Response, error) {
+				if !missing.Load() {
+					return do(), nil
+				}
+				answer := answerForbidden()
+				answer.StatusCode, answer.Body = http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found"))
+				answer.Header.Set("Content-Type", "text/plain")
+				return answer, nil
+			})
+			w.Break("widgets", true)
+			time.Sleep(time.Hour)
+			missing.Store(false)
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -70,7 +90,7 @@ func TestContract25_DeletedIsNotCalledForObjectsThatExist(t *testing.T) {
 				relabel(w, "blue")
 				test.selection.Kind = kindOf("Widget")
 				widgets, err := informer.New(informer.Config[unstructuredObject]{
-					Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, test.selection),
+					Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, test.selection), Optional: strings.HasPrefix(name, "kind"),
 				})
 				if err != nil {
 					t.Fatal(err)

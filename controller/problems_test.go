@@ -713,6 +713,50 @@ func TestEndOfRequeueLoopKeepsWriteLoop(t *testing.T) {
 	})
 }
 
+// A loop of writes that another client undoes is held back for MaxPause at most, or not at all. It is reported anyway.
+func TestMaxPauseLimitsPausesOfWriteLoop(t *testing.T) {
+	const edits = 150 // in 15 seconds
+	for name, test := range map[string]struct {
+		maxPause time.Duration
+		least    int64 // runs
+		most     int64
+	}{
+		"default":    {0, 6, 12},
+		"smaller":    {time.Second, 15, 25},
+		"not slowed": {-1, edits, edits + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs atomic.Int64
+				c := w.config(func(ctx context.Context, _ unstructuredObject) error {
+					runs.Add(1)
+					return w.patch(ctx, "widgets", "a", `{"spec":{"replicas":3}}`)
+				})
+				c.Runs.MaxPause = test.maxPause
+				w.put("widgets", "a", 1)
+				ctrl := w.run(c)
+				time.Sleep(time.Second)
+				for range edits {
+					time.Sleep(100 * time.Millisecond)
+					w.Edit("widgets", key("a"), "autoscaler", func(obj map[string]any) bool {
+						obj["spec"].(map[string]any)["replicas"] = int64(5)
+						return true
+					})
+				}
+				synctest.Wait()
+				if n := runs.Load(); n < test.least || n > test.most {
+					t.Errorf("%d runs after %d edits, want %d to %d", n, edits, test.least, test.most)
+				}
+				problems := ctrl.Problems()
+				if len(problems) != 1 || problems[0].Type != controller.ProblemHotLoop || !strings.Contains(problems[0].Message, "autoscaler") {
+					t.Errorf("problems %v, want one hot loop with the autoscaler", problems)
+				}
+			})
+		})
+	}
+}
+
 // TestContract19_RatesThatNoWorkExplainsAreReported checks loops of any content: times, values in turn, deletion and
 // creation in turn, and random content that each resync replaces.
 func TestContract19_RatesThatNoWorkExplainsAreReported(t *testing.T) {

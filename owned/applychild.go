@@ -90,6 +90,9 @@ func (p *pass) applyToState(ctx context.Context, i *item, live *metav1.PartialOb
 		i.result.Outcome, i.result.terminating = outcomeTerminating, deletionOf(live)
 		return nil
 	case live.GetDeletionTimestamp() != nil:
+		if err := p.readFinal(ctx, i, live); err != nil {
+			return err
+		}
 		return p.terminating(ctx, &i.result, live)
 	case i.CreateOnly:
 		return p.applyCreateOnly(ctx, i, live)

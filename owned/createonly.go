@@ -36,22 +36,32 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 			return err
 		}
 	}
-	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind))
-	if errors.Is(err, client.ErrGone) && p.isCovered(i) { // the informer does not have the child yet
-		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(live), client.OfKind(i.kind),
-			client.FromAPI())
-	}
-	if err != nil {
+	var err error
+	if i.result.Object, err = p.read(ctx, i); err != nil {
 		return err
-	}
-	if i.result.Object, err = convertLike(i.object, obj); err != nil {
-		return fmt.Errorf("convert %s to %T: %w", i.result, i.object, err)
 	}
 	if i.result.Outcome = Unchanged; !patch.Empty() {
 		i.result.Outcome, i.result.Changed = Updated, client.Diff(p.client, live, marked)
 	}
 	i.result.Readiness = i.Ready(i.result.Object)
 	return nil
+}
+
+// read reads the object of a child: from the API server if the informer does not have the child yet.
+func (p *pass) read(ctx context.Context, i *item) (kube.Object, error) {
+	key := kube.KeyOf(i.object)
+	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, key, client.OfKind(i.kind))
+	if errors.Is(err, client.ErrGone) && p.isCovered(i) {
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, key, client.OfKind(i.kind), client.FromAPI())
+	}
+	if err != nil {
+		return nil, err
+	}
+	converted, err := convertLike(i.object, obj)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s to %T: %w", i.result, i.object, err)
+	}
+	return converted, nil
 }
 
 // convertLike returns obj as the type of desired, because Child.Ready may expect that type.

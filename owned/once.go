@@ -3,10 +3,13 @@ package owned
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -51,6 +54,23 @@ func (p *pass) hasFinished(ctx context.Context, i *item) (bool, error) {
 		i.result.Readiness = readiness.State{Status: status, Message: "it has finished"}
 	}
 	return found, nil
+}
+
+// readFinal sets the readiness that a child of type Child.Once has when its deletion begins: a Job with a TTL of 0 is
+// being deleted before a run sees that it has finished.
+func (p *pass) readFinal(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
+	if !i.Once {
+		return nil
+	}
+	obj, err := p.read(ctx, i)
+	if errors.Is(err, client.ErrGone) || err == nil && obj.GetUID() != live.GetUID() {
+		return nil
+	}
+	if err == nil {
+		obj.SetDeletionTimestamp(nil)
+		i.result.Readiness = i.Ready(obj)
+	}
+	return err
 }
 
 // recordFinished notes in the owner that a child has finished.

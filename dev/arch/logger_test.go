@@ -61,6 +61,45 @@ func TestDefaultLoggerIsThatOfConnection(t *testing.T) {
 	}
 }
 
+// TestExamplesLogToLoggerOfConnection checks that the parts of an example log to its connection's logger, which has the
+// levels and hides the values that flags select. An example that creates a logger gives it to the connection.
+func TestExamplesLogToLoggerOfConnection(t *testing.T) {
+	t.Parallel()
+	permitted := map[string]string{
+		"examples/config/main.go":  "slog.New Logger:", // sets every field
+		"examples/metrics/main.go": "slog.New",
+		"examples/demo/output.go":  "slog.New", // demo.go sets it
+	}
+	creates := regexp.MustCompile(`\b(?:slog|log)\.(?:New|Default|SetDefault)\b|\bLogger:`)
+	found := 0
+	err := filepath.WalkDir(filepath.Join(root, "examples"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		name = filepath.ToSlash(name)
+		if got := strings.Join(creates.FindAllString(string(text), -1), " "); got != permitted[name] {
+			t.Errorf("%s has %q, permitted is %q: use the logger of the kube.Cluster", name, got, permitted[name])
+		} else if got != "" {
+			found++
+		}
+		if strings.HasSuffix(name, "/main.go") && permitted[name] != "" && !strings.Contains(string(text), "cluster.SetLogger(logger)") {
+			t.Errorf("%s does not give its logger to its connection", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found != len(permitted) {
+		t.Errorf("%d examples create loggers, want %d", found, len(permitted))
+	}
+}
+
 // TestLogsOfTestsAreForConcurrentUse checks that no test gives a logger a plain buffer: what it tests may log while the
 // test reads.
 func TestLogsOfTestsAreForConcurrentUse(t *testing.T) {

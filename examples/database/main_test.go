@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/database/api/v1"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/webhook"
 )
@@ -74,14 +77,17 @@ type fixture struct {
 	backups  *backupService
 	registry *prometheus.Registry
 	operator *evenkeel.Operator[*v1.Database]
+	logs     testlog.Buffer // at debug level, in JSON
 	stop     func()
 }
 
 func (f *fixture) start() {
 	f.t.Helper()
 	f.registry = prometheus.NewRegistry()
+	cluster := f.Connect(name)
+	cluster.SetLogger(slog.New(slog.NewJSONHandler(&f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	var err error
-	if f.operator, err = newOperator(f.Connect(name), f.registry, f.backups, 18); err != nil {
+	if f.operator, err = newOperator(cluster, f.registry, f.backups, 18); err != nil {
 		f.t.Fatal(err)
 	}
 	f.stop = f.Run(f.operator)
@@ -164,6 +170,16 @@ func TestDatabaseIsCreatedChangedAndDeleted(t *testing.T) {
 		simulation.ExpectGone[*v1.Database](f.Cluster, "default/orders")
 		simulation.ExpectGone[*corev1.Secret](f.Cluster, "default/orders")
 		f.backups.expect(f.t)
+
+		logs := f.logs.String()
+		if !strings.Contains(logs, "the backup service is down") {
+			f.t.Errorf("a failure is not logged:\n%s", logs)
+		}
+		for _, hidden := range []string{password, base64.StdEncoding.EncodeToString([]byte(password))} {
+			if strings.Contains(logs, hidden) {
+				f.t.Errorf("the log has the password %s:\n%s", hidden, logs)
+			}
+		}
 	})
 }
 

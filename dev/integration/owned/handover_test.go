@@ -37,6 +37,11 @@ func (e env) merge(obj *corev1.ConfigMap, patch string) {
 // An object that a user has removed from the set, to keep it, is not deleted by a run with a cache that still shows it
 // as a child.
 func TestPruneKeepsObjectRemovedFromSet(t *testing.T) {
+	anyCluster.Test(t, testPruneKeepsObjectRemovedFromSet)
+}
+
+func testPruneKeepsObjectRemovedFromSet(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	app := e.app("web")
 	set, cache := e.behind()

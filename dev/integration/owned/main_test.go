@@ -28,6 +28,14 @@ var anyCluster anycluster.Cluster
 
 func TestMain(m *testing.M) { anyCluster.Main(m, localcluster.Config{Controllers: true}) }
 
+// inBubble returns a test for t.Run that runs in virtual time in memory.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		anyCluster.Test(t, test)
+	}
+}
+
 // Kinds of the tests' children.
 var (
 	configMapKind   = corev1.SchemeGroupVersion.WithKind("ConfigMap")

@@ -17,7 +17,7 @@ import (
 // had finished. The owner records that, so a new process with a stale owner does not create it either.
 func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 	for _, last := range []string{"Current", "Failed"} {
-		t.Run(last, func(t *testing.T) {
+		t.Run(last, inBubble(func(t *testing.T) {
 			e := newEnv(t)
 			app := e.app("web")
 			once := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: true, Ready: func(obj kube.Object) readiness.State {
@@ -61,6 +61,38 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), live, next).Results[:1], "ConfigMap migrate-2: created")
 			other := e.set(func(c *owned.Config) { c.Name = "another" })
 			e.want(e.apply(other, live, once).Results[:1], "ConfigMap migrate: created")
-		})
+		}))
+	}
+}
+
+// A child that has finished and is being deleted when the first run after its end begins is not created again.
+func TestFinishedChildBeingDeletedIsNotCreatedAgain(t *testing.T) {
+	for name, createOnly := range map[string]bool{"applied": false, "create-only": true} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			e := newEnv(t)
+			app := e.app("web")
+			child := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: createOnly, Ready: func(obj kube.Object) readiness.State {
+				switch {
+				case obj.GetDeletionTimestamp() != nil:
+					return readiness.State{Status: readiness.Terminating}
+				case obj.(*corev1.ConfigMap).Data["status"] == "done":
+					return readiness.State{Status: readiness.Current}
+				}
+				return readiness.State{Status: readiness.InProgress}
+			}}
+			remove := func(data string) {
+				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":["example.com/hold"]}`+data+`}`)
+				if err := client.Delete(t.Context(), e.c, e.configMap("migrate")); err != nil {
+					t.Fatal(err)
+				}
+				e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: terminating")
+				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":null}}`)
+			}
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: created")
+			remove("") // it has not finished
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: created")
+			remove(`,"data":{"status":"done"}`)
+			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: unchanged")
+		}))
 	}
 }

@@ -57,7 +57,7 @@ func TestApplyKeepsOrphanedChildWithoutReference(t *testing.T) {
 		"orphans are adopted, by labels":  {change: func(c *owned.Config) { c.AdoptOrphans = true }},
 		"conflicts are reported, by both": {change: func(c *owned.Config) { c.ReportConflicts = true }},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(what, inBubble(func(t *testing.T) {
 			e := newEnv(t)
 			app := e.app("web")
 			child := owned.Child{Object: e.configMap("settings", "colour", "blue")}
@@ -93,7 +93,7 @@ func TestApplyKeepsOrphanedChildWithoutReference(t *testing.T) {
 			if got := e.get(e.key("settings")); len(got.OwnerReferences) > 0 || got.Data["colour"] != "blue" {
 				t.Errorf("the orphaned child was changed: %v %v", got.OwnerReferences, got.Data)
 			}
-		})
+		}))
 	}
 }
 
@@ -110,7 +110,10 @@ func TestApplyUpdatesChildThatCacheShowsOutdated(t *testing.T) {
 
 // A child that a user has handed over to another owner is neither changed nor taken back by a run with a cache that
 // does not show that yet.
-func TestApplyKeepsObjectHandedOver(t *testing.T) {
+func TestApplyKeepsObjectHandedOver(t *testing.T) { anyCluster.Test(t, testApplyKeepsObjectHandedOver) }
+
+func testApplyKeepsObjectHandedOver(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
 	set, cache := e.behind(func(c *owned.Config) { c.Namespaces = []string{other} })
@@ -158,7 +161,7 @@ func TestDeleteKeepsObjectHandedOver(t *testing.T) {
 		`{"metadata":{"ownerReferences":null}}`:                                                  "ConfigMap busy: foreign",
 		`{"metadata":{"annotations":{"heartbeat":"1"}}}`:                                         "ConfigMap busy: deleted",
 	} {
-		t.Run(patch, func(t *testing.T) {
+		t.Run(patch, inBubble(func(t *testing.T) {
 			e := newEnv(t)
 			app := e.app("web")
 			e.apply(e.set(), app, owned.Of(e.configMap("busy"))...)
@@ -168,13 +171,18 @@ func TestDeleteKeepsObjectHandedOver(t *testing.T) {
 			if (e.get(e.key("busy")) == nil) != strings.HasSuffix(want, "deleted") {
 				t.Errorf("%s, and the object is %v", want, e.get(e.key("busy")))
 			}
-		})
+		}))
 	}
 }
 
 // An owner that is deleted with --cascade=orphan keeps the children that the garbage collector can orphan. Others would
 // be left behind.
 func TestDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
+	anyCluster.Test(t, testDeleteKeepsChildrenOfOwnerDeletedWithOrphan)
+}
+
+func testDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	app, other := e.app("web"), clustertest.Namespace(t, e.c)
 	set := e.set(func(c *owned.Config) { c.Namespaces = []string{other} })
@@ -193,6 +201,11 @@ func TestDeleteKeepsChildrenOfOwnerDeletedWithOrphan(t *testing.T) {
 
 // The finalizers of an object that is not a child anymore are never removed.
 func TestFinalizersOfObjectHandedOverAreKept(t *testing.T) {
+	anyCluster.Test(t, testFinalizersOfObjectHandedOverAreKept)
+}
+
+func testFinalizersOfObjectHandedOverAreKept(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	app := e.app("web")
 	current := e.set()

@@ -39,7 +39,10 @@ func (e env) database(size string) *appsv1.StatefulSet {
 }
 
 // The error about a StatefulSet whose volumes should grow names the field, and how its Pods stay.
-func TestImmutableErrorNamesField(t *testing.T) {
+func TestImmutableErrorNamesField(t *testing.T) { anyCluster.Test(t, testImmutableErrorNamesField) }
+
+func testImmutableErrorNamesField(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	set := e.set(func(c *owned.Config) { c.Kinds = append(c.Kinds, appsv1.SchemeGroupVersion.WithKind("StatefulSet")) })
 	app := e.app("web")
@@ -56,7 +59,10 @@ func TestImmutableErrorNamesField(t *testing.T) {
 }
 
 // Each child is recreated with its own propagation, and every other deletion has that of the set.
-func TestPropagationBelongsToChild(t *testing.T) {
+func TestPropagationBelongsToChild(t *testing.T) { anyCluster.Test(t, testPropagationBelongsToChild) }
+
+func testPropagationBelongsToChild(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	app := e.app("web")
 	deleted := map[string]metav1.DeletionPropagation{}

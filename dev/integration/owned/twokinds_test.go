@@ -42,7 +42,10 @@ func (e env) withDefaultName(name string, kind schema.GroupVersionKind, child st
 }
 
 // Two kinds of one operator may have sets of one name, and owners of one name: a change of a child runs its own owner.
-func TestOwnerKindIsPartOfSetName(t *testing.T) {
+func TestOwnerKindIsPartOfSetName(t *testing.T) { anyCluster.Test(t, testOwnerKindIsPartOfSetName) }
+
+func testOwnerKindIsPartOfSetName(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	gizmo := schema.GroupVersionKind{Group: "owned.example.com", Version: "v1", Kind: "Gizmo"}
 	e.define(gizmo, "gizmos", "Namespaced")
@@ -78,6 +81,11 @@ func TestOwnerKindIsPartOfSetName(t *testing.T) {
 
 // Two sets of one name for one kind would overwrite each other without end. The second one is an error.
 func TestSecondSetOfOneNameIsRejected(t *testing.T) {
+	anyCluster.Test(t, testSecondSetOfOneNameIsRejected)
+}
+
+func testSecondSetOfOneNameIsRejected(t *testing.T) {
+	t.Helper()
 	e := newEnv(t)
 	var runs atomic.Int64
 	ctrl := must(controller.New(e.withDefaultName("first", appKind, "a", &runs)))(t)

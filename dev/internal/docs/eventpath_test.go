@@ -3,6 +3,7 @@ package docs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,12 +31,51 @@ func TestEventPath(t *testing.T) {
 			t.Fatalf("docs/architecture.md: %v", err)
 		}
 		t.Logf("event path: %d lines in %d functions and %d files", sum.Lines, sum.Functions, sum.Files)
+		if sum.Lines > 1000 {
+			t.Errorf("the event path has %d lines, more than 1,000", sum.Lines)
+		}
 		if b.Text != want {
 			t.Errorf("docs/architecture.md is not up to date, run go run ./dev/internal/docs/update: %s", firstDifference(b.Text, want))
 		}
 	}
 	if paths != 1 {
 		t.Errorf("docs/architecture.md has %d blocks with a path marker, want 1", paths)
+	}
+}
+
+// Who changes the loop of a controller reads its files in package controller, without the observers and gates behind its
+// two seams, and what these call: the queue and the resyncs.
+func TestLoopIsShortToRead(t *testing.T) {
+	t.Parallel()
+	behindSeams := strings.Fields(`calls cause_difference debug explain health history hotloops interrupted keys noobject
+		problems recorder text timers unwritten watchdog writes`)
+	files, err := filepath.Glob(filepath.Join(repository, "controller", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := Program{Title: "the loop", Paths: []string{"internal/workqueue", "controller/internal/resync"}}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".go")
+		if n := slices.Index(behindSeams, name); n >= 0 {
+			behindSeams = slices.Delete(behindSeams, n, n+1)
+		} else if !strings.HasSuffix(name, "_test") {
+			loop.Paths = append(loop.Paths, "controller/"+name+".go")
+		}
+	}
+	if len(behindSeams) > 0 {
+		t.Errorf("package controller has no files %q", behindSeams)
+	}
+	counted, err := loop.Count(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, file := range counted {
+		lines += file.Lines
+	}
+	t.Logf("%d lines of code", lines)
+	if lines > 4500 {
+		t.Errorf("the loop has %d lines of code, more than 4,500", lines)
 	}
 }
 
