@@ -20,8 +20,10 @@ import (
 
 // A Job that is deleted when it has finished is created once, also if its deletion begins in the moment of its end.
 func TestJobWithTTLRunsOnce(t *testing.T) {
+	t.Parallel()
 	for _, ttl := range []int32{60, 1, 0} {
 		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
+			t.Parallel()
 			simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
 				c.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}}`)
 				cluster := c.Connect("migrations")

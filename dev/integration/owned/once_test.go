@@ -18,6 +18,7 @@ import (
 func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 	for _, last := range []string{"Current", "Failed"} {
 		t.Run(last, inBubble(func(t *testing.T) {
+			t.Helper()
 			e := newEnv(t)
 			app := e.app("web")
 			once := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: true, Ready: func(obj kube.Object) readiness.State {
@@ -69,6 +70,7 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 func TestFinishedChildBeingDeletedIsNotCreatedAgain(t *testing.T) {
 	for name, createOnly := range map[string]bool{"applied": false, "create-only": true} {
 		t.Run(name, inBubble(func(t *testing.T) {
+			t.Helper()
 			e := newEnv(t)
 			app := e.app("web")
 			child := owned.Child{Object: e.configMap("migrate"), Once: true, CreateOnly: createOnly, Ready: func(obj kube.Object) readiness.State {

@@ -58,6 +58,7 @@ func TestApplyKeepsOrphanedChildWithoutReference(t *testing.T) {
 		"conflicts are reported, by both": {change: func(c *owned.Config) { c.ReportConflicts = true }},
 	} {
 		t.Run(what, inBubble(func(t *testing.T) {
+			t.Helper()
 			e := newEnv(t)
 			app := e.app("web")
 			child := owned.Child{Object: e.configMap("settings", "colour", "blue")}
@@ -162,6 +163,7 @@ func TestDeleteKeepsObjectHandedOver(t *testing.T) {
 		`{"metadata":{"annotations":{"heartbeat":"1"}}}`:                                         "ConfigMap busy: deleted",
 	} {
 		t.Run(patch, inBubble(func(t *testing.T) {
+			t.Helper()
 			e := newEnv(t)
 			app := e.app("web")
 			e.apply(e.set(), app, owned.Of(e.configMap("busy"))...)
