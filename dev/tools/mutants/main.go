@@ -2,12 +2,12 @@
 // --help.
 //
 // It was compared with gremlins 0.6.0 (with all of its mutators) on 27 November 2026. Of 74 mutants that had led to a
-// new test by then, gremlins can make 30: it drops no statements, and changes no results, no constants and no conditions
-// without an operator (it alone changes bitwise operators). In status, finalizer, retry, leader and internal/workqueue
-// it finds 1,014 mutants, this tool 2,455. It runs the tests of the mutated package only, or those of the whole module
-// for each mutant, and has no samples, no reasons for survivors and no runs that are continued. Both need 4 to 8 s of
-// processor time for a mutant. On a busy machine 28 of the 29 mutants of retry timed out in gremlins, which leaves them
-// out of its score.
+// new test by then, gremlins can make 30: it drops no statements, and changes no results, no constants and no
+// conditions without an operator (it alone changes bitwise operators). In status, finalizer, retry, leader and
+// internal/workqueue it finds 1,014 mutants, this tool 2,455. It runs the tests of the mutated package only, or those
+// of the whole module for each mutant, and has no samples, no reasons for survivors and no runs that are continued.
+// Both need 4 to 8 s of processor time for a mutant. On a busy machine 28 of the 29 mutants of retry timed out in
+// gremlins, which leaves them out of its score.
 package main
 
 import (

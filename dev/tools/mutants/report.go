@@ -73,9 +73,9 @@ func (s *session) staleVerdicts() []string {
 // introduction begins the document. A backtick in it is written as an apostrophe.
 const introduction = `# Surviving mutants
 
-'make mutants' writes this page. A mutant is a small change of the library that some test should notice. A mutant that no
-test notices survives: a test is missing, or the change breaks no promise. [verdicts.txt](verdicts.txt) has the reasons,
-[main.go](main.go) the comparison with gremlins.
+'make mutants' writes this page. A mutant is a small change of the library that some test should notice. A mutant that
+no test notices survives: a test is missing, or the change breaks no promise. [verdicts.txt](verdicts.txt) has the
+reasons, [main.go](main.go) the comparison with gremlins.
 
 `
 
