@@ -44,7 +44,7 @@ const (
 // Guarantees: if several processes call Build, one of them builds and the others wait. A cached binary is complete.
 // Binaries that have not been used for 30 days are removed.
 //
-// The first build takes minutes (four to six on two idle cores) and about 4 GB in Go's caches, which later builds
+// The first build takes minutes (seven to eight on two idle cores) and about 4 GB in Go's caches, which later builds
 // share.
 //
 // Errors: no go command, no source, a failed build (with the compiler's last lines), and the end of ctx.
