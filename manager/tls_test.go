@@ -95,6 +95,7 @@ func TestSettingsOfTLS(t *testing.T) {
 					if status, text, _ := request(t, transport, "https://localhost/metrics"); status != test.want {
 						t.Errorf("GET /metrics: %d %s, want %d", status, text, test.want)
 					}
+					time.Sleep(10 * time.Second) // both ends of the pipe write an alert, with a deadline of 5 s
 				})
 			})
 		}
