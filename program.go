@@ -54,8 +54,9 @@ type Program struct {
 	// runtime, the process and the build: programs register their own metrics there. Connect sets Cluster.
 	Metrics metrics.Config
 	// Webhooks has the settings of the webhook server. Listen has the flag --webhook-listen. The default of TLS is that
-	// of Manager, and the default of Certificates is a Secret in the namespace of the lease, and a registration with
-	// the name of the Program, so that several installations in one cluster need names of their own. Serve adds Hooks.
+	// of Manager without its certificate and its clients, and the default of Certificates is a Secret in the namespace
+	// of the lease, and a registration with the name of the Program, so that several installations in one cluster need
+	// names of their own. Serve adds Hooks.
 	Webhooks webhook.Config
 
 	name        string

@@ -65,8 +65,13 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, nil
 	}
 	config.Cluster = cmp.Or(config.Cluster, p.cluster)
-	if config.TLS == nil {
-		config.TLS = p.Manager.TLS
+	if config.TLS == nil && p.Manager.TLS != nil {
+		// The certificate of the manager's server, and its clients, are not those of the webhooks.
+		config.TLS = func(settings *tls.Config) {
+			p.Manager.TLS(settings)
+			settings.Certificates, settings.GetCertificate, settings.GetConfigForClient = nil, nil, nil
+			settings.ClientAuth, settings.ClientCAs = tls.NoClientCert, nil
+		}
 	}
 	hasOwn := config.Certificates != nil || hasCertificate(config)
 	if p.webhookURL != "" && hasOwn {

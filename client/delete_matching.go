@@ -86,6 +86,7 @@ func (d *deletion[T]) next(ctx context.Context, obj T) bool {
 	t.key = key
 	for attempt := 1; ; attempt++ {
 		t.uid, t.version = obj.GetUID(), obj.GetResourceVersion() // before match, which may change obj
+		t.model = obj
 		matches, err := d.matches(obj)
 		if err != nil {
 			d.matchErr = fmt.Errorf("delete %s: match it: %w", t, err)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
+	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -30,6 +32,8 @@ const (
 	ownWriteAge = 10 * time.Minute
 	// minPrune is the number of writes from which shown ones are removed.
 	minPrune = 256
+	// maxEarlier is the maximum number of writes that are kept for an object in addition to the last one.
+	maxEarlier = 16
 )
 
 // ownWrites are the writes of a client with Config.ReadOwnWrites, until its informers show them. A nil *ownWrites has
@@ -42,6 +46,7 @@ type ownWrites struct {
 	mu      sync.Mutex
 	last    map[writtenID]ownWrite // guarded by mu; the last write to each object
 	pruneAt int                    // guarded by mu; the number of writes at which shown ones are removed
+	count   int                    // guarded by mu; of all writes
 }
 
 // writtenID identifies a written object, in any version of its kind, or without a name all objects of its namespace.
@@ -55,7 +60,14 @@ type ownWrite struct {
 	cache.Write           // without a UID: not known
 	at          time.Time // of Write
 	lostAt      time.Time // the last write whose effect on the object is not known
+	number      int       // of Write, by the order of the responses
+	// earlier are writes with other labels, or to an earlier object of the name, that an informer may show before
+	// Write: without them, one that selects by labels seems to show a Write of an object that it does not select.
+	earlier []cache.Write
 }
+
+// all returns the writes to the object, in their order.
+func (w ownWrite) all() []cache.Write { return append(slices.Clip(w.earlier), w.Write) }
 
 func newOwnWrites(config Config) *ownWrites {
 	if !config.ReadOwnWrites {
@@ -76,8 +88,19 @@ func (w *ownWrites) readBy(kind schema.GroupKind) (informers []cache.Informer) {
 	return informers
 }
 
-// record records a write that was sent, with the body of its response, if there is one, or its error.
-func (w *ownWrites) record(r *Request, body []byte, err error) {
+// begin returns the number of writes that have returned, for record.
+func (w *ownWrites) begin() int {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+// record records a write that was sent after begin had returned began, with the body of its response, if there is one,
+// or its error.
+func (w *ownWrites) record(r *Request, began int, body []byte, err error) {
 	if w == nil || !r.Verb.IsWrite() || r.DryRun {
 		return
 	}
@@ -96,6 +119,7 @@ func (w *ownWrites) record(r *Request, body []byte, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.prune(now)
+	w.count++
 	if !known {
 		last := w.last[id]
 		last.lostAt = now
@@ -107,16 +131,56 @@ func (w *ownWrites) record(r *Request, body []byte, err error) {
 	}
 	id.key, write.Server = write.Key, w.server
 	last := w.last[id]
-	if sameObject := last.UID == write.UID; sameObject {
-		if write.Object == nil {
-			write.Object = last.Object // its labels
-		}
-		if write.ResourceVersion == "" || apiobject.OlderVersion(write.ResourceVersion, last.ResourceVersion) {
-			write.ResourceVersion = last.ResourceVersion // concurrent writes may return in any order
-		}
-		write.Deleted = write.Deleted || last.Deleted
+	next := ownWrite{Write: write, at: now, lostAt: last.lostAt, number: w.count}
+	concurrent := last.number > began // then the responses may have another order than the writes
+	if last.UID == write.UID {
+		next.follow(last, concurrent)
+	} else if last.UID != "" && concurrent {
+		next.lostAt = now // one of the two objects replaced the other
 	}
-	w.last[id] = ownWrite{write, now, last.lostAt}
+	if last.UID != "" && (last.UID != next.UID || last.Object != next.Object &&
+		!maps.Equal(last.labels(), next.labels())) && w.isUnseen(id.kind, last.all()) {
+		next.earlier = last.all()
+	}
+	if len(next.earlier) > maxEarlier {
+		next.earlier, next.lostAt = nil, now
+	}
+	w.last[id] = next
+}
+
+// follow completes w, a write to the object of last.
+func (w *ownWrite) follow(last ownWrite, concurrent bool) {
+	isOlder := apiobject.OlderVersion(w.ResourceVersion, last.ResourceVersion)
+	if w.Object == nil || concurrent && isOlder {
+		w.Object = last.Object // its labels
+	}
+	// The version of a deletion is a minimum. Otherwise, an older version is that of a restored API server.
+	if w.ResourceVersion == "" || isOlder && (concurrent || w.Deleted) {
+		w.ResourceVersion = last.ResourceVersion
+	}
+	w.Deleted = w.Deleted || concurrent && last.Deleted
+	w.earlier = last.earlier
+}
+
+// labels returns the labels of the object, or nil if they are not known.
+func (w *ownWrite) labels() map[string]string {
+	if w.Object == nil {
+		return nil
+	}
+	return w.Object.Labels()
+}
+
+// isUnseen reports whether an informer with objects of the kind does not show all writes.
+func (w *ownWrites) isUnseen(kind schema.GroupKind, writes []cache.Write) bool {
+	return slices.ContainsFunc(w.readBy(kind), func(informer cache.Informer) bool {
+		return !hasRead(informer, writes[0].Key) || len(informer.Unseen(writes)) > 0
+	})
+}
+
+// hasRead reports whether an informer has read the object under key, or that there is none. Otherwise it awaits no
+// writes, and may show an older state later.
+func hasRead(informer cache.Informer, key kube.Key) bool {
+	return informer.Has(key) || informer.Absent(key)
 }
 
 // writeOf returns a completed write as informers will show it. known is false if the response does not show it.
@@ -128,7 +192,7 @@ func writeOf(r *Request, body []byte) (write cache.Write, known bool) {
 			return write, false
 		}
 		write.UID, write.Deleted = status.Details.UID, true
-		return write, write.UID != ""
+		return deletionOf(r, write), write.UID != ""
 	}
 	var obj metav1.PartialObjectMetadata
 	if r.Verb == VerbDeleteCollection || decodeInto(body, &obj) != nil || obj.UID == "" {
@@ -141,6 +205,18 @@ func writeOf(r *Request, body []byte) (write cache.Write, known bool) {
 		write = write.WithLabels(obj.Labels)
 	}
 	return write, true
+}
+
+// deletionOf adds to a deletion what the caller knew of the object: its creation may not be shown yet.
+func deletionOf(r *Request, write cache.Write) cache.Write {
+	if seen, ok := r.model.(kube.Object); ok && !usercode.IsNil(seen) && seen.GetUID() == write.UID {
+		write.ResourceVersion = seen.GetResourceVersion()
+		write = write.WithLabels(seen.GetLabels())
+	}
+	if r.Delete != nil && r.Delete.Preconditions != nil && r.Delete.Preconditions.ResourceVersion != nil {
+		write.ResourceVersion = *r.Delete.Preconditions.ResourceVersion
+	}
+	return write
 }
 
 // isRemoved reports whether the write that returned an object has removed it, as one does that removes the last
@@ -156,9 +232,8 @@ func (w *ownWrites) prune(now time.Time) {
 		return
 	}
 	for id, write := range w.last {
-		isUnseen := func(informer cache.Informer) bool { return len(informer.Unseen([]cache.Write{write.Write})) > 0 }
 		if now.Sub(write.lostAt) > lostWriteAge && (write.UID == "" || now.Sub(write.at) > ownWriteAge ||
-			!slices.ContainsFunc(w.readBy(id.kind), isUnseen)) {
+			!w.isUnseen(id.kind, write.all())) {
 			delete(w.last, id)
 		}
 	}
@@ -173,7 +248,7 @@ func (w *ownWrites) of(t target) (writes []cache.Write, at time.Time, lost bool)
 		write, exists := w.last[id]
 		lost = lost || exists && now.Sub(write.lostAt) <= lostWriteAge
 		if exists && write.UID != "" && now.Sub(write.at) <= ownWriteAge {
-			writes = append(writes, write.Write)
+			writes = append(writes, write.all()...)
 			if write.at.After(at) {
 				at = write.at
 			}
@@ -199,20 +274,22 @@ func (w *ownWrites) of(t target) (writes []cache.Write, at time.Time, lost bool)
 	return writes, at, lost
 }
 
-// shown removes writes that the only informer of their kind shows: all of writes except unseen, which has their order.
-func (w *ownWrites) shown(kind schema.GroupKind, writes, unseen []cache.Write) {
+// shown removes the writes to objects of which informer, the only one of their kind, shows all writes: those without
+// one in unseen.
+func (w *ownWrites) shown(informer cache.Informer, kind schema.GroupKind, writes, unseen []cache.Write) {
 	if len(w.readBy(kind)) != 1 {
 		return
+	}
+	waits := map[kube.Key]bool{}
+	for _, write := range unseen {
+		waits[write.Key] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, write := range writes {
-		if len(unseen) > 0 && unseen[0] == write {
-			unseen = unseen[1:]
-			continue
-		}
 		id := writtenID{kind, write.Key}
-		if last := w.last[id]; last.Write == write && last.lostAt.IsZero() {
+		last := w.last[id]
+		if !waits[id.key] && last.Write == write && last.lostAt.IsZero() && hasRead(informer, id.key) {
 			delete(w.last, id)
 		}
 	}
@@ -242,7 +319,7 @@ func (t target) showsOwnWrites(ctx context.Context, informer cache.Informer) boo
 	// It polls, because a subscriber of the informer may call it: the informer announces no write until it returns.
 	for pause := time.Millisecond; len(writes) > 0; pause = min(2*pause, 50*time.Millisecond) {
 		unseen := informer.Unseen(writes)
-		w.shown(t.kind.GroupKind(), writes, unseen)
+		w.shown(informer, t.kind.GroupKind(), writes, unseen)
 		writes = unseen
 		fails := slices.ContainsFunc(writes, func(write cache.Write) bool { return informer.ReadyFor(write) != nil })
 		left := time.Until(until)

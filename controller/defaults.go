@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -40,6 +41,7 @@ func SetDefaults[T kube.Object](cluster *kube.Cluster, config Config[T]) error {
 	mistakes.Join(err)
 	object := reflect.TypeFor[T]()
 	if err = mistakes.Err(); err == nil {
+		config.Retry.Policies = maps.Clone(config.Retry.Policies)
 		err = apiobject.ObserversOf(cluster).SetDefaults(defaultsKey{object}, config)
 	}
 	if err != nil {
@@ -52,13 +54,27 @@ func SetDefaults[T kube.Object](cluster *kube.Cluster, config Config[T]) error {
 func (c Config[T]) fromCluster(g *usercode.Guard) Config[T] {
 	observers := apiobject.ObserversOf(c.Cluster)
 	if own, ok := observers.Defaults(defaultsKey{reflect.TypeFor[T]()}).(Config[T]); ok && !c.withoutObject() {
-		usercode.FillIn(&c, own.guarded(g), defaultFields()...)
+		c.fillIn(own.guarded(g))
 	}
 	if all, ok := observers.Defaults(defaultsKey{reflect.TypeFor[NoObject]()}).(Config[NoObject]); ok {
 		if c.withoutObject() {
 			all.Queue.Priority = nil // there are no changes of own objects
 		}
-		usercode.FillIn(&c, all.guarded(g), defaultFields()...)
+		c.fillIn(all.guarded(g))
 	}
 	return c
+}
+
+// fillIn sets the zero fields to those of defaults, a Config. As without defaults, the controller's own Base of
+// Retry.Every raises Max, and its own Max lowers Base.
+func (c *Config[T]) fillIn(defaults any) {
+	own, every := c.Retry.Every, &c.Retry.Every
+	usercode.FillIn(c, defaults, defaultFields()...)
+	switch {
+	case every.Max <= 0 || every.Base <= every.Max:
+	case own.Max == 0:
+		every.Max = every.Base
+	case own.Base == 0:
+		every.Base = every.Max
+	}
 }

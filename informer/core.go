@@ -31,6 +31,7 @@ type core struct {
 	objectType reflect.Type            // the type of the retrieved objects: the T of New
 	optional   bool
 	whole      bool   // objects are kept unchanged, except for managedFields
+	cutsLabels bool   // objects are kept without some of their labels
 	appliedBy  string // Config.KeepAppliedBy without defaults
 	metrics    Recorder
 	onError    func(error) // nil: no such function

@@ -34,7 +34,7 @@ func defaultFields() []string {
 //
 // An informer with a KeepAppliedBy of its own, such as that of children (package watched), gets no selectors, Cut and
 // Transform: client.Apply needs whole objects, and children must not be missed. One with a Transform of its own gets no
-// KeepAppliedBy. Retrievers of the program have no defaults.
+// KeepAppliedBy. Retrievers of the program, and of several Clusters, have no defaults.
 //
 // Errors: a Retriever that is not of one Cluster, or that has Namespaces, which Cluster.SetNamespaces sets; other
 // fields; those of New; a second call; an informer that was created already.
@@ -59,7 +59,11 @@ func SetDefaults[T kube.Object](config Config[T]) error {
 func (c Config[T]) checkDefaults() error {
 	direct := directParts(c.Retriever)
 	if direct == nil {
-		return errors.New("Retriever must be one of Retrieve, RetrieveSelected or RetrieveMetadata, of one Cluster")
+		err := errors.New("Retriever must be one of Retrieve, RetrieveSelected or RetrieveMetadata, of one Cluster")
+		if c.Retriever != nil {
+			err = errors.Join(c.Retriever.Describe().Problem, err)
+		}
+		return err
 	}
 	var mistakes usercode.Mistakes
 	others := usercode.OtherFields(c, append(defaultFields(), "Retriever")...)

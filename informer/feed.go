@@ -139,7 +139,11 @@ func (e *objectEvents[T]) next() (wire.Event, error) {
 		if event.Type == watch.Error {
 			return wire.Event{Type: watch.Error, Status: statusOf(apierrors.FromObject(event.Object))}, nil
 		}
-		obj, err := e.feed.encode(event.Object)
+		feed := e.feed
+		if event.Type == watch.Bookmark {
+			feed.encoder = wire.NewEncoder[T](nil) // Cut must not remove the annotation that ends a streamed list
+		}
+		obj, err := feed.encode(event.Object)
 		return wire.Event{Type: event.Type, Object: obj}, err
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -166,6 +167,7 @@ func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 		selectionText: description.text(),
 		optional:      config.Optional,
 		whole:         len(config.Cut) == 0 && config.Transform == nil,
+		cutsLabels:    slices.ContainsFunc(config.Cut, isOfLabels),
 		metrics:       config.Metrics,
 		onError:       config.OnError,
 		synced:        make(chan struct{}),
@@ -191,6 +193,9 @@ func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 	}
 	return i, nil
 }
+
+// isOfLabels reports whether a path of Config.Cut is that of labels.
+func isOfLabels(path string) bool { return strings.HasPrefix(path, "metadata.labels") }
 
 // checkObjectType returns an error if objects cannot be decoded as a T.
 func checkObjectType[T kube.Object]() error {

@@ -35,7 +35,7 @@ func Shared[T kube.Object](config Config[T]) (*Informer[T], error) {
 	}
 	key, ok := config.withDefaults().sharedKey()
 	// Functions cannot be compared. Those of SetDefaults are the same.
-	if !ok || config.Transform != nil || config.OnError != nil || len(config.Indexes) > 0 {
+	if !ok || config.Transform != nil || config.OnError != nil || config.Indexes != nil {
 		return i, nil
 	}
 	apiobject.ObserversOf(i.core.cluster).Shared(func(informers map[any]any) {

@@ -225,12 +225,15 @@ func (u untyped[T]) Unseen(writes []cache.Write) (unseen []cache.Write) {
 		return writes // the caller may be a subscriber
 	}
 	defer c.events.Unlock()
+	if running, _ := c.showing(); !running {
+		return writes
+	}
 	for _, w := range writes {
 		write := c.awaited(w, u.contentOf(w.Object))
+		defer write.cancel() // an unseen write determines whether later ones to its object are seen
 		if len(write.awaited) > 0 {
 			unseen = append(unseen, w)
 		}
-		write.cancel()
 	}
 	return unseen
 }
@@ -255,6 +258,9 @@ func (c *core) covers(namespace string, selector labels.Selector) bool {
 	c.mu.Lock()
 	running, parts := c.session != nil, c.parts
 	c.mu.Unlock()
+	if selector != nil && c.cutsLabels {
+		return false // the cached objects do not show whether it matches them
+	}
 	return running && c.transform == nil && slices.ContainsFunc(parts, func(p *part) bool {
 		return p.selects.covers(namespace, selector) && p.status.condition().complete
 	})

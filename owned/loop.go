@@ -28,6 +28,7 @@ type deletion struct {
 	since   time.Time // of the first one
 	count   int
 	created types.UID // by the Set, after a deletion
+	ending  types.UID // whose deletion began before it had finished; only for Child.Once
 	loop    error     // of any child of the owner, at the time since; only for the zero child
 }
 
@@ -81,6 +82,7 @@ func (p *pass) noteDeletion(id identity, uid types.UID) {
 		return
 	}
 	p.set.deletions.Do(ownedChild{p.owner.GetUID(), id}, func(d *deletion) {
+		d.ending = uid
 		switch isOld := time.Since(d.since) >= loopWindow; {
 		case d.created == uid:
 		case isOld && d.count >= maxDeletions:

@@ -57,20 +57,30 @@ func (p *pass) hasFinished(ctx context.Context, i *item) (bool, error) {
 }
 
 // readFinal sets the readiness that a child of type Child.Once has when its deletion begins: a Job with a TTL of 0 is
-// being deleted before a run sees that it has finished.
+// being deleted before a run sees that it has finished. A child that ends because it is being deleted (a Job has failed
+// when the garbage collector has deleted its Pods) has not finished.
 func (p *pass) readFinal(ctx context.Context, i *item, live *metav1.PartialObjectMetadata) error {
-	if !i.Once {
+	child := ownedChild{p.owner.GetUID(), i.identity()}
+	if !i.Once || p.set.deletions.Get(child).ending == live.GetUID() {
 		return nil
 	}
 	obj, err := p.read(ctx, i)
-	if errors.Is(err, client.ErrGone) || err == nil && obj.GetUID() != live.GetUID() {
+	switch {
+	case errors.Is(err, client.ErrGone):
+		return nil
+	case err != nil:
+		return err
+	case obj.GetUID() != live.GetUID():
 		return nil
 	}
-	if err == nil {
-		obj.SetDeletionTimestamp(nil)
-		i.result.Readiness = i.Ready(obj)
+	isTerminating := obj.GetDeletionTimestamp() != nil // otherwise an informer has an earlier state
+	obj.SetDeletionTimestamp(nil)
+	i.result.Readiness = i.Ready(obj)
+	if status := i.result.Readiness.Status; isTerminating && !p.plan && status != readiness.Current &&
+		status != readiness.Failed {
+		p.set.deletions.Do(child, func(d *deletion) { d.ending = live.GetUID() })
 	}
-	return err
+	return nil
 }
 
 // recordFinished notes in the owner that a child has finished.

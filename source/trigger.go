@@ -13,8 +13,8 @@ import (
 )
 
 // WithTrigger is another source with a function that is called for each key that the source enqueues, and that may
-// change the priority, the delay and the other fields of the reason. why.Change, if the source reacts to changes, has
-// the object before and after the change: informer.Decode returns both.
+// change the priority, the delay and the detail of the reason; other changes have no effect. why.Change, if the source
+// reacts to changes, has the object before and after the change: informer.Decode returns both.
 //
 // change is called under the rules of Mapped. If it panics, the key is enqueued for the original reason. It cannot drop
 // a key, because the keys of a resync do not pass it: predicates drop changes.
@@ -44,6 +44,8 @@ func (s triggered) Prepare(target controller.Target) (controller.PreparedSource,
 			if why.All || guard.Call("the function of WithTrigger", func() { s.change(key, &changed) }, nil) != nil {
 				changed = why
 			}
+			// Without these, own writes would run the key again.
+			changed.Change, changed.Type, changed.FromList, changed.All = why.Change, why.Type, why.FromList, why.All
 			enqueue(key, changed)
 		}
 	}

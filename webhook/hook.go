@@ -199,11 +199,11 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 func (a *admission) selectNamespaces(names []string) bool {
 	var ofNamespaces, ofOthers bool
 	for _, rule := range a.options.Rules {
-		isCore := slices.Contains(rule.APIGroups, "") || slices.Contains(rule.APIGroups, "*")
 		for _, resource := range rule.Resources {
+			// The API server does so in every group: namespaces.servicebus.azure.com.
 			name, _, _ := strings.Cut(resource, "/")
-			ofNamespaces = ofNamespaces || isCore && name == "namespaces"
-			ofOthers = ofOthers || !isCore || name != "namespaces"
+			ofNamespaces = ofNamespaces || name == "namespaces"
+			ofOthers = ofOthers || name != "namespaces"
 		}
 	}
 	if !ofNamespaces {

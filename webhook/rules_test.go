@@ -90,7 +90,7 @@ func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
 		"the type Namespace":       {Validating(HookConfig{}, allow[*corev1.Namespace]), false, false},
 		"namespaces":               {Validating(config(core, "namespaces"), allow[*unstructured.Unstructured]), false, false},
 		"subresources":             {Validating(config(core, "namespaces/status"), allow[*unstructured.Unstructured]), false, false},
-		"another group's":          {Validating(config([]string{"a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), true, false},
+		"another group's":          {Validating(config([]string{"a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), false, false},
 		"everything":               {Validating(config(any1, "*/*"), allow[*unstructured.Unstructured]), true, false},
 		"both":                     {Validating(config(core, "pods", "namespaces"), allow[*unstructured.Unstructured]), false, true},
 		"two rules":                {Validating(split, allow[*unstructured.Unstructured]), false, true},

@@ -31,8 +31,8 @@ func TestHandlerOfTwoKinds(t *testing.T) {
 	out, stop := exampletest.Go(t, func(ctx context.Context, out io.Writer) error {
 		return run(ctx, []string{"--namespace", namespace, "--resync", "200ms"}, out)
 	})
-	out.Wait(t, "configmaps: "+namespace+"/settings (listed)\n")
-	out.Wait(t, "services: "+namespace+"/web (listed)\n")
+	out.Wait(t, "configmaps: "+namespace+"/settings (listed")
+	out.Wait(t, "services: "+namespace+"/web (listed") // a resync may join it
 	resynced := "services: " + namespace + "/web (resync)\n"
 	out.Until(t, "three resyncs of the Service", func(text string) bool { return strings.Count(text, resynced) >= 3 })
 	stop()

@@ -28,17 +28,19 @@ type Event struct {
 // concurrent use.
 type EventReader struct {
 	win    window
+	cut    *Cut
 	p      parser
 	scan   scanner // a field, because a local one would be allocated for each event
 	format encoding
 	err    error // the first error, which all later calls return
 }
 
-// NewEventReader returns a reader of body. It removes the fields in cut from the objects.
+// NewEventReader returns a reader of body. It removes the fields in cut from the objects, except from bookmarks, whose
+// annotations have a meaning: one ends a streamed list.
 func NewEventReader(body io.Reader, cut *Cut) *EventReader {
 	return &EventReader{
-		win: window{src: body},
-		p:   parser{cut: cut, names: interner{known: map[string]string{}}},
+		win: window{src: body}, cut: cut,
+		p: parser{names: interner{known: map[string]string{}}},
 	}
 }
 
@@ -153,6 +155,7 @@ func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte)
 		if len(raw) == 0 {
 			return Event{}, fmt.Errorf("an event of type %s without an object", kind)
 		}
+		r.setCut(kind)
 		if err := parse(raw); err != nil {
 			return Event{}, fmt.Errorf("the object of a %s event: %w", kind, err)
 		}
@@ -165,6 +168,13 @@ func (r *EventReader) event(kind watch.EventType, raw []byte, parse func([]byte)
 		return Event{Type: kind, Status: status}, nil
 	default:
 		return Event{}, fmt.Errorf("unknown type of event %s", excerpt([]byte(kind)))
+	}
+}
+
+// setCut sets the cut of the object of an event.
+func (r *EventReader) setCut(kind watch.EventType) {
+	if r.p.cut = r.cut; kind == watch.Bookmark {
+		r.p.cut = nil
 	}
 }
 
@@ -294,6 +304,7 @@ func (r *EventReader) plainDocument(s *scanner) (kind watch.EventType, ok bool) 
 	if !hasObject(kind) || !s.next(&m) || string(s.key(m.key)) != "object" || s.peek() != '{' {
 		return "", false
 	}
+	r.setCut(kind)
 	r.p.scanObject(s)
 	return kind, !s.next(&m)
 }

@@ -223,7 +223,7 @@ func (a *Admission) match(h *hook, r *apiserver.Review) *invocation {
 }
 
 func (a *Admission) selectsNamespace(h *hook, r *apiserver.Review) (bool, error) {
-	isNamespace := r.Resource.Group == "" && r.Resource.Resource == "namespaces"
+	isNamespace := r.Resource.Resource == "namespaces" // in any group, as in kube-apiserver
 	if r.Namespace == "" && !isNamespace {
 		return true, nil
 	}
@@ -238,7 +238,7 @@ func (a *Admission) selectsNamespace(h *hook, r *apiserver.Review) (bool, error)
 		return selector.Matches(labels.Set(r.Object.GetLabels())), nil
 	}
 	name := r.Namespace
-	if isNamespace {
+	if isNamespace && r.Resource.Group == "" {
 		name = r.Name
 	}
 	for _, namespace := range a.server.Objects(schema.GroupResource{Resource: "namespaces"}) {
