@@ -15,7 +15,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/finalizer"
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/middleware"
@@ -170,8 +169,8 @@ func (p *parts[T]) open(setup *controller.Config[T]) (err error) {
 	}
 	set := p.Children
 	set.Name = cmp.Or(set.Name, p.Name)
-	if events := p.events(); usercode.IsNil(set.Events) && events != nil {
-		set.Events = events
+	if usercode.IsNil(set.Events) {
+		set.Events = p.Config.Controller.Events
 	}
 	children, err := watched.New(watched.Config{
 		Client: config, Set: set, Kinds: p.Owns,
@@ -182,14 +181,6 @@ func (p *parts[T]) open(setup *controller.Config[T]) (err error) {
 	p.client, p.children = children.Client, children.Set
 	setup.Sources = append(slices.Clone(setup.Sources), children.Sources...)
 	return nil
-}
-
-// events returns the recorder of Events, or nil.
-func (p *parts[T]) events() controller.EventRecorder {
-	if given := p.Config.Controller.Events; !usercode.IsNil(given) {
-		return given
-	}
-	return apiobject.Events[controller.EventRecorder](apiobject.ObserversOf(p.Cluster))
 }
 
 // wrap sets the handler with the middleware that the config asks for.
@@ -212,7 +203,7 @@ func (p *parts[T]) wrap(setup *controller.Config[T]) error {
 			return err
 		}
 		middlewares = append(middlewares, middleware.Finalizer(teardown, middleware.FinalizerOptions[T]{
-			Events: p.events(),
+			Events: p.Config.Controller.Events,
 		}))
 	}
 	setup.Handler = controller.Chain(p.handle, middlewares...)

@@ -229,6 +229,9 @@ func TestFurtherSettingsReachParts(t *testing.T) {
 	operate(t, func(f *fixture) {
 		logs := &testlog.Buffer{}
 		f.config.Cluster.SetLogger(logs.Logger(nil))
+		if err := f.config.Cluster.SetNamespaces("shop"); err != nil {
+			f.Fatal(err)
+		}
 		others, err := informer.New(informer.Config[*corev1.ConfigMap]{
 			Retriever: informer.Retrieve[*corev1.ConfigMap](f.config.Cluster),
 		})
@@ -239,9 +242,6 @@ func TestFurtherSettingsReachParts(t *testing.T) {
 		f.config.Controller.Workers = 7
 		f.config.Children = owned.Config{Name: "web-set"}
 		f.config.Client.Informers = []client.Informer{others}
-		if err := f.config.Cluster.SetNamespaces("shop"); err != nil {
-			f.Fatal(err)
-		}
 		f.config.Validate = func(context.Context, *webhook.Request[*corev1.Service]) error { return nil }
 		op, stop := f.start()
 		stop()

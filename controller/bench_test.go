@@ -46,7 +46,7 @@ func benchmarkEvent(b *testing.B, keys int, stateDir string) {
 	}
 	var handled atomic.Int64
 	ctrl, err := controller.New(controller.Config[configMap]{
-		Name: "bench", Retriever: informer.FromListerWatcher[configMap](lw), ResyncInterval: -1, StateDir: stateDir,
+		Name: "bench", Retriever: informer.FromListerWatcher[configMap](lw), ResyncInterval: -1, Runs: controller.RunsConfig{StateDir: stateDir},
 		Logger: slog.New(slog.DiscardHandler),
 		Handler: handlerFunc(func(context.Context, configMap) error {
 			handled.Add(1)

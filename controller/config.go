@@ -59,7 +59,8 @@ type Config[T kube.Object] struct {
 	// that waits for a retry is not resynced. Each object has a fixed offset in the interval, so the load is even.
 	// Default 3 min; negative: never.
 	ResyncInterval time.Duration
-	// Timeout cancels the context of a handler that runs for longer. Default 0: never.
+	// Timeout cancels the context of a handler that runs for longer. Default 0: never; negative: never, also if
+	// SetDefaults has set another default. The same is true of SyncTimeout, Queue.Debounce and Queue.GroupLimit.
 	Timeout time.Duration
 	// SyncTimeout is the time within which the first lists must arrive: of the controller's informer, of Reads, and of
 	// the sources, which must also have started by then. Otherwise Run returns an error with the reasons, as
@@ -87,22 +88,10 @@ type Config[T kube.Object] struct {
 	Queue QueueConfig  // debouncing, priorities, fairness
 	Runs  RunsConfig   // handlers that do not return, hot loops, own writes, shutdown
 
-	// StateDir is an existing directory for files about the keys in work, one controller's files beside another's. If
-	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
-	// reports the keys that were in work as ProblemInterrupted, and handles them after all others, one at a time: a key
-	// whose handling ends the process does not prevent the handling of the others. Run fails if it cannot write there,
-	// or if another Run uses the files. Keys of more than 500 bytes, which no object has, are not recorded. The files
-	// need to survive the process, not the machine: an emptyDir survives the restart of a container, but not the
-	// replacement of a Pod. Default "": off.
-	StateDir string
-
 	LeaderElector LeaderElector // package leader has one. Default nil: the controller starts at once
 	Metrics       Recorder      // metrics/prometheus has one. Default (also a nil pointer): that of the Cluster
 	// Events writes an Event for each Problem of an object. Default: the event.Recorder of the Cluster, or none.
 	Events EventRecorder
-	// PanicsEndProcess lets a panic of the Handler, the Reconciler or Deleted end the process, with the stack of the
-	// panic, for debugging. Default false: a panic is an error of its key.
-	PanicsEndProcess bool
 
 	// RunLogger returns the logger of one run, from one that has the attributes of the controller and of the run, for
 	// example with attributes from the key. It is called each time that the run gets a logger. A panic or nil keeps the
@@ -154,8 +143,9 @@ type QueueConfig struct {
 	EndBackoffIf func(Cause) bool
 }
 
-// RunsConfig configures the limits of runs, and what follows from a run's own writes. Own writes are those made with
-// the handler's context, through a client of the same kube.Cluster as the informer's. The zero value is the default.
+// RunsConfig configures the limits of runs, what follows from a run's own writes, and the end of the process. Own writes
+// are those made with the handler's context, through a client of the same kube.Cluster as the informer's. The zero value
+// is the default.
 type RunsConfig struct {
 	// StuckAfter is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
 	// another worker takes its place until it returns. Default 5 min; negative: never. After 30 s it is logged.
@@ -187,6 +177,18 @@ type RunsConfig struct {
 	// keys that wait until an informer shows what their last run wrote. Default false: the next start handles every
 	// object.
 	DrainQueue bool
+
+	// StateDir is an existing directory for files about the keys in work, one controller's files beside another's. If
+	// the process ends without a shutdown (out of memory, a fatal error, SIGKILL), Run reads them at the next start,
+	// reports the keys that were in work as ProblemInterrupted, and handles them after all others, one at a time: a key
+	// whose handling ends the process does not prevent the handling of the others. Run fails if it cannot write there,
+	// or if another Run uses the files. Keys of more than 500 bytes, which no object has, are not recorded. The files
+	// need to survive the process, not the machine: an emptyDir survives the restart of a container, but not the
+	// replacement of a Pod. Default "": off.
+	StateDir string
+	// PanicsEndProcess lets a panic of the Handler, the Reconciler or Deleted end the process, with the stack of the
+	// panic, for debugging. Default false: a panic is an error of its key.
+	PanicsEndProcess bool
 }
 
 // LeaderElector runs work only while this process leads.
@@ -280,10 +282,6 @@ func (c Config[T]) validate() error {
 // validateValues reports the mistakes in the fields that may have defaults.
 func (c Config[T]) validateValues(mistakes *usercode.Mistakes) {
 	mistakes.AddIf(c.Workers < 0, "Workers is %d: at least one is needed (0 means %d)", c.Workers, defaultWorkers)
-	mistakes.AddIf(c.Timeout < 0, "Timeout is %s: leave it 0 for none", c.Timeout)
-	mistakes.AddIf(c.SyncTimeout < 0, "SyncTimeout is %s: leave it 0 for none", c.SyncTimeout)
-	mistakes.AddIf(c.Queue.Debounce < 0, "Queue.Debounce is %s: leave it 0 for none", c.Queue.Debounce)
-	mistakes.AddIf(c.Queue.GroupLimit < 0, "Queue.GroupLimit is %d: leave it 0 for none", c.Queue.GroupLimit)
 }
 
 // validateObjects reports the mistakes in the fields that determine the controller's objects and its function.

@@ -30,7 +30,7 @@ type Controller[T kube.Object] struct {
 	guard    *usercode.Guard
 
 	unwritten unwritten
-	files     *interruptions.File // set by Run, for its terms; nil without Config.StateDir
+	files     *interruptions.File // set by Run, for its terms; nil without Config.Runs.StateDir
 
 	mu    sync.Mutex
 	phase Phase          // guarded by mu
@@ -96,7 +96,7 @@ func (c *Controller[T]) Informer() *informer.Informer[T] { return c.informer }
 //     handlers. With another LeaderElector, which cannot do that, Run waits for the handlers.
 //
 // Run returns nil if ctx ended. Otherwise it returns the error of a source or of the elector, or an error if the
-// controller is running already, if another one with its name and kube.Cluster is, or if it cannot use Config.StateDir.
+// controller is running already, if another one with its name and kube.Cluster is, or if it cannot use Runs.StateDir.
 // Run may be called again after it has returned, and returns an error while handlers of the last call still run.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	observers.Queue(ctx, c.observed)
@@ -117,8 +117,8 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	if c.config.Metrics != nil {
 		defer c.config.Metrics.ObserveController(c.config.Name, c.Stats)()
 	}
-	if c.config.StateDir != "" {
-		file, err := interruptions.Open(c.config.StateDir, c.config.Name,
+	if c.config.Runs.StateDir != "" {
+		file, err := interruptions.Open(c.config.Runs.StateDir, c.config.Name,
 			c.config.Logger.With("controller", c.config.Name))
 		if err != nil {
 			return fmt.Errorf("run controller %q: open its files in StateDir: %w", c.config.Name, err)

@@ -36,7 +36,6 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		Sources:   []controller.Source{nil, controller.SourceFunc(nil)},
 		Reads:     []informer.Any{(*informer.Informer[configMap])(nil)},
 		Workers:   -1,
-		Timeout:   -time.Second,
 		Retry:     retry.Config{Every: retry.Policy{Base: -1, Max: -2, Jitter: 2, MaxRetries: -1}},
 	})
 	if err == nil {
@@ -44,7 +43,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Name is required", "ListerWatcher is nil", "Handler (or Reconciler) is required", "Sources[0] is nil", "Sources[1] is nil", "Reads[0] is nil",
-		"Workers is -1", "Timeout is -1s", "Every.Base is -1ns", "Every.Max is -2ns", "Every.Jitter is 2",
+		"Workers is -1", "Every.Base is -1ns", "Every.Max is -2ns", "Every.Jitter is 2",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)

@@ -19,16 +19,15 @@ type defaultsKey struct{ object reflect.Type }
 // defaultFields returns the fields of Config that have defaults.
 func defaultFields() []string {
 	return []string{
-		"Workers", "ResyncInterval", "Timeout", "SyncTimeout", "Retry", "Queue", "Runs", "StateDir", "PanicsEndProcess",
-		"RunLogger",
+		"Workers", "ResyncInterval", "Timeout", "SyncTimeout", "Retry", "Queue", "Runs", "RunLogger",
 	}
 }
 
 // SetDefaults sets defaults for the controllers of a Cluster that are created later, also for those of operators: with
 // T = NoObject for all of them, with another T for those whose objects have this Go type, which take precedence. Each
 // field that is zero in the Config of a controller gets the value in config: Workers, ResyncInterval, Timeout,
-// SyncTimeout, StateDir, PanicsEndProcess, RunLogger, and single fields of Retry, Queue and Runs. The controllers share
-// a Queue.Limiter, which then limits the runs of all of them together.
+// SyncTimeout, RunLogger, and single fields of Retry, Queue and Runs. The controllers share a Queue.Limiter, which then
+// limits the runs of all of them together.
 //
 // Errors: other fields; those of New; a second call with T; a controller that was created already.
 func SetDefaults[T kube.Object](cluster *kube.Cluster, config Config[T]) error {

@@ -62,6 +62,7 @@ func TestControllersGetDefaultsOfClusterAndType(t *testing.T) {
 		}
 		secret("of the type", nil)
 		secret("of its own", func(c *controller.Config[*corev1.Secret]) { c.Timeout = 2 * time.Second })
+		secret("without", func(c *controller.Config[*corev1.Secret]) { c.Timeout = -1 })
 		secret("with a Retriever", func(c *controller.Config[*corev1.Secret]) {
 			c.Retriever, c.Cluster = informer.Retrieve[*corev1.Secret](s.cluster), nil
 		})
@@ -89,7 +90,7 @@ func TestControllersGetDefaultsOfClusterAndType(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for name, want := range map[string]time.Duration{
-			"of the type": time.Second, "of its own": 2 * time.Second, "with a Retriever": time.Second,
+			"of the type": time.Second, "of its own": 2 * time.Second, "without": 0, "with a Retriever": time.Second,
 			"another type": time.Minute, "without a kind": time.Minute,
 		} {
 			if got, ran := timeouts[name]; !ran || got != want {
@@ -124,13 +125,13 @@ func TestSetDefaultsOfControllersReportsMistakes(t *testing.T) {
 	t.Parallel()
 	share(t, func(s *sharing) {
 		err := controller.SetDefaults(s.cluster, controller.Config[*corev1.Secret]{
-			Name: "n", Cluster: s.cluster, Optional: true, Workers: -1, Timeout: -1,
-			Predicate: func(informer.Change) bool { return true }, Queue: controller.QueueConfig{Debounce: -1},
-			Retry: retry.Config{Every: retry.Policy{Base: -1}},
+			Name: "n", Cluster: s.cluster, Optional: true, Workers: -1,
+			Predicate: func(informer.Change) bool { return true },
+			Retry:     retry.Config{Every: retry.Policy{Base: -1}},
 		})
 		for _, want := range []string{
 			"set the defaults of controllers of *v1.Secret: Name, Cluster, Optional, Predicate: only these have defaults: Workers,",
-			"Workers is -1", "Timeout is -1ns", "Queue.Debounce is -1ns", "Base",
+			"Workers is -1", "Base",
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				s.Errorf("got %v, want %q", err, want)

@@ -82,7 +82,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 
 // call calls the handler or the reconciler, and converts a panic into an error.
 func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
-	defer r.recoverPanic(&err, l.config.PanicsEndProcess)
+	defer r.recoverPanic(&err, l.config.Runs.PanicsEndProcess)
 	key := r.run.Key
 	ended, err := l.callDeleted(ctx, r)
 	if err != nil {

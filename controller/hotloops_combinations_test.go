@@ -134,7 +134,7 @@ func TestHotLoopOfInterruptedKey(t *testing.T) {
 				server.Put(object("b", "1"))
 				var order journal
 				c := controller.Config[configMap]{
-					Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), StateDir: dir,
+					Name: "test", Retriever: server, Logger: slog.New(slog.DiscardHandler), Runs: controller.RunsConfig{StateDir: dir},
 					ResyncInterval: -1,
 					Handler: func(_ context.Context, obj configMap) error {
 						order.add("%s", obj.GetName())

@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// interrupted records the keys in work in Config.StateDir, and orders the keys that an earlier process was handling
+// interrupted records the keys in work in Config.Runs.StateDir, and orders the keys that an earlier process was handling
 // when it ended. It is an observer and a gate.
 //
 // Invariants:

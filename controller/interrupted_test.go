@@ -136,7 +136,7 @@ func TestInterruptedKeysRunLast(t *testing.T) {
 					runs.add("%s", obj.Name)
 					return nil
 				})
-				c.StateDir, c.Workers, c.Logger = dir, 4, logs.logger(slog.LevelWarn)
+				c.Runs.StateDir, c.Workers, c.Logger = dir, 4, logs.logger(slog.LevelWarn)
 				for _, set := range settings {
 					set(&c)
 				}
@@ -199,7 +199,7 @@ func TestInterruptedKeysThatFailAreRetried(t *testing.T) {
 			}
 			return nil
 		})
-		c.StateDir = dir
+		c.Runs.StateDir = dir
 		c.Retry.Every.Base, c.Retry.Every.Jitter = time.Minute, -1
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
@@ -242,7 +242,7 @@ func TestShutdownInterruptsNoKey(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				})
-				c.StateDir, c.Runs.DrainQueue = dir, drainQueue
+				c.Runs.StateDir, c.Runs.DrainQueue = dir, drainQueue
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
 				ctrl := newController(t, c)
@@ -280,7 +280,7 @@ func TestDrainDoesNotWaitForInterruptedKeys(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return nil
 		})
-		c.StateDir, c.Runs.DrainQueue = dir, true
+		c.Runs.StateDir, c.Runs.DrainQueue = dir, true
 		stop := start(t, newController(t, c))
 		time.Sleep(time.Second)
 		began := time.Now()
@@ -316,7 +316,7 @@ func TestInterruptedKeysDoNotWaitForStuckHandlers(t *testing.T) {
 			}
 			return nil
 		})
-		c.StateDir, c.Workers, c.Runs.StuckAfter = dir, 1, time.Minute
+		c.Runs.StateDir, c.Workers, c.Runs.StuckAfter = dir, 1, time.Minute
 		ctrl := newController(t, c)
 		stop := start(t, ctrl)
 		for _, want := range [][]string{{"stuck"}, {"a"}, {"b"}} {
@@ -351,7 +351,7 @@ func TestInterruptedKeysInEachTerm(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		c.StateDir, c.LeaderElector = dir, e
+		c.Runs.StateDir, c.LeaderElector = dir, e
 		stop := start(t, newController(t, c))
 		lost := make(chan struct{})
 		e.terms <- lost
@@ -384,7 +384,7 @@ func TestInterruptedKeysWithoutObjects(t *testing.T) {
 			runs.add("%s", obj.Name)
 			return errors.New("no")
 		})
-		c.StateDir = dir
+		c.Runs.StateDir = dir
 		c.Predicate = func(change informer.Change) bool { return change.Key.Name != "ignored" }
 		ctrl := newController(t, c)
 		start(t, ctrl)
@@ -428,7 +428,7 @@ func TestInterruptedKeysOfUnreadKindAreKept(t *testing.T) {
 					runs.add("%s", obj.Name)
 					return nil
 				})
-				c.StateDir, c.Optional = dir, true
+				c.Runs.StateDir, c.Optional = dir, true
 				ctrl := newController(t, c)
 				start(t, ctrl)
 				time.Sleep(time.Hour)
@@ -462,7 +462,7 @@ func TestStateDirErrors(t *testing.T) {
 		c := config(newServer(), func(context.Context, configMap) error { return nil })
 		run := func(name, dir string) error {
 			c := c
-			c.Name, c.StateDir = name, dir
+			c.Name, c.Runs.StateDir = name, dir
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			return newController(t, c).Run(ctx)
@@ -470,7 +470,7 @@ func TestStateDirErrors(t *testing.T) {
 		if err := run("test", filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), `run controller "test": open its files in StateDir: open `) {
 			t.Errorf("a missing directory: %v", err)
 		}
-		c.StateDir = dir
+		c.Runs.StateDir = dir
 		stop := start(t, newController(t, c))
 		synctest.Wait()
 		if err := run("other", dir); err != nil {
@@ -501,7 +501,7 @@ func TestRemovedStateDir(t *testing.T) {
 			runs.add("%s", obj.Name)
 			return nil
 		})
-		c.StateDir, c.Logger = dir, logs.logger(slog.LevelWarn)
+		c.Runs.StateDir, c.Logger = dir, logs.logger(slog.LevelWarn)
 		start(t, newController(t, c))
 		time.Sleep(time.Second)
 		if got := runs.take(); !slices.Equal(got, []string{"other", "a", "b", "c"}) {
@@ -525,7 +525,7 @@ func TestInterruptedKeysDoNotWaitForDelayedTriggers(t *testing.T) {
 			runs.add("%s %s", key.Name, time.Since(began).Round(time.Second))
 			return nil
 		}
-		c.StateDir = dir
+		c.Runs.StateDir = dir
 		c.Sources = []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
 			enqueue(key("later"), controller.Trigger{After: time.Hour})
 			<-ctx.Done()
@@ -553,7 +553,7 @@ func TestDeletedKeyIsNotHeld(t *testing.T) {
 			runs.add("%s %s", obj.Name, time.Since(began).Round(time.Second))
 			return nil
 		})
-		c.StateDir = dir
+		c.Runs.StateDir = dir
 		c.Predicate = func(change informer.Change) bool { return change.Type != informer.Deleted }
 		ctrl := newController(t, c)
 		start(t, ctrl)
@@ -580,8 +580,8 @@ func TestUnlistedInterruptedKeysAreKeptUntilRun(t *testing.T) {
 		var runs journal
 		began := time.Now()
 		ctrl, err := controller.New(controller.Config[controller.NoObject]{
-			Name: "test", StateDir: dir, ResyncInterval: time.Hour, Workers: 2, Logger: slog.New(slog.DiscardHandler),
-			Runs: controller.RunsConfig{StuckAfter: 24 * time.Hour},
+			Name: "test", ResyncInterval: time.Hour, Workers: 2, Logger: slog.New(slog.DiscardHandler),
+			Runs: controller.RunsConfig{StateDir: dir, StuckAfter: 24 * time.Hour},
 			Reconciler: func(_ context.Context, key kube.Key) error {
 				runs.add("%s %s", key.Name, time.Since(began).Round(time.Second))
 				time.Sleep(150 * time.Minute)

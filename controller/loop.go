@@ -90,7 +90,7 @@ type loop[T kube.Object] struct {
 	timers    *timers
 	ends      *ends
 	unwritten *unwritten // shared by the controller's terms
-	// interrupted is nil without Config.StateDir.
+	// interrupted is nil without Config.Runs.StateDir.
 	interrupted *interrupted
 }
 

@@ -483,7 +483,7 @@ func TestContract01_RunsOfOneKeyOfNoObjectNeverOverlap(t *testing.T) {
 	})
 }
 
-// TestInterruptedKeysOfNoObjectRunLast checks Config.StateDir without a primary kind: interrupted keys run after all
+// TestInterruptedKeysOfNoObjectRunLast checks Config.Runs.StateDir without a primary kind: interrupted keys run after all
 // others, and remain interrupted for a resync interval if no source lists them.
 func TestInterruptedKeysOfNoObjectRunLast(t *testing.T) {
 	dir := t.TempDir()
@@ -511,7 +511,7 @@ func TestInterruptedKeysOfNoObjectRunLast(t *testing.T) {
 		teams, _ := teamsOf(t, server)
 		keys := make(chan kube.Key)
 		c, runs := teamConfig(func(context.Context, team) error { time.Sleep(time.Second); return nil }, teams, source.Channel("channel", keys))
-		c.StateDir, c.ResyncInterval = dir, time.Hour
+		c.Runs.StateDir, c.ResyncInterval = dir, time.Hour
 		ctrl := startTeams(t, c)
 		synctest.Wait()
 		if n := len(ctrl.Problems()); n != 3 {
@@ -572,7 +572,7 @@ func TestInterruptedKeysOfUnreadSourceAreKept(t *testing.T) {
 						}
 						return nil
 					}})
-				c.StateDir, c.ResyncInterval = dir, time.Hour
+				c.Runs.StateDir, c.ResyncInterval = dir, time.Hour
 				ctrl := startTeams(t, c)
 				interrupted := func() (n int) {
 					for _, problem := range ctrl.Problems() {

@@ -34,7 +34,7 @@ func TestPanickingProgram(t *testing.T) {
 		handled <- struct{}{}
 		return nil
 	})
-	c.PanicsEndProcess = true
+	c.Runs.PanicsEndProcess = true
 	switch mode {
 	case "reconciler":
 		c.Handler, c.Reconciler = nil, func(context.Context, kube.Key) error { panicHere(); return nil }
@@ -80,7 +80,7 @@ func TestGoexitDoesNotEndProcess(t *testing.T) {
 			runtime.Goexit()
 			return nil
 		})
-		c.PanicsEndProcess = true
+		c.Runs.PanicsEndProcess = true
 		start(t, newController(t, c))
 		time.Sleep(time.Second)
 		if n := len(runs.take()); n < 3 {

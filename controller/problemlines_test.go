@@ -50,7 +50,7 @@ func TestProblemsAreLoggedWithFixedAttributes(t *testing.T) {
 			time.Sleep(8 * time.Second)
 		}, "informer does not show a write", ofKey},
 		"interrupted": {controller.ProblemInterrupted, func(s *shop) {
-			s.config.Name, s.config.StateDir = "test", interruptedDir(s.t, map[string]int{"web": 1})
+			s.config.Name, s.config.Runs.StateDir = "test", interruptedDir(s.t, map[string]int{"web": 1})
 			s.siteIn("ns", "web", 1)
 			s.open()
 		}, "process ended while it handled the key", ofKey},

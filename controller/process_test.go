@@ -60,7 +60,7 @@ func TestProgram(t *testing.T) {
 		}
 		return nil
 	})
-	c.StateDir, c.Workers, c.Logger = os.Getenv(stateDir), processWorkers, slog.New(slog.NewTextHandler(os.Stdout, nil))
+	c.Runs.StateDir, c.Workers, c.Logger = os.Getenv(stateDir), processWorkers, slog.New(slog.NewTextHandler(os.Stdout, nil))
 	if err := newController(t, c).Run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -341,3 +341,26 @@ func TestSetDefaultsReportsMistakes(t *testing.T) {
 }
 
 type noMetrics struct{ informer.Recorder }
+
+// Informers keep the namespaces and the logger that the Cluster had when they were created, so later changes must not
+// pass silently.
+func TestNamespacesAndLoggerAreSetBeforeInformers(t *testing.T) {
+	t.Parallel()
+	withDefaults(t, func(d *defaults) {
+		log := &testlog.Buffer{}
+		d.cluster.SetLogger(log.Logger(nil))
+		if err := d.cluster.SetNamespaces("a"); err != nil || log.String() != "" {
+			d.Fatalf("before: %v, log: %s", err, log.String())
+		}
+		if _, err := informer.New(informer.Config[*corev1.Secret]{Retriever: informer.Retrieve[*corev1.Secret](d.cluster)}); err != nil {
+			d.Fatal(err)
+		}
+		err := d.cluster.SetNamespaces("a", "b")
+		if err == nil || !strings.Contains(err.Error(), "created already") || !slices.Equal(d.cluster.Namespaces(), []string{"a"}) {
+			d.Errorf("namespaces %q after an informer was created: %v", d.cluster.Namespaces(), err)
+		}
+		if d.cluster.SetLogger(log.Logger(nil)); strings.Count(log.String(), "logger set after") != 1 {
+			d.Errorf("the log is %q", log.String())
+		}
+	})
+}

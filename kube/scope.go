@@ -58,11 +58,12 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 // each of them and no ClusterRole: they are the default of Selection.Namespaces (of informers, sources, children, and
 // calls of package client that read) and of the namespaces in which webhooks are called. A Selection that names
 // others, or AllNamespaces, is not limited, and neither are kinds that live in no namespace, which need a ClusterRole,
-// nor the lease and the certificates of the program, which must not move when the namespaces change. Call it before the
-// parts are created. manager.Options.Connect sets those of the flag --namespaces. Default, and after a call without
-// names or with AllNamespaces: no limit.
+// nor the lease and the certificates of the program, which must not move when the namespaces change.
+// manager.Options.Connect sets those of the flag --namespaces. Default, and after a call without names or with
+// AllNamespaces: no limit.
 //
-// Errors: names that no namespace can have; AllNamespaces beside others. They change nothing.
+// Errors: names that no namespace can have; AllNamespaces beside others; an informer or a controller was created before.
+// They change nothing.
 func (c *Cluster) SetNamespaces(names ...string) error {
 	var unique []string
 	var errs []error
@@ -76,6 +77,9 @@ func (c *Cluster) SetNamespaces(names ...string) error {
 		case !slices.Contains(unique, name):
 			unique = append(unique, name)
 		}
+	}
+	if c.observers.HasParts() {
+		errs = append(errs, errors.New("informers or controllers were created already: set the namespaces before"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("set the namespaces of a cluster: %w", err)

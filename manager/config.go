@@ -43,9 +43,9 @@ type Config struct {
 	// /readyz, without TLS. Listen or Listener then serves only the rest, with TLS. Default: none.
 	ProbeListen string
 	// TLS changes the settings of connections, for example MinVersion, CipherSuites, or ClientAuth and ClientCAs, which
-	// also apply to probes unless ProbeListen is set. The server uses TLS if TLS sets a certificate, with
-	// Options.CertFile, and with ProbeListen, where the default is a certificate of this process, which no client
-	// knows. Default: TLS 1.3.
+	// also apply to probes unless ProbeListen is set. The server uses TLS if TLS or Options.CertFile sets a
+	// certificate, or if ProbeListen is set: its default is then a self-signed certificate, which clients must accept
+	// without verification. Default: TLS 1.3.
 	TLS func(*tls.Config)
 	// Handlers are served beside /livez, /healthz and /readyz, by their pattern for http.ServeMux, for example
 	// "GET /metrics". One for /healthz replaces that of the manager.
@@ -237,9 +237,9 @@ func (c *Config) secure() error {
 	var mistakes usercode.Mistakes
 	mistakes.Join(err)
 	hasFiles := c.certFile != "" || c.keyFile != ""
-	mistakes.AddIf(hasFiles && (c.certFile == "" || c.keyFile == ""), "CertFile is %q and KeyFile is %q: set both or "+
-		"none", c.certFile, c.keyFile)
-	mistakes.AddIf(hasFiles && hasOwn, "TLS sets a certificate, and Options.CertFile is set: use one")
+	mistakes.AddIf(hasFiles && (c.certFile == "" || c.keyFile == ""), "Options.CertFile (--tls-cert-file) is %q "+
+		"and Options.KeyFile (--tls-private-key-file) is %q: set both or none", c.certFile, c.keyFile)
+	mistakes.AddIf(hasFiles && hasOwn, "TLS sets a certificate, and Options.CertFile (--tls-cert-file) is set: use one")
 	switch {
 	case !c.hasServer():
 		settings = nil
@@ -250,7 +250,7 @@ func (c *Config) secure() error {
 		settings.Certificates = []tls.Certificate{own}
 	default:
 		mistakes.AddIf(settings.ClientAuth != tls.NoClientCert, "TLS sets ClientAuth, and the server has no "+
-			"certificate: set Options.CertFile or ProbeListen")
+			"certificate: set Options.CertFile (--tls-cert-file) or ProbeListen")
 		settings = nil
 	}
 	c.tls = settings
@@ -280,8 +280,8 @@ func (c Config) validate() error {
 	}
 	for _, address := range addresses {
 		mistakes.AddIf(c.AuthorizeWith != nil && c.tls == nil && !isLoopback(address), "AuthorizeWith needs a "+
-			"certificate (Options.CertFile, or TLS), or ProbeListen for one of this process: otherwise clients send "+
-			"their tokens to %s without TLS", address)
+			"certificate (Options.CertFile, --tls-cert-file, or TLS), or ProbeListen for one of this process: otherwise "+
+			"clients send their tokens to %s without TLS", address)
 	}
 	mistakes.AddIf(!c.hasServer() && c.ProbeListen == "" && len(c.Liveness)+len(c.Readiness) > 0, "Liveness and "+
 		"Readiness need Listen, Listener or ProbeListen")

@@ -137,7 +137,7 @@ func processEnded(o *operator) string {
 	o.site("web", 1)
 	dir, handling := o.t.TempDir(), make(chan struct{})
 	former := o.controller
-	former.StateDir, former.Metrics = o.t.TempDir(), nil
+	former.Runs.StateDir, former.Metrics = o.t.TempDir(), nil
 	former.Handler = func(ctx context.Context, _ *unstructured.Unstructured) error {
 		close(handling)
 		<-ctx.Done()
@@ -152,13 +152,13 @@ func processEnded(o *operator) string {
 	ended := make(chan error)
 	go func() { ended <- ctrl.Run(ctx) }() // waited for below
 	<-handling
-	err = os.CopyFS(dir, os.DirFS(former.StateDir))
+	err = os.CopyFS(dir, os.DirFS(former.Runs.StateDir))
 	cancel()
 	if err := errors.Join(err, <-ended); err != nil {
 		o.t.Fatal(err)
 	}
 	o.site("api", 1)
-	o.controller.StateDir = dir
+	o.controller.Runs.StateDir = dir
 	release := make(chan struct{})
 	defer close(release)
 	o.controller.Handler = func(context.Context, *unstructured.Unstructured) error { <-release; return nil }

@@ -13,6 +13,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -35,7 +36,7 @@ type FinalizerOptions[T kube.Object] struct {
 	// condition. Default: nothing is called.
 	Blocked func(ctx context.Context, obj T, report finalizer.Report)
 	// Events writes a warning in each run of an object with a blocked deletion. An event.Recorder merges repeated
-	// Events. Default: no Events.
+	// Events. Default: the event.Recorder of the finalizer's Cluster, or none.
 	Events controller.EventRecorder
 }
 
@@ -47,8 +48,8 @@ type FinalizerOptions[T kube.Object] struct {
 //     instead of the Handler. The result of a step is the result of the run.
 //   - For an object that is being deleted and does not have the finalizer, it only calls options.Deleted.
 //
-// If Blocked or Events is set, it reports deletions that take longer than BlockedAfter, also if only finalizers of
-// other controllers block them. A run before that time requeues the object for then, unless a step has returned
+// If Blocked is set, or Events are written, it reports deletions that take longer than BlockedAfter, also if only
+// finalizers of other controllers block them. A run before that time requeues the object for then, unless a step has returned
 // something else.
 //
 // Finalizer panics if f is nil.
@@ -58,7 +59,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 	}
 	options.BlockedAfter = cmp.Or(options.BlockedAfter, defaultBlockedAfter)
 	if usercode.IsNil(options.Events) {
-		options.Events = nil // a typed nil pointer counts as nil
+		options.Events = apiobject.Events[controller.EventRecorder](apiobject.ObserversOf(f.Client().Cluster()))
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {

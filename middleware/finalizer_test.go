@@ -16,6 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/finalizer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/status"
@@ -250,6 +251,15 @@ func TestFinalizerRequeuesUntilBlockedAfter(t *testing.T) {
 		c.options.Deleted = func(context.Context, *corev1.Service) error { return errBroken }
 		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) {
 			t.Errorf("the result is %v, want that of Deleted", err)
+		}
+		if len(events) != 1 {
+			t.Errorf("the events are %q", events)
+		}
+
+		// The recorder of the Cluster is the default.
+		apiobject.ObserversOf(c.client.Cluster()).SetEvents(&events)
+		if err := c.run(t, web(t, c.server, c.client)); !errors.Is(err, errBroken) || len(events) != 2 {
+			t.Errorf("the result is %v, the events are %q", err, events)
 		}
 	})
 }

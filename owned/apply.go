@@ -56,14 +56,14 @@ func (p *pass) apply(ctx context.Context, children []Child) (Report, error) {
 	if err := p.findFormerChildren(ctx); err != nil {
 		return Report{failure: err}, err
 	}
-	if p.set.config.PruneFirst {
+	if p.set.config.Prune == PruneFirst {
 		p.prune(ctx, "")
 	}
 	p.applyWaves(ctx)
 	switch {
-	case p.set.config.PruneNever:
-		p.prune(ctx, "Config.PruneNever is set")
-	case !p.set.config.PruneFirst:
+	case p.set.config.Prune == PruneNever:
+		p.prune(ctx, "Config.Prune is PruneNever")
+	case p.set.config.Prune == PruneLast:
 		p.prune(ctx, p.unapplied())
 	}
 	report := p.report()

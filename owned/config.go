@@ -3,6 +3,7 @@ package owned
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,11 +21,11 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 )
 
-// defaultForceRemoveAfter is the default of Config.ForceRemoveAfter.
+// defaultForceRemoveAfter is the default of Config.ForceRemoveFinalizers' times.
 const defaultForceRemoveAfter = 10 * time.Minute
 
-// defaultFormerOwnerGrace is the default of Config.FormerOwnerGrace.
-const defaultFormerOwnerGrace = time.Minute
+// defaultOwnerGrace is the default of Former.OwnerGrace.
+const defaultOwnerGrace = time.Minute
 
 // Config configures a Set. New does not keep or change the caller's copy.
 //
@@ -60,54 +61,71 @@ type Config struct {
 	// ReportConflicts does not change a child with desired fields that another field manager owns. The conflict is the
 	// child's error. Default false: Apply overwrites the fields and takes their ownership, as is usual for controllers.
 	ReportConflicts bool
-	// PruneFirst deletes children that are not desired anymore before desired children are applied, for old children
-	// that occupy a resource that the new ones need, such as a port or quota. Of several waves only the highest is
-	// deleted before; lower waves follow in later runs, and the desired children do not wait for them. Default false:
-	// when all desired children of all waves are applied.
-	PruneFirst bool
-	// PruneNever only reports children that are not desired anymore. Default false.
-	PruneNever bool
+	// AdoptOrphans takes over existing objects with the name of a child that have no owner: no owner reference and no
+	// labels of another set. This includes children of an earlier owner of the same name. Default false: they are
+	// reported (ForeignError) and not changed.
+	AdoptOrphans bool
+	// Prune determines when children that are not desired anymore are deleted. Default PruneLast.
+	Prune Prune
 	// Propagation determines what happens to the dependents of a deleted child. With
 	// metav1.DeletePropagationForeground the child is gone only after them. metav1.DeletePropagationOrphan is an error,
 	// because it would leave the dependents of pruned children behind: see Child.Propagation. Default
 	// metav1.DeletePropagationBackground.
 	Propagation metav1.DeletionPropagation
-	// AdoptOrphans takes over existing objects with the name of a child that have no owner: no owner reference and no
-	// labels of another set. This includes children of an earlier owner of the same name. Default false: they are
-	// reported (ForeignError) and not changed.
-	AdoptOrphans bool
-
-	// FormerManagers are the field managers with which earlier versions of the program, or another tool, wrote children
-	// by Update (see kubectl get --show-managed-fields). Their fields that are not desired are removed, once for each
-	// child, which is noted in an annotation; Plan shows them. Default: none; such fields stay, and Apply reports those
-	// of the program's own manager names.
-	FormerManagers []string
-	// FormerChildren also finds children without the labels of the set: objects that have the owner as their controller
-	// and were written by one of FormerManagers. Those that are not desired are pruned. It is a label selector for
-	// these objects, such as "app.kubernetes.io/managed-by=webapp"; "!" + LabelSet selects all objects without a set.
-	// They are listed from the API server once per owner and process, and again if the owner was not handled for a day.
-	// If an owner has several sets, each must select only its own children. Default "": none.
-	FormerChildren string
-
-	// ForceRemoveFinalizers are the exact names of other controllers' finalizers that are removed from children that
-	// have been terminating for ForceRemoveAfter. The cleanup by these controllers is skipped: volumes, load balancers
-	// and the like may be left behind forever. Each removal is logged as a warning, reported, and an Event. Default:
-	// none; finalizers of other controllers are never removed.
-	ForceRemoveFinalizers []string
-	// ForceRemoveAfter is the time since the deletionTimestamp of a child. Default 10 min.
-	ForceRemoveAfter time.Duration
-
-	// FormerOwnerGrace is the time for the garbage collector to delete a child of a former owner: an earlier object of
-	// the owner's kind and name. It starts with the creation of the owner, or of the child if that is younger. After
-	// it, Apply deletes the child by its uid and creates it again, if it has the labels and the annotation of a child
-	// of this set and no other owner. Until then it has a ForeignError. Default 1 min.
-	FormerOwnerGrace time.Duration
+	// Former determines what happens to what earlier versions of the program and former owners left behind.
+	Former Former
+	// ForceRemoveFinalizers are the exact names of other controllers' finalizers that are removed from children, and
+	// how long after the child's deletionTimestamp; 0 means 10 min. The cleanup by these controllers is skipped:
+	// volumes, load balancers and the like may be left behind forever. Each removal is logged as a warning, reported,
+	// and an Event. Default: none; finalizers of other controllers are never removed.
+	ForceRemoveFinalizers map[string]time.Duration
 
 	// Events writes Events about owners: ChildRecreating and FinalizersForceRemoved. It is an event.Recorder or any
-	// other value with this method, which must not block. Default: no Events.
+	// other value with this method, which must not block. Default: the event.Recorder of the Client's Cluster, or none.
 	Events interface {
 		Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
 	}
+}
+
+// recorder is the type of Config.Events.
+type recorder interface {
+	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
+}
+
+// Prune determines when children that are not desired anymore are deleted.
+type Prune int
+
+// The values of Prune.
+const (
+	// PruneLast deletes them when all desired children of all waves are applied. It is the default.
+	PruneLast Prune = iota
+	// PruneFirst deletes them before desired children are applied, for old children that occupy a resource that the new
+	// ones need, such as a port or quota. Of several waves only the highest is deleted before; lower waves follow in
+	// later runs, and the desired children do not wait for them.
+	PruneFirst
+	// PruneNever only reports them.
+	PruneNever
+)
+
+// Former configures how a Set treats what was there before: fields and children that earlier versions of the program,
+// or another tool, wrote, and children of former owners. Its zero value is the default.
+type Former struct {
+	// Managers are the field managers with which earlier versions of the program, or another tool, wrote children by
+	// Update (see kubectl get --show-managed-fields). Their fields that are not desired are removed, once for each
+	// child, which is noted in an annotation; Plan shows them. Default: none; such fields stay, and Apply reports those
+	// of the program's own manager names.
+	Managers []string
+	// Children also finds children without the labels of the set: objects that have the owner as their controller and
+	// were written by one of Managers. Those that are not desired are pruned. It is a label selector for these objects,
+	// such as "app.kubernetes.io/managed-by=webapp"; "!" + LabelSet selects all objects without a set. They are listed
+	// from the API server once per owner and process, and again if the owner was not handled for a day. If an owner has
+	// several sets, each must select only its own children. Default "": none.
+	Children string
+	// OwnerGrace is the time for the garbage collector to delete a child of a former owner: an earlier object of the
+	// owner's kind and name. It starts with the creation of the owner, or of the child if that is younger. After it,
+	// Apply deletes the child by its uid and creates it again, if it has the labels and the annotation of a child of
+	// this set and no other owner. Until then it has a ForeignError. Default 1 min.
+	OwnerGrace time.Duration
 }
 
 // Set manages the children of owners. It keeps no state of children between calls, and is safe for concurrent use.
@@ -143,17 +161,19 @@ type Set struct {
 func New(config Config) (*Set, error) {
 	config.Kinds = slices.Clone(config.Kinds)
 	config.Namespaces = slices.Clone(config.Namespaces)
-	config.FormerManagers = slices.Sorted(slices.Values(config.FormerManagers))
-	config.ForceRemoveFinalizers = slices.Clone(config.ForceRemoveFinalizers)
+	config.Former.Managers = slices.Sorted(slices.Values(config.Former.Managers))
+	config.ForceRemoveFinalizers = maps.Clone(config.ForceRemoveFinalizers)
 	config.Propagation = cmp.Or(config.Propagation, metav1.DeletePropagationBackground)
-	config.ForceRemoveAfter = cmp.Or(config.ForceRemoveAfter, defaultForceRemoveAfter)
-	config.FormerOwnerGrace = cmp.Or(config.FormerOwnerGrace, defaultFormerOwnerGrace)
+	config.Former.OwnerGrace = cmp.Or(config.Former.OwnerGrace, defaultOwnerGrace)
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("new set of owned objects: %w", err)
 	}
 	dry, err := config.Client.With(func(c *client.Config) { c.DryRun = true })
 	if err != nil {
 		return nil, fmt.Errorf("new set of owned objects: %w", err)
+	}
+	if usercode.IsNil(config.Events) {
+		config.Events = apiobject.Events[recorder](apiobject.ObserversOf(config.Client.Cluster()))
 	}
 	s := &Set{config: config, dry: dry}
 	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow
@@ -185,26 +205,32 @@ func (c Config) validate() error {
 }
 
 func (c Config) validatePolicies(mistakes *usercode.Mistakes) {
-	mistakes.AddIf(c.PruneFirst && c.PruneNever, "PruneFirst and PruneNever are both set: use one")
+	mistakes.AddIf(c.Prune < PruneLast || c.Prune > PruneNever, "Prune is %d: it must be PruneLast, PruneFirst or "+
+		"PruneNever", c.Prune)
 	if c.Propagation != metav1.DeletePropagationBackground && c.Propagation != metav1.DeletePropagationForeground {
 		mistakes.Addf("Propagation is %q: it must be metav1.DeletePropagationBackground or Foreground; "+
 			"Child.Propagation may be Orphan", c.Propagation)
 	}
-	for i, name := range c.ForceRemoveFinalizers {
-		mistakes.AddIf(strings.TrimSpace(name) == "", "ForceRemoveFinalizers[%d] is empty: it must be the exact name "+
-			"of a finalizer", i)
+	for _, name := range slices.Sorted(maps.Keys(c.ForceRemoveFinalizers)) {
+		after := c.ForceRemoveFinalizers[name]
+		mistakes.AddIf(strings.TrimSpace(name) == "", "ForceRemoveFinalizers has an empty name: it must be the exact "+
+			"name of a finalizer")
+		mistakes.AddIf(after < 0, "ForceRemoveFinalizers[%q] is %s: it must be at least 0, which means %s", name, after,
+			defaultForceRemoveAfter)
 	}
-	mistakes.AddIf(slices.Contains(c.FormerManagers, ""), "FormerManagers contains an empty name: use the names in "+
+	c.Former.validate(mistakes)
+}
+
+func (f Former) validate(mistakes *usercode.Mistakes) {
+	mistakes.AddIf(slices.Contains(f.Managers, ""), "Former.Managers contains an empty name: use the names in "+
 		"managedFields")
-	mistakes.AddIf(c.FormerChildren != "" && len(c.FormerManagers) == 0, "FormerChildren requires FormerManagers, "+
-		"which identify the objects of the program")
-	if _, err := labels.Parse(c.FormerChildren); err != nil {
-		mistakes.Addf("FormerChildren is %q: %w", c.FormerChildren, err)
+	mistakes.AddIf(f.Children != "" && len(f.Managers) == 0, "Former.Children requires Former.Managers, which "+
+		"identify the objects of the program")
+	if _, err := labels.Parse(f.Children); err != nil {
+		mistakes.Addf("Former.Children is %q: %w", f.Children, err)
 	}
-	mistakes.AddIf(c.ForceRemoveAfter < 0, "ForceRemoveAfter is %s: it must be at least 0, which means "+
-		"%s", c.ForceRemoveAfter, defaultForceRemoveAfter)
-	mistakes.AddIf(c.FormerOwnerGrace < 0, "FormerOwnerGrace is %s: it must be at least 0, which means "+
-		"%s", c.FormerOwnerGrace, defaultFormerOwnerGrace)
+	mistakes.AddIf(f.OwnerGrace < 0, "Former.OwnerGrace is %s: it must be at least 0, which means %s", f.OwnerGrace,
+		defaultOwnerGrace)
 }
 
 // has reports whether the set can find children of a kind.

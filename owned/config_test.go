@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/event"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -38,12 +39,14 @@ func TestNewReportsAllMistakes(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	_, err := New(Config{
 		Client: newClient(t, "webapp"), Name: "not a label",
-		Kinds:      []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
-		PruneFirst: true, PruneNever: true, Propagation: "sideways",
-		ForceRemoveFinalizers: []string{""}, ForceRemoveAfter: -1,
+		Kinds: []schema.GroupVersionKind{kind, kind, {Kind: "Service"}},
+		Prune: PruneNever + 1, Propagation: "sideways",
+		Former:                Former{Managers: []string{""}, OwnerGrace: -1},
+		ForceRemoveFinalizers: map[string]time.Duration{"": 0, "example.com/volume": -1},
 	})
 	for _, part := range []string{
-		"Name is", "Kinds[1]", "Kinds[2]", "PruneFirst and PruneNever", "Propagation", "ForceRemoveFinalizers[0]", "ForceRemoveAfter",
+		"Name is", "Kinds[1]", "Kinds[2]", "Prune is 3", "Propagation", "Former.Managers", "Former.OwnerGrace",
+		"ForceRemoveFinalizers has an empty name", `ForceRemoveFinalizers["example.com/volume"] is -1ns`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not tell %q: %v", part, err)
@@ -64,12 +67,21 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := set.config
-	if c.ReportConflicts || c.PruneFirst || c.PruneNever || c.Propagation != metav1.DeletePropagationBackground ||
-		c.ForceRemoveAfter != 10*time.Minute || c.AdoptOrphans || c.Events != nil {
+	if c.ReportConflicts || c.Prune != PruneLast || c.Propagation != metav1.DeletePropagationBackground ||
+		c.Former.OwnerGrace != time.Minute || c.AdoptOrphans || c.Events != nil {
 		t.Errorf("%+v", c)
 	}
 	if !set.dry.Config().DryRun {
 		t.Error("plans would write")
+	}
+
+	c.Events = (*event.Recorder)(nil)
+	recorder, err := event.New(event.Config{Cluster: c.Client.Cluster(), Controller: "tests"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err = New(c); err != nil || set.config.Events != recorder {
+		t.Errorf("the Events are written by %v, want the recorder of the Cluster: %v", set.config.Events, err)
 	}
 }
 

@@ -24,7 +24,7 @@ type ForeignError struct {
 	Orphan bool
 	// Former is true if the controller of the object is a former owner: an earlier object of the owner's kind and name,
 	// which is gone. The garbage collector should delete the object; then the child is created. If it was a child of
-	// this set and has no other owner, Apply deletes it after Config.FormerOwnerGrace.
+	// this set and has no other owner, Apply deletes it after Former.OwnerGrace.
 	Former bool
 
 	terminating *termination // if a child of a former owner is being deleted

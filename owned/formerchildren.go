@@ -11,9 +11,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 )
 
-// findFormerChildren finds children without the labels of a set (Config.FormerChildren), once for each owner.
+// findFormerChildren finds children without the labels of a set (Former.Children), once for each owner.
 func (p *pass) findFormerChildren(ctx context.Context) error {
-	selector := p.set.config.FormerChildren
+	selector := p.set.config.Former.Children
 	if selector == "" || p.set.searched.Get(p.owner.GetUID()) {
 		return nil
 	}
@@ -30,9 +30,9 @@ func (p *pass) findFormerChildren(ctx context.Context) error {
 }
 
 // isFormerChild reports whether an object without labels of a set certainly belongs to the owner: the owner is its
-// controller, and one of Config.FormerManagers has written it.
+// controller, and one of Former.Managers has written it.
 func (s *Set) isFormerChild(owner, obj metav1.Object) bool {
-	if _, inSet := obj.GetLabels()[LabelSet]; inSet || s.config.FormerChildren == "" {
+	if _, inSet := obj.GetLabels()[LabelSet]; inSet || s.config.Former.Children == "" {
 		return false
 	}
 	ref := metav1.GetControllerOf(obj)
@@ -40,7 +40,7 @@ func (s *Set) isFormerChild(owner, obj metav1.Object) bool {
 		return false
 	}
 	for _, entry := range obj.GetManagedFields() {
-		if slices.Contains(s.config.FormerManagers, entry.Manager) {
+		if slices.Contains(s.config.Former.Managers, entry.Manager) {
 			return true
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Set) isFormerChild(owner, obj metav1.Object) bool {
 
 // noteSearched records that the owner has no former children anymore.
 func (p *pass) noteSearched() {
-	if p.set.config.FormerChildren != "" {
+	if p.set.config.Former.Children != "" {
 		p.set.searched.Do(p.owner.GetUID(), func(searched *bool) { *searched = true })
 	}
 }

@@ -26,7 +26,7 @@ func (p *pass) formerOwner(obj metav1.Object) (former metav1.OwnerReference, ok 
 
 // replaceFormer handles an object with the name of a child that belongs to a former owner. The garbage collector should
 // delete it. The collector misses the deletion of the former owner if it is restarted, or its watch breaks, while the
-// owner is deleted and created again. So the child is deleted here if it still exists after Config.FormerOwnerGrace.
+// owner is deleted and created again. So the child is deleted here if it still exists after Former.OwnerGrace.
 func (p *pass) replaceFormer(
 	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, former metav1.OwnerReference,
 ) error {
@@ -80,7 +80,7 @@ func (s *Set) formerOwnerDeadline(owner, child metav1.Object) time.Time {
 	if created := child.GetCreationTimestamp().Time; created.After(since) {
 		since = created
 	}
-	return since.Add(s.config.FormerOwnerGrace)
+	return since.Add(s.config.Former.OwnerGrace)
 }
 
 // runAgainIn sets Report.RunAgain to d, unless an earlier time is already set.

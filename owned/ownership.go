@@ -25,7 +25,7 @@ const (
 	//   - annotation evenkeel.dev/child: the key of the child; a copy of a child has another name, so it is not a child
 	//   - annotation evenkeel.dev/wave: the wave, unless it is 0; children are deleted in reverse order
 	//   - annotation evenkeel.dev/configuration: a hash of the applied fields
-	//   - annotation evenkeel.dev/taken-over: see Config.FormerManagers
+	//   - annotation evenkeel.dev/taken-over: see Former.Managers
 	//
 	// The owner has the annotation evenkeel.dev/finished: see Child.Once.
 	LabelSet = "evenkeel.dev/set"
@@ -42,7 +42,7 @@ const (
 	// annotationWave is the annotation with the wave of a child, unless it is 0. It determines when a child that is not
 	// desired anymore is deleted.
 	annotationWave = "evenkeel.dev/wave"
-	// annotationTakenOver is the annotation that lists the former managers (Config.FormerManagers) with taken-over
+	// annotationTakenOver is the annotation that lists the former managers (Former.Managers) with taken-over
 	// fields.
 	annotationTakenOver = "evenkeel.dev/taken-over"
 	// annotationConfiguration is the annotation with a hash of the fields that were applied last. It shows, also after

@@ -55,7 +55,7 @@ func (p *pass) pruneOne(
 	if done, err := p.skipDeletion(ctx, r, obj); done || err != nil {
 		return err
 	}
-	if r.Waits != "" && (!p.plan || p.set.config.PruneNever) {
+	if r.Waits != "" && (!p.plan || p.set.config.Prune == PruneNever) {
 		r.Outcome = outcomeWaiting
 		return nil
 	}

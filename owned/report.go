@@ -30,7 +30,7 @@ const (
 	Deleted ChildOutcome = "deleted"
 
 	// The child was deleted because immutable fields must change, or because it belonged to a former owner
-	// (Config.FormerOwnerGrace). The run after its deletion creates it.
+	// (Former.OwnerGrace). The run after its deletion creates it.
 	outcomeRecreating ChildOutcome = "recreating"
 	// The child was not changed in this run; see Result.Waits.
 	outcomeWaiting ChildOutcome = "waiting"
@@ -191,7 +191,7 @@ func (r Report) remaining() []Result {
 // Remaining describes the undesired children that still exist, for the message of a condition. After Delete, "" means
 // that no child of this set is left: the API server returned no object of Config.Kinds with the owner's labels in the
 // namespaces of the set, except those of other owners. It ignores objects without these labels, such as children that
-// another library created or that Config.FormerChildren selects. The report of an error is never "".
+// another library created or that Former.Children selects. The report of an error is never "".
 func (r Report) Remaining() string {
 	if r.failure != nil {
 		return r.failure.Error()

@@ -15,11 +15,11 @@ import (
 )
 
 // takenOver returns the value of annotationTakenOver; "" without former managers.
-func (c Config) takenOver() string { return strings.Join(c.FormerManagers, ",") }
+func (c Config) takenOver() string { return strings.Join(c.Former.Managers, ",") }
 
 // mustTakeOver reports whether former managers may still own fields of a child.
 func (p *pass) mustTakeOver(i *item, live metav1.Object) bool {
-	return len(p.set.config.FormerManagers) > 0 && !i.CreateOnly &&
+	return len(p.set.config.Former.Managers) > 0 && !i.CreateOnly &&
 		live.GetAnnotations()[annotationTakenOver] != p.set.config.takenOver()
 }
 
@@ -34,7 +34,7 @@ func (p *pass) takeOver(ctx context.Context, i *item) (*metav1.PartialObjectMeta
 		!p.set.config.AdoptOrphans {
 		return nil, &ForeignError{kind: i.kind, key: kube.KeyOf(live), Holder: holder, Orphan: ownership == orphan}
 	}
-	changed, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.FormerManagers,
+	changed, err := client.TakeOver(ctx, p.client, metadataOnly(i.kind, live), p.set.config.Former.Managers,
 		client.IfUnchanged())
 	if err != nil || !changed {
 		return live, err
@@ -49,7 +49,7 @@ func (p *pass) planTakeOver(ctx context.Context, i *item) error {
 	if err != nil {
 		return err
 	}
-	left, err := client.LeftFields(ctx, p.client, live, i.result.Object, p.set.config.FormerManagers)
+	left, err := client.LeftFields(ctx, p.client, live, i.result.Object, p.set.config.Former.Managers)
 	if err == nil && len(left) > 0 {
 		i.result.Outcome = Updated
 		i.result.Changed = append(i.result.Changed, left...)
@@ -64,7 +64,7 @@ func (p *pass) planTakeOver(ctx context.Context, i *item) error {
 func (c Config) isFormerConflict(err error) bool {
 	conflict, ok := errors.AsType[*client.ConflictError](err)
 	return ok && !slices.ContainsFunc(conflict.Conflicts, func(f client.FieldConflict) bool {
-		return !slices.Contains(c.FormerManagers, f.Manager)
+		return !slices.Contains(c.Former.Managers, f.Manager)
 	})
 }
 
@@ -93,7 +93,7 @@ func (p *pass) reportLeftFields(ctx context.Context, i *item, managers []string)
 		}
 		paths = append(paths, field.Path)
 	}
-	i.result.Note = fmt.Sprintf("fields that %s wrote by Update stay: %s; Config.FormerManagers removes them",
+	i.result.Note = fmt.Sprintf("fields that %s wrote by Update stay: %s; Former.Managers removes them",
 		strings.Join(managers, " and "), strings.Join(paths, ", "))
 	p.client.Cluster().Logger().WarnContext(ctx, "child has fields of former managers",
 		"owner", p.String(), "child", i.result.String(), "managers", managers, "fields", paths)

@@ -23,7 +23,7 @@ func TestMustTakeOver(t *testing.T) {
 		"only created":              {[]string{"old"}, "", true, false},
 		"only created before":       {[]string{"old"}, "older", true, false},
 	} {
-		p := &pass{set: &Set{config: Config{FormerManagers: test.former}}}
+		p := &pass{set: &Set{config: Config{Former: Former{Managers: test.former}}}}
 		live := &metav1.PartialObjectMetadata{}
 		live.Annotations = map[string]string{annotationTakenOver: test.annotation}
 		if got := p.mustTakeOver(&item{Child: Child{CreateOnly: test.createOnly}}, live); got != test.want {

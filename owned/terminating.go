@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,21 +22,22 @@ import (
 // it has been terminating long enough.
 func (p *pass) terminating(ctx context.Context, r *Result, obj *metav1.PartialObjectMetadata) error {
 	r.Outcome, r.terminating = outcomeTerminating, deletionOf(obj)
-	hasForceRemoved := func(obj metav1.Object) bool {
-		return slices.ContainsFunc(obj.GetFinalizers(), p.isForceRemoved)
+	due := false
+	for _, name := range obj.GetFinalizers() {
+		if wait, listed := p.forceRemovalOf(name, obj); listed && wait > 0 {
+			p.runAgainIn(wait)
+		} else if listed {
+			due = true
+		}
 	}
-	if !hasForceRemoved(obj) {
-		return nil
-	}
-	if wait := p.set.config.ForceRemoveAfter - time.Since(r.terminating.since); wait > 0 {
-		p.runAgainIn(wait)
+	if !due {
 		return nil
 	}
 	live, err := client.GetLive(ctx, p.client, metadataOnly(r.Kind, obj))
 	if errors.Is(err, client.ErrGone) || errors.Is(err, client.ErrReplaced) {
 		return nil // its finalizers were removed by their controllers
 	}
-	if err != nil || !hasForceRemoved(live) {
+	if err != nil {
 		return err
 	}
 	if ownership, _ := p.ownershipOf(live); ownership != own {
@@ -53,23 +55,32 @@ func deletionOf(obj metav1.Object) *termination {
 	return deletion
 }
 
-// isForceRemoved reports whether Config.ForceRemoveFinalizers names the finalizer.
-func (p *pass) isForceRemoved(finalizer string) bool {
-	return slices.Contains(p.set.config.ForceRemoveFinalizers, finalizer)
+// forceRemovalOf returns how long a finalizer of a terminating object stays, and whether it is removed at all: whether
+// Config.ForceRemoveFinalizers names it.
+func (p *pass) forceRemovalOf(finalizer string, obj metav1.Object) (wait time.Duration, listed bool) {
+	after, listed := p.set.config.ForceRemoveFinalizers[finalizer]
+	deleted := obj.GetDeletionTimestamp()
+	if !listed || deleted == nil {
+		return 0, false
+	}
+	return cmp.Or(after, defaultForceRemoveAfter) - time.Since(deleted.Time), true
 }
 
-// forceRemoveFinalizers removes the finalizers of Config.ForceRemoveFinalizers, each only if it is still at the index
-// where it was read.
+// forceRemoveFinalizers removes the finalizers of Config.ForceRemoveFinalizers whose time has come, each only if it is
+// still at the index where it was read.
 func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav1.PartialObjectMetadata) error {
 	operations := []client.Operation{{Op: "test", Path: "/metadata/uid", Value: live.GetUID()}}
 	var removed []string
 	for index, name := range slices.Backward(live.GetFinalizers()) {
-		if p.isForceRemoved(name) {
+		if wait, listed := p.forceRemovalOf(name, live); listed && wait <= 0 {
 			path := "/metadata/finalizers/" + strconv.Itoa(index)
 			operations = append(operations,
 				client.Operation{Op: "test", Path: path, Value: name}, client.Operation{Op: "remove", Path: path})
 			removed = append(removed, name)
 		}
+	}
+	if len(removed) == 0 {
+		return nil // their controllers have removed them
 	}
 	_, err := client.Patch(ctx, p.client, live, client.JSONPatch(operations...))
 	switch {

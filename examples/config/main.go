@@ -165,6 +165,12 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 			DrainTimeout: 5 * time.Second,
 			// Whether ready objects are still handled at the end (default: the next start handles every object).
 			DrainQueue: false,
+			// An existing folder for files about the keys in work. Keys that were in work when the process ended
+			// without a shutdown, for example because one of them exhausted its memory, are handled last (default: no
+			// files).
+			StateDir: *stateDir,
+			// Whether a panic of the handler ends the process, for debugging (default: it is an error of the object).
+			PanicsEndProcess: false,
 		},
 		// The function that is called for a deleted object, with its last known state.
 		Deleted: func(ctx context.Context, last *corev1.ConfigMap, stale bool) error {
@@ -175,17 +181,12 @@ func run(ctx context.Context, args []string, out io.Writer) error { //nolint:fun
 		Timeout: 30 * time.Second,
 		// Run fails if the first lists take longer (default: it waits, and Ready names what is missing).
 		SyncTimeout: 2 * time.Minute,
-		// Whether a panic of the handler ends the process, for debugging (default: it is an error of the object).
-		PanicsEndProcess: false,
-		// An existing folder for files about the keys in work. Keys that were in work when the process ended without a
-		// shutdown, for example because one of them exhausted its memory, are handled last (default: no files).
-		StateDir: *stateDir,
 
 		// With several replicas, only the leader works (default: each replica works).
 		LeaderElector: elector,
-		// The metrics (default: none).
+		// The metrics (default: those of the cluster).
 		Metrics: recorder,
-		// The recorder of Events about objects problem (default: none).
+		// The recorder of Events about problems of objects (default: that of the cluster).
 		Events: events,
 		// The logger (default: that of the cluster).
 		Logger: logger,

@@ -12,6 +12,7 @@ import (
 type Observers struct {
 	sharing sync.Mutex
 	shared  map[any]any // guarded by sharing
+	created bool        // guarded by sharing; see HasParts
 
 	mu      sync.Mutex
 	metrics any                                       // guarded by mu
@@ -103,8 +104,15 @@ func (o *Observers) Defaults(key any) (config any) {
 	o.Shared(func(shared map[any]any) {
 		config = shared[key]
 		shared[key] = config
+		o.created = true
 	})
 	return config
+}
+
+// HasParts reports whether a part that has defaults, an informer or a controller, was created.
+func (o *Observers) HasParts() (created bool) {
+	o.Shared(func(map[any]any) { created = o.created })
+	return created
 }
 
 // Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.

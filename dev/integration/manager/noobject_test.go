@@ -72,7 +72,7 @@ func testNoObjectInTerms(t *testing.T, shared bool) {
 	var runs []string // guarded by mu
 	lost := make(chan error, 1)
 	ctrl, err := controller.New(controller.Config[controller.NoObject]{
-		Name: "teams", Logger: clustertest.Logger(t), StateDir: t.TempDir(),
+		Name: "teams", Logger: clustertest.Logger(t), Runs: controller.RunsConfig{StateDir: t.TempDir()},
 		Sources: []controller.Source{objects, failing},
 		Reconciler: controller.KeyHandler(func(ctx context.Context, key team) error {
 			mu.Lock()

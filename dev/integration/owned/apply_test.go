@@ -281,7 +281,7 @@ func TestPruneKeepsReplacedObject(t *testing.T) {
 	}
 }
 
-// With PruneFirst = false, a child that is not applied yet delays all pruning; with PruneFirst it does not.
+// By default, a child that is not applied yet delays all pruning; with PruneFirst it does not.
 func TestPrunePolicies(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
@@ -289,9 +289,9 @@ func TestPrunePolicies(t *testing.T) {
 	desired := slices.Concat(owned.Of(e.loadBalancer("web")), owned.Wave(1, e.configMap("new")))
 	e.want(e.apply(e.set(), app, desired...).Results,
 		"Service web: created", "ConfigMap new: waiting", "ConfigMap old: waiting")
-	never := e.set(func(c *owned.Config) { c.PruneNever = true })
+	never := e.set(func(c *owned.Config) { c.Prune = owned.PruneNever })
 	e.want(e.apply(never, app).Results, "ConfigMap old: waiting", "Service web: waiting")
-	first := e.set(func(c *owned.Config) { c.PruneFirst = true })
+	first := e.set(func(c *owned.Config) { c.Prune = owned.PruneFirst })
 	e.want(e.apply(first, app, desired...).Results,
 		"Service web: unchanged", "ConfigMap new: waiting", "ConfigMap old: deleted")
 }

@@ -51,8 +51,8 @@ func TestApplyKeepsOrphanedChildWithoutReference(t *testing.T) {
 		"by labels":                       {},
 		"create-only, cached":             {cached: true, child: func(c *owned.Child) { c.CreateOnly = true }},
 		"create-only, by labels":          {child: func(c *owned.Child) { c.CreateOnly = true }},
-		"former managers, cached":         {cached: true, change: func(c *owned.Config) { c.FormerManagers = []string{"old"} }},
-		"former managers, by labels":      {change: func(c *owned.Config) { c.FormerManagers = []string{"old"} }},
+		"former managers, cached":         {cached: true, change: func(c *owned.Config) { c.Former.Managers = []string{"old"} }},
+		"former managers, by labels":      {change: func(c *owned.Config) { c.Former.Managers = []string{"old"} }},
 		"orphans are adopted, cached":     {cached: true, change: func(c *owned.Config) { c.AdoptOrphans = true }},
 		"orphans are adopted, by labels":  {change: func(c *owned.Config) { c.AdoptOrphans = true }},
 		"conflicts are reported, by both": {change: func(c *owned.Config) { c.ReportConflicts = true }},
@@ -214,7 +214,7 @@ func testFinalizersOfObjectHandedOverAreKept(t *testing.T) {
 	e.apply(current, app, owned.Of(e.configMap("held"))...)
 	e.stuck(current, app, "held", "example.com/volume")
 	set, cache := e.behind(func(c *owned.Config) {
-		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
+		c.ForceRemoveFinalizers = map[string]time.Duration{"example.com/volume": time.Nanosecond}
 	})
 	cache.objects[e.key("held")] = e.get(e.key("held"))
 	e.merge(e.configMap("held"), `{"metadata":{"labels":{"evenkeel.dev/set":"another"}}}`)

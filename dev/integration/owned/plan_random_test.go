@@ -33,8 +33,8 @@ func TestRandomPlansMatchApply(t *testing.T) {
 				c.ReportConflicts = true
 			}
 			if random.IntN(2) == 0 {
-				c.FormerManagers = []string{"old"}
-				c.FormerChildren = "!" + owned.LabelSet
+				c.Former.Managers = []string{"old"}
+				c.Former.Children = "!" + owned.LabelSet
 			}
 		}
 		set := e.set(configure)
@@ -77,7 +77,7 @@ func TestRandomPlansMatchApply(t *testing.T) {
 			case 1:
 				byUpdate(e, app, obj, "old")
 			default:
-				must(e.set(func(c *owned.Config) { c.PruneNever, c.Kinds = true, kinds }).Apply(t.Context(), app, owned.Of(obj)...))(t)
+				must(e.set(func(c *owned.Config) { c.Prune, c.Kinds = owned.PruneNever, kinds }).Apply(t.Context(), app, owned.Of(obj)...))(t)
 			}
 		}
 		for _, obj := range desired() { // a user edits

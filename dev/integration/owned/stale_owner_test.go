@@ -69,7 +69,7 @@ func TestFinalizersOfOrphansAreKept(t *testing.T) {
 	e := newEnv(t)
 	app := e.app("web")
 	set := e.set(func(c *owned.Config) {
-		c.AdoptOrphans, c.ForceRemoveFinalizers, c.ForceRemoveAfter = true, []string{"example.com/volume"}, time.Nanosecond
+		c.AdoptOrphans, c.ForceRemoveFinalizers = true, map[string]time.Duration{"example.com/volume": time.Nanosecond}
 	})
 	users := e.configMap("users")
 	users.Finalizers = []string{"example.com/volume"}

@@ -74,7 +74,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	recording := &requestlog.Recording{}
 	c := must(e.c.With(func(c *client.Config) { c.Interceptors = []client.Interceptor{recording.Intercept} }))(t)
 	set := e.set(kinds, func(config *owned.Config) {
-		config.Client, config.FormerManagers, config.FormerChildren = c, []string{"old-operator"}, "!"+owned.LabelSet
+		config.Client, config.Former.Managers, config.Former.Children = c, []string{"old-operator"}, "!"+owned.LabelSet
 		config.Kinds = append(config.Kinds, schema.GroupVersionKind{Group: "not.served.example.com", Version: "v1", Kind: "Absent"})
 	})
 	plan := must(set.Plan(t.Context(), app, desired...))(t)
@@ -112,7 +112,7 @@ func TestFieldsOfFormerManagersAreTakenOver(t *testing.T) {
 	recording.Reset()
 	e.apply(e.set(kinds, func(config *owned.Config) { config.Client = c }), app, desired...)
 	if without := len(recording.Requests()); after != without {
-		t.Errorf("%d requests after the former children are gone, %d without FormerChildren", after, without)
+		t.Errorf("%d requests after the former children are gone, %d without Former.Children", after, without)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestLeftFieldsOfProgramAreReported(t *testing.T) {
 	}
 	clean := e.set(func(config *owned.Config) {
 		config.Kinds = []schema.GroupVersionKind{podTemplateKind}
-		config.FormerManagers = []string{e.c.Config().FieldOwner}
+		config.Former.Managers = []string{e.c.Config().FieldOwner}
 	})
 	if report := e.apply(clean, app, owned.Of(e.podTemplate("web"))...); report.Results[0].Note != "" {
 		t.Errorf("after the take-over the note is %q", report.Results[0].Note)

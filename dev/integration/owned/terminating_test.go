@@ -97,12 +97,12 @@ func TestDeleteReportsRemainingChildren(t *testing.T) {
 	}
 }
 
-// Only the named finalizers are removed, only after Config.ForceRemoveAfter, and every removal is reported, logged and
+// Only the named finalizers are removed, only after their time, and every removal is reported, logged and
 // recorded as an Event.
 func TestForceRemoveFinalizers(t *testing.T) {
 	e := newEnv(t)
 	app, recorder, logged := e.app("web"), &recorder{}, &testlog.Buffer{}
-	set := e.set(func(c *owned.Config) { c.ForceRemoveFinalizers = []string{"example.com/volume"} })
+	set := e.set(func(c *owned.Config) { c.ForceRemoveFinalizers = map[string]time.Duration{"example.com/volume": 0} })
 	e.stuck(set, app, "held", "example.com/first", "example.com/volume", "example.com/last")
 	report := e.apply(set, app)
 	if got := report.Remaining(); strings.Contains(got, "force-removed") {
@@ -113,7 +113,7 @@ func TestForceRemoveFinalizers(t *testing.T) {
 	}
 
 	set = e.set(func(c *owned.Config) {
-		c.ForceRemoveFinalizers, c.ForceRemoveAfter = []string{"example.com/volume"}, time.Nanosecond
+		c.ForceRemoveFinalizers = map[string]time.Duration{"example.com/volume": time.Nanosecond, "example.com/last": time.Hour}
 		c.Events = recorder
 	})
 	e.c.Cluster().SetLogger(slog.New(slog.NewTextHandler(logged, nil)))
@@ -127,6 +127,9 @@ func TestForceRemoveFinalizers(t *testing.T) {
 	}
 	if got := e.get(e.key("held")).Finalizers; !slices.Equal(got, []string{"example.com/first", "example.com/last"}) {
 		t.Errorf("the finalizers are %q", got)
+	}
+	if report.RunAgain <= 50*time.Minute || report.RunAgain > time.Hour {
+		t.Errorf("run again after %s, for the finalizer that is removed after an hour", report.RunAgain)
 	}
 	if !strings.Contains(logged.String(), "level=WARN") || !strings.Contains(logged.String(), "example.com/volume") {
 		t.Errorf("logged %q", logged)
@@ -159,14 +162,14 @@ func TestForceRemoveFinalizersDuringOtherWrite(t *testing.T) {
 		config.Interceptors = []client.Interceptor{client.On(between, client.VerbPatch)}
 	}))(t)
 	set := e.set(func(config *owned.Config) {
-		config.Client, config.ForceRemoveFinalizers, config.ForceRemoveAfter = c, []string{volume}, time.Nanosecond
+		config.Client, config.ForceRemoveFinalizers = c, map[string]time.Duration{volume: time.Nanosecond}
 	})
 	_, err := set.Apply(t.Context(), app)
 	if !errors.Is(err, client.ErrChanged) || !apierrors.IsConflict(err) || !strings.Contains(err.Error(), volume) {
 		t.Errorf("the error is %v", err)
 	}
 	e.want(e.apply(e.set(func(config *owned.Config) {
-		config.ForceRemoveFinalizers, config.ForceRemoveAfter = []string{volume}, time.Nanosecond
+		config.ForceRemoveFinalizers = map[string]time.Duration{volume: time.Nanosecond}
 	}), app).Results, "ConfigMap held: terminating")
 	if e.get(e.key("held")) != nil {
 		t.Error("it was not released by the next run")
@@ -186,7 +189,7 @@ func TestForceRemoveFinalizersWithoutRead(t *testing.T) {
 		config.Interceptors = []client.Interceptor{client.On(fail, client.VerbGet)}
 	}))(t)
 	_, err := e.set(func(config *owned.Config) {
-		config.Client, config.ForceRemoveFinalizers, config.ForceRemoveAfter = c, []string{volume}, time.Nanosecond
+		config.Client, config.ForceRemoveFinalizers = c, map[string]time.Duration{volume: time.Nanosecond}
 	}).Apply(t.Context(), app)
 	if !errors.Is(err, errDown) {
 		t.Errorf("the error is %v", err)

@@ -78,9 +78,9 @@ func TestCopyDoesNotBlockWave(t *testing.T) {
 
 // Undesired children are pruned in reverse order too: each run prunes one wave, after the higher waves are gone.
 func TestPruneWavesInReverse(t *testing.T) {
-	for _, first := range []bool{false, true} {
+	for _, prune := range []owned.Prune{owned.PruneLast, owned.PruneFirst} {
 		e := newEnv(t)
-		set, app := e.set(func(c *owned.Config) { c.PruneFirst = first }), e.app("web")
+		set, app := e.set(func(c *owned.Config) { c.Prune = prune }), e.app("web")
 		e.apply(set, app, e.threeWaves()...)
 		for _, want := range [][]string{
 			{"ConfigMap top: deleted", "ConfigMap held: waiting", "ConfigMap loose: waiting", "ConfigMap base: waiting"},

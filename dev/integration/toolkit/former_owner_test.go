@@ -77,7 +77,7 @@ func (r recreated) set(grace time.Duration, change ...func(*owned.Config)) *owne
 	r.Helper()
 	config := owned.Config{
 		Client: r.c, Name: "former", Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
-		FormerOwnerGrace: grace,
+		Former: owned.Former{OwnerGrace: grace},
 	}
 	for _, c := range change {
 		c(&config)
