@@ -82,7 +82,7 @@ func livesWithCrash(n int, want map[string]any) []lifeWithCrash {
 			g := &gate{at: n, after: after}
 			got := runLife(w, g)
 			if !g.killed() {
-				w.Logf("this life had %d writes only", len(g.log()))
+				w.logIfReal("no crash, because this life had only %d writes", len(g.log()))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				w.Errorf("the end differs from that of an undisturbed life (-want +got):\n%s\nwrites:\n%s", diff, strings.Join(g.log(), "\n"))

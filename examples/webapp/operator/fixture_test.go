@@ -150,6 +150,8 @@ type world struct {
 	// For operators; zero: the defaults.
 	resync      time.Duration
 	consistency time.Duration
+	// latency is the time that requests take; zero on a real cluster, where they have their own.
+	latency time.Duration
 	// faults is between operators and their servers. May be nil.
 	faults *faults
 }
@@ -184,8 +186,9 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 	w.Helper()
 	config := asOperator(w.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusChecks{w, next} })
+	config.Wrap(w.delayed)
 	ctx, cancel := context.WithCancel(w.Context())
-	var outside Records = w.records
+	var outside Records = delayedRecords{w.records, w.latency}
 	if w.faults != nil {
 		config.Wrap(w.faults.transport)
 		outside = faultyRecords{w.faults, outside}
@@ -204,6 +207,7 @@ func (w *world) operate(gates ...*gate) (ctrl *evenkeel.Operator[*v1.WebApp], st
 		w.Fatal(err)
 	}
 	settings := Config(cluster, outside)
+	settings.Handle, settings.Teardown = w.delayedHandler(settings.Handle), w.delayedHandler(settings.Teardown)
 	settings.Controller.ResyncInterval, settings.Controller.Runs.ConsistencyTimeout = w.resync, w.consistency
 	if ctrl, err = evenkeel.New(settings); err != nil {
 		w.Fatal(err)

@@ -1,14 +1,18 @@
 package operator
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/crd"
 	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
@@ -49,7 +53,7 @@ func inMemoryWithV2(story func(w *world)) func(t *testing.T) {
 func newWorldInMemory(t *testing.T) *world {
 	t.Helper()
 	c := simulation.New(t, simulation.Config{YAML: string(v1.CRD), Types: []func(*runtime.Scheme) error{v1.AddToScheme}})
-	return newWorldIn(t, c.RESTConfig("webapp-operator"))
+	return slowly(newWorldIn(t, c.RESTConfig("webapp-operator")))
 }
 
 // newWorldWithV2 is newWorldInMemory with the definition with two versions.
@@ -77,5 +81,60 @@ func newWorldWithV2(t *testing.T) *world {
 	}
 	c := simulation.New(t, simulation.Config{YAML: string(manifest), Types: types})
 	c.HandleWebhooks(server)
-	return newWorldIn(t, c.RESTConfig("webapp-operator"))
+	return slowly(newWorldIn(t, c.RESTConfig("webapp-operator")))
+}
+
+// slowly makes the requests of operators take time. Virtual time passes only while all goroutines wait: the events of a
+// write have arrived before the operator continues, and all events of a moment before a run reads its caches. Otherwise
+// the requests of a life would depend on the order of goroutines. Users check their WebApp every 20 ms, which is never
+// the time of a response.
+func slowly(w *world) *world {
+	w.latency = 1_000_003 * time.Nanosecond
+	return w
+}
+
+// logIfReal reports what cannot occur in virtual time, and what differs between lives on a real cluster.
+func (w *world) logIfReal(format string, args ...any) {
+	w.Helper()
+	if w.latency > 0 {
+		w.Errorf(format, args...)
+	} else {
+		w.Logf(format, args...)
+	}
+}
+
+func (w *world) delayed(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		time.Sleep(w.latency)
+		defer time.Sleep(w.latency)
+		return next.RoundTrip(r)
+	})
+}
+
+func (w *world) delayedHandler(handle handler) handler {
+	return func(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error {
+		time.Sleep(w.latency)
+		return handle(ctx, app, run)
+	}
+}
+
+type handler = func(ctx context.Context, app *v1.WebApp, run *evenkeel.Run) error
+
+type delayedRecords struct {
+	Records
+	latency time.Duration
+}
+
+// Ensure implements Records.
+func (r delayedRecords) Ensure(ctx context.Context, record Record) error {
+	time.Sleep(r.latency)
+	defer time.Sleep(r.latency)
+	return r.Records.Ensure(ctx, record)
+}
+
+// Delete implements Records.
+func (r delayedRecords) Delete(ctx context.Context, record Record) error {
+	time.Sleep(r.latency)
+	defer time.Sleep(r.latency)
+	return r.Records.Delete(ctx, record)
 }
