@@ -428,17 +428,23 @@ func TestContract07_KeysDoNotWaitForUnreachableCluster(t *testing.T) {
 			}
 			return w.create(ctx, "parts", "Part", "p")
 		})
-		ctrl := w.run(c)
-		synctest.Wait()
-		addSource(t, ctrl, source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil }))
-		w.put("widgets", "a", 1)
-		synctest.Wait()
-		w.put("widgets", "a", 2)
-		synctest.Wait()
-		if got := runs.take(); len(got) != 2 {
-			t.Errorf("%d runs, want 2", len(got))
-		}
+		w.expectRunForEachChange(c, parts, &runs)
 	})
+}
+
+// expectRunForEachChange runs a controller, adds a source with parts, and changes a Widget twice.
+func (w *world) expectRunForEachChange(c controller.Config[unstructuredObject], parts *informer.Informer[unstructuredObject], runs *journal) {
+	w.t.Helper()
+	ctrl := w.run(c)
+	synctest.Wait()
+	addSource(w.t, ctrl, source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil }))
+	for n := range 2 {
+		w.put("widgets", "a", n+1)
+		synctest.Wait()
+	}
+	if got := runs.take(); len(got) != 2 {
+		w.t.Errorf("%d runs, want 2\n%s", len(got), ctrl.Explain(key("a")))
+	}
 }
 
 // addSource adds a source whose informer may never list, in a goroutine that ends with the test.
@@ -477,15 +483,6 @@ func TestContract07_KeysDoNotWaitForInformerThatHasNeverListed(t *testing.T) {
 			}
 			return controller.WaitForOwnWrites(ctx)
 		})
-		ctrl := w.run(c)
-		synctest.Wait()
-		addSource(t, ctrl, source.Mapped(parts, func(unstructuredObject) []kube.Key { return nil }))
-		w.put("widgets", "a", 1)
-		synctest.Wait()
-		w.put("widgets", "a", 2)
-		synctest.Wait()
-		if got := runs.take(); len(got) != 2 {
-			t.Errorf("%d runs, want 2\n%s", len(got), ctrl.Explain(key("a")))
-		}
+		w.expectRunForEachChange(c, parts, &runs)
 	})
 }

@@ -100,13 +100,7 @@ func TestEventsAreRetriedAfterTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		server.answer = func(req *http.Request) (*http.Response, error) {
-			if time.Since(server.start) < 15*time.Second {
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			}
-			return nil, nil //nolint:nilnil // the fake server answers
-		}
+		server.failFor(15*time.Second, hang)
 		recorder, logged := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)

@@ -60,6 +60,22 @@ func (s *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.handle(req)
 }
 
+// failFor makes fail answer the requests of the first time d.
+func (s *apiServer) failFor(d time.Duration, fail func(*http.Request) (*http.Response, error)) {
+	s.answer = func(req *http.Request) (*http.Response, error) {
+		if time.Since(s.start) < d {
+			return fail(req)
+		}
+		return nil, nil //nolint:nilnil // the fake server answers
+	}
+}
+
+// hang does not respond.
+func hang(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
 // loseFirstResponse makes the server store the first request, call meanwhile, and drop the connection.
 func (s *apiServer) loseFirstResponse(t *testing.T, meanwhile func()) {
 	t.Helper()

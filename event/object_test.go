@@ -2,7 +2,6 @@ package event_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -122,10 +121,7 @@ func TestCallsNeverBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		server.answer = func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}
+		server.answer = hang
 		recorder, _ := server.recorder(t, event.Config{})
 		stop := testrun.Start(t, recorder.Run)
 		began := time.Now()

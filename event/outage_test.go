@@ -29,10 +29,7 @@ func failures() map[string]func(*http.Request) (*http.Response, error) {
 		"throttled": func(*http.Request) (*http.Response, error) {
 			return status(apierrors.NewTooManyRequests("", 3600)), nil
 		},
-		"silent": func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		},
+		"silent": hang,
 	}
 }
 
@@ -64,8 +61,7 @@ func TestHangingNamespaceDoesNotHoldFlushOfOthers(t *testing.T) {
 				server := newAPIServer()
 				server.answer = func(req *http.Request) (*http.Response, error) {
 					if strings.Contains(req.URL.Path, "/namespaces/hangs") {
-						<-req.Context().Done()
-						return nil, req.Context().Err()
+						return hang(req)
 					}
 					time.Sleep(delay)
 					return nil, nil //nolint:nilnil // the fake server answers
@@ -287,15 +283,14 @@ func TestHangingNamespaceDoesNotHoldFlushOfOneThatHadFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		var broken, hang atomic.Bool
+		var broken, hanging atomic.Bool
 		broken.Store(true)
 		server.answer = func(req *http.Request) (*http.Response, error) {
 			switch {
 			case strings.Contains(req.URL.Path, "/namespaces/blip/") && broken.Load():
 				return nil, errRefused
-			case strings.Contains(req.URL.Path, "/namespaces/hangs/") && hang.Load():
-				<-req.Context().Done()
-				return nil, req.Context().Err()
+			case strings.Contains(req.URL.Path, "/namespaces/hangs/") && hanging.Load():
+				return hang(req)
 			}
 			return nil, nil
 		}
@@ -304,7 +299,7 @@ func TestHangingNamespaceDoesNotHoldFlushOfOneThatHadFailed(t *testing.T) {
 		recorder.Event(in("blip", "a"), "Normal", "A", "B", "")
 		synctest.Wait()
 		broken.Store(false)
-		hang.Store(true)
+		hanging.Store(true)
 		for i := range 3 {
 			recorder.Event(in("hangs", fmt.Sprint("h", i)), "Normal", "A", "B", "")
 			recorder.Event(in("blip", fmt.Sprint("b", i)), "Normal", "A", "B", "")

@@ -23,12 +23,9 @@ func TestContract18_EventsAreSentAfterOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		server.answer = func(req *http.Request) (*http.Response, error) {
-			if time.Since(server.start) < 10*time.Second {
-				return nil, &url.Error{Op: "Post", URL: req.URL.String(), Err: errRefused}
-			}
-			return nil, nil //nolint:nilnil // the fake server answers
-		}
+		server.failFor(10*time.Second, func(req *http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Post", URL: req.URL.String(), Err: errRefused}
+		})
 		recorder, logged := server.running(t, event.Config{})
 		for i := range 5 {
 			recorder.Event(pod(fmt.Sprint("web", i)), "Normal", "A", "B", "")
@@ -64,12 +61,9 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer()
-		server.answer = func(*http.Request) (*http.Response, error) {
-			if time.Since(server.start) < 7*time.Second {
-				return status(apierrors.NewTooManyRequests("slower", 7)), nil
-			}
-			return nil, nil //nolint:nilnil // the fake server answers
-		}
+		server.failFor(7*time.Second, func(*http.Request) (*http.Response, error) {
+			return status(apierrors.NewTooManyRequests("slower", 7)), nil
+		})
 		recorder, _ := server.running(t, event.Config{})
 		recorder.Event(pod("web"), "Normal", "A", "B", "")
 		time.Sleep(time.Minute)
@@ -163,18 +157,9 @@ func TestFlushTimeout(t *testing.T) {
 		answer  func(*http.Request) (*http.Response, error)
 		want    time.Duration
 	}{
-		"default, silent server": {0, func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}, 2 * time.Second},
-		"5 s, silent server": {5 * time.Second, func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}, 5 * time.Second},
-		"none, silent server": {-1, func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}, 0},
+		"default, silent server":  {0, hang, 2 * time.Second},
+		"5 s, silent server":      {5 * time.Second, hang, 5 * time.Second},
+		"none, silent server":     {-1, hang, 0},
 		"default, server is gone": {0, func(*http.Request) (*http.Response, error) { return nil, errRefused }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,10 +281,7 @@ func TestEventsDroppedAtTheEndAreLogged(t *testing.T) {
 				synctest.Wait()
 				recorder.Event(pod("db"), "Normal", "A", "B", "")
 				synctest.Wait()
-				server.answer = func(req *http.Request) (*http.Response, error) {
-					<-req.Context().Done()
-					return nil, req.Context().Err()
-				}
+				server.answer = hang
 				for i := range 3 {
 					recorder.Event(pod(fmt.Sprint("late", i)), "Normal", "A", "B", "")
 					synctest.Wait()

@@ -58,6 +58,16 @@ func (r *running) stopWithoutError(t *testing.T) {
 	}
 }
 
+// stopAtOnce is stopWithoutError, and reports virtual time that Run takes to return.
+func (r *running) stopAtOnce(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	r.stopWithoutError(t)
+	if took := time.Since(start); took > 0 {
+		t.Errorf("Run took %s to return", took)
+	}
+}
+
 // untilDone is work that ends with its context.
 func untilDone(ctx context.Context) error {
 	<-ctx.Done()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
-	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -126,46 +123,18 @@ func TestHTTPServerWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := &testlog.Buffer{}
-	m, err := New(Config{
+	servers := serve(t, Config{
 		Listen: "127.0.0.1:0, localhost:0", certFile: writeFile(t, string(cert)), keyFile: writeFile(t, string(key)),
-		IgnoreSignals: true, Logger: slog.New(slog.NewJSONHandler(logs, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testrun.Start(t, m.Run)
-	for m.Ready() != nil { // without a limit: otherwise the test ends with the time of go test
-		runtime.Gosched()
-	}
-	var addresses []string
-	for line := range strings.Lines(logs.String()) {
-		var record struct{ Msg, Address string }
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatal(err)
-		}
-		if record.Msg == "HTTP server started" {
-			addresses = append(addresses, record.Address)
-		}
-	}
-	if len(addresses) != 2 {
-		t.Errorf("listens on %v, want two addresses", addresses)
+	if len(servers) != 2 {
+		t.Errorf("listens on %v, want two addresses", servers)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
-	for _, address := range addresses {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("GET /readyz: status %d", resp.StatusCode)
+	for _, server := range servers {
+		if status, _, _ := request(t, transport, "https://"+server.Address+"/readyz"); status != http.StatusOK {
+			t.Errorf("GET /readyz: status %d", status)
 		}
 	}
 }

@@ -24,6 +24,38 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// httpServer is a server in the log.
+type httpServer struct {
+	Msg, Address string
+	TLS          bool
+}
+
+// serve runs a manager until the test ends, and returns its servers when it is ready.
+func serve(t *testing.T, config Config) []httpServer {
+	t.Helper()
+	logs := &testlog.Buffer{}
+	config.IgnoreSignals, config.Logger = true, slog.New(slog.NewJSONHandler(logs, nil))
+	m, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testrun.Start(t, m.Run)
+	for m.Ready() != nil { // without a limit: otherwise the test ends with the time of go test
+		runtime.Gosched()
+	}
+	var servers []httpServer
+	for line := range strings.Lines(logs.String()) {
+		var server httpServer
+		if err := json.Unmarshal([]byte(line), &server); err != nil {
+			t.Fatal(err)
+		}
+		if server.Msg == "HTTP server started" {
+			servers = append(servers, server)
+		}
+	}
+	return servers
+}
+
 // request sends a request, and returns the status of the response, the content and the certificate of the server.
 func request(t *testing.T, transport *http.Transport, url string) (int, string, string) {
 	t.Helper()
@@ -125,35 +157,17 @@ func TestProbeListen(t *testing.T) {
 	for listen, want := range map[string]string{"": "false false", "127.0.0.1:0": "false false true", "127.0.0.1:0,localhost:0": "false false true true"} {
 		t.Run(listen, func(t *testing.T) {
 			t.Parallel()
-			logs := &testlog.Buffer{}
-			m, err := New(Config{
-				Listen: listen, ProbeListen: "127.0.0.1:0, localhost:0", IgnoreSignals: true, Logger: slog.New(slog.NewJSONHandler(logs, nil)),
-				Liveness: map[string]func() error{"disk": func() error { return nil }},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			testrun.Start(t, m.Run)
-			for m.Ready() != nil { // without a limit: otherwise the test ends with the time of go test
-				runtime.Gosched()
-			}
 			var got []string
-			for line := range strings.Lines(logs.String()) {
-				var record struct {
-					Msg, Address string
-					TLS          bool
-				}
-				if err := json.Unmarshal([]byte(line), &record); err != nil {
-					t.Fatal(err)
-				}
-				if record.Msg != "HTTP server started" {
+			for _, server := range serve(t, Config{
+				Listen: listen, ProbeListen: "127.0.0.1:0, localhost:0",
+				Liveness: map[string]func() error{"disk": func() error { return nil }},
+			}) {
+				got = append(got, fmt.Sprint(server.TLS))
+				if server.TLS {
 					continue
 				}
-				got = append(got, fmt.Sprint(record.TLS))
-				if !record.TLS {
-					if status, text, _ := request(t, &http.Transport{DisableKeepAlives: true}, "http://"+record.Address+"/livez"); status != 200 {
-						t.Errorf("GET /livez: %d %s", status, text)
-					}
+				if status, text, _ := request(t, &http.Transport{DisableKeepAlives: true}, "http://"+server.Address+"/livez"); status != 200 {
+					t.Errorf("GET /livez: %d %s", status, text)
 				}
 			}
 			slices.Sort(got)

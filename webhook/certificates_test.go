@@ -81,31 +81,55 @@ func certificatesFor(c *client.Client) *Certificates {
 	}
 }
 
-// start starts a replica without its HTTP server, until the test ends or until stop. prepare changes it before.
-func (w *world) start(prepare ...func(*Server)) (replica *Server, stop func()) {
+// newServer returns a server with the hooks and with certificates. It does not run.
+func (w *world) newServer(c *client.Client, hooks ...Hook) *Server {
 	w.Helper()
-	allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
-	other := mapsOptions()
-	other.Name = "mutating.example.com"
-	c := w.newClient("operator")
-	replica, err := New(Config{
-		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow), Mutating(other, allow)}, Listen: "127.0.0.1:0",
-		Certificates: certificatesFor(c),
-	})
+	server, err := New(Config{Cluster: c.Cluster(), Hooks: hooks, Listen: "127.0.0.1:0", Certificates: certificatesFor(c)})
 	if err != nil {
 		w.Fatal(err)
 	}
-	replica.keeper.listening = func() error { return nil }
+	return server
+}
+
+// validatingOnly returns the hooks of a version of the operator without a mutating hook.
+func validatingOnly() []Hook { return []Hook{Validating(mapsOptions(), allowMaps)} }
+
+func validatingAndMutating() []Hook {
+	other := mapsOptions()
+	other.Name = "mutating.example.com"
+	return append(validatingOnly(), Mutating(other, allowMaps))
+}
+
+// start starts a replica without its HTTP server, until the test ends or until stop. prepare changes it before.
+func (w *world) start(prepare ...func(*Server)) (replica *Server, stop func()) {
+	w.Helper()
+	replica = w.newServer(w.newClient("operator"), validatingAndMutating()...)
 	for _, change := range prepare {
 		change(replica)
 	}
+	w.replicas = append(w.replicas, replica)
+	return replica, w.keep(replica)
+}
+
+// keep maintains the certificates of a server, until the test ends or until stop.
+func (w *world) keep(server *Server) (stop func()) {
+	server.keeper.listening = func() error { return nil }
 	ctx, cancel := context.WithCancel(certificates.WithPolicy(w.Context(), policy))
 	var running sync.WaitGroup
-	running.Go(func() { replica.keeper.run(ctx) }) // waited for by stop
+	running.Go(func() { server.keeper.run(ctx) }) // waited for by stop
 	stop = func() { cancel(); running.Wait() }
 	w.Cleanup(stop)
-	w.replicas = append(w.replicas, replica)
-	return replica, stop
+	return stop
+}
+
+// mutatingHooks returns the number of mutating hooks that are registered.
+func (w *world) mutatingHooks() int {
+	w.Helper()
+	mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](w.Context(), w.client, kube.Key{Name: "operator"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return len(mutating.Webhooks)
 }
 
 // bundle returns the bundle of the configurations.
@@ -348,14 +372,7 @@ func TestOtherSecretsKeepTheirData(t *testing.T) {
 func TestServerRunsOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := w.newClient("operator")
-	server, err := New(Config{
-		Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
-		Certificates: certificatesFor(c),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := w.newServer(w.newClient("operator"), validatingOnly()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	results := make(chan error, 2)
 	for range 2 {
@@ -482,15 +499,8 @@ func TestConfigurationsAreIndependent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := mapsOptions()
-		other.Name = "mutating.example.com"
-		for _, hooks := range [][]Hook{{Validating(mapsOptions(), allowMaps), Mutating(other, allowMaps)}, {Validating(mapsOptions(), allowMaps)}} {
-			server, err := New(Config{
-				Cluster: c.Cluster(), Hooks: hooks, Listen: "127.0.0.1:0", Certificates: certificatesFor(c),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, hooks := range [][]Hook{validatingAndMutating(), validatingOnly()} {
+			server := w.newServer(c, hooks...)
 			if err := server.keeper.sync(t.Context(), policy); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "mutatingwebhookconfigurations") {
 				t.Error(err)
 			}
@@ -598,21 +608,12 @@ func TestFormerHooksAreRemoved(t *testing.T) {
 		_, stop := w.start()
 		time.Sleep(time.Second)
 		stop()
-		c := w.newClient("operator")
-		allow := func(context.Context, *Request[*corev1.ConfigMap]) error { return nil }
-		server, err := New(Config{
-			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allow)}, Listen: "127.0.0.1:0",
-			Certificates: certificatesFor(c),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := w.newServer(w.newClient("operator"), validatingOnly()...)
 		if err := server.keeper.sync(t.Context(), policy); err != nil {
 			t.Fatal(err)
 		}
-		mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
-		if err != nil || len(mutating.Webhooks) != 0 {
-			t.Errorf("the former hooks are %v (%v)", mutating.Webhooks, err)
+		if n := w.mutatingHooks(); n != 0 {
+			t.Errorf("%d former hooks are left", n)
 		}
 	})
 }
@@ -625,35 +626,15 @@ func TestFormerHooksOfRollingUpdateAreRemoved(t *testing.T) {
 		w := newWorld(t)
 		_, stop := w.start()
 		time.Sleep(time.Second)
-		c := w.newClient("operator")
-		server, err := New(Config{
-			Cluster: c.Cluster(), Hooks: []Hook{Validating(mapsOptions(), allowMaps)}, Listen: "127.0.0.1:0",
-			Certificates: certificatesFor(c),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.keeper.listening = func() error { return nil }
-		ctx, cancel := context.WithCancel(certificates.WithPolicy(t.Context(), policy))
-		var running sync.WaitGroup
-		running.Go(func() { server.keeper.run(ctx) }) // waited for below
-		defer running.Wait()
-		defer cancel()
-		hooks := func() int {
-			mutating, err := client.Get[*admissionregistrationv1.MutatingWebhookConfiguration](t.Context(), w.client, kube.Key{Name: "operator"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(mutating.Webhooks)
-		}
+		w.keep(w.newServer(w.newClient("operator"), validatingOnly()...))
 		time.Sleep(time.Second)
-		if n := hooks(); n != 0 {
+		if n := w.mutatingHooks(); n != 0 {
 			t.Errorf("the new version leaves %d former hooks at its start", n)
 		}
 		time.Sleep(5 * time.Minute)
 		stop()
 		time.Sleep(5 * time.Minute)
-		if n := hooks(); n != 0 {
+		if n := w.mutatingHooks(); n != 0 {
 			t.Errorf("%d hooks are registered that no replica serves", n)
 		}
 	})
@@ -671,7 +652,7 @@ func TestNoRegistrationWithoutListener(t *testing.T) {
 	c := w.newClient("operator")
 	server, err := New(Config{
 		Cluster: c.Cluster(), Listen: taken.Addr().String(), Certificates: certificatesFor(c),
-		Hooks: []Hook{Validating(mapsOptions(), func(context.Context, *Request[*corev1.ConfigMap]) error { return nil })},
+		Hooks: validatingOnly(),
 	})
 	if err != nil {
 		t.Fatal(err)
