@@ -6,14 +6,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // If the server does not respond, a start waits until the ready timeout. Kill and Stop must not wait for it.
 func TestKillAndStopInterruptStart(t *testing.T) {
 	t.Parallel()
-	cluster := start(t, Config{ReadyTimeout: 40 * time.Second})
-	began := time.Now()
+	cluster := start(t, Config{ReadyTimeout: 2 * stopTimeout})
 	stickAndStart := func() (reply chan event) {
 		if err := syscall.Kill(processes(t.Context(), t, cluster)["apiserver"], syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -42,10 +40,8 @@ func TestKillAndStopInterruptStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := cluster.Stop(); err != nil { // closes stdin, like the end of this process
+	// Stop closes stdin, like the end of this process. It fails if the supervisor waits for the start.
+	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > stopTimeout {
-		t.Errorf("Kill and Stop took %v", took)
 	}
 }

