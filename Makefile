@@ -83,15 +83,14 @@ test: ## Run every unit test, and for each feature that only a real kube-apiserv
 
 # The tests themselves decide which of them need a real API server. A package whose TestMain calls clustertest.Main needs it
 # for all tests: make test runs those named TestSmoke. The other packages of dev/integration have models of Kubernetes'
-# controllers in real time, and run in make test-all, but for $(owned): those tests of dev/integration/owned have virtual
-# time. All other packages run in memory, and skip the tests that call
-# testlength.OnlyLong (exampletest and localcluster have helpers that do). make test-all runs all tests, on a real server.
+# controllers. Of those, make test runs the tests that anyCluster.Test gives virtual time: with -short the others are
+# skipped. All other packages run in memory, and skip the tests that call testlength.OnlyLong (exampletest and localcluster
+# have helpers that do). make test-all runs all tests, on a real server.
 memory = $(or $(shell cd $(1) && for d in $$(go list -f '{{.Dir}}' ./...); do \
 	grep -qs 'clustertest\.Main' $$d/*_test.go || echo $$d; done),$(error go list -C $(1) finds no packages: its message is above))
-smoke = $(or $(shell cd $(1) && grep -rl --include='*_test.go' '^func TestSmoke' . | xargs -n 1 dirname | sort -u),\
-	$(error no test of $(1) begins with TestSmoke))
-
-owned := ApplyKeepsO|DeleteKeeps|FinalizersOfObject|Finished|ImmutableError|OwnerKind|Propagation|PruneKeepsObjectRem|SecondSet
+# The packages of a module with a test that matches $(2).
+having = $(or $(shell cd $(1) && grep -rlE --include='*_test.go' '$(2)' . | xargs -n 1 dirname | sort -u),\
+	$(error no test of $(1) has $(2)))
 
 # After a failure the tests of the other modules run nevertheless.
 .PHONY: test-memory
@@ -101,7 +100,7 @@ test-memory:
 	$(call gotest,simulation) $(call memory,simulation) || status=1; \
 	$(call gotest,tracing/otel) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
-	$(call gotest,dev/integration) -run '^Test($(owned))' ./owned || status=1; \
+	$(call gotest,dev/integration) -short $(call having,dev/integration,anyCluster\.Test) || status=1; \
 	exit $$status
 
 # What the local cluster is built with (goFlags in localcluster/build.go): otherwise all of Kubernetes would be compiled a
@@ -111,8 +110,8 @@ of_localcluster = CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) -gcflags=all=-dwarf=false'
 .PHONY: test-processes
 test-processes: localcluster-binary
 	status=0; \
-	$(call gotest,dev/integration) -run '^TestSmoke' $(call smoke,dev/integration) || status=1; \
-	$(call gotest,simulation) -run '^TestSmoke' $(call smoke,simulation) || status=1; \
+	$(call gotest,dev/integration) -run '^TestSmoke' $(call having,dev/integration,^func TestSmoke) || status=1; \
+	$(call gotest,simulation) -run '^TestSmoke' $(call having,simulation,^func TestSmoke) || status=1; \
 	$(of_localcluster) $(call gotest,localcluster/server) ./... || status=1; \
 	exit $$status
 
@@ -132,7 +131,7 @@ test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test s
 	dev/test-all
 
 .PHONY: test-repeat
-test-repeat: | $(BIN) ## Repeat make test COUNT=n times beside two busy processes (n/5 with processes); goes on where it stopped
+test-repeat: | $(BIN) ## Repeat make test COUNT=n times on a busy machine (n/5 with processes); goes on where it stopped
 	COUNT='$(COUNT)' dev/test-repeat
 
 # The first build takes minutes. Doing it here shows its progress; go test would hide it and count it against -timeout.
@@ -181,7 +180,6 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 lint-all: ## make lint in all modules, and build for other platforms
 	@$(MAKE) --no-print-directory lint LINTED='$(MODULES)'
 	@status=0; \
-
 	for platform in $(PLATFORMS); do \
 		echo "lint: go build for $$platform"; \
 		for m in . simulation; do \

@@ -34,17 +34,21 @@ func (c *Cluster) RESTConfig(tb testing.TB, config simulation.Config) *rest.Conf
 	return restConfig
 }
 
-// Start is RESTConfig for tests that also need the cluster in memory, which is nil if the cluster is a real one.
+// Start is RESTConfig for tests that also need the cluster in memory, which is nil if the cluster is a real one. With
+// -short, as in make test, it skips tests whose time in memory is real.
 func (c *Cluster) Start(tb testing.TB, config simulation.Config) (*rest.Config, *simulation.Cluster) {
 	tb.Helper()
 	if c.real != nil {
 		return c.real.RESTConfig(), nil
 	}
+	if testing.Short() && !inBubble() {
+		tb.Skip("has real time: runs without -short, and in make test-all")
+	}
 	simulated := simulation.New(tb, config)
 	return simulated.RESTConfig("tests"), simulated
 }
 
-// Test runs a test that waits for seconds in the cluster's time, which is virtual in memory.
+// Test runs a test that waits for seconds in the cluster's time, which is virtual in memory. make test runs it too.
 func (c *Cluster) Test(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if c.real != nil {
@@ -52,4 +56,11 @@ func (c *Cluster) Test(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	synctest.Test(t, test)
+}
+
+// inBubble reports whether the caller is in a bubble of testing/synctest.
+func inBubble() (in bool) {
+	defer func() { in = recover() == nil }()
+	synctest.Wait()
+	return true
 }
