@@ -27,50 +27,61 @@ import (
 func runOnce(t *testing.T, do func(c *simulation.Cluster, creations *atomic.Int64)) {
 	t.Helper()
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
-		c.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}, data: {image: one}}`)
-		cluster := c.Connect("migrations")
-		children, err := watched.New(watched.Config{
-			Client: client.Config{Cluster: cluster, FieldOwner: "migrations"},
-			Kinds:  []watched.Kind{watched.Of[*batchv1.Job]()},
-			Set:    owned.Config{Propagation: metav1.DeletePropagationForeground},
+		ctrl, creations := migrations(t, c, owned.Child{Once: true, Recreate: true}, func(job *batchv1.Job) {
+			job.Spec.BackoffLimit = new(int32(0))
+			job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var creations atomic.Int64
-		ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
-			Name: "migrations", Cluster: cluster, Sources: children.Sources, ResyncInterval: 10 * time.Minute,
-			Handler: func(ctx context.Context, owner *corev1.ConfigMap) error {
-				if owner.Name != "owner" {
-					return nil
-				}
-				job := &batchv1.Job{
-					ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: "migrate"},
-					Spec: batchv1.JobSpec{
-						BackoffLimit: new(int32(0)),
-						Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-							RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(30)),
-							Containers: []corev1.Container{{Name: "migrate", Image: owner.Data["image"]}},
-						}},
-					},
-				}
-				report, err := children.Set.Apply(ctx, owner, owned.Child{Object: job, Once: true, Recreate: true})
-				for _, result := range report.Results {
-					t.Log(time.Now().Format("15:04:05"), result.Outcome, result.Readiness.Status, result.Note, err)
-					if result.Outcome == owned.Created {
-						creations.Add(1)
-					}
-				}
-				return err
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		defer c.Run(ctrl)()
 		c.Advance(500 * time.Millisecond)
-		do(c, &creations)
+		do(c, creations)
 	})
+}
+
+// migrations returns a controller of the ConfigMap owner with a Job, whose image is in the ConfigMap, and the number of
+// Jobs that it has created. child has the settings of the Job.
+func migrations(t *testing.T, c *simulation.Cluster, child owned.Child, edit func(job *batchv1.Job)) (*controller.Controller[*corev1.ConfigMap], *atomic.Int64) {
+	t.Helper()
+	c.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}, data: {image: one}}`)
+	cluster := c.Connect("migrations")
+	children, err := watched.New(watched.Config{
+		Client: client.Config{Cluster: cluster, FieldOwner: "migrations"},
+		Kinds:  []watched.Kind{watched.Of[*batchv1.Job]()},
+		Set:    owned.Config{Propagation: metav1.DeletePropagationForeground},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	creations := &atomic.Int64{}
+	ctrl, err := controller.New(controller.Config[*corev1.ConfigMap]{
+		Name: "migrations", Cluster: cluster, Sources: children.Sources, ResyncInterval: 10 * time.Minute,
+		Handler: func(ctx context.Context, owner *corev1.ConfigMap) error {
+			if owner.Name != "owner" {
+				return nil
+			}
+			job := &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: "migrate"},
+				Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever,
+					Containers:    []corev1.Container{{Name: "migrate", Image: owner.Data["image"]}},
+				}}},
+			}
+			edit(job)
+			child := child
+			child.Object = job
+			report, err := children.Set.Apply(ctx, owner, child)
+			for _, result := range report.Results {
+				t.Log(time.Now().Format("15:04:05"), result.Outcome, result.Readiness.Status, result.Note, err)
+				if result.Outcome == owned.Created {
+					creations.Add(1)
+				}
+			}
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctrl, creations
 }
 
 // A user deletes the Job in the foreground before it has finished: Child.Once promises that it runs again.

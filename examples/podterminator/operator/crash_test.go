@@ -15,7 +15,10 @@ import (
 )
 
 // The writes of a first round with two victims, in this order: finalizer, plan, two marks, two deletions, result.
-const writesOfARound = 7
+const (
+	writesOfARound = 7
+	firstDeletion  = 5
+)
 
 func TestCrashAtAnyRequestEndsOnlyPlannedPods(t *testing.T) {
 	t.Parallel()
@@ -30,15 +33,8 @@ func TestCrashAtAnyRequestEndsOnlyPlannedPods(t *testing.T) {
 				everywhere(t, func(t place) {
 					f := newFixture(t, 4)
 					before := f.alive(t.Context())
-					crash := &crasher{at: n, arrives: arrives, crashed: make(chan struct{})}
 					f.create(f.terminator(50, time.Hour))
-					stop := f.operate(crash.wrap, Config{})
-					select {
-					case <-crash.crashed:
-					case <-time.After(2 * time.Minute):
-						t.Fatalf("there was no request %d in two minutes", n)
-					}
-					stop()
+					f.operateUntilCrash(n, arrives)
 
 					f.operate(nil, Config{})
 					pt := f.afterRound(1)
@@ -69,13 +65,10 @@ func TestMinAliveIsCheckedAfterCrash(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t place) {
 		f := newFixture(t, 4)
-		crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
 		pt := f.terminator(50, time.Hour)
 		pt.Spec.MinAlive = 2
 		f.create(pt)
-		stop := f.operate(crash.wrap, Config{})
-		<-crash.crashed
-		stop()
+		f.operateUntilCrash(firstDeletion, false)
 
 		// While no operator runs, a Pod that was not chosen ends.
 		planned := map[string]bool{}
@@ -109,11 +102,8 @@ func TestDeletionDuringRoundSparesPods(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t place) {
 		f := newFixture(t, 4)
-		crash := &crasher{at: 5, crashed: make(chan struct{})}
 		f.create(f.terminator(50, time.Hour))
-		stop := f.operate(crash.wrap, Config{})
-		<-crash.crashed
-		stop()
+		f.operateUntilCrash(firstDeletion, false)
 		if n := len(f.marked()); n != 2 {
 			t.Fatalf("%d Pods are marked at the crash, want 2", n)
 		}
@@ -134,11 +124,8 @@ func TestPeriodAfterResumedRound(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t place) {
 		f := newFixture(t, 8)
-		crash := &crasher{at: 5, crashed: make(chan struct{})} // before the first deletion
 		f.create(f.terminator(25, time.Hour))
-		stop := f.operate(crash.wrap, Config{})
-		<-crash.crashed
-		stop()
+		f.operateUntilCrash(firstDeletion, false)
 
 		down := f.get(t.Context())
 		longAgo := metav1.NewMicroTime(time.Now().Add(-2 * time.Hour))
@@ -172,6 +159,19 @@ type crasher struct {
 
 	mu     sync.Mutex
 	writes int // guarded by mu
+}
+
+// operateUntilCrash runs an operator that crashes before its nth write, or before the response to it.
+func (f *fixture) operateUntilCrash(n int, arrives bool) {
+	f.t.Helper()
+	crash := &crasher{at: n, arrives: arrives, crashed: make(chan struct{})}
+	stop := f.operate(crash.wrap, Config{})
+	select {
+	case <-crash.crashed:
+	case <-time.After(2 * time.Minute):
+		f.t.Fatalf("there was no write %d in two minutes", n)
+	}
+	stop()
 }
 
 func (c *crasher) wrap(config *rest.Config) {
