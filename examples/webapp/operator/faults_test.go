@@ -131,6 +131,7 @@ func (ft *faultTest) selected(f fault, plot plot) []point {
 // life runs a life with a fault, which must occur.
 func (ft *faultTest) life(f fault, plot plot, at point) {
 	ft.run(fmt.Sprintf("%s: %s%s at %s", ft.place, f.name, plot.act, at), func(t *testing.T) {
+		t.Helper()
 		occurred := false
 		for n := 0; n < ft.attempts && !occurred; n++ {
 			ft.in(func(w *world) {
