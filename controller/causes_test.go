@@ -309,7 +309,7 @@ func TestContract12_SkippedChangeIsExplained(t *testing.T) {
 		answer = controller.Terminal(errors.New("nothing will help"))
 		w.put("widgets", "a", 2)
 		synctest.Wait()
-		expect("ns/a is idle; next run when the object changes (the error is terminal)", "nothing will help")
+		expect("ns/a is idle; next run when its object changes or a source enqueues it (the error is terminal)", "nothing will help")
 		answer = errors.New("no luck")
 		w.put("widgets", "a", 3)
 		time.Sleep(10 * time.Second)

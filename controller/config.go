@@ -203,17 +203,16 @@ type LeaderElector interface {
 	Ready() error
 }
 
-// connect returns the controller's informer, and sets the defaults of Cluster, Logger, Metrics and Events.
-func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err error) {
+// connected returns the config with the defaults of Cluster, Logger, Metrics and Events, and the controller's informer.
+func (c Config[T]) connected(g *usercode.Guard, p primary[T]) (_ Config[T], own *informer.Informer[T], err error) {
 	if c.Cluster != nil {
 		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
 	}
 	retriever := c.Retriever
-	if retriever == nil && c.Cluster != nil && !c.withoutObject() {
-		retriever = informer.Retrieve[T](c.Cluster)
+	if retriever == nil && c.Cluster != nil {
+		retriever = p.retrieve(c.Cluster)
 	}
 	switch {
-	case c.withoutObject():
 	case c.Informer != nil:
 		own = c.Informer
 	case retriever != nil:
@@ -236,14 +235,14 @@ func (c *Config[T]) connect(g *usercode.Guard) (own *informer.Informer[T], err e
 		c.Metrics = guardedRecorder{recorder, g}
 	}
 	recorder := apiobject.Events[EventRecorder](observers)
-	if c.Events == nil && recorder != nil && !c.withoutObject() {
+	if c.Events == nil && recorder != nil {
 		c.Events = guardedEvents{recorder, g}
 	}
-	return own, err
+	return c, own, err
 }
 
 // withDefaults returns the config with every zero field set to its default.
-func (c Config[T]) withDefaults() Config[T] {
+func (c Config[T]) withDefaults(p primary[T]) Config[T] {
 	c.Workers = cmp.Or(c.Workers, defaultWorkers)
 	c.ResyncInterval = cmp.Or(c.ResyncInterval, defaultResyncInterval)
 	c.Runs.DrainTimeout = cmp.Or(c.Runs.DrainTimeout, defaultDrainTimeout)
@@ -254,10 +253,7 @@ func (c Config[T]) withDefaults() Config[T] {
 		c.Queue.Group = func(key kube.Key) string { return key.Namespace }
 	}
 	if c.Queue.EndBackoffIf == nil {
-		c.Queue.EndBackoffIf, c.mayHelp = endsBackoffByDefault, mayHelp
-		if c.withoutObject() {
-			c.Queue.EndBackoffIf = endsBackoffWithoutObject
-		}
+		c.Queue.EndBackoffIf, c.mayHelp = p.endsBackoff, mayHelp
 	}
 	c.Queue.EndBackoffIf = orOtherObject(c.Queue.EndBackoffIf)
 	c.Sources = slices.Clone(c.Sources)
@@ -265,11 +261,11 @@ func (c Config[T]) withDefaults() Config[T] {
 	return c
 }
 
-// validate reports every mistake in a config. The defaults must be set.
-func (c Config[T]) validate() error {
+// validate reports every mistake in a config with its defaults. given is the config without them.
+func (c Config[T]) validate(given Config[T], p primary[T]) error {
 	var mistakes usercode.Mistakes
 	mistakes.AddIf(c.Name == "", "Name is required: it identifies the controller in logs, metrics and readiness")
-	c.validateObjects(&mistakes)
+	p.validate(given, &mistakes)
 	mistakes.AddIf(c.LeaderElector != nil && usercode.IsNil(c.LeaderElector), "LeaderElector is a nil %T: leave it "+
 		"unset to work without leader election, and check the error of the function that made it", c.LeaderElector)
 	for i, read := range c.Reads {
@@ -286,10 +282,6 @@ func (c Config[T]) validateValues(mistakes *usercode.Mistakes) {
 
 // validateObjects reports the mistakes in the fields that determine the controller's objects and its function.
 func (c Config[T]) validateObjects(mistakes *usercode.Mistakes) {
-	if c.withoutObject() {
-		c.validateWithoutObject(mistakes)
-		return
-	}
 	switch {
 	case c.Cluster == nil && c.Retriever == nil && c.Informer == nil:
 		mistakes.Addf("Cluster (or Retriever, or Informer) is required: kube.Connect returns a Cluster")

@@ -28,6 +28,7 @@ type Controller[T kube.Object] struct {
 	history  *history
 	problems *problems
 	guard    *usercode.Guard
+	primary  primary[T]
 
 	unwritten unwritten
 	files     *interruptions.File // set by Run, for its terms; nil without Config.Runs.StateDir
@@ -50,15 +51,15 @@ type addedSource struct {
 // New returns a Controller. It starts nothing and makes no request. The error contains every mistake in config.
 func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	guard := usercode.NewGuard(nil) // nothing is called before it has a logger
-	config = config.guarded(guard)
-	inf, informerErr := config.connect(guard)
+	primary, given := primaryOf[T](), config.guarded(guard)
+	config, inf, informerErr := given.connected(guard, primary)
 	guard.SetLogger(config.Logger.With("controller", config.Name))
-	config = config.fromCluster(guard).withDefaults()
-	err := errors.Join(config.validate(), informerErr)
+	config = config.fromCluster(guard).withDefaults(primary)
+	err := errors.Join(config.validate(given, primary), informerErr)
 	rules, retryErr := retryrules.New(config.Retry)
 	c := &Controller[T]{
 		config: config, informer: inf, guard: guard, rules: rules, history: newHistory(),
-		problems: &problems{open: map[problemID]Problem{}}, phase: PhaseStopped,
+		problems: &problems{open: map[problemID]Problem{}}, phase: PhaseStopped, primary: primary,
 	}
 	errs := []error{err, retryErr}
 	for i, source := range config.Sources {

@@ -86,7 +86,7 @@ type debugExplanation struct {
 // errors of handlers are.
 func (c *Controller[T]) Debug(key string) (any, error) {
 	if key != "" {
-		k, err := c.parseKey(key)
+		k, err := c.primary.parseKey(key)
 		if err != nil {
 			return nil, err
 		}
@@ -125,14 +125,6 @@ func (c *Controller[T]) Debug(key string) (any, error) {
 		}
 	}
 	return state, nil
-}
-
-// parseKey parses the text of a key of the controller. For NoObject, any text may be that of a key.
-func (c *Controller[T]) parseKey(text string) (kube.Key, error) {
-	if !c.config.withoutObject() {
-		return kube.ParseKey(text)
-	}
-	return splitKey(text), nil
 }
 
 func debugProblems(problems []Problem) []debugProblem {

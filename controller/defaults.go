@@ -52,13 +52,10 @@ func SetDefaults[T kube.Object](cluster *kube.Cluster, config Config[T]) error {
 // fromCluster returns the config with the defaults of its Cluster, whose functions g guards.
 func (c Config[T]) fromCluster(g *usercode.Guard) Config[T] {
 	observers := apiobject.ObserversOf(c.Cluster)
-	if own, ok := observers.Defaults(defaultsKey{reflect.TypeFor[T]()}).(Config[T]); ok && !c.withoutObject() {
+	if own, ok := observers.Defaults(defaultsKey{reflect.TypeFor[T]()}).(Config[T]); ok {
 		c.fillIn(own.guarded(g))
 	}
-	if all, ok := observers.Defaults(defaultsKey{reflect.TypeFor[NoObject]()}).(Config[NoObject]); ok {
-		if c.withoutObject() {
-			all.Queue.Priority = nil // there are no changes of own objects
-		}
+	if all, ok := defaultsOfAll(observers); ok {
 		c.fillIn(all.guarded(g))
 	}
 	return c

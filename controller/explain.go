@@ -87,8 +87,6 @@ type explanation struct {
 	Skipped []skip
 	// Problems contains the current problems of the key.
 	Problems []Problem
-
-	withoutObject bool // the controller has no primary kind
 }
 
 // Explain returns, as text for people, why a key ran, why it will run, or why it does not run: first the state of the
@@ -115,9 +113,7 @@ func (c *Controller[T]) explain(key kube.Key) explanation {
 	if l == nil {
 		return e
 	}
-	if l.keys != nil {
-		e.Exists, e.withoutObject = l.keys.Has(key), true
-	}
+	e.Exists = l.own.Has(key)
 	if found, ok := l.queue.Lookup(key); ok {
 		entry := queueEntryOf(found)
 		e.Queued = &entry

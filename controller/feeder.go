@@ -41,19 +41,13 @@ type feeder struct {
 	wake     chan struct{} // has a token when the backlog has a key, or a pass was requested
 }
 
-// newFeeder returns a feeder whose first pass is requested. Without a primary kind, the backlog has all keys of the
-// first pass: those that sources have enqueued.
 func newFeeder(
 	q *queue, e *enqueuer, config QueueConfig, own objects, predicate informer.Predicate, workers *pool,
 ) *feeder {
-	f := &feeder{
+	return &feeder{
 		enqueuer: e, queue: q, config: config, objects: own, predicate: predicate,
 		throttle: throttle{queue: q, pool: workers, room: make(chan struct{}, 1)}, wake: make(chan struct{}, 1),
 	}
-	if !isWithoutObject(own) {
-		f.passes.request(nil)
-	}
-	return f
 }
 
 // found adds a key that a list or a poll found to the backlog.

@@ -114,8 +114,8 @@ func (s *schedule) failed(ctx context.Context, r *running, outcome Outcome, err 
 	if class == retry.Terminal {
 		return s.terminal(ctx, r, err)
 	}
-	if class == retry.NamespaceTerminating && r.ending == nil && !isWithoutObject(s.objects) &&
-		s.objects.Has(key) && usercode.TerminatingNamespace(err) == key.Namespace {
+	if class == retry.NamespaceTerminating && r.ending == nil && isObject(s.objects, key) &&
+		usercode.TerminatingNamespace(err) == key.Namespace {
 		s.failures.markTerminal(key, r.generation)
 		if !repeated {
 			r.log().InfoContext(ctx, "namespace is being deleted, no retry until the object changes", "error", err)
@@ -198,13 +198,9 @@ func (s *schedule) terminal(ctx context.Context, r *running, err error) nextRun 
 		// There is no resync to hold back, and no deletion event or collection to wait for.
 		s.failures.forget(key)
 	}
-	if isWithoutObject(s.objects) {
-		r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until a source enqueues the key",
-			"error", err)
-		return nextRun{why: "when a source enqueues it (the error is terminal)"}
-	}
-	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until the object changes", "error", err)
-	return nextRun{why: "when the object changes (the error is terminal)"}
+	r.log().ErrorContext(ctx, "handler failed with a terminal error, no retry until its object changes or a source "+
+		"enqueues the key", "error", err)
+	return nextRun{why: "when its object changes or a source enqueues it (the error is terminal)"}
 }
 
 // giveUp gives a key up after its last retry.

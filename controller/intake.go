@@ -28,7 +28,6 @@ type intake struct {
 	ownWrites *ownwrites.Tracker
 	hotLoops  *hotLoops
 	objects   objects
-	keys      *listedKeys        // nil with a primary kind
 	predicate informer.Predicate // may be nil
 	config    QueueConfig
 	handleOwn bool // Config.Runs.HandleOwnWrites
@@ -82,7 +81,6 @@ func matters(predicate informer.Predicate, c informer.Change) bool {
 
 // triggered returns the function that a source calls to enqueue keys.
 func (i *intake) triggered(source *namedSource) Enqueue {
-	listed := i.keys != nil && source.Keys != nil
 	return func(key kube.Key, why Trigger) {
 		if i.clusterScoped.Load() {
 			key.Namespace = ""
@@ -98,8 +96,8 @@ func (i *intake) triggered(source *namedSource) Enqueue {
 			cause.Type = why.Type
 		}
 		cause.Detail = why.Detail
-		if listed && !why.All {
-			i.keys.add(key)
+		if source.Keys != nil && !why.All {
+			i.objects.listed(key)
 		}
 		if !why.All {
 			i.offer(key, &cause, why)
@@ -152,7 +150,7 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 		return
 	}
 	if why.FromList && why.Priority < PriorityHigh {
-		if !i.begun.Load() && i.predicate == nil && i.keys == nil && i.objects.Has(key) {
+		if !i.begun.Load() && i.predicate == nil && i.feeder.passes.active() && i.objects.Has(key) {
 			return // the first pass, or the object's deletion, will handle it
 		}
 		if why.After <= 0 {

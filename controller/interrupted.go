@@ -146,9 +146,7 @@ func (i *interrupted) checked(_ time.Time, stuck []kube.Key) {
 	for _, key := range stuck {
 		i.waitNoLonger(key)
 	}
-	if !isWithoutObject(i.objects) {
-		i.forgetMissing()
-	}
+	i.forgetMissing(i.objects.Absent)
 }
 
 // waitNoLonger lets the next interrupted key run, after key has run, or because its handler is stuck.
@@ -175,9 +173,8 @@ func (i *interrupted) objectEnded(key kube.Key, forgotten bool) {
 	i.forget(key)
 }
 
-// forgetMissing removes the keys without an object that wait for nothing. Without a primary kind, it is called a while
-// after the first pass, and removes the keys that no source lists.
-func (i *interrupted) forgetMissing() {
+// forgetMissing removes the keys that are absent and wait for nothing.
+func (i *interrupted) forgetMissing(absent func(kube.Key) bool) {
 	if !i.left.Load() {
 		return
 	}
@@ -185,7 +182,7 @@ func (i *interrupted) forgetMissing() {
 	defer i.mu.Unlock()
 	for key := range i.counts {
 		_, held := i.held[key]
-		if !held && i.first == nil && (i.turn == nil || *i.turn != key) && i.objects.Absent(key) {
+		if !held && i.first == nil && (i.turn == nil || *i.turn != key) && absent(key) {
 			i.forget(key)
 		}
 	}
@@ -227,7 +224,7 @@ func (i *interrupted) next() {
 	if i.first != nil {
 		i.first = nil
 		for key := range i.counts {
-			if _, held := i.held[key]; !held && !isWithoutObject(i.objects) && i.objects.Absent(key) {
+			if _, held := i.held[key]; !held && i.objects.Absent(key) {
 				i.forget(key) // deleted while no process ran
 			}
 		}

@@ -33,7 +33,7 @@ var (
 // slowSync is the time after which an initial list that has not completed is logged.
 const slowSync = 5 * time.Second
 
-// objects is the informer of the controller's own objects, without its type parameter, or listedKeys.
+// objects is the informer of the controller's own objects, without its type parameter, or takes its place.
 type objects interface {
 	cache.Untyped
 	Kind() schema.GroupVersionKind
@@ -43,6 +43,8 @@ type objects interface {
 	// not an absence.
 	Absent(key kube.Key) bool
 	Walk(share, shares int) iter.Seq[informer.Change]
+	// listed must be called when a source that lists keys enqueues key, before key is added to the queue.
+	listed(key kube.Key)
 }
 
 // ownInformer is an informer as objects.
@@ -53,6 +55,14 @@ func (o ownInformer[T]) Has(key kube.Key) bool { return cache.Of(o).Has(key) }
 
 // Absent implements objects.
 func (o ownInformer[T]) Absent(key kube.Key) bool { return cache.Of(o).Absent(key) }
+
+func (ownInformer[T]) listed(kube.Key) {}
+
+// isObject reports whether own shows an object under key. A key that only sources list has no object.
+func isObject(own objects, key kube.Key) bool {
+	_, found := cache.Of(own).Encoded(key)
+	return found
+}
 
 // loop is one term of a controller. It creates the parts of the term, starts and ends them, and runs keys: handle.go
 // reads the object, calls the handler, and passes the result to the schedule. Only this needs the type parameter.
@@ -66,8 +76,7 @@ type loop[T kube.Object] struct {
 	// Immutable after newLoop.
 	config   Config[T]
 	informer *informer.Informer[T] // nil without a primary kind
-	own      objects               // informer, or keys
-	keys     *listedKeys           // nil with a primary kind
+	own      objects               // see ownObjects
 	logger   *slog.Logger
 	problems *problems // shared by the controller's terms
 	gates    []gate    // in the order in which a key passes them
@@ -106,13 +115,9 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		failures:  &failures{problems: c.problems, keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
-		own:       ownInformer[T]{c.informer},
 		unwritten: &c.unwritten,
 	}
-	if c.informer == nil {
-		l.keys = newListedKeys(l.staleness)
-		l.own = l.keys
-	}
+	l.own = l.ownObjects()
 	l.enqueuer = &enqueuer{queue: l.queue, informer: cache.Of(l.own)}
 	l.timers = &timers{enqueuer: l.enqueuer, objects: l.own, keys: map[kube.Key]map[string]*time.Timer{}}
 	l.pool = newPool(l.queue, config.Name, config.Workers,
@@ -128,7 +133,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures,
-		ownWrites: l.ownWrites.tracker, hotLoops: l.ownWrites.hotLoops, objects: l.own, keys: l.keys,
+		ownWrites: l.ownWrites.tracker, hotLoops: l.ownWrites.hotLoops, objects: l.own,
 		predicate: config.Predicate, config: config.Queue, handleOwn: config.Runs.HandleOwnWrites,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
@@ -187,6 +192,7 @@ func (l *loop[T]) run(ctx context.Context, entered func(Phase)) (err error) {
 		defer end.leave(inf, inf.Join(background))
 	}
 	if l.informer != nil {
+		l.feeder.passes.request(nil) // without objects, the backlog has the keys of the first pass
 		defer end.leave(l.informer, cache.Of(l.own).Subscribe(l.intake.changed))
 	}
 	defer end.wait(l.sources.leave, "informers of sources")
@@ -240,9 +246,7 @@ func (l *loop[T]) startWork(ctx, workCtx, intake, watch context.Context, tasks *
 			l.feeder.feed(intake)
 		}
 	})
-	if l.keys != nil {
-		tasks.Go(func() { l.collectKeys(intake) }) // waited for by run
-	}
+	tasks.Go(func() { l.collectKeys(intake) })            // waited for by run
 	tasks.Go(func() { l.watchdog.watch(watch, workCtx) }) // waited for by run
 }
 

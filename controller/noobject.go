@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
@@ -42,8 +43,39 @@ type NoObject interface {
 	noObject()
 }
 
-// withoutObject reports whether the controller has no primary kind.
-func (c Config[T]) withoutObject() bool { return reflect.TypeFor[T]() == reflect.TypeFor[NoObject]() }
+// primary is what depends on whether a controller has a primary kind. New chooses it. When the controller runs, the
+// rest depends on objects.
+type primary[T kube.Object] struct {
+	retrieve    func(*kube.Cluster) informer.Retriever[T] // the default of Config.Retriever; returns nil for none
+	validate    func(Config[T], *usercode.Mistakes)       // the fields that concern objects, without defaults
+	endsBackoff func(Cause) bool                          // the default of QueueConfig.EndBackoffIf
+	parseKey    func(text string) (kube.Key, error)
+}
+
+func primaryOf[T kube.Object]() primary[T] {
+	if reflect.TypeFor[T]() != reflect.TypeFor[NoObject]() {
+		return primary[T]{informer.Retrieve[T], Config[T].validateObjects, endsBackoffByDefault, kube.ParseKey}
+	}
+	return primary[T]{
+		retrieve: func(*kube.Cluster) informer.Retriever[T] { return nil },
+		validate: Config[T].validateWithoutObject, endsBackoff: endsBackoffWithoutObject,
+		parseKey: func(text string) (kube.Key, error) { return splitKey(text), nil }, // any text may be that of a key
+	}
+}
+
+// defaultsOfAll returns the config of SetDefaults for all controllers.
+func defaultsOfAll(set *apiobject.Observers) (all Config[NoObject], ok bool) {
+	all, ok = set.Defaults(defaultsKey{reflect.TypeFor[NoObject]()}).(Config[NoObject])
+	return all, ok
+}
+
+// ownObjects returns the informer, or without a primary kind the keys that sources list.
+func (l *loop[T]) ownObjects() objects {
+	if l.informer == nil {
+		return newListedKeys(l.staleness)
+	}
+	return ownInformer[T]{l.informer}
+}
 
 // validateWithoutObject reports the mistakes in the config of a controller without a primary kind.
 func (c Config[T]) validateWithoutObject(mistakes *usercode.Mistakes) {
@@ -95,14 +127,8 @@ func newListedKeys(staleness func() time.Duration) *listedKeys {
 	return &listedKeys{Holder: cache.Hold[cache.Informer](noInformer{staleness: staleness}), seed: maphash.MakeSeed()}
 }
 
-// isWithoutObject reports whether own belongs to a controller without a primary kind.
-func isWithoutObject(own objects) bool {
-	_, without := own.(*listedKeys)
-	return without
-}
-
-// add adds a key.
-func (k *listedKeys) add(key kube.Key) {
+// listed implements objects: it adds a key.
+func (k *listedKeys) listed(key kube.Key) {
 	share := maphash.Comparable(k.seed, key) % keyShares
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +150,7 @@ func (k *listedKeys) collect(list func(found func(kube.Key)) error) (removed []k
 	k.mu.Lock()
 	k.collection++
 	k.mu.Unlock()
-	if err := list(k.add); err != nil {
+	if err := list(k.listed); err != nil {
 		return nil, err
 	}
 	for i := range k.shares {
@@ -153,8 +179,8 @@ func (k *listedKeys) Has(key kube.Key) bool {
 	return found
 }
 
-// Absent implements objects. Callers must consider sources that cannot be read: see sources.unread.
-func (k *listedKeys) Absent(key kube.Key) bool { return !k.Has(key) }
+// Absent implements objects. Sources may enqueue any key.
+func (k *listedKeys) Absent(kube.Key) bool { return false }
 
 // Len returns the number of keys.
 func (k *listedKeys) Len() (n int) {
@@ -215,9 +241,13 @@ func (l *loop[T]) staleness() (stalest time.Duration) {
 	return stalest
 }
 
-// collectKeys removes keys that no source lists anymore, and what is kept of them, once in each resync interval until
-// ctx ends. It does so without resyncs too, because sources may enqueue any number of keys.
+// collectKeys removes listedKeys that no source lists anymore, and what is kept of them, once in each resync interval
+// until ctx ends. It does so without resyncs too, because sources may enqueue any number of keys.
 func (l *loop[T]) collectKeys(ctx context.Context) {
+	keys, ok := l.own.(*listedKeys)
+	if !ok {
+		return
+	}
 	interval := l.config.ResyncInterval
 	if interval < 0 {
 		interval = defaultResyncInterval
@@ -230,7 +260,7 @@ func (l *loop[T]) collectKeys(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		removed, err := l.keys.collect(func(found func(kube.Key)) error { return l.sources.list(ctx, found) })
+		removed, err := keys.collect(func(found func(kube.Key)) error { return l.sources.list(ctx, found) })
 		if err != nil {
 			if ctx.Err() == nil {
 				l.logger.WarnContext(ctx, "source failed to list its keys, all keys are kept", "error", err)
@@ -241,12 +271,12 @@ func (l *loop[T]) collectKeys(ctx context.Context) {
 			l.successes.Forget(key)
 		}
 		for _, key := range l.failures.givenUp() {
-			if !l.keys.Has(key) {
+			if !keys.Has(key) {
 				l.failures.forget(key) // no resync will end them
 			}
 		}
 		if l.interrupted != nil && !l.sources.unread() {
-			l.interrupted.forgetMissing()
+			l.interrupted.forgetMissing(func(key kube.Key) bool { return !keys.Has(key) })
 		}
 	}
 }

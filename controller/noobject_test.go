@@ -140,7 +140,7 @@ func TestContract29_ListedKeysOfNoObjectAreResynced(t *testing.T) {
 		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "b"})); !strings.Contains(text, "eu/b is idle; next run when something changes\n  no source lists it: there are no resyncs") {
 			t.Errorf("explanation of a key that is gone:\n%s", text)
 		}
-		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "stays"})); !strings.Contains(text, "next run when a source enqueues it (the error is terminal)") {
+		if text := ctrl.Explain(controller.EncodeKey(team{"eu", "stays"})); !strings.Contains(text, "next run when its object changes or a source enqueues it (the error is terminal)") {
 			t.Errorf("explanation of a terminal key:\n%s", text)
 		}
 		time.Sleep(time.Minute)
@@ -619,8 +619,10 @@ func TestDebugOfNoObjectAcceptsAnyKey(t *testing.T) {
 		if text := fmt.Sprintf("%+v", state); err != nil || !strings.Contains(text, "Exists:true") || !strings.Contains(text, "listed -> success") {
 			t.Errorf("%v: %s", err, text)
 		}
-		if state, err := ctrl.Debug(""); err != nil {
-			t.Errorf("%v: %v", err, state)
+		for _, other := range []string{"", "eu/a/b"} { // the second is not the key of an object
+			if state, err := ctrl.Debug(other); err != nil {
+				t.Errorf("%q: %v: %v", other, err, state)
+			}
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 // references do not contain the owner's namespace, so sources use the child's namespace.
 func (i *intake) redirect(key kube.Key, causes Causes) bool {
 	unscoped := kube.Key{Name: key.Name}
-	if i.keys != nil || key.Namespace == "" || !i.objects.Has(unscoped) {
+	if key.Namespace == "" || !isObject(i.objects, unscoped) {
 		return false
 	}
 	for _, cause := range causes.List() {

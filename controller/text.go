@@ -25,7 +25,7 @@ func (e explanation) String() string {
 	}
 	switch {
 	case e.Exists || !e.works():
-	case e.withoutObject:
+	case e.Retrieves == "":
 		line("  no source lists it: there are no resyncs")
 	default:
 		line("  not in the cache, which selects: %s", e.Retrieves)
@@ -95,7 +95,7 @@ func (e explanation) works() bool { return e.Phase == PhaseRunning || e.Phase ==
 // nextRunText returns what makes a key run that is not in the queue.
 func (e explanation) nextRunText() string {
 	switch {
-	case !e.Exists && !e.withoutObject:
+	case !e.Exists && e.Retrieves != "":
 		return ""
 	case len(e.Runs) == 0:
 		return ": no runs are recorded"

@@ -90,7 +90,7 @@ func (t *timers) gone(key kube.Key, uid types.UID) bool {
 			return kept.UID != uid
 		}
 	}
-	return !isWithoutObject(t.objects) && t.objects.Absent(key)
+	return t.objects.Absent(key)
 }
 
 // fired enqueues the key of a timer.
