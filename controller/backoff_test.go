@@ -46,8 +46,9 @@ func TestCausesThatEndBackoff(t *testing.T) {
 // TestForgottenKeyIsNotReportedAsStalled checks that a key whose failures were removed, because its object was deleted
 // during the run, does not become a problem that would never end.
 func TestForgottenKeyIsNotReportedAsStalled(t *testing.T) {
-	f := failures{problems: &problems{open: map[problemID]Problem{}}, keys: map[kube.Key]*failing{}}
-	if f.giveUp(t.Context(), kube.Key{Namespace: "ns", Name: "a"}) || len(f.problems.all()) > 0 {
+	all := &problems{open: map[problemID]Problem{}}
+	f := failures{observers: observerList{all}, keys: map[kube.Key]*failing{}}
+	if f.giveUp(t.Context(), kube.Key{Namespace: "ns", Name: "a"}) || len(all.all()) > 0 {
 		t.Error("a key without failures is reported as stalled")
 	}
 }

@@ -122,7 +122,8 @@ func (r *running) writeOf(ctx context.Context, call kube.Call, before *ownwrites
 		w.Outcome = writeDryRun
 	default:
 		w.Outcome = writeDone
-		own := r.writes.completed(ctx, r, call, before)
+		own := &tracedWrite{call: call, before: before}
+		r.observers.each(func(o observer) { o.wrote(ctx, r, own) })
 		w.Key = own.Key
 		if own.Object != nil {
 			w.ResourceVersion = own.Object.ResourceVersion

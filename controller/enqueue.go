@@ -23,7 +23,7 @@ func (e *enqueuer) add(key kube.Key, o *queueOptions) {
 	o.Cause.Count = max(o.Cause.Count, 1)
 	o.Cause.Detail = usercode.ShortenTo(o.Cause.Detail, maxDetail)
 	if e.queue.Add(key, *o) {
-		e.observers.added(key, &o.Cause, o.Delay > 0)
+		e.observers.each(func(by observer) { by.added(key, &o.Cause, o.Delay > 0) })
 	}
 }
 
@@ -39,7 +39,15 @@ func (e *enqueuer) skip(why SkipReason, key kube.Key, cause Cause) {
 	if cause.Time.IsZero() {
 		cause.Time = time.Now()
 	}
-	e.observers.skipped(key, why, &cause)
+	e.observers.each(func(o observer) { o.skipped(key, why, &cause) })
+}
+
+// skipEchoOf removes the cause of key, which is running, whose event is that of cause, and records the skip.
+func (e *enqueuer) skipEchoOf(key kube.Key, cause *Cause) {
+	event := cause.event()
+	if echo := e.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {
+		e.skip(SkipOwnWrite, key, *echo)
+	}
 }
 
 // removeEcho removes the cause of key, which is running, whose event is an echo of an own write. It returns nil if

@@ -76,9 +76,9 @@ func orOtherObject(configured func(Cause) bool) func(Cause) bool {
 const maxClasses = 32
 
 // failures contains the keys whose last run failed. It reports those that fail for a long time and those that were
-// given up as problems.
+// given up.
 type failures struct {
-	problems *problems
+	observers observerList
 
 	mu      sync.Mutex
 	keys    map[kube.Key]*failing // guarded by mu
@@ -217,11 +217,12 @@ func (f *failures) giveUp(ctx context.Context, key kube.Key) (isNew bool) {
 	if before.stalled {
 		return false
 	}
-	f.problems.begin(ctx, Problem{
+	stalled := Problem{
 		Type: ProblemStalled, Key: key, Since: before.since,
 		Message: fmt.Sprintf("retries exhausted after %s, until something changes or the object is resynced: %s",
 			counted(before.consecutive, "attempt"), before.err),
-	}, true)
+	}
+	f.observers.each(func(o observer) { o.keepsFailing(ctx, stalled, true) })
 	return true
 }
 
@@ -243,19 +244,18 @@ func (f *failures) reportFailing(ctx context.Context, key kube.Key) {
 		return
 	}
 	known.reported = true
-	failed := *known
-	f.mu.Unlock()
-	f.problems.begin(ctx, Problem{
-		Type: ProblemFailing, Key: key, Since: failed.since,
+	failing := Problem{
+		Type: ProblemFailing, Key: key, Since: known.since,
 		Message: fmt.Sprintf("has failed %s in a row, for %s, the last time with: %s",
-			counted(failed.consecutive, "time"), rounded(time.Since(failed.since)), failed.err),
-	}, false)
+			counted(known.consecutive, "time"), rounded(time.Since(known.since)), known.err),
+	}
+	f.mu.Unlock()
+	f.observers.each(func(o observer) { o.keepsFailing(ctx, failing, false) })
 }
 
-// forget removes key, because its run has not failed or its object is gone, and ends its problems. It returns the
-// removed record.
+// forget removes key, because its run has not failed or its object is gone. It returns the removed record.
 func (f *failures) forget(key kube.Key) failing {
-	f.problems.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
+	f.observers.each(func(o observer) { o.failuresEnded(key) })
 	if !f.any() {
 		return failing{}
 	}

@@ -254,7 +254,7 @@ func (s *schedule) objectEnded(c informer.Change, runs bool) {
 			s.failures.forget(c.Key)
 		}
 	}
-	s.observers.objectEnded(c.Key, forgotten)
+	s.observers.each(func(o observer) { o.objectEnded(c.Key, forgotten) })
 }
 
 // keepLastState records the state before a change that ended an object, for Config.Deleted.

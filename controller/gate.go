@@ -2,19 +2,29 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// gate decides whether a key that a worker has taken may run now. Own writes that informers do not show yet, keys that
-// an earlier process was handling when it ended, and hot loops are gates.
+// gate decides whether a key needs to run, and whether it may run now. Own writes that informers do not show yet, keys
+// that an earlier process was handling when it ended, and hot loops are gates.
 //
-// A gate is called without locks, by several workers. To let a held key run before its time, it calls Release of the
+// A gate is called without locks, by several goroutines. To let a held key run before its time, it calls Release of the
 // queue, which is safe at any time after hold was called.
 type gate interface {
-	// hold returns for how long key must wait. hold.AtMost 0: it may run.
+	// skips reports whether cause, which no list has found, is an own write for which key need not run.
+	skips(key kube.Key, cause *Cause) bool
+	// hold returns for how long key, which a worker has taken, must wait. hold.AtMost 0: it may run.
 	hold(ctx context.Context, key kube.Key) workqueue.Hold
+}
+
+// gateList asks several gates in order.
+type gateList []gate
+
+func (all gateList) skip(key kube.Key, cause *Cause) bool {
+	return slices.ContainsFunc(all, func(g gate) bool { return g.skips(key, cause) })
 }
 
 // held returns key to the queue if a gate holds it.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
-	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -44,7 +43,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 		cancel()
 		l.finish(runCtx, r, err, timedOut, ctx.Err() != nil)
 		w.current.Store(nil)
-		l.observers.ended(runCtx, r)
+		l.observers.each(func(o observer) { o.ended(runCtx, r) })
 		// Done must come last: the keys added by finish are then in the queue before another worker can take the key,
 		// and merge with those added during the run.
 		l.queue.Done(item.Key)
@@ -58,10 +57,7 @@ func (l *loop[T]) handle(ctx context.Context, w *worker, item queueItem) (began 
 
 // begin creates the record of a run.
 func (l *loop[T]) begin(item queueItem) *running {
-	r := &running{
-		logger: l.logger, derive: l.config.RunLogger, timers: l.timers, writes: l.ownWrites,
-		own: ownwrites.Run{Tracker: l.ownWrites.tracker, Key: item.Key},
-	}
+	r := &running{logger: l.logger, derive: l.config.RunLogger, timers: l.timers, observers: l.observers}
 	failed := l.schedule.failedBefore(r, item.Key)
 	r.record = &record{run: RunRecord{
 		Controller: l.config.Name,
@@ -76,7 +72,7 @@ func (l *loop[T]) begin(item queueItem) *running {
 	if failed.consecutive > 0 {
 		r.run.AttemptClass = failed.class
 	}
-	l.observers.began(r)
+	l.observers.each(func(o observer) { o.began(r) })
 	return r
 }
 
@@ -169,7 +165,6 @@ func (l *loop[T]) watched(kind schema.GroupKind) (watched []cache.Informer) {
 func (l *loop[T]) finish(ctx context.Context, r *running, err error, timedOut, cancelled bool) {
 	now := time.Now()
 	outcome, requeue := outcomeOf(err, timedOut, cancelled)
-	r.own.End()
 	next := l.schedule.follow(ctx, r, outcome, requeue, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/detect"
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
@@ -62,19 +63,24 @@ func newHotLoops(problems *problems, content *contentDecoder, maxPause, resyncIn
 	}
 }
 
-// wrote records a completed write, before the handler receives the response, and reports a hot loop if one starts.
+// wrote records a write, and reports a hot loop if one starts.
 func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
+	if w.Effect != ownwrites.Changed && w.Effect != ownwrites.Deleted {
+		return
+	}
 	kind := w.call.Kind.GroupKind()
 	step := detect.Step{
-		Content: w.content, Kind: kind, Object: w.object, Hides: w.call.Hides, After: w.written,
-		Manager: w.call.Manager, Run: r.run.ID, Created: w.call.Status == http.StatusCreated,
+		Content: w.content, Kind: kind, Object: w.Key, Hides: w.call.Hides, Manager: w.call.Manager, Run: r.run.ID,
+		Created: w.call.Status == http.StatusCreated,
 	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	r.mu.Lock()
 	step.Owner = r.owner
 	r.mu.Unlock()
-	if w.before != nil && w.before.Whole {
-		step.Before = w.before.Object
+	if w.Effect == ownwrites.Changed {
+		if step.After = w.Object; w.before != nil && w.before.Whole {
+			step.Before = w.before.Object
+		}
 	}
 	if w.call.Verb == "patch" {
 		step.Sent = w.call.Request
@@ -86,7 +92,7 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	problem := Problem{
 		Type: ProblemHotLoop, Key: r.run.Key, Since: found.Since, Message: found.Message,
 		Details: []slog.Attr{
-			slog.String("object", kind.Kind+" "+w.object.String()),
+			slog.String("object", kind.Kind+" "+w.Key.String()),
 			slog.String("managers", strings.Join(found.Managers, ", ")),
 		},
 	}
@@ -103,7 +109,7 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	h.problems.begin(ctx, problem, false)
 }
 
-// changed records a change of an object, for which key is about to be added. manager made it, if known.
+// changed records a change of an object that a suspected key depends on.
 func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 	if !h.detector.Suspect(key) {
 		return

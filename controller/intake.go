@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
@@ -25,12 +24,10 @@ type intake struct {
 	feeder    *feeder
 	schedule  *schedule
 	failures  *failures
-	ownWrites *ownwrites.Tracker
-	hotLoops  *hotLoops
+	gates     gateList
 	objects   objects
 	predicate informer.Predicate // may be nil
 	config    QueueConfig
-	handleOwn bool // Config.Runs.HandleOwnWrites
 
 	begun atomic.Bool // the first pass has begun, or is about to
 	// clusterScoped is set when an object without a namespace was seen: either all objects of a kind have a
@@ -69,7 +66,7 @@ func (i *intake) changed(c informer.Change) {
 	case i.config.Priority != nil:
 		priority = i.config.Priority(c)
 	}
-	i.hotLoops.changed(c.Key, c, cause.Manager)
+	i.enqueuer.observers.each(func(o observer) { o.changed(c.Key, c, cause.Manager) })
 	i.offer(c.Key, &cause, Trigger{Priority: priority, FromList: c.FromList()})
 }
 
@@ -90,7 +87,7 @@ func (i *intake) triggered(source *namedSource) Enqueue {
 		if why.Change.Key != (kube.Key{}) {
 			cause = causeOf(source.Name, why.Change)
 			why.FromList = why.FromList || why.Change.FromList()
-			i.hotLoops.changed(key, why.Change, cause.Manager)
+			i.enqueuer.observers.each(func(o observer) { o.changed(key, why.Change, cause.Manager) })
 		}
 		if why.Type != "" {
 			cause.Type = why.Type
@@ -144,8 +141,8 @@ func typeOf(c informer.Change) CauseType {
 // that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it
 // waits in the queue instead.
 func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
-	isEcho := func() bool { return !why.FromList && !i.handleOwn && i.ownWrites.IsEcho(key, cause.event()) }
-	if isEcho() {
+	skips := func() bool { return !why.FromList && i.gates.skip(key, cause) }
+	if skips() {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
 	}
@@ -170,10 +167,7 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 		Cause: *cause, Delay: why.After, Priority: workqueue.Priority(why.Priority),
 		Debounce: i.config.Debounce, EndBackoffIf: endBackoffIf,
 	})
-	if isEcho() { // the write was recorded after the first check, and perhaps before add
-		event := cause.event()
-		if echo := i.enqueuer.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {
-			i.enqueuer.skip(SkipOwnWrite, key, *echo)
-		}
+	if skips() { // the write was recorded after the first check, and perhaps before add
+		i.enqueuer.skipEchoOf(key, cause)
 	}
 }

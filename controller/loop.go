@@ -79,7 +79,7 @@ type loop[T kube.Object] struct {
 	own      objects               // see ownObjects
 	logger   *slog.Logger
 	problems *problems // shared by the controller's terms
-	gates    []gate    // in the order in which a key passes them
+	gates    gateList  // in the order in which a key passes them
 	// observers are called in this order: those that know more about a run come first.
 	observers observerList
 
@@ -112,7 +112,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 		logger:    config.Logger.With("controller", config.Name),
 		problems:  c.problems,
 		queue:     newQueue(config.Queue.Group, config.Queue.GroupLimit),
-		failures:  &failures{problems: c.problems, keys: map[kube.Key]*failing{}},
+		failures:  &failures{keys: map[kube.Key]*failing{}},
 		successes: resync.NewSuccesses(),
 		ends:      &ends{keys: map[kube.Key][]*end{}},
 		unwritten: &c.unwritten,
@@ -133,8 +133,7 @@ func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loo
 	l.feeder = newFeeder(l.queue, l.enqueuer, config.Queue, l.own, config.Predicate, l.pool)
 	l.intake = &intake{
 		enqueuer: l.enqueuer, feeder: l.feeder, schedule: l.schedule, failures: l.failures,
-		ownWrites: l.ownWrites.tracker, hotLoops: l.ownWrites.hotLoops, objects: l.own,
-		predicate: config.Predicate, config: config.Queue, handleOwn: config.Runs.HandleOwnWrites,
+		gates: l.gates, objects: l.own, predicate: config.Predicate, config: config.Queue,
 	}
 	l.sources = newSources(config.Name, c.guard, l.intake.triggered, c.sources)
 	return l
@@ -145,7 +144,7 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	config, content := l.config, &contentDecoder{l.watched}
 	hot := newHotLoops(l.problems, content, config.Runs.MaxPause, config.ResyncInterval)
 	l.ownWrites = &ownWrites{
-		config: config.Runs, enqueuer: l.enqueuer, hotLoops: hot, problems: l.problems, content: content,
+		config: config.Runs, enqueuer: l.enqueuer, problems: l.problems, content: content,
 		tracker: ownwrites.New(ownwrites.Config{
 			Timeout: config.Runs.ConsistencyTimeout, Release: l.queue.Release, Informers: l.watched,
 		}),
@@ -153,8 +152,8 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	l.watchdog = &watchdog{
 		stuckAfter: config.Runs.StuckAfter, workers: config.Workers, pool: l.pool, queue: l.queue, problems: l.problems,
 	}
-	l.gates = []gate{l.ownWrites}
-	l.observers = observerList{c.history, hot, l.problems, l.watchdog}
+	l.gates = gateList{l.ownWrites}
+	l.observers = observerList{l.ownWrites, c.history, hot, l.problems, l.watchdog}
 	if c.files != nil {
 		l.interrupted = newInterrupted(c.files, l.queue.Release, l.own, l.problems, l.logger)
 		l.gates, l.observers = append(l.gates, l.interrupted), append(l.observers, l.interrupted)
@@ -167,7 +166,7 @@ func (l *loop[T]) follow(c *Controller[T], observeRun observers.RunFunc) {
 	if observeRun != nil {
 		l.observers = append(l.observers, &simulated{observe: observeRun})
 	}
-	l.enqueuer.observers, l.watchdog.observers = l.observers, l.observers
+	l.enqueuer.observers, l.watchdog.observers, l.failures.observers = l.observers, l.observers, l.observers
 }
 
 // run runs the controller until ctx ends or a source fails. It returns when everything that it started has ended, or

@@ -253,7 +253,7 @@ func TestStandbyReleasesStateOfTerm(t *testing.T) {
 // TestFailuresReleaseMemory checks that the memory of many failures is freed while one key continues to fail.
 func TestFailuresReleaseMemory(t *testing.T) {
 	const storm = 100_000
-	f := failures{problems: &problems{}, keys: map[kube.Key]*failing{}}
+	f := failures{keys: map[kube.Key]*failing{}}
 	fail := func(n int) kube.Key {
 		key := kube.Key{Namespace: "ns", Name: fmt.Sprint("an-object-", n)}
 		f.failed(key, "uid", retry.Default, context.Canceled, time.Now(), func(*failing) {})

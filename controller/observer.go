@@ -5,16 +5,19 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// observer follows what happens to the keys of a term: the history, problems, hot loops, interrupted keys, metrics and
-// logs. The loop does not depend on observers.
+// observer follows what happens to the keys of a term: the own writes, history, problems, hot loops, interrupted keys,
+// metrics and logs. The loop does not depend on observers.
 //
 // Observers are called by several goroutines, some of them during an informer's announcement of a change. They must
 // return quickly, and must not call the informer.
 type observer interface {
+	// changed is called for a change of an object, before key is added to the queue for it. manager made it, if known.
+	changed(key kube.Key, c informer.Change, manager string)
 	// added is called after key was added to the queue. delayed is true if the cause does not make it ready at once.
 	added(key kube.Key, cause *Cause, delayed bool)
 	// skipped is called for a change or a trigger that does not add its key to the queue.
@@ -24,6 +27,13 @@ type observer interface {
 	objectEnded(key kube.Key, forgotten bool)
 	// began is called before a run reads its object.
 	began(r *running)
+	// wrote is called after a completed write of a run, before the handler receives the response.
+	wrote(ctx context.Context, r *running, w *tracedWrite)
+	// keepsFailing is called once for a key that has failed for long, or was given up, as p describes. logged is true
+	// if the log contains it already.
+	keepsFailing(ctx context.Context, p Problem, logged bool)
+	// failuresEnded is called when a key fails no longer: its run has not failed, or its object is gone.
+	failuresEnded(key kube.Key)
 	// ended is called after a run, with its result in r, before the key is given back to the queue. It may extend
 	// r.run.NextReason.
 	ended(ctx context.Context, r *running)
@@ -31,52 +41,27 @@ type observer interface {
 	checked(now time.Time, stuck []kube.Key)
 }
 
-// ignore is an observer that does nothing. Observers embed it.
+// ignore is an observer that does nothing, and the part of a gate that skips nothing. Observers embed it.
 type ignore struct{}
 
-func (ignore) added(kube.Key, *Cause, bool)         {}
-func (ignore) skipped(kube.Key, SkipReason, *Cause) {}
-func (ignore) objectEnded(kube.Key, bool)           {}
-func (ignore) began(*running)                       {}
-func (ignore) ended(context.Context, *running)      {}
-func (ignore) checked(time.Time, []kube.Key)        {}
+func (ignore) skips(kube.Key, *Cause) bool                   { return false }
+func (ignore) changed(kube.Key, informer.Change, string)     {}
+func (ignore) added(kube.Key, *Cause, bool)                  {}
+func (ignore) skipped(kube.Key, SkipReason, *Cause)          {}
+func (ignore) objectEnded(kube.Key, bool)                    {}
+func (ignore) began(*running)                                {}
+func (ignore) wrote(context.Context, *running, *tracedWrite) {}
+func (ignore) keepsFailing(context.Context, Problem, bool)   {}
+func (ignore) failuresEnded(kube.Key)                        {}
+func (ignore) ended(context.Context, *running)               {}
+func (ignore) checked(time.Time, []kube.Key)                 {}
 
-// observerList calls several observers in order.
+// observerList is several observers, which are called in order.
 type observerList []observer
 
-func (all observerList) added(key kube.Key, cause *Cause, delayed bool) {
+func (all observerList) each(call func(observer)) {
 	for _, o := range all {
-		o.added(key, cause, delayed)
-	}
-}
-
-func (all observerList) skipped(key kube.Key, why SkipReason, cause *Cause) {
-	for _, o := range all {
-		o.skipped(key, why, cause)
-	}
-}
-
-func (all observerList) objectEnded(key kube.Key, forgotten bool) {
-	for _, o := range all {
-		o.objectEnded(key, forgotten)
-	}
-}
-
-func (all observerList) began(r *running) {
-	for _, o := range all {
-		o.began(r)
-	}
-}
-
-func (all observerList) ended(ctx context.Context, r *running) {
-	for _, o := range all {
-		o.ended(ctx, r)
-	}
-}
-
-func (all observerList) checked(now time.Time, stuck []kube.Key) {
-	for _, o := range all {
-		o.checked(now, stuck)
+		call(o)
 	}
 }
 

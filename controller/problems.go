@@ -137,6 +137,12 @@ func (t *problems) endOf(key kube.Key, types ...ProblemType) {
 	t.n.Store(int64(len(t.open)))
 }
 
+func (t *problems) keepsFailing(ctx context.Context, p Problem, logged bool) { t.begin(ctx, p, logged) }
+
+func (t *problems) failuresEnded(key kube.Key) {
+	t.endOf(key, ProblemFailing, ProblemStalled, ProblemUnseenWrite)
+}
+
 // ended ends all problems of a key without an object.
 func (t *problems) ended(_ context.Context, r *running) {
 	if r.run.Outcome == OutcomeGone {

@@ -94,12 +94,12 @@ type record struct {
 // running is a run in progress. Several goroutines of a handler may write to it.
 type running struct {
 	*record
-	logger *slog.Logger // includes the controller's name
-	timers *timers
-	writes *ownWrites
-	own    ownwrites.Run // records its writes
-	stuck  atomic.Bool   // reported as stuck
-	slow   atomic.Bool   // logged as slow
+	logger    *slog.Logger // includes the controller's name
+	timers    *timers
+	observers observerList
+	own       ownwrites.Run // of ownWrites: records its writes
+	stuck     atomic.Bool   // reported as stuck
+	slow      atomic.Bool   // logged as slow
 	// panicking is true while a panic ends the process. Only for the worker.
 	panicking bool
 	// derive is Config.RunLogger. May be nil.

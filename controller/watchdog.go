@@ -45,7 +45,8 @@ func (d *watchdog) watch(ctx, workCtx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			d.observers.checked(now, d.checkHandlers(ctx, workCtx, now))
+			stuck := d.checkHandlers(ctx, workCtx, now)
+			d.observers.each(func(o observer) { o.checked(now, stuck) })
 			d.logSlow(ctx, now)
 			d.checkGrowth(ctx, now)
 		}

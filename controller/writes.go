@@ -42,48 +42,51 @@ func WaitForOwnWrites(ctx context.Context) error {
 	return nil
 }
 
-// ownWrites records the completed writes of the runs until the informers show them. It is the gate that holds a key
-// until the informers show what its last run wrote.
+// ownWrites records the completed writes of the runs until the informers show them. It is the first observer, and the
+// gate that holds a key until the informers show what its last run wrote.
 type ownWrites struct {
+	ignore
+
 	// Immutable.
 	config   RunsConfig
 	tracker  *ownwrites.Tracker
 	enqueuer *enqueuer
-	hotLoops *hotLoops
 	problems *problems
 	content  *contentDecoder
 }
 
-// tracedWrite is a completed write that changed or deleted an object.
+// tracedWrite is a completed write.
 type tracedWrite struct {
-	call    kube.Call
-	object  kube.Key
-	before  *ownwrites.State // the state before the write; nil: not known
-	written *wire.Object     // the state after it; nil: the object is gone
-	content contentFunc      // decodes both states
+	call            kube.Call
+	before          *ownwrites.State // the state of the object before the write; nil: not known
+	ownwrites.Write                  // set by ownWrites
+	content         contentFunc      // decodes the states before and after; set by ownWrites
 }
 
-// completed records a completed write of r. before is the state of the object before the write, if known.
-func (s *ownWrites) completed(
-	ctx context.Context, r *running, call kube.Call, before *ownwrites.State,
-) ownwrites.Write {
-	key, content := r.run.Key, s.content.once(call.Kind.GroupKind())
+// began implements observer.
+func (s *ownWrites) began(r *running) { r.own.Tracker, r.own.Key = s.tracker, r.run.Key }
+
+// wrote implements observer.
+func (s *ownWrites) wrote(_ context.Context, r *running, w *tracedWrite) {
+	key := r.run.Key
+	w.content = s.content.once(w.call.Kind.GroupKind())
 	var echo *Cause
 	removeCauses := func(isEcho func(ownwrites.Event) bool) { echo = s.enqueuer.removeEcho(key, isEcho) }
 	if s.config.HandleOwnWrites {
 		removeCauses = nil
 	}
-	w := r.own.Record(call, before, content, removeCauses)
+	w.Write = r.own.Record(w.call, w.before, w.content, removeCauses)
 	if echo != nil {
 		s.enqueuer.skip(SkipOwnWrite, key, *echo)
 	}
-	switch w.Effect {
-	case ownwrites.Deleted:
-		s.hotLoops.wrote(ctx, r, &tracedWrite{call: call, object: w.Key})
-	case ownwrites.Changed:
-		s.hotLoops.wrote(ctx, r, &tracedWrite{call, w.Key, before, w.Object, content})
-	}
-	return w
+}
+
+// ended implements observer.
+func (s *ownWrites) ended(_ context.Context, r *running) { r.own.End() }
+
+// skips implements gate.
+func (s *ownWrites) skips(key kube.Key, cause *Cause) bool {
+	return !s.config.HandleOwnWrites && s.tracker.IsEcho(key, cause.event())
 }
 
 // hold implements gate.
