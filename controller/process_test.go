@@ -5,10 +5,12 @@ package controller_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -80,6 +82,61 @@ func endProcess(t *testing.T, mode string) {
 	case "memory": // a fatal error of the Go runtime: more memory than a process can have
 		size := 1 << 47
 		fmt.Println(len(make([]byte, size)))
+	}
+}
+
+// signalled is set in the environment of a process that gets signals.
+const signalled = "EVENKEEL_CONTROLLER_TEST_SIGNALLED"
+
+// TestSignalledProgram is the program of the next test: the signals as in README.md, and a handler that ignores the end
+// of its context for many lines. In other processes it does nothing.
+func TestSignalledProgram(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(signalled) == "" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := newController(t, config(newServer("a"), func(_ context.Context, obj configMap) error {
+		fmt.Println("handles", obj.Name)
+		<-ctx.Done()
+		for line := range 10_000 {
+			fmt.Println("ignores the signal", line)
+		}
+		return nil
+	})).Run(ctx)
+	fmt.Println("Run returned", err)
+}
+
+// Without a manager, nothing of the library handles signals: after the first one, which ends the context, the next ends
+// the process, also while a handler does not return.
+func TestSecondSignalEndsProcessWithoutManager(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSignalledProgram$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), signalled+"=1")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var output []string
+	for lines := bufio.NewScanner(stdout); lines.Scan(); output = append(output, lines.Text()) {
+		// The first line asks for the first signal. Those of the next lines are ignored until stop has run.
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+	}
+	err = cmd.Wait()
+	if status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("the process ended with %v after %d lines, want the end by SIGTERM", err, len(output))
+	}
+	if first := []string{"handles a", "ignores the signal 0"}; len(output) < 2 || !slices.Equal(output[:2], first) {
+		t.Errorf("the first signal did not end the context: %q", output[:min(len(output), 2)])
+	}
+	if slices.Contains(output, "Run returned <nil>") {
+		t.Error("the process ended only after its handler")
 	}
 }
 
