@@ -129,6 +129,7 @@ func (p *pass) create(ctx context.Context, i *item) error {
 	}
 	i.setApplied(applied)
 	p.noteCreation(i.identity(), applied.Object.GetUID())
+	p.reportRepetition(ctx, i)
 	return nil
 }
 

@@ -155,6 +155,7 @@ type Set struct {
 	notServed apiobject.Recent[schema.GroupKind, time.Time] // since when the cluster does not serve a kind
 	searched  apiobject.Recent[types.UID, bool]             // owners without former children; see Config.FormerChildren
 	deletions apiobject.Recent[ownedChild, deletion]        // of children; see checkLoop
+	creations apiobject.Recent[ownedChild, int]             // of children with a TTL; see reportRepetition
 }
 
 // New returns a Set. It makes no request. The error lists all mistakes in config.
@@ -177,6 +178,7 @@ func New(config Config) (*Set, error) {
 	}
 	s := &Set{config: config, dry: dry}
 	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow
+	s.creations.Keep = minSearchedFor
 	return s, nil
 }
 

@@ -83,6 +83,29 @@ func (p *pass) readFinal(ctx context.Context, i *item, live *metav1.PartialObjec
 	return nil
 }
 
+// reportRepetition warns when a child that its ttlSecondsAfterFinished deletes was created again, and would be forever.
+// It warns once for each child.
+func (p *pass) reportRepetition(ctx context.Context, i *item) {
+	var child struct {
+		Spec struct {
+			TTL *int64 `json:"ttlSecondsAfterFinished"`
+		}
+	}
+	encoded, err := json.Marshal(i.result.Object)
+	if i.Once || p.plan || err != nil || json.Unmarshal(encoded, &child) != nil || child.Spec.TTL == nil {
+		return
+	}
+	p.set.creations.Do(ownedChild{p.owner.GetUID(), i.identity()}, func(count *int) {
+		if *count++; *count == 2 {
+			i.result.Note = "it was deleted and created again: set Child.Once, because it has ttlSecondsAfterFinished"
+		}
+	})
+	if i.result.Note != "" {
+		p.client.Cluster().Logger().WarnContext(ctx, "child is created again and again", "owner", p.String(), "child",
+			i.result.String(), "message", i.result.Note)
+	}
+}
+
 // recordFinished notes in the owner that a child has finished.
 func (p *pass) recordFinished(ctx context.Context, i *item) error {
 	status := i.result.Readiness.Status

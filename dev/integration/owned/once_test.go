@@ -2,12 +2,15 @@ package owned
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/readiness"
@@ -62,6 +65,57 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), live, next).Results[:1], "ConfigMap migrate-2: created")
 			other := e.set(func(c *owned.Config) { c.Name = "another" })
 			e.want(e.apply(other, live, once).Results[:1], "ConfigMap migrate: created")
+		}))
+	}
+}
+
+// A Job with ttlSecondsAfterFinished is created again each time that it was deleted, unless it has Once. The Set reports
+// that once for each child.
+func TestFinishedJobThatIsCreatedAgainIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		child    owned.Child // without its object
+		spec     string
+		warnings int
+	}{
+		"a TTL":                {owned.Child{}, `"ttlSecondsAfterFinished":3600`, 1},
+		"create-only":          {owned.Child{CreateOnly: true}, `"ttlSecondsAfterFinished":0`, 1},
+		"once":                 {owned.Child{Once: true}, `"ttlSecondsAfterFinished":3600`, 0},
+		"create-only and once": {owned.Child{CreateOnly: true, Once: true}, `"ttlSecondsAfterFinished":3600`, 0},
+		"without a TTL":        {owned.Child{}, `"backoffLimit":1`, 0},
+	} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			t.Helper()
+			e := newEnv(t)
+			var log testlog.Buffer
+			e.c.Cluster().SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
+			set, app, other := e.set(), e.app("web"), e.app("other")
+			job := &unstructured.Unstructured{}
+			if err := job.UnmarshalJSON([]byte(`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"migrate"},"spec":{"suspend":true,` + tc.spec + `,
+				"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"migrate","image":"migrate"}]}}}}`)); err != nil {
+				t.Fatal(err)
+			}
+			job.SetNamespace(e.namespace)
+			tc.child.Object = job
+			remove := func() {
+				if err := client.Delete(t.Context(), e.c, job, client.Propagation("Background")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.want(e.apply(set, other, tc.child).Results, "Job migrate: created") // the first one of this owner
+			remove()
+			for n := range 4 {
+				report := e.apply(set, app, tc.child)
+				e.want(report.Results, "Job migrate: created")
+				if note := report.Results[0].Note; (note != "") != (tc.warnings > 0 && n == 1) {
+					t.Errorf("creation %d has the note %q", n, note)
+				}
+				e.want(e.apply(set, app, tc.child).Results, "Job migrate: unchanged")
+				remove()
+			}
+			text := `msg="child is created again and again" owner="WebApp ` + e.namespace + `/web" child="Job ` + e.namespace + `/migrate"`
+			if n := strings.Count(log.String(), text); n != tc.warnings || n != strings.Count(log.String(), "level=WARN") {
+				t.Errorf("%d warnings, want %d; the log:\n%s", n, tc.warnings, log.String())
+			}
 		}))
 	}
 }
