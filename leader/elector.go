@@ -112,20 +112,13 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 			"or run all of them in one work", e.lease)
 	}
 	defer e.stopped()
-	if recorder := apiobject.Metrics[recorder](apiobject.ObserversOf(e.config.Cluster)); recorder != nil {
-		defer recorder.ObserveLeadership(e.Status)()
-	}
+	defer apiobject.ObserveLeadership(apiobject.ObserversOf(e.config.Cluster), e.Status)()
 	for ctx.Err() == nil {
 		if done, err := e.runTerm(ctx, work); done {
 			return err
 		}
 	}
 	return nil
-}
-
-// recorder is what metrics/prometheus has for leader election.
-type recorder interface {
-	ObserveLeadership(status func() Status) (stop func())
 }
 
 // stopped resets the Elector at the end of Run.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
-	"github.com/evenkeel-go/evenkeel/leader"
 )
 
 const (
@@ -107,7 +106,10 @@ func (m *Manager) stopLocked(reason string, err error) {
 
 // start starts the groups in order. It returns when ctx ends, and has released the lease then.
 func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}) {
-	defer m.observeLease()()
+	if m.elector != nil {
+		// That no process leads must be seen also while a group before LeaderOnly is not ready.
+		defer apiobject.ObserveLeadership(apiobject.ObserversOf(m.config.LeaderElection.Cluster), m.elector.Status)()
+	}
 	if !m.startGroup(ctx, groups, Servers) || !m.wait(ctx, m.begunOf, Servers) {
 		return
 	}
@@ -125,21 +127,6 @@ func (m *Manager) start(ctx, groups context.Context, othersEnded <-chan struct{}
 	if err != nil && !errors.Is(err, leadership.ErrStillRunning) { // that is the error of a member
 		m.stop("leader election failed", err)
 	}
-}
-
-// observeLease exposes the state of the elector from now on: that no process leads must be seen also while the elector
-// does not run, because a group before LeaderOnly is not ready.
-func (m *Manager) observeLease() (stop func()) {
-	if m.elector == nil {
-		return func() {}
-	}
-	recorder := apiobject.Metrics[interface {
-		ObserveLeadership(status func() leader.Status) (stop func())
-	}](apiobject.ObserversOf(m.config.LeaderElection.Cluster))
-	if recorder == nil {
-		return func() {}
-	}
-	return recorder.ObserveLeadership(m.elector.Status)
 }
 
 // lead is the work of one term. It returns when all members of LeaderOnly have ended, and in a shutdown also those of

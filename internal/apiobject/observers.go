@@ -122,6 +122,16 @@ func Metrics[R any](o *Observers) R {
 	return found
 }
 
+// ObserveLeadership exposes the status of an elector in the metrics of SetMetrics until stop is called. o may be nil.
+func ObserveLeadership[S any](o *Observers, status func() S) (stop func()) {
+	if recorder := Metrics[interface {
+		ObserveLeadership(status func() S) (stop func())
+	}](o); recorder != nil {
+		return recorder.ObserveLeadership(status)
+	}
+	return func() {}
+}
+
 // Events returns the recorder of SetEvents as an R, or nil. o may be nil.
 func Events[R any](o *Observers) R {
 	_, events := o.get()
