@@ -33,11 +33,11 @@ func (p *pass) bring(ctx context.Context, i *item) error {
 		return err
 	}
 	if live == nil {
-		if finished, err := p.hasFinished(ctx, i); finished || err != nil {
+		finished, err := p.hasFinished(ctx, i, "it has finished, and does not exist anymore")
+		if finished || err != nil {
 			return err
 		}
-		err := p.create(ctx, i)
-		if !errors.Is(err, client.ErrExists) {
+		if err = p.create(ctx, i); !errors.Is(err, client.ErrExists) {
 			return err
 		}
 		// An earlier run with a lost response may have created the object. Otherwise it belongs to another owner.
@@ -171,6 +171,11 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	fields, immutable := immutableFields(err)
 	if !immutable {
 		return err
+	}
+	finished, ownerErr := p.hasFinished(ctx, i, "it has finished: immutable fields keep their values, and a new name "+
+		"runs it again")
+	if finished || ownerErr != nil {
+		return ownerErr
 	}
 	reason := &immutableError{child: i.result.String(), fields: fields, err: err}
 	p.nameFields(ctx, i, reason)

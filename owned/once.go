@@ -36,9 +36,9 @@ func (p *pass) once(i *item) string {
 	return p.set.config.Name + "/" + i.kind.GroupKind().String() + "/" + i.identity().key.String()
 }
 
-// hasFinished reports whether a child that does not exist has finished before, and sets its result. The annotation of
-// the cached owner may be outdated, so the owner is read before a child is created.
-func (p *pass) hasFinished(ctx context.Context, i *item) (bool, error) {
+// hasFinished reports whether a child that must be created has finished before, and sets its result with this note.
+// The annotation of the cached owner may be outdated, so the owner is read before a child is created.
+func (p *pass) hasFinished(ctx context.Context, i *item, note string) (bool, error) {
 	if !i.Once {
 		return false, nil
 	}
@@ -50,7 +50,7 @@ func (p *pass) hasFinished(ctx context.Context, i *item) (bool, error) {
 		status, found = finishedIn(p.live)[p.once(i)]
 	}
 	if found {
-		i.result.Outcome, i.result.Note = Unchanged, "it has finished, and does not exist anymore"
+		i.result.Outcome, i.result.Note = Unchanged, note
 		i.result.Readiness = readiness.State{Status: status, Message: "it has finished"}
 	}
 	return found, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -65,6 +66,49 @@ func TestFinishedChildIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), live, next).Results[:1], "ConfigMap migrate-2: created")
 			other := e.set(func(c *owned.Config) { c.Name = "another" })
 			e.want(e.apply(other, live, once).Results[:1], "ConfigMap migrate: created")
+		}))
+	}
+}
+
+// A change of immutable fields neither runs a finished child again nor is its error: it would not matter if the child had
+// been deleted before the change. Before the end, Recreate applies.
+func TestFinishedChildKeepsImmutableFields(t *testing.T) {
+	for name, recreate := range map[string]bool{"Recreate": true, "default": false} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			t.Helper()
+			e := newEnv(t)
+			set, app := e.set(), e.app("web")
+			child := func(colour string) owned.Child {
+				config := e.configMap("migrate", "colour", colour)
+				config.Immutable = new(true)
+				return owned.Child{Object: config, Once: true, Recreate: recreate, Ready: func(obj kube.Object) readiness.State {
+					if obj.GetAnnotations()["done"] != "" {
+						return readiness.State{Status: readiness.Current}
+					}
+					return readiness.State{Status: readiness.InProgress}
+				}}
+			}
+			e.want(e.apply(set, app, child("red")).Results, "ConfigMap migrate: created")
+			if recreate {
+				e.want(e.apply(set, app, child("blue")).Results, "ConfigMap migrate: recreating")
+				e.want(e.apply(set, app, child("blue")).Results, "ConfigMap migrate: created")
+			} else if _, err := set.Apply(t.Context(), app, child("blue")); !apierrors.IsInvalid(err) {
+				t.Errorf("a change before the end: %v", err)
+			}
+			kept := e.get(e.key("migrate"))
+			e.merge(e.configMap("migrate"), `{"metadata":{"annotations":{"done":"yes"}}}`)
+			e.apply(set, app, child(kept.Data["colour"]))
+			live := must(client.GetLive(t.Context(), e.c, app))(t)
+			for _, owner := range []*unstructured.Unstructured{app, live} {
+				report := e.apply(set, owner, child("green"))
+				e.want(report.Results, "ConfigMap migrate: unchanged")
+				if !report.Ready() || !strings.Contains(report.Results[0].Note, "it has finished: immutable fields keep") {
+					t.Errorf("ready %t, note %q", report.Ready(), report.Results[0].Note)
+				}
+			}
+			if got := e.get(e.key("migrate")); got == nil || got.UID != kept.UID || got.Data["colour"] != kept.Data["colour"] {
+				t.Errorf("the finished child is %v", got)
+			}
 		}))
 	}
 }
