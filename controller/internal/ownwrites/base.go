@@ -8,14 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // baseVersion returns the version from which an update or patch started, if only the write lies between that version
 // and the response; otherwise "".
-func baseVersion(call kube.Call, before *State, r response, content func(*wire.Object) (map[string]any, error)) string {
-	after := r.object
+func baseVersion(
+	call kube.Call, before *State, r cache.Response, content func(*wire.Object) (map[string]any, error),
+) string {
+	after := r.Object
 	if after == nil || call.Verb != "update" && call.Verb != "patch" {
 		return ""
 	}
@@ -28,7 +31,7 @@ func baseVersion(call kube.Call, before *State, r response, content func(*wire.O
 	if call.Verb == "update" {
 		return "" // a whole object: the run may have read it, with another client's change, without the cache
 	}
-	if r.kind != call.Kind {
+	if r.Kind != call.Kind {
 		return "" // only part of the object: its other changes are not visible
 	}
 	if before == nil || !before.Whole || before.Object.UID != after.UID || before.is(after) {

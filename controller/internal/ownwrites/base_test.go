@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -34,11 +35,11 @@ func TestJSONPatchNamesItsBaseVersion(t *testing.T) {
 			t.Errorf("%s requires version %q, want %q", patch, got, want)
 		}
 		after := &wire.Object{UID: "u", ResourceVersion: "9"}
-		if got := baseVersion(call, nil, response{object: after}, nil); got != want {
+		if got := baseVersion(call, nil, cache.Response{Object: after}, nil); got != want {
 			t.Errorf("%s has base %q, want %q", patch, got, want)
 		}
 		after.ResourceVersion = "7" // the patch changes nothing
-		if got := baseVersion(call, nil, response{object: after}, nil); got != "" {
+		if got := baseVersion(call, nil, cache.Response{Object: after}, nil); got != "" {
 			t.Errorf("%s changed nothing, and has base %q", patch, got)
 		}
 	}

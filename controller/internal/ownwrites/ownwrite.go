@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -47,31 +48,21 @@ type ownWrite struct {
 	base    string // version from which the write started; empty: not known for certain; see baseVersion
 }
 
-// newOwnWrite returns a completed write without its base. ok is false if it is not known how informers will show it:
-// for a deletecollection, or a response without an object (for a delete: without a UID).
-func newOwnWrite(call kube.Call, before *State, r response) (w ownWrite, ok bool) {
-	w = ownWrite{
-		Write:   cache.Write{Server: call.Server, Key: r.key(call.Key), UID: r.uid, Object: r.object},
-		kind:    call.Kind.GroupKind(),
-		created: call.Status == http.StatusCreated && call.Subresource == "",
+// newOwnWrite returns a completed write without its base. ok is false if it is not known how informers will show it.
+func newOwnWrite(call kube.Call, before *State, r cache.Response) (w ownWrite, ok bool) {
+	var known *wire.Object
+	if before != nil {
+		known = before.Object
 	}
-	if r.kind == call.Kind {
-		w.whole = r.kind
+	w.Write, ok = r.Write(call, known)
+	if w.Deleted {
+		w.Object = nil
 	}
-	switch {
-	case w.kind.Kind == "" || r.uid == "":
-		return w, false
-	case isDeletion(call, r.object):
-		w.Deleted, w.Object = true, nil
-		// Without a version, an informer that does not show the object yet would seem to show its deletion.
-		w.ResourceVersion = lastVersion(call, before, r)
-		return w, true
-	case r.object == nil || r.object.ResourceVersion == "" || call.Verb == "deletecollection":
-		// Without a version it is no state of the object: a token has the name and uid of its ServiceAccount.
-		return w, false
+	w.kind, w.created = call.Kind.GroupKind(), call.Status == http.StatusCreated && call.Subresource == ""
+	if r.Kind == call.Kind {
+		w.whole = r.Kind
 	}
-	w.ResourceVersion = r.object.ResourceVersion
-	return w, true
+	return w, ok
 }
 
 // isEcho reports whether e contains exactly w.

@@ -80,13 +80,13 @@ func (r *Run) Record(
 	call kube.Call, before *State, content func(*wire.Object) (map[string]any, error),
 	removeCauses func(isEcho func(Event) bool),
 ) Write {
-	response := readResponse(call.Response, r.Tracker.cut)
-	w := Write{Key: response.key(call.Key), Object: response.object}
+	response := r.Tracker.responses.Read(call.Response)
 	own, ok := newOwnWrite(call, before, response)
+	w := Write{Key: own.Key, Object: response.Object}
 	switch {
 	case !ok || r.ended.Load():
 		return w
-	case call.Verb != "delete" && !own.Deleted && before.is(response.object):
+	case call.Verb != "delete" && !own.Deleted && before.is(response.Object):
 		w.Effect = Unchanged
 		return w
 	}

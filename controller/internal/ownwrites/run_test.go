@@ -100,6 +100,9 @@ func TestRecordOfEachWrite(t *testing.T) {
 		"delete with a finalizer": {
 			verb: "delete", response: part("6", deleting+`,"finalizers":["a"]`, ""), effect: Changed, awaited: "Part.example.com p at 6",
 		},
+		"delete after the grace period": {
+			verb: "delete", response: part("6", deleting, ""), effect: Deleted, awaited: "deletion of Part.example.com p at 6",
+		},
 		"delete without a uid":   {verb: "delete", response: status(``), effect: Unknown},
 		"delete of a collection": {verb: "deletecollection", response: `{"kind":"PartList","apiVersion":"example.com/v1","items":[]}`, effect: Unknown},
 	} {
@@ -202,7 +205,7 @@ func TestRecordAfterEnd(t *testing.T) {
 	if w.Effect != Unknown || len(tracker.Unseen(key)) != 0 {
 		t.Errorf("the effect is %d, and the key waits for %q", w.Effect, tracker.Unseen(key))
 	}
-	own, _ := newOwnWrite(call, nil, readResponse(call.Response, nil))
+	own, _ := newOwnWrite(call, nil, tracker.responses.Read(call.Response))
 	if tracker.record(run, own, nil) { // the run ended after Record had checked it
 		t.Error("a write is recorded after the end of its run")
 	}

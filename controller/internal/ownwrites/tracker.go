@@ -10,7 +10,6 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/shrink"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -19,8 +18,8 @@ import (
 // Lock order: an informer's events, then mu. Run.End takes the first, so it must be called without the other.
 type Tracker struct {
 	// Immutable.
-	config Config
-	cut    *wire.Cut // the fields that are cut from the objects in responses
+	config    Config
+	responses cache.Responses
 
 	tracked atomic.Int64 // number of keys in keys; most events need only this
 	mu      sync.Mutex
@@ -44,7 +43,7 @@ type Config struct {
 
 // New returns a Tracker without any writes.
 func New(config Config) *Tracker {
-	return &Tracker{config: config, cut: responseCut(), keys: map[kube.Key]*unseen{}}
+	return &Tracker{config: config, responses: cache.NewResponses(), keys: map[kube.Key]*unseen{}}
 }
 
 // unseen contains the writes of a key's last run that informers do not show yet.

@@ -1,4 +1,4 @@
-package ownwrites
+package cache
 
 import "testing"
 
