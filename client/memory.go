@@ -47,6 +47,8 @@ type collection struct {
 	namespace string
 }
 
+func (c collection) id() digest { return objectID(c.kind, kube.Key{Namespace: c.namespace}) }
+
 // applier identifies a field owner, with the version of the kind and the subresource that it applies.
 type applier struct{ version, fieldOwner, subresource string }
 
@@ -216,7 +218,7 @@ func (m *appliedMemory) forgetCollection(all collection) {
 	handle := unique.Make(all)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.writes.current().collections[handle] = true
+	m.writes.current()[all.id()] = unique.Handle[applier]{}
 	for _, generation := range []map[digest]appliedObject{m.recent, m.old} {
 		maps.DeleteFunc(generation, func(_ digest, known appliedObject) bool { return known.collection == handle })
 	}
@@ -227,7 +229,7 @@ func (m *appliedMemory) forgetCollection(all collection) {
 func (m *appliedMemory) noteWrite(object digest, by unique.Handle[applier]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	objects := m.writes.current().objects
+	objects := m.writes.current()
 	if known, exists := objects[object]; exists && known != by {
 		by = unique.Handle[applier]{}
 	}
