@@ -19,6 +19,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -147,6 +148,57 @@ func TestHandlerAppliesChildrenAndStatus(t *testing.T) {
 		wait(time.Hour)
 		if requests := slices.DeleteFunc(f.server.Requests(), func(r string) bool { return strings.Contains(r, "watch") }); len(requests) > 0 {
 			f.Errorf("requests of the idle operator: %q", requests)
+		}
+	})
+}
+
+// With Config.Client.ReadOwnWrites, a handler reads the children that it has just applied and pruned.
+func TestHandlerReadsItsChildrenAtOnce(t *testing.T) {
+	t.Parallel()
+	operate(t, func(f *fixture) {
+		f.config.Client.ReadOwnWrites = true
+		var got []string
+		f.config.Handle = func(ctx context.Context, service *corev1.Service, run *Run) error {
+			f.server.HoldWatches("configmaps")
+			time.AfterFunc(100*time.Millisecond, func() { f.server.ReleaseWatches("configmaps") })
+			var children []kube.Object
+			for name := range strings.FieldsSeq(service.Annotations["children"]) {
+				children = append(children, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			}
+			if _, err := run.Apply(ctx, children...); err != nil {
+				return err
+			}
+			keys, err := client.Keys[*corev1.ConfigMap](ctx, run.Client, kube.Selection{
+				Namespaces: []string{"shop"}, LabelSelector: owned.LabelSet + "=web-operator",
+			})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for key := range keys {
+				names = append(names, key.Name)
+			}
+			slices.Sort(names)
+			if want := strings.Fields(service.Annotations["children"]); !slices.Equal(names, want) {
+				f.Errorf("the handler reads %q, want %q", names, want)
+			}
+			got = append(got, strings.Join(names, " "))
+			return nil
+		}
+		f.start()
+		lists := f.server.Count("list")
+		for _, children := range []string{"a b", "b c", "", "a"} {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"children":%q}}}`, children))
+			if _, err := client.Patch(f.Context(), f.client, f.web(), patch); err != nil {
+				f.Fatal(err)
+			}
+			wait(time.Second)
+		}
+		if want := []string{"", "a b", "b c", "", "a"}; !slices.Equal(slices.Compact(got), want) {
+			f.Errorf("the runs read %q, want %q", got, want)
+		}
+		if more := f.server.Count("list") - lists; more > 0 {
+			f.Errorf("the runs made %d lists", more)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 
@@ -40,12 +39,13 @@ type Config struct {
 	// Informers are read instead of the API server, if possible: see Informer. A read never starts an informer.
 	// Default: every read makes a request to the API server.
 	Informers []Informer
-	// ReadOwnWrites lets reads see all earlier writes of the client, in handlers and elsewhere. A read that an informer
-	// could answer waits until the informer shows what the client has written of its objects. It makes a request
-	// instead if the informer does not show it 1 s after the write (a healthy watch is behind by milliseconds), or when
-	// half of the time that ctx has left is over. For 2 min it makes a request after a write without a response, and in
-	// a namespace after a DeleteAllOf, because their effects are not known. A client of With does the same, and shares
-	// the writes if it has the same Informers. Default false: reads do not wait.
+	// ReadOwnWrites lets reads see all earlier writes of the client, in handlers and elsewhere. A read that informers
+	// could answer waits until one of them shows what the client has written of its objects. It makes a request instead
+	// if none does 1 s after the write (a healthy watch is behind by milliseconds; after such a wait, reads of the kind
+	// wait only 20 ms, for 10 s), or when half of the time that ctx has left is over. For 2 min it makes a request after
+	// a write without a response or with status 5xx, and in a namespace after a DeleteAllOf, because their effects are
+	// not known. A client of With does the same, and shares the writes if it has the same Informers. Default false:
+	// reads do not wait.
 	ReadOwnWrites bool
 	// Interceptors receive every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor
@@ -69,12 +69,13 @@ type sealed = cache.Untyped
 // goroutines, and needs no Close. It is safe for concurrent use. The logger of the Cluster receives the API server's
 // warnings (deprecated versions, unknown fields), each text once.
 type Client struct {
-	config   Config // immutable after New
-	send     RoundTrip
-	warnings *warnings
-	applied  *appliedMemory
-	written  *ownWrites // nil without Config.ReadOwnWrites
-	shapes   *difference.Shapes
+	config    Config                                       // immutable after New
+	informers map[schema.GroupVersionKind][]cache.Informer // of config, by kind
+	send      RoundTrip
+	warnings  *warnings
+	applied   *appliedMemory
+	written   *ownWrites // nil without Config.ReadOwnWrites
+	shapes    *difference.Shapes
 }
 
 // New returns a Client. It makes no request. The error lists every mistake in config.
@@ -91,8 +92,13 @@ func newClient(config Config, with *Client) (*Client, error) {
 	}
 	c := &Client{
 		config: config, warnings: newWarnings(config.Cluster.Logger()), applied: newAppliedMemory(),
-		written: newOwnWrites(config), shapes: &difference.Shapes{},
+		informers: map[schema.GroupVersionKind][]cache.Informer{}, shapes: &difference.Shapes{},
 	}
+	for _, informer := range config.Informers {
+		untyped := cache.Of(informer)
+		c.informers[untyped.Kind()] = append(c.informers[untyped.Kind()], untyped)
+	}
+	c.written = newOwnWrites(config)
 	if with != nil && config.Cluster == with.config.Cluster {
 		c.warnings, c.applied, c.shapes = with.warnings, with.applied, with.shapes
 		if c.written != nil && with.written != nil && slices.EqualFunc(config.Informers, with.config.Informers,
@@ -184,17 +190,6 @@ func checkFieldValidation(policy string) error {
 	}
 	return fmt.Errorf("FieldValidation is %q: it is one of %q", policy,
 		[]string{metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict})
-}
-
-// informersOf returns the informers that may have objects of kind.
-func (c *Client) informersOf(kind schema.GroupVersionKind) iter.Seq[cache.Informer] {
-	return func(yield func(cache.Informer) bool) {
-		for _, informer := range c.config.Informers {
-			if untyped := cache.Of(informer); untyped.Kind() == kind && !yield(untyped) {
-				return
-			}
-		}
-	}
 }
 
 // check rejects a nil client.

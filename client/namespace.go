@@ -8,8 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/evenkeel-go/evenkeel/internal/cache"
 )
 
 // EnsureNamespace creates a namespace with this name and these labels, or sets the labels of the existing one.
@@ -43,9 +41,7 @@ func EnsureNamespace(
 	}
 	t.settings = s
 	// An informer of metadata is enough, because it shows the labels.
-	seen, answered, err := cachedState(t, wanted, true, func(informer cache.Informer) bool {
-		return t.showsOwnWrites(ctx, informer)
-	})
+	seen, answered, err := cachedState(t, wanted, true, t.informers(ctx, true))
 	if err == nil && !answered {
 		seen, err = readState(ctx, t, wanted)
 	}

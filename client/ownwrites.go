@@ -2,14 +2,17 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
@@ -17,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 const (
@@ -25,28 +29,34 @@ const (
 	ownWriteLag = time.Second
 	// minOwnWriteWait is the minimum wait, because an informer that announces a change cannot tell what it shows.
 	minOwnWriteWait = 20 * time.Millisecond
+	// behindAge is the time for which reads wait for minOwnWriteWait only after one has waited for ownWriteLag without
+	// success, because a saturated informer would delay each of them.
+	behindAge = 10 * time.Second
 	// lostWriteAge is the time for which the objects of a write whose effect is not known are read from the API server.
 	// It exceeds the time for which an API server works on a request without a response.
 	lostWriteAge = 2 * time.Minute
 	// ownWriteAge is the maximum age of a write that informers do not show. They replace a silent watch earlier.
 	ownWriteAge = 10 * time.Minute
-	// minPrune is the number of writes from which shown ones are removed.
+	// minPrune is the minimum number of writes after which shown ones are forgotten.
 	minPrune = 256
 	// maxEarlier is the maximum number of writes that are kept for an object in addition to the last one.
 	maxEarlier = 16
 )
 
 // ownWrites are the writes of a client with Config.ReadOwnWrites, until its informers show them. A nil *ownWrites has
-// none.
+// none. Informers are asked without mu.
 type ownWrites struct {
 	// Immutable.
-	server    string // URL of the API server
-	informers []Informer
+	server    string                                // URL of the API server
+	informers map[schema.GroupKind][]cache.Informer // by the kind of their objects, in any version
+	responses cache.Responses
 
 	mu      sync.Mutex
-	last    map[writtenID]ownWrite // guarded by mu; the last write to each object
-	pruneAt int                    // guarded by mu; the number of writes at which shown ones are removed
-	count   int                    // guarded by mu; of all writes
+	last    map[writtenID]ownWrite         // guarded by mu; the last write to each object
+	sent    map[writtenID]int              // guarded by mu; the numbers of writes without a response
+	behind  map[schema.GroupKind]time.Time // guarded by mu; when a read had waited for ownWriteLag without success
+	count   int                            // guarded by mu; of all writes
+	pruneAt int                            // guarded by mu; the count at which shown writes are forgotten
 }
 
 // writtenID identifies a written object, in any version of its kind, or without a name all objects of its namespace.
@@ -69,263 +79,318 @@ type ownWrite struct {
 // all returns the writes to the object, in their order.
 func (w ownWrite) all() []cache.Write { return append(slices.Clip(w.earlier), w.Write) }
 
-func newOwnWrites(config Config) *ownWrites {
-	if !config.ReadOwnWrites {
-		return nil
-	}
-	w := &ownWrites{informers: config.Informers, last: map[writtenID]ownWrite{}, pruneAt: minPrune}
-	w.server, _ = kubeconfig.Server(config.Cluster.RESTConfig())
-	return w
-}
-
-// readBy returns the informers that have objects of a kind, in any version.
-func (w *ownWrites) readBy(kind schema.GroupKind) (informers []cache.Informer) {
-	for _, informer := range w.informers {
-		if untyped := cache.Of(informer); untyped.Kind().GroupKind() == kind {
-			informers = append(informers, untyped)
-		}
-	}
-	return informers
-}
-
-// begin returns the number of writes that have returned, for record.
-func (w *ownWrites) begin() int {
-	if w == nil {
-		return 0
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.count
-}
-
-// record records a write that was sent after begin had returned began, with the body of its response, if there is one,
-// or its error.
-func (w *ownWrites) record(r *Request, began int, body []byte, err error) {
-	if w == nil || !r.Verb.IsWrite() || r.DryRun {
-		return
-	}
-	if rejected := r.Status >= 300 && r.Status < 500; rejected || errors.Is(err, kube.ErrReadOnly) {
-		return
-	}
-	id := writtenID{r.Kind.GroupKind(), r.Key}
-	if len(w.readBy(id.kind)) == 0 {
-		return
-	}
-	now := time.Now()
-	write, known := cache.Write{}, false
-	if err == nil {
-		write, known = writeOf(r, body)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.prune(now)
-	w.count++
-	if !known {
-		last := w.last[id]
-		last.lostAt = now
-		w.last[id] = last
-		return
-	}
-	if write.ResourceVersion == "" && !write.Deleted {
-		return // the response is not a state of the object: a token of a ServiceAccount
-	}
-	id.key, write.Server = write.Key, w.server
-	last := w.last[id]
-	next := ownWrite{Write: write, at: now, lostAt: last.lostAt, number: w.count}
-	concurrent := last.number > began // then the responses may have another order than the writes
-	if last.UID == write.UID {
-		next.follow(last, concurrent)
-	} else if last.UID != "" && concurrent {
-		next.lostAt = now // one of the two objects replaced the other
-	}
-	if last.UID != "" && (last.UID != next.UID || last.Object != next.Object &&
-		!maps.Equal(last.labels(), next.labels())) && w.isUnseen(id.kind, last.all()) {
-		next.earlier = last.all()
-	}
-	if len(next.earlier) > maxEarlier {
-		next.earlier, next.lostAt = nil, now
-	}
-	w.last[id] = next
-}
-
-// follow completes w, a write to the object of last.
-func (w *ownWrite) follow(last ownWrite, concurrent bool) {
-	isOlder := apiobject.OlderVersion(w.ResourceVersion, last.ResourceVersion)
-	if w.Object == nil || concurrent && isOlder {
-		w.Object = last.Object // its labels
-	}
-	// The version of a deletion is a minimum. Otherwise, an older version is that of a restored API server.
-	if w.ResourceVersion == "" || isOlder && (concurrent || w.Deleted) {
-		w.ResourceVersion = last.ResourceVersion
-	}
-	w.Deleted = w.Deleted || concurrent && last.Deleted
-	w.earlier = last.earlier
-}
-
 // labels returns the labels of the object, or nil if they are not known.
-func (w *ownWrite) labels() map[string]string {
+func (w ownWrite) labels() map[string]string {
 	if w.Object == nil {
 		return nil
 	}
 	return w.Object.Labels()
 }
 
-// isUnseen reports whether an informer with objects of the kind does not show all writes.
-func (w *ownWrites) isUnseen(kind schema.GroupKind, writes []cache.Write) bool {
-	return slices.ContainsFunc(w.readBy(kind), func(informer cache.Informer) bool {
-		return !hasRead(informer, writes[0].Key) || len(informer.Unseen(writes)) > 0
-	})
+func newOwnWrites(config Config) *ownWrites {
+	if !config.ReadOwnWrites {
+		return nil
+	}
+	w := &ownWrites{
+		informers: map[schema.GroupKind][]cache.Informer{}, responses: cache.NewResponses(),
+		last: map[writtenID]ownWrite{}, sent: map[writtenID]int{}, behind: map[schema.GroupKind]time.Time{},
+	}
+	w.server, _ = kubeconfig.Server(config.Cluster.RESTConfig())
+	for _, informer := range config.Informers {
+		untyped := cache.Of(informer)
+		kind := untyped.Kind().GroupKind()
+		w.informers[kind] = append(w.informers[kind], untyped)
+	}
+	return w
 }
 
-// hasRead reports whether an informer has read the object under key, or that there is none. Otherwise it awaits no
-// writes, and may show an older state later.
-func hasRead(informer cache.Informer, key kube.Key) bool {
-	return informer.Has(key) || informer.Absent(key)
-}
-
-// writeOf returns a completed write as informers will show it. known is false if the response does not show it.
-func writeOf(r *Request, body []byte) (write cache.Write, known bool) {
-	write.Key = r.Key
-	if isStatus(body) {
-		var status metav1.Status
-		if r.Verb != VerbDelete || r.Subresource != "" || decodeInto(body, &status) != nil || status.Details == nil {
-			return write, false
+// begin is called before a request is sent. The result is called after it, with the body of the response, if there is
+// one, or the error.
+func (w *ownWrites) begin(r *Request) (end func(body []byte, err error)) {
+	id := writtenID{r.Kind.GroupKind(), r.Key}
+	if w == nil || !r.Verb.IsWrite() || r.DryRun || len(w.informers[id.kind]) == 0 {
+		return func([]byte, error) {}
+	}
+	var before cache.Write // its Object is that of a deletion, whose response has no version
+	if r.Verb == VerbDelete {
+		for _, informer := range w.informers[id.kind] {
+			if before.Object == nil {
+				before.Object, _ = informer.Encoded(id.key)
+			}
 		}
-		write.UID, write.Deleted = status.Details.UID, true
-		return deletionOf(r, write), write.UID != ""
+		if seen, ok := r.model.(kube.Object); ok && !usercode.IsNil(seen) && seen.GetResourceVersion() != "" {
+			before = cache.Write{Key: id.key, UID: seen.GetUID(), ResourceVersion: seen.GetResourceVersion()}
+			before = before.WithLabels(seen.GetLabels())
+		}
 	}
-	var obj metav1.PartialObjectMetadata
-	if r.Verb == VerbDeleteCollection || decodeInto(body, &obj) != nil || obj.UID == "" {
-		return write, false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent[id]++
+	began := w.count
+	return func(body []byte, err error) {
+		if !isRejected(r, err) {
+			w.record(r, id, before, began, body, err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.sent[id]--; w.sent[id] == 0 {
+			delete(w.sent, id)
+		}
 	}
-	write.Key, write.UID, write.ResourceVersion = kube.KeyOf(&obj), obj.UID, obj.ResourceVersion
-	write.Deleted = r.Verb == VerbDelete && obj.DeletionTimestamp == nil || isRemoved(obj.ObjectMeta)
-	isObject := r.Subresource == "" || r.Subresource == "status" // otherwise it may be another one, such as a Scale
-	if isObject && !write.Deleted {
-		write = write.WithLabels(obj.Labels)
-	}
-	return write, true
 }
 
-// deletionOf adds to a deletion what the caller knew of the object: its creation may not be shown yet.
-func deletionOf(r *Request, write cache.Write) cache.Write {
-	if seen, ok := r.model.(kube.Object); ok && !usercode.IsNil(seen) && seen.GetUID() == write.UID {
-		write.ResourceVersion = seen.GetResourceVersion()
-		write = write.WithLabels(seen.GetLabels())
+// record records a write that may have been performed. began is the number of writes that had returned before it.
+func (w *ownWrites) record(r *Request, id writtenID, before cache.Write, began int, body []byte, err error) {
+	w.prune()
+	if err == nil {
+		response := w.responses.Read(body)
+		if write, known := w.completed(r, before, response); known {
+			w.add(writtenID{id.kind, write.Key}, write, began)
+			return
+		}
+		if response.Object != nil && response.Object.ResourceVersion == "" {
+			return // it is not a state of the object: a token of a ServiceAccount
+		}
 	}
-	if r.Delete != nil && r.Delete.Preconditions != nil && r.Delete.Preconditions.ResourceVersion != nil {
-		write.ResourceVersion = *r.Delete.Preconditions.ResourceVersion
-	}
-	return write
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count++
+	last := w.last[id]
+	last.lostAt = time.Now()
+	w.last[id] = last
 }
 
-// isRemoved reports whether the write that returned an object has removed it, as one does that removes the last
-// finalizer.
-func isRemoved(obj metav1.ObjectMeta) bool {
-	return obj.DeletionTimestamp != nil && len(obj.Finalizers) == 0 && obj.DeletionGracePeriodSeconds != nil &&
-		*obj.DeletionGracePeriodSeconds == 0
+// isRejected reports whether the API server has certainly not performed a write.
+func isRejected(r *Request, err error) bool {
+	switch {
+	case errors.Is(err, kube.ErrReadOnly), utilnet.IsConnectionRefused(err):
+		return true
+	case err == nil, r.Verb == VerbDeleteCollection: // it may delete some objects before it rejects another one
+		return false
+	case r.Status >= http.StatusMultipleChoices && r.Status < http.StatusInternalServerError:
+		return true
+	}
+	return retry.Classify(asMistyped(asTooLarge(err))) == retry.Invalid ||
+		strings.HasPrefix(statusOf(err).Message, "Internal error occurred: failed calling webhook ")
 }
 
-// prune removes writes that all informers show, once their number has doubled. w.mu must be held.
-func (w *ownWrites) prune(now time.Time) {
-	if len(w.last) < w.pruneAt {
-		return
+// completed returns a completed write as informers will show it. known is false if the response does not show it.
+func (w *ownWrites) completed(r *Request, before cache.Write, response cache.Response) (write cache.Write, known bool) {
+	call := kube.Call{
+		Server: w.server, Verb: string(r.Verb), Kind: r.Kind, Key: r.Key, Subresource: r.Subresource,
 	}
-	for id, write := range w.last {
-		if now.Sub(write.lostAt) > lostWriteAge && (write.UID == "" || now.Sub(write.at) > ownWriteAge ||
-			!w.isUnseen(id.kind, write.all())) {
+	switch r.Verb {
+	case VerbApply:
+		call.Verb = string(VerbPatch)
+	case VerbDelete:
+		call.Request, _ = json.Marshal(r.Delete)
+	}
+	write, known = response.Write(call, before.Object)
+	if write.Object != nil {
+		write = write.WithLabels(write.Object.Labels()) // without the memory of the response
+	}
+	return write, known
+}
+
+// add adds a write whose effect is known.
+func (w *ownWrites) add(id writtenID, write cache.Write, began int) {
+	w.mu.Lock()
+	last := w.last[id]
+	w.mu.Unlock()
+	if last.number <= began {
+		w.forget(map[writtenID]ownWrite{id: last}, 1)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count++
+	last = w.last[id]
+	next := ownWrite{Write: write, at: time.Now(), lostAt: last.lostAt, number: w.count, earlier: last.earlier}
+	concurrent := last.number > began
+	switch {
+	case last.UID == "":
+	case last.UID != next.UID:
+		if concurrent {
+			next.lostAt = next.at // one of the two objects replaced the other
+		}
+		next.earlier = last.all()
+	default:
+		if concurrent && !next.Deleted &&
+			(last.Deleted || apiobject.OlderVersion(next.ResourceVersion, last.ResourceVersion)) {
+			next.Write, last.Write = last.Write, next.Write // the responses have another order than the writes
+		}
+		next.follow(last)
+	}
+	if len(next.earlier) > maxEarlier {
+		next.earlier, next.lostAt = nil, next.at
+	}
+	w.last[id] = next
+}
+
+// follow completes w, a write to the object of last, after it.
+func (w *ownWrite) follow(last ownWrite) {
+	if w.Object == nil {
+		w.Object = last.Object // its labels
+	} else if !maps.Equal(last.labels(), w.labels()) {
+		w.earlier = last.all()
+	}
+	// The version of a deletion is a minimum.
+	if w.ResourceVersion == "" || w.Deleted && apiobject.OlderVersion(w.ResourceVersion, last.ResourceVersion) {
+		w.ResourceVersion = last.ResourceVersion
+	}
+}
+
+// prune forgets shown writes after as many writes as are kept, and at least minPrune.
+func (w *ownWrites) prune() {
+	var last map[writtenID]ownWrite
+	w.mu.Lock()
+	if w.count >= w.pruneAt {
+		last = maps.Clone(w.last)
+		w.pruneAt = w.count + max(minPrune, len(last))
+	}
+	w.mu.Unlock()
+	w.forget(last, 0)
+}
+
+// forget forgets those of writes that all informers show, and those that are too old. It keeps the writes to an object
+// to which more writes than sent have no response, because they may precede the last one.
+func (w *ownWrites) forget(writes map[writtenID]ownWrite, sent int) {
+	maps.DeleteFunc(writes, func(id writtenID, write ownWrite) bool {
+		age := time.Since(write.at)
+		// An informer may show the object later if it has not read the creation, and if no version is known.
+		mayReappear := write.Deleted && write.ResourceVersion == "" && age <= lostWriteAge
+		return time.Since(write.lostAt) <= lostWriteAge || write.UID != "" && age <= ownWriteAge &&
+			(mayReappear || w.isUnseen(id, write.all()))
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, write := range writes {
+		if last := w.last[id]; last.number == write.number && last.lostAt.Equal(write.lostAt) &&
+			w.sent[id] <= sent {
 			delete(w.last, id)
 		}
 	}
-	w.pruneAt = max(minPrune, 2*len(w.last))
 }
 
-// of returns the writes to the objects that t may read, and the time of the last one. lost is true if the effect of
-// another one is not known.
-func (w *ownWrites) of(t target) (writes []cache.Write, at time.Time, lost bool) {
-	now := time.Now()
-	add := func(id writtenID) {
-		write, exists := w.last[id]
-		lost = lost || exists && now.Sub(write.lostAt) <= lostWriteAge
-		if exists && write.UID != "" && now.Sub(write.at) <= ownWriteAge {
+// isUnseen reports whether an informer does not show all writes to an object, or may show an older state later, because
+// it has neither read the object nor that there is none: then it awaits no writes.
+func (w *ownWrites) isUnseen(id writtenID, writes []cache.Write) bool {
+	return slices.ContainsFunc(w.informers[id.kind], func(informer cache.Informer) bool {
+		return !informer.Has(id.key) && !informer.Absent(id.key) || len(informer.Unseen(writes)) > 0
+	})
+}
+
+// of returns the last writes to the objects that t may read.
+func (w *ownWrites) of(t target) map[writtenID]ownWrite {
+	kind, namespace, name := t.kind.GroupKind(), t.selectedNamespace(), t.key.Name
+	if t.fields != nil && name == "" {
+		name, _ = t.fields.RequiresExactMatch(fieldName)
+	}
+	writes := map[writtenID]ownWrite{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.key.Name != "" {
+		for _, id := range []writtenID{{kind, t.key}, {kind, kube.Key{Namespace: namespace}}} {
+			if write, exists := w.last[id]; exists {
+				writes[id] = write
+			}
+		}
+		return writes
+	}
+	for id, write := range w.last {
+		if id.kind == kind && (namespace == "" || id.key.Namespace == namespace) &&
+			(name == "" || id.key.Name == "" || id.key.Name == name) {
+			writes[id] = write
+		}
+	}
+	return writes
+}
+
+// informers returns the informers of t's kind. With Config.ReadOwnWrites, it returns those that mayAnswer and show what
+// the client has written of the objects that t reads; if there are none, the API server must be read. It waits for the
+// first of them until ownWriteLag after the last write, and for half of the time that ctx has left at most.
+func (t target) informers(ctx context.Context, parts bool) []cache.Informer {
+	w := t.client.written
+	if w == nil {
+		return t.client.informers[t.kind]
+	}
+	var writes []cache.Write
+	var at time.Time
+	lost, of := false, w.of(t)
+	for _, write := range of {
+		lost = lost || time.Since(write.lostAt) <= lostWriteAge
+		if write.UID != "" && time.Since(write.at) <= ownWriteAge {
 			writes = append(writes, write.all()...)
 			if write.at.After(at) {
 				at = write.at
 			}
 		}
 	}
-	kind, namespace, name := t.kind.GroupKind(), t.selectedNamespace(), t.key.Name
-	if t.fields != nil && name == "" {
-		name, _ = t.fields.RequiresExactMatch(fieldName)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if t.key.Name != "" {
-		add(writtenID{kind, t.key})
-		add(writtenID{kind, kube.Key{Namespace: namespace}})
-		return writes, at, lost
-	}
-	for id := range w.last {
-		if id.kind == kind && (namespace == "" || id.key.Namespace == namespace) &&
-			(name == "" || id.key.Name == "" || id.key.Name == name) {
-			add(id)
-		}
-	}
-	return writes, at, lost
-}
-
-// shown removes the writes to objects of which informer, the only one of their kind, shows all writes: those without
-// one in unseen.
-func (w *ownWrites) shown(informer cache.Informer, kind schema.GroupKind, writes, unseen []cache.Write) {
-	if len(w.readBy(kind)) != 1 {
-		return
-	}
-	waits := map[kube.Key]bool{}
-	for _, write := range unseen {
-		waits[write.Key] = true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, write := range writes {
-		id := writtenID{kind, write.Key}
-		last := w.last[id]
-		if !waits[id.key] && last.Write == write && last.lostAt.IsZero() && hasRead(informer, id.key) {
-			delete(w.last, id)
-		}
-	}
-}
-
-// showsOwnWrites waits until an informer shows what the client has written of the objects that t reads. It returns
-// false if the API server must be read instead. It waits until ownWriteLag after the last write, and for half of the
-// time that ctx has left at most.
-func (t target) showsOwnWrites(ctx context.Context, informer cache.Informer) bool {
-	w := t.client.written
-	if w == nil {
-		return true
-	}
-	writes, at, lost := w.of(t)
 	if lost {
-		return false
+		return nil
 	}
-	until := at.Add(ownWriteLag)
-	if soon := time.Now().Add(minOwnWriteWait); until.Before(soon) {
+	shown := t.await(ctx, parts, writes, at)
+	if len(shown) > 0 {
+		w.forget(of, 0)
+	}
+	return shown
+}
+
+// mayAnswer reports whether an informer may have the object, or all selected ones: whole, unless parts is true.
+func (t target) mayAnswer(informer cache.Informer, parts bool) bool {
+	_, whole := informer.NewObject()
+	switch {
+	case !whole && !parts:
+		return false
+	case t.key.Name == "":
+		return t.coveredBy(informer)
+	}
+	return informer.Has(t.key) || informer.Covers(t.key.Namespace, nil)
+}
+
+// await returns the informers of target.informers. The last of writes was made at a time.
+func (t target) await(
+	ctx context.Context, parts bool, writes []cache.Write, at time.Time,
+) (shown []cache.Informer) {
+	w, kind, until := t.client.written, t.kind.GroupKind(), at.Add(ownWriteLag)
+	w.mu.Lock()
+	isBehind := time.Since(w.behind[kind]) <= behindAge
+	w.mu.Unlock()
+	if soon := time.Now().Add(minOwnWriteWait); isBehind || until.Before(soon) {
 		until = soon
 	}
+	limit := until
 	if deadline, ok := ctx.Deadline(); ok {
 		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
-			until = half
+			limit = half
 		}
 	}
-	// It polls, because a subscriber of the informer may call it: the informer announces no write until it returns.
-	for pause := time.Millisecond; len(writes) > 0; pause = min(2*pause, 50*time.Millisecond) {
-		unseen := informer.Unseen(writes)
-		w.shown(informer, t.kind.GroupKind(), writes, unseen)
-		writes = unseen
-		fails := slices.ContainsFunc(writes, func(write cache.Write) bool { return informer.ReadyFor(write) != nil })
-		left := time.Until(until)
-		if len(writes) > 0 && (fails || left <= 0 || !retryrules.Wait(ctx, min(pause, left))) {
-			return false
+	// It polls, because a subscriber of an informer may call it: the informer announces no write until it returns.
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		waits := false
+		for _, informer := range t.client.informers[t.kind] {
+			if !t.mayAnswer(informer, parts) {
+				continue
+			}
+			unseen := informer.Unseen(writes)
+			if len(unseen) == 0 {
+				shown = append(shown, informer)
+			}
+			waits = waits || !slices.ContainsFunc(unseen, func(write cache.Write) bool {
+				return informer.ReadyFor(write) != nil
+			})
+		}
+		left := time.Until(limit)
+		if len(shown) > 0 || !waits {
+			return shown
+		}
+		if left <= 0 || !retryrules.Wait(ctx, min(pause, left)) {
+			break
 		}
 	}
-	return true
+	if !isBehind && time.Until(until) <= 0 {
+		w.mu.Lock()
+		w.behind[kind] = time.Now()
+		w.mu.Unlock()
+	}
+	return nil
 }

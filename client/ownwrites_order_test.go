@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,109 +19,231 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
-	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// An object that is created selected, and then taken out of the selection, is shown in its first state afterwards.
-func TestObjectLeavesSelectionBeforeItIsShown(t *testing.T) {
-	t.Parallel()
-	lag(t, kube.Selection{LabelSelector: "color=old"}, nil, func(b *behind) {
-		b.hold(-1)
-		obj := newMap("new")
-		obj.Labels["color"] = "old"
-		_, err := client.Create(b.Context(), b.client, obj)
-		b.must(err)
-		_, err = client.Patch(b.Context(), b.client, newMap("new"), merge(`{"metadata":{"labels":{"color":"red"}},"data":{"k":"2"}}`))
-		b.must(err)
-		sel := kube.Selection{LabelSelector: "color=old"}
-		if got := b.list(sel); got != "old=1" {
-			b.Errorf("at once: %s", got)
-		}
-		b.server.ReleaseOne("configmaps")
-		synctest.Wait()
-		if got := b.list(sel); got != "old=1" {
-			b.Errorf("after the watch delivered the creation: List %s", got)
-		}
-		if got := b.get("new"); got != "2" {
-			b.Errorf("after the watch delivered the creation: Get %s", got)
-		}
-	})
+// scene is a history of writes while the watches of the informers are held. Reads must show its end from the last write
+// on, whatever part of the changes the informers have read.
+type scene struct {
+	informers []informer.Retriever[*corev1.ConfigMap] // each of them is one; nil: one of all ConfigMaps
+	write     func(b *behind)
+	reads     map[string]string // by name: what Get returns
+	selects   string            // label selector of the list; "": all
+	list      string
 }
 
-// T1b: without an earlier read.
-func TestObjectIsDeletedOutsideOfSelectionBeforeItIsShown(t *testing.T) {
-	t.Parallel()
-	lag(t, kube.Selection{LabelSelector: "color=old"}, nil, func(b *behind) {
-		b.hold(-1)
-		obj := newMap("new")
-		obj.Labels["color"] = "old"
-		created, err := client.Create(b.Context(), b.client, obj)
-		b.must(err)
-		_, err = client.Patch(b.Context(), b.client, newMap("new"), merge(`{"metadata":{"labels":{"color":"red"}},"data":{"k":"2"}}`))
-		b.must(err)
-		b.must(client.Delete(b.Context(), b.client, created))
-		sel := kube.Selection{LabelSelector: "color=old"}
-		if got := b.list(sel); got != "old=1" {
-			b.Errorf("at once: %s", got)
-		}
-		b.server.ReleaseOne("configmaps")
-		synctest.Wait()
-		if got := b.list(sel); got != "old=1" {
-			b.Errorf("deleted; after the watch delivered the creation: List %s", got)
-		}
-		if got := b.get("new"); got != "gone" {
-			b.Errorf("deleted; after the watch delivered the creation: Get %s", got)
-		}
-	})
-}
-
-// A deletion of an object whose creation the informer has not shown yet.
-func TestObjectIsDeletedBeforeItIsShown(t *testing.T) {
-	t.Parallel()
-	for name, del := range map[string]func(b *behind, obj *corev1.ConfigMap) error{
-		"Delete": func(b *behind, obj *corev1.ConfigMap) error { return client.Delete(b.Context(), b.client, obj) },
-		"Delete IfUnchanged": func(b *behind, obj *corev1.ConfigMap) error {
+func scenes(cluster *kube.Cluster) map[string]scene {
+	retrieve := func(selection kube.Selection) informer.Retriever[*corev1.ConfigMap] {
+		return informer.RetrieveSelected[*corev1.ConfigMap](cluster, selection)
+	}
+	all := retrieve(kube.Selection{})
+	old, blue := retrieve(kube.Selection{LabelSelector: "color=old"}), retrieve(kube.Selection{LabelSelector: "color=blue"})
+	ones := retrieve(kube.Selection{FieldSelector: "data.k=1"})
+	type informers = []informer.Retriever[*corev1.ConfigMap]
+	leaves := func(b *behind) *corev1.ConfigMap {
+		created := b.create(b.client, "new", "old")
+		b.patch("new", `{"metadata":{"labels":{"color":"red"}},"data":{"k":"2"}}`)
+		return created
+	}
+	deletes := func(del func(b *behind, obj *corev1.ConfigMap) error) scene {
+		return scene{write: func(b *behind) {
+			b.create(b.user(), "new", "new")
+			seen, err := client.Get[*corev1.ConfigMap](b.Context(), b.client, mapKey("new"), client.FromAPI())
+			b.must(err)
+			b.must(del(b, seen))
+		}, reads: map[string]string{"new": "gone"}, list: "blue=1 old=1"}
+	}
+	return map[string]scene{
+		"an object leaves the selection before it is shown": {
+			informers: informers{old}, write: func(b *behind) { leaves(b) }, reads: map[string]string{"new": "2"}, selects: "color=old", list: "old=1",
+		},
+		"and is deleted": {
+			informers: informers{old}, write: func(b *behind) { b.must(client.Delete(b.Context(), b.client, leaves(b))) },
+			reads: map[string]string{"new": "gone"}, selects: "color=old", list: "old=1",
+		},
+		"an object leaves the selection by a field before it is shown": {
+			informers: informers{ones}, write: func(b *behind) {
+				b.create(b.client, "new", "new")
+				b.patch("new", `{"data":{"k":"2"}}`)
+				for i := range 600 { // so that shown writes are forgotten
+					b.patch("blue", fmt.Sprintf(`{"data":{"i":"%d"}}`, i))
+				}
+			}, reads: map[string]string{"new": "2", "old": "1"}, list: "blue=1 new=2 old=1",
+		},
+		"an object changes in the selection by a field before it is shown": {
+			informers: informers{ones}, write: func(b *behind) {
+				b.create(b.client, "new", "new")
+				b.patch("new", `{"metadata":{"labels":{"color":"red"}}}`)
+				b.must(client.Delete(b.Context(), b.client, newMap("old")))
+			}, reads: map[string]string{"new": "1", "old": "gone"}, selects: "color=red", list: "new=1",
+		},
+		"an object moves between combined selections": {
+			informers: informers{informer.Combine(old, blue)}, write: func(b *behind) {
+				b.patch("old", `{"metadata":{"labels":{"color":"blue"}},"data":{"k":"2"}}`)
+			}, reads: map[string]string{"old": "2", "blue": "1"}, selects: "color=blue", list: "blue=1 old=2",
+		},
+		"an object moves between the selections of two informers": {
+			informers: informers{old, blue}, write: func(b *behind) {
+				b.patch("old", `{"metadata":{"labels":{"color":"blue"}},"data":{"k":"2"}}`)
+				b.patch("blue", `{"metadata":{"labels":{"color":"old"}},"data":{"k":"2"}}`)
+			}, reads: map[string]string{"old": "2", "blue": "2"}, selects: "color=old", list: "blue=2",
+		},
+		"combined namespaces": {
+			informers: informers{informer.Combine(retrieve(kube.Selection{Namespaces: []string{"ns"}}), retrieve(kube.Selection{Namespaces: []string{"other"}}))},
+			write: func(b *behind) {
+				elsewhere := newMap("old")
+				elsewhere.Namespace = "other"
+				_, err := client.Create(b.Context(), b.client, elsewhere)
+				b.must(err)
+				b.must(client.Delete(b.Context(), b.client, newMap("old")))
+			}, reads: map[string]string{"old": "gone", "blue": "1"}, list: "blue=1 old=1",
+		},
+		"one informer of all, and one of a part": {
+			informers: informers{old, all}, write: func(b *behind) { leaves(b) }, reads: map[string]string{"new": "2", "old": "1"}, list: "blue=1 new=2 old=1",
+		},
+		"Delete": deletes(func(b *behind, obj *corev1.ConfigMap) error { return client.Delete(b.Context(), b.client, obj) }),
+		"Delete by name": deletes(func(b *behind, obj *corev1.ConfigMap) error {
+			return client.Delete(b.Context(), b.client, newMap(obj.Name))
+		}),
+		"Delete IfUnchanged": deletes(func(b *behind, obj *corev1.ConfigMap) error {
 			return client.Delete(b.Context(), b.client, obj, client.IfUnchanged())
-		},
-		"DeleteLive": func(b *behind, obj *corev1.ConfigMap) error {
+		}),
+		"DeleteLive": deletes(func(b *behind, obj *corev1.ConfigMap) error {
 			return client.DeleteLive(b.Context(), b.client, obj, nil)
-		},
-		"DeleteMatching": func(b *behind, _ *corev1.ConfigMap) error {
+		}),
+		"DeleteMatching": deletes(func(b *behind, _ *corev1.ConfigMap) error {
 			_, err := client.DeleteMatching(b.Context(), b.client, kube.Selection{Namespaces: []string{"ns"}, FieldSelector: "metadata.name=new"},
 				func(*corev1.ConfigMap) (bool, error) { return true, nil })
 			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lag(t, kube.Selection{}, nil, func(b *behind) {
-				b.hold(-1)
-				user, err := client.New(client.Config{Cluster: b.cluster, FieldOwner: "user"})
-				b.must(err)
-				_, err = client.Create(b.Context(), user, newMap("new"))
-				b.must(err)
-				seen, err := client.Get[*corev1.ConfigMap](b.Context(), b.client, mapKey("new"), client.FromAPI())
-				b.must(err)
-				b.must(del(b, seen))
-				if got := b.get("new"); got != "gone" {
-					b.Errorf("at once: %s", got)
-				}
-				b.server.ReleaseOne("configmaps")
-				synctest.Wait()
-				if got := b.get("new"); got != "gone" {
-					b.Errorf("after the watch delivered the creation: Get %s", got)
-				}
-				if got := b.list(kube.Selection{}); got != "blue=1 old=1" {
-					b.Errorf("after the watch delivered the creation: List %s", got)
-				}
+		}),
+		"DeleteAllOf that deletes an object and is rejected for another": deletes(func(b *behind, _ *corev1.ConfigMap) error {
+			b.answer(http.MethodDelete, func(res *http.Response) (*http.Response, error) {
+				_ = res.Body.Close()
+				return apitest.Failure(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil)), nil
 			})
+			err := client.DeleteAllOf[*corev1.ConfigMap](b.Context(), b.client, kube.Selection{Namespaces: []string{"ns"}, LabelSelector: "color=new"})
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("DeleteAllOf: %w", err)
+			}
+			return nil
+		}),
+		"a patch that changes nothing after a change by another client": {write: func(b *behind) {
+			_, err := client.Patch(b.Context(), b.user(), newMap("old"), merge(`{"data":{"k":"2"}}`))
+			b.must(err)
+			b.patch("old", `{"data":{"k":"2"}}`)
+		}, reads: map[string]string{"old": "2"}, list: "blue=1 old=2"},
+		"a deletion with a finalizer, and its removal": {write: func(b *behind) {
+			b.patch("old", `{"metadata":{"finalizers":["example.com/f"]}}`)
+			b.must(client.Delete(b.Context(), b.client, newMap("old")))
+			b.patch("old", `{"data":{"k":"2"}}`)
+			b.patch("old", `{"metadata":{"finalizers":null}}`)
+			again := newMap("old")
+			again.Data["k"] = "3"
+			_, err := client.Create(b.Context(), b.client, again)
+			b.must(err)
+		}, reads: map[string]string{"old": "3"}, list: "blue=1 old=3"},
+		"a create with a generated name without a response": {write: func(b *behind) {
+			b.answer(http.MethodPost, func(res *http.Response) (*http.Response, error) {
+				_ = res.Body.Close()
+				return nil, errors.New("connection reset")
+			})
+			obj := newMap("")
+			obj.GenerateName, obj.Labels["color"] = "new-", "red"
+			if created, err := client.Create(b.Context(), b.client, obj); err == nil {
+				b.Errorf("created %s", created.Name)
+			}
+		}, selects: "color=red", list: "new-=1"},
+		"the response of a deletion comes after that of the next creation": {write: func(b *behind) {
+			b.answer(http.MethodDelete, func(res *http.Response) (*http.Response, error) {
+				time.Sleep(100 * time.Millisecond)
+				return res, nil
+			})
+			var wg sync.WaitGroup
+			wg.Go(func() { b.must(client.Delete(b.Context(), b.client, newMap("old"))) })
+			synctest.Wait()
+			again := newMap("old")
+			again.Data["k"] = "again"
+			_, err := client.Create(b.Context(), b.client, again)
+			b.must(err)
+			wg.Wait()
+		}, reads: map[string]string{"old": "again"}, list: "blue=1 old=again"},
+		"an earlier response with other labels comes last": {
+			informers: informers{old}, write: func(b *behind) { b.flip("red", "old") }, reads: map[string]string{"blue": "1"},
+			selects: "color=old", list: "blue=1 old=1",
+		},
+		"an earlier response with selected labels comes last": {
+			informers: informers{old}, write: func(b *behind) { b.flip("old", "red") }, reads: map[string]string{"blue": "1"},
+			selects: "color=old", list: "old=1",
+		},
+	}
+}
+
+// flip patches the label of blue twice, by two goroutines. The first response comes last.
+func (b *behind) flip(first, second string) {
+	var delayed bool
+	b.answer(http.MethodPatch, func(res *http.Response) (*http.Response, error) {
+		if !delayed {
+			delayed = true
+			time.Sleep(100 * time.Millisecond)
+		}
+		return res, nil
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { b.patch("blue", `{"metadata":{"labels":{"color":"`+first+`"}}}`) })
+	synctest.Wait()
+	b.patch("blue", `{"metadata":{"labels":{"color":"`+second+`"}}}`)
+	wg.Wait()
+}
+
+// TestReadsShowOwnWritesWhileWatchCatchesUp reads before an informer has read any of the changes, after each of them,
+// and at the end.
+func TestReadsShowOwnWritesWhileWatchCatchesUp(t *testing.T) {
+	t.Parallel()
+	for name := range scenes(nil) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, readsBefore := range []bool{false, true} {
+				lag(t, kube.Selection{}, nil, func(b *behind) {
+					scene := scenes(b.cluster)[name]
+					if scene.informers != nil {
+						var informers []client.Informer
+						for _, retriever := range scene.informers {
+							informers = append(informers, b.start(retriever))
+						}
+						b.use(informers...)
+					}
+					b.hold(-1)
+					scene.write(b)
+					b.server.Hook(nil)
+					for step := range 8 {
+						when := fmt.Sprintf("after %d changes (first from a list: %t)", step, readsBefore)
+						listed := func() {
+							if got := b.list(kube.Selection{LabelSelector: scene.selects}); got != scene.list {
+								b.Errorf("%s: List %q, want %q", when, got, scene.list)
+							}
+						}
+						if readsBefore {
+							listed()
+						}
+						for name, want := range scene.reads {
+							if got := b.get(name); got != want {
+								b.Errorf("%s: Get of %s: %s, want %s", when, name, got, want)
+							}
+						}
+						if !readsBefore {
+							listed()
+						}
+						b.server.ReleaseOne("configmaps")
+						synctest.Wait()
+					}
+				})
+			}
 		})
 	}
 }
 
-// A read while the informer does not run forgets the write.
+// A write that is read while the informer does not run is kept.
 func TestReadBeforeInformerRunsKeepsWrites(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"no read", "stopped", "first list fails"} {
@@ -166,7 +289,7 @@ func TestReadBeforeInformerRunsKeepsWrites(t *testing.T) {
 	}
 }
 
-// After a restore of etcd, reads after each write wait 1 s, without end.
+// After a restore of etcd, reads do not wait 1 s for each write.
 func TestReadsAfterRestoreOfServer(t *testing.T) {
 	t.Parallel()
 	lag(t, kube.Selection{}, nil, func(b *behind) {
@@ -200,64 +323,6 @@ func TestReadsAfterRestoreOfServer(t *testing.T) {
 		}
 		if slow > 0 {
 			b.Errorf("%d of 50 reads after a write waited 1 s, in the %s after a restore (total %s), with %d requests", slow, 50*5*time.Minute, took, len(b.requests()))
-		}
-	})
-}
-
-// The response of a deletion overtakes that of a creation.
-func TestResponseOfDeletionComesLate(t *testing.T) {
-	t.Parallel()
-	lag(t, kube.Selection{}, nil, func(b *behind) {
-		b.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-			r := do()
-			if req.Method == http.MethodDelete {
-				time.Sleep(100 * time.Millisecond)
-			}
-			return r, nil
-		})
-		b.hold(-1)
-		var wg sync.WaitGroup
-		wg.Go(func() { b.must(client.Delete(b.Context(), b.client, newMap("old"))) })
-		synctest.Wait()
-		again := newMap("old")
-		again.Data["k"] = "again"
-		_, err := client.Create(b.Context(), b.client, again)
-		b.must(err)
-		wg.Wait()
-		b.server.ReleaseOne("configmaps") // the deletion
-		synctest.Wait()
-		if got := b.get("old"); got != "again" {
-			b.Errorf("after both writes have returned: %s", got)
-		}
-	})
-}
-
-// Labels of an older response replace those of the newer.
-func TestResponsesInOtherOrder(t *testing.T) {
-	t.Parallel()
-	lag(t, kube.Selection{LabelSelector: "color=old"}, nil, func(b *behind) {
-		n := 0
-		b.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-			r := do()
-			if req.Method == http.MethodPatch {
-				if n++; n == 1 {
-					time.Sleep(100 * time.Millisecond)
-				}
-			}
-			return r, nil
-		})
-		b.hold(-1)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := client.Patch(b.Context(), b.client, newMap("blue"), merge(`{"metadata":{"labels":{"color":"red"}}}`))
-			b.must(err)
-		})
-		synctest.Wait()
-		_, err := client.Patch(b.Context(), b.client, newMap("blue"), merge(`{"metadata":{"labels":{"color":"old"}}}`))
-		b.must(err)
-		wg.Wait()
-		if got := b.list(kube.Selection{LabelSelector: "color=old"}); got != "blue=1 old=1" {
-			b.Errorf("List: %s", got)
 		}
 	})
 }
@@ -301,30 +366,14 @@ func (o *fuzzObject) check(from int, ok func(s fuzzState) bool) bool {
 
 func fuzz(t *testing.T, seed uint64, selections []string, foreign, flips, delays, breaks bool) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		server := apitest.New(apiserver.ConfigMaps(), apitest.Pods())
-		cluster, err := kube.Connect(server.Config("test"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster.SetLogger((&testlog.Buffer{}).Logger(nil))
+	lag(t, kube.Selection{}, func(c *client.Config) { c.Informers = nil }, func(b *behind) {
+		t := b.T
 		var informers []client.Informer
 		for _, s := range selections {
-			i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{LabelSelector: s})})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer i.Join(t.Context())()
-			if err := i.WaitSynced(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			informers = append(informers, i)
+			informers = append(informers, b.inform(kube.Selection{LabelSelector: s}))
 		}
-		c, err := client.New(client.Config{Cluster: cluster, FieldOwner: "test", ReadOwnWrites: true, Informers: informers})
-		if err != nil {
-			t.Fatal(err)
-		}
-		user, _ := client.New(client.Config{Cluster: cluster, FieldOwner: "user"})
+		b.use(informers...)
+		c, user, server := b.client, b.user(), b.server
 		if delays {
 			var mu sync.Mutex
 			rnd := rand.New(rand.NewPCG(seed, 99))
@@ -529,5 +578,128 @@ func TestReadsOfRandomWrites(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Several goroutines write the same objects, whose responses arrive in any order. A read shows no state before that of a
+// response that had arrived before it.
+func TestReadsOfConcurrentWrites(t *testing.T) {
+	t.Parallel()
+	for _, selections := range [][]string{{""}, {"color=blue"}, {"color=blue", ""}} {
+		for seed := range uint64(fuzzSeeds) {
+			t.Run(fmt.Sprintf("%q, seed %d", selections, seed), func(t *testing.T) {
+				t.Parallel()
+				lag(t, kube.Selection{}, nil, func(b *behind) { writeConcurrently(b, selections, seed) })
+			})
+		}
+	}
+}
+
+func writeConcurrently(b *behind, selections []string, seed uint64) {
+	var informers []client.Informer
+	for _, s := range selections {
+		informers = append(informers, b.inform(kube.Selection{LabelSelector: s}))
+	}
+	b.use(informers...)
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 1))
+	roll := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	b.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		if req.Method == http.MethodPatch {
+			time.Sleep(time.Duration(roll(5)) * time.Millisecond)
+			defer func() { time.Sleep(time.Duration(roll(30)) * time.Millisecond) }()
+		}
+		return do(), nil
+	})
+	returned, colors := 0, map[int]string{0: "blue"} // the version of the last response; by version: of the returned writes
+	flying := 0
+	state := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		return returned, flying > 0
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var writers, others sync.WaitGroup
+	for range 3 {
+		writers.Go(func() {
+			for range 40 {
+				time.Sleep(time.Duration(roll(40)) * time.Millisecond)
+				mu.Lock()
+				flying++
+				mu.Unlock()
+				color := []string{"blue", "red"}[roll(2)]
+				obj, err := client.Patch(b.Context(), b.client, newMap("blue"), merge(fmt.Sprintf(
+					`{"metadata":{"labels":{"color":%q}},"data":{"k":"%d"}}`, color, roll(1000))))
+				b.must(err)
+				version, err := strconv.Atoi(obj.ResourceVersion)
+				b.must(err)
+				mu.Lock()
+				flying--
+				returned, colors[version] = max(returned, version), color
+				mu.Unlock()
+			}
+		})
+	}
+	check := func(how string) {
+		least, writes := state()
+		obj, err := client.Get[*corev1.ConfigMap](b.Context(), b.client, mapKey("blue"))
+		b.must(err)
+		if version, _ := strconv.Atoi(obj.ResourceVersion); version < least {
+			b.Errorf("%s: Get returns version %d after %d", how, version, least)
+		}
+		least, writes = state()
+		all, err := client.All[*corev1.ConfigMap](b.Context(), b.client, kube.Selection{LabelSelector: "color=blue"})
+		b.must(err)
+		_, more := state()
+		found := slices.IndexFunc(all, func(obj *corev1.ConfigMap) bool { return obj.Name == "blue" })
+		if found >= 0 {
+			if version, _ := strconv.Atoi(all[found].ResourceVersion); version < least {
+				b.Errorf("%s: the list has version %d after %d", how, version, least)
+			}
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		isRed := writes || more
+		for version, color := range colors {
+			isRed = isRed || version >= least && color == "red"
+		}
+		if !isRed {
+			b.Errorf("%s: the list lacks the object after version %d", how, least)
+		}
+	}
+	for range 2 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(time.Duration(roll(10)) * time.Millisecond)
+				check("a reader")
+			}
+		})
+	}
+	others.Go(func() {
+		for ctx.Err() == nil {
+			time.Sleep(time.Duration(roll(20)) * time.Millisecond)
+			switch roll(4) {
+			case 0:
+				b.server.HoldWatches("configmaps")
+			case 1, 2:
+				b.server.ReleaseOne("configmaps")
+			case 3:
+				b.server.ReleaseWatches("configmaps")
+			}
+		}
+	})
+	writers.Wait()
+	cancel()
+	others.Wait()
+	b.server.HoldWatches("configmaps")
+	for range 5 {
+		check("at the end")
+		b.server.ReleaseOne("configmaps")
+		synctest.Wait()
 	}
 }

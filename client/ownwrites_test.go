@@ -1,20 +1,26 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -23,6 +29,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/owned"
 )
 
 // behind is a client with an informer of ConfigMaps whose watch is delayed.
@@ -38,7 +45,10 @@ type behind struct {
 func lag(t *testing.T, selection kube.Selection, change func(*client.Config), test func(b *behind)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &behind{T: t, server: apitest.New(apiserver.ConfigMaps(), apitest.Pods())}
+		maps := apiserver.ConfigMaps()
+		maps.Rules.Fields = func(obj apiserver.Object) fields.Set { return fields.Set{"data.k": obj.(*corev1.ConfigMap).Data["k"]} }
+		maps.Rules.FieldLabels = []string{"data.k"}
+		b := &behind{T: t, server: apitest.New(maps, apitest.Pods())}
 		for _, name := range []string{"old", "blue"} {
 			b.server.Apply("configmaps", mapKey(name), "test", fmt.Sprintf(
 				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":%q,"labels":{"color":%q}},"data":{"k":"1"}}`, name, name))
@@ -62,7 +72,13 @@ func lag(t *testing.T, selection kube.Selection, change func(*client.Config), te
 
 func (b *behind) inform(selection kube.Selection) *informer.Informer[*corev1.ConfigMap] {
 	b.Helper()
-	i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](b.cluster, selection)})
+	return b.start(informer.RetrieveSelected[*corev1.ConfigMap](b.cluster, selection))
+}
+
+// start starts an informer.
+func (b *behind) start(retriever informer.Retriever[*corev1.ConfigMap]) *informer.Informer[*corev1.ConfigMap] {
+	b.Helper()
+	i, err := informer.New(informer.Config[*corev1.ConfigMap]{Retriever: retriever})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -72,6 +88,48 @@ func (b *behind) inform(selection kube.Selection) *informer.Informer[*corev1.Con
 	}
 	time.Sleep(time.Minute)
 	return i
+}
+
+// use replaces the informers of the client.
+func (b *behind) use(informers ...client.Informer) {
+	b.Helper()
+	var err error
+	b.client, err = b.client.With(func(c *client.Config) { c.Informers = informers })
+	b.must(err)
+}
+
+// user returns a client of another program.
+func (b *behind) user() *client.Client {
+	b.Helper()
+	user, err := client.New(client.Config{Cluster: b.cluster, FieldOwner: "user"})
+	b.must(err)
+	return user
+}
+
+func (b *behind) create(c *client.Client, name, color string) *corev1.ConfigMap {
+	b.Helper()
+	obj := newMap(name)
+	obj.Labels["color"] = color
+	created, err := client.Create(b.Context(), c, obj)
+	b.must(err)
+	return created
+}
+
+func (b *behind) patch(name, patch string) {
+	b.Helper()
+	_, err := client.Patch(b.Context(), b.client, newMap(name), merge(patch))
+	b.must(err)
+}
+
+// answer replaces the responses to requests with a method.
+func (b *behind) answer(method string, answer func(*http.Response) (*http.Response, error)) {
+	b.server.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
+		res := do()
+		if req.Method == method {
+			return answer(res)
+		}
+		return res, nil
+	})
 }
 
 func mapKey(name string) kube.Key { return kube.Key{Namespace: "ns", Name: name} }
@@ -115,7 +173,7 @@ func (b *behind) list(selection kube.Selection) string {
 		if err != nil {
 			return err.Error()
 		}
-		all = append(all, obj.Name+"="+obj.Data["k"])
+		all = append(all, cmp.Or(obj.GenerateName, obj.Name)+"="+obj.Data["k"])
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
@@ -270,6 +328,9 @@ func TestReadsShowOwnWrites(t *testing.T) {
 					if requests := b.requests(); len(requests) > 0 {
 						b.Errorf("later reads make the requests %q", requests)
 					}
+					if n := client.OwnWrites(b.client); n > 0 {
+						b.Errorf("%d writes are kept after reads", n)
+					}
 				})
 			})
 		}
@@ -326,6 +387,39 @@ func TestWaitForOwnWritesOfClientIsBounded(t *testing.T) {
 		}
 		time.Sleep(9 * time.Minute)
 		read(b, 0, 0, 50*time.Millisecond)
+	})
+	lag(t, kube.Selection{}, nil, func(b *behind) { // several informers: one wait
+		b.use(b.informer, b.inform(kube.Selection{}), b.inform(kube.Selection{LabelSelector: "color=old"}))
+		b.hold(-1)
+		writes()["update"].write(b)
+		read(b, 400*time.Millisecond, 200*time.Millisecond, 201*time.Millisecond)
+		read(b, 0, 700*time.Millisecond, 801*time.Millisecond)
+	})
+	lag(t, kube.Selection{}, nil, func(b *behind) { // an informer that is behind all the time: a long wait every 10 s
+		b.hold(-1)
+		number := 0
+		write := func() {
+			number++
+			b.patch("old", fmt.Sprintf(`{"data":{"k":"2","number":"%d"}}`, number))
+		}
+		for range 3 {
+			write()
+			read(b, 0, time.Second, time.Second)
+			for range 9 {
+				time.Sleep(time.Second)
+				write()
+				read(b, 0, 0, 20*time.Millisecond)
+			}
+			time.Sleep(3 * time.Second)
+		}
+		b.server.ReleaseWatches("configmaps")
+		time.Sleep(time.Minute)
+		b.requests()
+		b.hold(300 * time.Millisecond)
+		write()
+		if read(b, 0, 300*time.Millisecond, 350*time.Millisecond); len(b.requests()) > 0 {
+			b.Error("a read does not wait for an informer that is no longer behind")
+		}
 	})
 	lag(t, kube.Selection{}, nil, func(b *behind) {
 		b.server.Fail("watch", apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil))
@@ -404,6 +498,19 @@ func TestReadsAfterWritesWithoutResponse(t *testing.T) {
 			_ = do().Body.Close()
 			return apitest.Failure(apierrors.NewTimeoutError("slow", 0)), nil
 		}, nil, "2", true},
+		"server error": {func(do func() *http.Response) (*http.Response, error) {
+			_ = do().Body.Close()
+			return apitest.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out"))), nil
+		}, nil, "2", true},
+		"connection refused": {func(func() *http.Response) (*http.Response, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}, nil, "1", false},
+		"no webhook": {func(func() *http.Response) (*http.Response, error) {
+			return apitest.Failure(apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": no endpoints available`))), nil
+		}, nil, "1", false},
+		"too large": {func(func() *http.Response) (*http.Response, error) {
+			return apitest.Failure(apierrors.NewInternalError(errors.New("etcdserver: request is too large"))), nil
+		}, nil, "1", false},
 		"rejected": {func(func() *http.Response) (*http.Response, error) {
 			return apitest.Failure(apierrors.NewForbidden(corev1.Resource("configmaps"), "old", nil)), nil
 		}, nil, "1", false},
@@ -520,8 +627,14 @@ func TestManyOwnWrites(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err = client.Create(b.Context(), b.client, newMap("last"))
 		b.must(err)
-		if n := client.OwnWrites(b.client); n > 2*256 {
+		if n := client.OwnWrites(b.client); n > 4*256 {
 			b.Errorf("%d writes are kept after the informer has shown them", n)
+		}
+		for i := range 2000 {
+			b.must(client.Delete(b.Context(), b.client, newMap(fmt.Sprint("m-", i))))
+		}
+		if n := client.OwnWrites(b.client); n > 4*256 {
+			b.Errorf("%d deletions are kept after the informer has shown them", n)
 		}
 		b.hold(-1)
 		_, err = client.Create(b.Context(), b.client, newMap("unseen"))
@@ -545,6 +658,8 @@ func TestOwnWritesOfOtherVersionsAndSubresources(t *testing.T) {
 				return converted, nil
 			}
 		}
+		stored.Scale = &apiserver.Scale{Replicas: ".spec.replicas", StatusReplicas: ".status.replicas"}
+		beta.Scale = stored.Scale
 		stored.From, beta.From, beta.Storage = convert("v1"), convert("v1beta1"), stored
 		server := apitest.New(stored, beta)
 		cluster, err := kube.Connect(server.Config("test"))
@@ -580,6 +695,9 @@ func TestOwnWritesOfOtherVersionsAndSubresources(t *testing.T) {
 				t.Fatalf("%s: %v", when, err)
 			}
 			gotSpec, _, _ := unstructured.NestedString(obj.Object, "spec", "size")
+			if replicas, scaled, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); scaled {
+				gotSpec += fmt.Sprint(" times ", replicas)
+			}
 			gotStatus, _, _ := unstructured.NestedString(obj.Object, "status", "size")
 			if gotSpec != spec || gotStatus != status {
 				t.Errorf("%s: spec %q, status %q, want %q and %q", when, gotSpec, gotStatus, spec, status)
@@ -598,24 +716,153 @@ func TestOwnWritesOfOtherVersionsAndSubresources(t *testing.T) {
 		changed := widget("v1", "3")
 		_, err = client.Patch(t.Context(), c, changed, merge(`{"status":{"size":"3"}}`), client.Subresource("status"))
 		expect("patch of the status", "2", "3", err)
+		_, err = client.Patch[*autoscalingv1.Scale](t.Context(), c, nil, merge(`{"spec":{"replicas":4}}`), client.SubresourceOf(changed, "scale"))
+		expect("patch of the scale", "2 times 4", "3", err)
 	})
 }
 
 // What a client has written to one cluster says nothing about another one.
-func TestOwnWritesOfAnotherCluster(t *testing.T) {
+func TestOwnWritesOfTwoClusters(t *testing.T) {
 	t.Parallel()
 	lag(t, kube.Selection{}, nil, func(b *behind) {
+		there := *b
 		other := apitest.New(apiserver.ConfigMaps())
-		cluster, err := kube.Connect(other.Config("test"))
+		other.Renumber(2)
+		var err error
+		there.server, there.informer = other, nil
+		there.cluster, err = kube.Connect(other.Config("test"))
 		b.must(err)
-		there, err := b.client.With(func(c *client.Config) { c.Cluster, c.Informers = cluster, nil })
+		informer := there.inform(kube.Selection{})
+		there.client, err = b.client.With(func(c *client.Config) { c.Cluster, c.Informers = there.cluster, []client.Informer{informer} })
 		b.must(err)
 		b.hold(-1)
-		_, err = client.Create(b.Context(), there, newMap("old"))
-		b.must(err)
+		there.hold(500 * time.Millisecond)
+		there.create(there.client, "old", "old")
 		began := time.Now()
 		if got := b.get("old"); got != "1" || time.Since(began) > 0 {
 			b.Errorf("got %s after %s", got, time.Since(began))
 		}
+		b.patch("old", `{"data":{"k":"2"}}`)
+		there.requests()
+		if got := there.get("old"); got != "1" || time.Since(began) > 550*time.Millisecond || len(there.requests()) > 0 {
+			b.Errorf("in the other cluster: %s after %s", got, time.Since(began))
+		}
+		if got := b.get("old"); got != "2" {
+			b.Errorf("after a patch: %s", got)
+		}
 	})
+}
+
+// A read of all namespaces of the Cluster is one of each.
+func TestOwnWritesOfLimitedNamespaces(t *testing.T) {
+	t.Parallel()
+	lag(t, kube.Selection{}, nil, func(b *behind) {
+		b.must(b.cluster.SetNamespaces("ns", "other"))
+		b.use(b.inform(kube.Selection{}))
+		b.hold(500 * time.Millisecond)
+		elsewhere := newMap("there")
+		elsewhere.Namespace = "other"
+		_, err := client.Create(b.Context(), b.client, elsewhere)
+		b.must(err)
+		b.must(client.Delete(b.Context(), b.client, newMap("old")))
+		outside := newMap("outside")
+		outside.Namespace = "outside"
+		_, err = client.Create(b.Context(), b.client, outside)
+		b.must(err)
+		b.requests()
+		began := time.Now()
+		if got := b.list(kube.Selection{}); got != "blue=1 there=1" {
+			b.Errorf("List: %s", got)
+		}
+		if took, requests := time.Since(began), b.requests(); took > 550*time.Millisecond || len(requests) > 0 {
+			b.Errorf("the list took %s, with the requests %q", took, requests)
+		}
+		if exists, err := client.Exists[*corev1.ConfigMap](b.Context(), b.client, kube.KeyOf(outside)); !exists || err != nil {
+			b.Errorf("in a namespace without an informer: %v, %v", exists, err)
+		}
+	})
+}
+
+// An optional informer of a kind that the API server does not serve is not awaited. When it lists the kind, it may show
+// a state before the writes.
+func TestOwnWritesAndOptionalInformers(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"missing":   apierrors.NewNotFound(corev1.Resource("configmaps"), ""),
+		"forbidden": apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lag(t, kube.Selection{}, func(c *client.Config) { c.Informers = nil }, func(b *behind) {
+				b.server.Fail("list", refusal)
+				b.server.Fail("watch", refusal)
+				i, err := informer.New(informer.Config[*corev1.ConfigMap]{
+					Retriever: informer.Retrieve[*corev1.ConfigMap](b.cluster), Optional: true,
+				})
+				b.must(err)
+				defer i.Join(b.Context())()
+				time.Sleep(time.Second)
+				b.use(i)
+				b.server.ServeStale()
+				writes()["update"].write(b)
+				b.create(b.client, "new", "new")
+				b.must(client.Delete(b.Context(), b.client, newMap("blue")))
+				began := time.Now()
+				for when, wait := range map[string]time.Duration{"at once": 0, "later": time.Second} {
+					time.Sleep(wait)
+					if got := b.get("old") + b.get("new") + b.get("blue"); got != "21gone" {
+						b.Errorf("%s: %s", when, got)
+					}
+				}
+				if took := time.Since(began); took > time.Second {
+					b.Errorf("reads waited for %s", took-time.Second)
+				}
+				b.hold(-1)
+				b.server.Fail("list", nil)
+				b.server.Fail("watch", nil)
+				time.Sleep(time.Minute)
+				for range 2 {
+					if got := b.get("old") + b.get("new") + b.get("blue"); got != "21gone" {
+						b.Errorf("after a list: %s", got)
+					}
+					b.server.ReleaseWatches("configmaps")
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// A Set finds the children that it has just created, and prunes them.
+func TestSetOfClientWithReadOwnWritesPrunesNewChildren(t *testing.T) {
+	t.Parallel()
+	for _, selector := range []string{"", owned.LabelSet} {
+		lag(t, kube.Selection{}, nil, func(b *behind) {
+			b.use(b.inform(kube.Selection{LabelSelector: selector}))
+			owner, err := client.Get[*corev1.ConfigMap](b.Context(), b.client, mapKey("old"))
+			b.must(err)
+			set, err := owned.New(owned.Config{
+				Client: b.client, Name: "test", Kinds: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
+			})
+			b.must(err)
+			b.hold(-1)
+			for _, names := range [][]string{{"a", "b"}, {"b"}, {"a"}, {}} {
+				var children []kube.Object
+				for _, name := range names {
+					children = append(children, newMap(name))
+				}
+				_, err := set.Apply(b.Context(), owner, owned.Of(children...)...)
+				b.must(err)
+				var left []string
+				for _, key := range b.server.Keys("configmaps") {
+					if name := strings.TrimPrefix(key, "ns/"); name != "old" && name != "blue" {
+						left = append(left, name)
+					}
+				}
+				if !slices.Equal(left, names) {
+					b.Errorf("selector %q: the children are %q, want %q", selector, left, names)
+				}
+			}
+		})
+	}
 }

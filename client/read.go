@@ -55,9 +55,8 @@ func getWith[T kube.Object](ctx context.Context, c *Client, key kube.Key, s sett
 		return none, t.failed(err)
 	}
 	if !t.fromAPI && t.subresource == "" {
-		seen, answered, err := cachedState(t, none, isMetadata(none), func(informer cache.Informer) bool {
-			return t.showsOwnWrites(ctx, informer)
-		})
+		parts := isMetadata(none)
+		seen, answered, err := cachedState(t, none, parts, t.informers(ctx, parts))
 		if err == nil && answered && !seen.exists {
 			err = t.gone()
 		}
@@ -229,7 +228,7 @@ func (t target) withoutIndex(err error) error {
 	if t.fields == nil || t.fromAPI || !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "field") {
 		return err
 	}
-	for informer := range t.client.informersOf(t.kind) {
+	for _, informer := range t.client.informers[t.kind] {
 		return fmt.Errorf("%w; informer %q does not answer %q: that needs an Index with the name of the field, one "+
 			"such field with a value, and an informer of the whole selection that has listed and, with "+
 			"ReadOwnWrites, shows the client's writes", err, informer.Name(), t.fields)
@@ -308,9 +307,8 @@ func listedBy[T kube.Object](ctx context.Context, t target) cache.Informer {
 		return nil
 	}
 	var none T
-	for informer := range t.client.informersOf(t.kind) {
-		if _, whole := informer.NewObject(); (whole || isMetadata(none)) && t.coveredBy(informer) &&
-			t.showsOwnWrites(ctx, informer) {
+	for _, informer := range t.informers(ctx, isMetadata(none)) {
+		if t.mayAnswer(informer, isMetadata(none)) {
 			return informer
 		}
 	}

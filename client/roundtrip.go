@@ -29,13 +29,13 @@ func (c *Client) roundTrip(ctx context.Context, r *Request) error {
 	if r.Verb == VerbWatch {
 		return c.openWatch(ctx, req, r)
 	}
-	began := c.written.begin()
+	ended := c.written.begin(r)
 	result := req.Do(ctx)
 	result.StatusCode(&r.Status)
 	// The error of Raw does not contain the response of the API server.
 	err = result.Error()
 	raw, rawErr := result.Raw()
-	c.written.record(r, began, raw, err)
+	ended(raw, err)
 	if err != nil {
 		return c.explain(ctx, r, err)
 	}

@@ -24,16 +24,14 @@ type state[T kube.Object] struct {
 	entry *metav1.ManagedFieldsEntry
 }
 
-// cachedState reads the object from the client's informers that keep whole objects; with parts, also from those that
-// keep parts of objects; only from those for which reads, if it is not nil, returns true. If answered is false, the
-// caller must read from the API server.
+// cachedState reads the object from those of informers that keep whole objects; with parts, also from those that keep
+// parts of objects. If answered is false, the caller must read from the API server.
 func cachedState[T kube.Object](
-	t target, like T, parts bool, reads func(cache.Informer) bool,
+	t target, like T, parts bool, informers []cache.Informer,
 ) (seen state[T], answered bool, err error) {
 	covered := false
-	for informer := range t.client.informersOf(t.kind) {
-		_, whole := informer.NewObject()
-		if !whole && !parts || reads != nil && !reads(informer) {
+	for _, informer := range informers {
+		if _, whole := informer.NewObject(); !whole && !parts {
 			continue
 		}
 		// An informer that covers the object only after it was read may have the object by now. One that was stopped in
@@ -77,7 +75,7 @@ func (t target) gone() error {
 // currentState returns the state of the object: from an informer if one shows it or covers its namespace, otherwise
 // from the API server.
 func currentState[T kube.Object](ctx context.Context, t target, like T) (state[T], error) {
-	seen, answered, err := cachedState(t, like, false, nil)
+	seen, answered, err := cachedState(t, like, false, t.client.informers[t.kind])
 	if err != nil || answered {
 		return seen, err
 	}
@@ -89,7 +87,7 @@ func stateBefore[T kube.Object](ctx context.Context, a application, like T) (sta
 	if isMetadata(like) {
 		// An informer that keeps only parts of objects can show that the apply would change nothing. It cannot show the
 		// changes that the apply would make.
-		seen, _, err := cachedState(a.target, like, true, nil)
+		seen, _, err := cachedState(a.target, like, true, a.client.informers[a.kind])
 		if err == nil && seen.exists {
 			seen.applied, err = a.isApplied(seen.object, a.entryOf(seen.object, seen.entry))
 		}

@@ -5,6 +5,7 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -181,15 +182,13 @@ type Write struct {
 	Object *wire.Object
 }
 
-// WithLabels returns the write with an Object that has only metadata, which can always be encoded: enough for informers
-// that select by labels.
+// WithLabels returns the write with an Object of which only the identity and the labels are known.
 func (w Write) WithLabels(labels map[string]string) Write {
-	w.Object, _ = wire.NewEncoder[*metav1.PartialObjectMetadata](nil).Encode(&metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.Key.Namespace, Name: w.Key.Name, UID: w.UID, ResourceVersion: w.ResourceVersion,
-			Labels: labels,
-		},
-	})
+	metadata := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.Key.Namespace, Name: w.Key.Name, UID: w.UID, ResourceVersion: w.ResourceVersion, Labels: labels,
+	}}
+	w.Object = &wire.Object{Format: wire.Failed, Key: w.Key, UID: w.UID, ResourceVersion: w.ResourceVersion}
+	w.Object.Bytes, _ = json.Marshal(metadata) // strings are always encoded
 	return w
 }
 
