@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -547,8 +548,8 @@ func fuzz(t *testing.T, seed uint64, selections []string, foreign, flips, delays
 	})
 }
 
-// fuzzSeeds is the number of random histories of each configuration.
-const fuzzSeeds = 8
+// fuzzSeeds returns the number of random histories of each configuration.
+func fuzzSeeds() uint64 { return uint64(testlength.Count(3, 20)) }
 
 // A read is never older than the client's own last write that had returned before it.
 func TestReadsOfRandomWrites(t *testing.T) {
@@ -570,7 +571,7 @@ func TestReadsOfRandomWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(fuzzSeeds) {
+			for seed := range fuzzSeeds() {
 				fuzz := f
 				fuzz(t, seed)
 				if t.Failed() {
@@ -586,7 +587,7 @@ func TestReadsOfRandomWrites(t *testing.T) {
 func TestReadsOfConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	for _, selections := range [][]string{{""}, {"color=blue"}, {"color=blue", ""}} {
-		for seed := range uint64(fuzzSeeds) {
+		for seed := range fuzzSeeds() {
 			t.Run(fmt.Sprintf("%q, seed %d", selections, seed), func(t *testing.T) {
 				t.Parallel()
 				lag(t, kube.Selection{}, nil, func(b *behind) { writeConcurrently(b, selections, seed) })

@@ -620,7 +620,7 @@ func TestManyOwnWrites(t *testing.T) {
 		var err error
 		b.client, err = b.client.With(func(c *client.Config) { c.Informers = append(c.Informers, second) })
 		b.must(err)
-		for i := range 2000 {
+		for i := range 1200 {
 			_, err := client.Create(b.Context(), b.client, newMap(fmt.Sprint("m-", i)))
 			b.must(err)
 		}
@@ -630,7 +630,7 @@ func TestManyOwnWrites(t *testing.T) {
 		if n := client.OwnWrites(b.client); n > 4*256 {
 			b.Errorf("%d writes are kept after the informer has shown them", n)
 		}
-		for i := range 2000 {
+		for i := range 1200 {
 			b.must(client.Delete(b.Context(), b.client, newMap(fmt.Sprint("m-", i))))
 		}
 		if n := client.OwnWrites(b.client); n > 4*256 {
