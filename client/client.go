@@ -42,10 +42,10 @@ type Config struct {
 	// ReadOwnWrites lets reads see all earlier writes of the client, in handlers and elsewhere. A read that informers
 	// could answer waits until one of them shows what the client has written of its objects. It makes a request instead
 	// if none does 1 s after the write (a healthy watch is behind by milliseconds; after such a wait, reads of the kind
-	// wait only 20 ms, for 10 s), or when half of the time that ctx has left is over. For 2 min it makes a request after
-	// a write without a response or with status 5xx, and in a namespace after a DeleteAllOf, because their effects are
-	// not known. A client of With does the same, and shares the writes if it has the same Informers. Default false:
-	// reads do not wait.
+	// wait only 20 ms, for 10 s), or when half of the time that ctx has left is over. For 2 min it makes a request
+	// after a write without a response or with status 5xx, and in a namespace after a DeleteAllOf, because their
+	// effects are not known. A client of With does the same, and shares the writes if it has the same Informers.
+	// Default false: reads do not wait.
 	ReadOwnWrites bool
 	// Interceptors receive every request, in this order: see Interceptor. Default: none.
 	Interceptors []Interceptor

@@ -108,7 +108,8 @@ func newOwnWrites(config Config) *ownWrites {
 // one, or the error.
 func (w *ownWrites) begin(r *Request) (end func(body []byte, err error)) {
 	id := writtenID{r.Kind.GroupKind(), r.Key}
-	if w == nil || !r.Verb.IsWrite() || r.DryRun || len(w.informers[id.kind]) == 0 {
+	dryRun := r.DryRun || r.Delete != nil && len(r.Delete.DryRun) > 0
+	if w == nil || !r.Verb.IsWrite() || dryRun || len(w.informers[id.kind]) == 0 {
 		return func([]byte, error) {}
 	}
 	var before cache.Write // its Object is that of a deletion, whose response has no version

@@ -646,13 +646,13 @@ func writeConcurrently(b *behind, selections []string, seed uint64) {
 		})
 	}
 	check := func(how string) {
-		least, writes := state()
+		least, _ := state()
 		obj, err := client.Get[*corev1.ConfigMap](b.Context(), b.client, mapKey("blue"))
 		b.must(err)
 		if version, _ := strconv.Atoi(obj.ResourceVersion); version < least {
 			b.Errorf("%s: Get returns version %d after %d", how, version, least)
 		}
-		least, writes = state()
+		least, writes := state()
 		all, err := client.All[*corev1.ConfigMap](b.Context(), b.client, kube.Selection{LabelSelector: "color=blue"})
 		b.must(err)
 		_, more := state()

@@ -757,12 +757,18 @@ func TestOwnWritesOfTwoClusters(t *testing.T) {
 func TestOwnWritesOfLimitedNamespaces(t *testing.T) {
 	t.Parallel()
 	lag(t, kube.Selection{}, nil, func(b *behind) {
-		b.must(b.cluster.SetNamespaces("ns", "other"))
-		b.use(b.inform(kube.Selection{}))
+		limited, err := kube.Connect(b.server.Config("test"))
+		b.must(err)
+		b.must(limited.SetNamespaces("ns", "other"))
+		b.cluster = limited
+		b.client, err = client.New(client.Config{
+			Cluster: limited, FieldOwner: "test", ReadOwnWrites: true, Informers: []client.Informer{b.inform(kube.Selection{})},
+		})
+		b.must(err)
 		b.hold(500 * time.Millisecond)
 		elsewhere := newMap("there")
 		elsewhere.Namespace = "other"
-		_, err := client.Create(b.Context(), b.client, elsewhere)
+		_, err = client.Create(b.Context(), b.client, elsewhere)
 		b.must(err)
 		b.must(client.Delete(b.Context(), b.client, newMap("old")))
 		outside := newMap("outside")

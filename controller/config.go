@@ -143,9 +143,9 @@ type QueueConfig struct {
 	EndBackoffIf func(Cause) bool
 }
 
-// RunsConfig configures the limits of runs, what follows from a run's own writes, and the end of the process. Own writes
-// are those made with the handler's context, through a client of the same kube.Cluster as the informer's. The zero value
-// is the default.
+// RunsConfig configures the limits of runs, what follows from a run's own writes, and the end of the process. Own
+// writes are those made with the handler's context, through a client of the same kube.Cluster as the informer's. The
+// zero value is the default.
 type RunsConfig struct {
 	// StuckAfter is the time after which a running handler is reported as ProblemStuck, with its goroutine's stack, and
 	// another worker takes its place until it returns. Default 5 min; negative: never. After 30 s it is logged.

@@ -72,6 +72,7 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
 	}
+	apiobject.ObserversOf(config.Cluster).SetCreated()
 	return c, nil
 }
 

@@ -42,9 +42,8 @@ func (e *enqueuer) skip(why SkipReason, key kube.Key, cause Cause) {
 	e.observers.each(func(o observer) { o.skipped(key, why, &cause) })
 }
 
-// skipEchoOf removes the cause of key, which is running, whose event is that of cause, and records the skip.
-func (e *enqueuer) skipEchoOf(key kube.Key, cause *Cause) {
-	event := cause.event()
+// skipEchoOf removes the cause of key, which is running, whose event is event, and records the skip.
+func (e *enqueuer) skipEchoOf(key kube.Key, event ownwrites.Event) {
 	if echo := e.removeEcho(key, func(other ownwrites.Event) bool { return other == event }); echo != nil {
 		e.skip(SkipOwnWrite, key, *echo)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -14,8 +15,8 @@ import (
 // A gate is called without locks, by several goroutines. To let a held key run before its time, it calls Release of the
 // queue, which is safe at any time after hold was called.
 type gate interface {
-	// skips reports whether cause, which no list has found, is an own write for which key need not run.
-	skips(key kube.Key, cause *Cause) bool
+	// skips reports whether event, which no list has found, is an own write for which key need not run.
+	skips(key kube.Key, event ownwrites.Event) bool
 	// hold returns for how long key, which a worker has taken, must wait. hold.AtMost 0: it may run.
 	hold(ctx context.Context, key kube.Key) workqueue.Hold
 }
@@ -23,8 +24,8 @@ type gate interface {
 // gateList asks several gates in order.
 type gateList []gate
 
-func (all gateList) skip(key kube.Key, cause *Cause) bool {
-	return slices.ContainsFunc(all, func(g gate) bool { return g.skips(key, cause) })
+func (all gateList) skip(key kube.Key, event ownwrites.Event) bool {
+	return slices.ContainsFunc(all, func(g gate) bool { return g.skips(key, event) })
 }
 
 // held returns key to the queue if a gate holds it.

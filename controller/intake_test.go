@@ -95,14 +95,14 @@ func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 	}
 }
 
-// lateGate is a gate that calls a function when a cause has passed the gates before it for the first time.
+// lateGate is a gate that calls a function when an event has passed the gates before it for the first time.
 type lateGate struct {
 	ignore
 	once sync.Once
 	call func()
 }
 
-func (g *lateGate) skips(kube.Key, *Cause) bool {
+func (g *lateGate) skips(kube.Key, ownwrites.Event) bool {
 	g.once.Do(g.call)
 	return false
 }

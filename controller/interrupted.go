@@ -16,8 +16,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// interrupted records the keys in work in Config.Runs.StateDir, and orders the keys that an earlier process was handling
-// when it ended. It is an observer and a gate.
+// interrupted records the keys in work in Config.Runs.StateDir, and orders the keys that an earlier process was
+// handling when it ended. It is an observer and a gate.
 //
 // Invariants:
 //   - Interrupted keys wait until every other key of the first pass has run once. Stuck handlers are not waited for.

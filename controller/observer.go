@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -44,7 +45,7 @@ type observer interface {
 // ignore is an observer that does nothing, and the part of a gate that skips nothing. Observers embed it.
 type ignore struct{}
 
-func (ignore) skips(kube.Key, *Cause) bool                   { return false }
+func (ignore) skips(kube.Key, ownwrites.Event) bool          { return false }
 func (ignore) changed(kube.Key, informer.Change, string)     {}
 func (ignore) added(kube.Key, *Cause, bool)                  {}
 func (ignore) skipped(kube.Key, SkipReason, *Cause)          {}

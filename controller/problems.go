@@ -41,7 +41,8 @@ const (
 	ProblemSource ProblemType = "source"
 	// ProblemUnseenWrite: an informer did not show in time what a run wrote.
 	ProblemUnseenWrite ProblemType = "unseen-write"
-	// ProblemInterrupted: an earlier process ended without a shutdown while it handled the key. See Config.Runs.StateDir.
+	// ProblemInterrupted: an earlier process ended without a shutdown while it handled the key. See
+	// Config.Runs.StateDir.
 	ProblemInterrupted ProblemType = "interrupted"
 )
 

@@ -85,8 +85,8 @@ func (s *ownWrites) wrote(_ context.Context, r *running, w *tracedWrite) {
 func (s *ownWrites) ended(_ context.Context, r *running) { r.own.End() }
 
 // skips implements gate.
-func (s *ownWrites) skips(key kube.Key, cause *Cause) bool {
-	return !s.config.HandleOwnWrites && s.tracker.IsEcho(key, cause.event())
+func (s *ownWrites) skips(key kube.Key, event ownwrites.Event) bool {
+	return !s.config.HandleOwnWrites && s.tracker.IsEcho(key, event)
 }
 
 // hold implements gate.

@@ -27,11 +27,11 @@ func defaultFields() []string {
 
 // SetDefaults sets defaults for all informers of a Cluster, kind and Go type, those of config.Retriever, which are
 // created later: also for those that controllers, sources and children create. Each field that is zero in the Config of
-// an informer gets the value in config: Optional, KeepManagedFields, KeepAppliedBy, Cut, Transform, Indexes, OnError (an
-// empty Cut or Indexes that is not nil counts as set). A Retriever of Retrieve, RetrieveSelected or RetrieveMetadata
-// that selects nothing by labels and fields, also one of SetRetriever, gets their selectors in config.Retriever; the
-// FieldSelector "metadata.name!=" still selects all.
-// Informers of metadata, such as that of source.Owned, have another Go type: set their defaults with RetrieveMetadata.
+// an informer gets the value in config: Optional, KeepManagedFields, KeepAppliedBy, Cut, Transform, Indexes, OnError
+// (an empty Cut or Indexes that is not nil counts as set). A Retriever of Retrieve, RetrieveSelected or
+// RetrieveMetadata that selects nothing by labels and fields, also one of SetRetriever, gets their selectors in
+// config.Retriever; the FieldSelector "metadata.name!=" still selects all. Informers of metadata, such as that of
+// source.Owned, have another Go type: set their defaults with RetrieveMetadata.
 //
 // An informer with a KeepAppliedBy of its own, such as that of children (package watched), gets no selectors, Cut and
 // Transform: client.Apply needs whole objects, and children must not be missed. One with a Transform of its own gets no

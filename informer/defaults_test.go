@@ -355,6 +355,13 @@ func TestNamespacesAndLoggerAreSetBeforeInformers(t *testing.T) {
 		if _, err := informer.New(informer.Config[*corev1.Secret]{Retriever: informer.Retrieve[*corev1.Secret](d.cluster)}); err != nil {
 			d.Fatal(err)
 		}
+		// A Retriever of two Clusters has no defaults.
+		other := d.connect()
+		if _, err := informer.New(informer.Config[*corev1.Secret]{
+			Retriever: informer.Combine(informer.Retrieve[*corev1.Secret](d.cluster), informer.Retrieve[*corev1.Secret](other)),
+		}); err != nil || other.SetNamespaces("a") == nil {
+			d.Errorf("a combined informer: %v", err)
+		}
 		err := d.cluster.SetNamespaces("a", "b")
 		if err == nil || !strings.Contains(err.Error(), "created already") || !slices.Equal(d.cluster.Namespaces(), []string{"a"}) {
 			d.Errorf("namespaces %q after an informer was created: %v", d.cluster.Namespaces(), err)

@@ -128,6 +128,9 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("new informer %q: %w", config.Name, err)
 	}
 	i.core.appliedBy = config.KeepAppliedBy
+	for _, r := range partsOf(config.Retriever) {
+		apiobject.ObserversOf(r.Describe().cluster).SetCreated()
+	}
 	return i, nil
 }
 

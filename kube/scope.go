@@ -58,12 +58,13 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 // each of them and no ClusterRole: they are the default of Selection.Namespaces (of informers, sources, children, and
 // calls of package client that read) and of the namespaces in which webhooks are called. A Selection that names
 // others, or AllNamespaces, is not limited, and neither are kinds that live in no namespace, which need a ClusterRole,
-// nor the lease and the certificates of the program, which must not move when the namespaces change.
+// nor the lease and the certificates of the program, which must not move when the namespaces change. Call it before the
+// parts are created, also before Retrievers and webhooks.
 // manager.Options.Connect sets those of the flag --namespaces. Default, and after a call without names or with
 // AllNamespaces: no limit.
 //
-// Errors: names that no namespace can have; AllNamespaces beside others; an informer or a controller was created before.
-// They change nothing.
+// Errors: names that no namespace can have; AllNamespaces beside others; an informer or a controller was created
+// before. They change nothing.
 func (c *Cluster) SetNamespaces(names ...string) error {
 	var unique []string
 	var errs []error

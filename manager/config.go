@@ -280,8 +280,8 @@ func (c Config) validate() error {
 	}
 	for _, address := range addresses {
 		mistakes.AddIf(c.AuthorizeWith != nil && c.tls == nil && !isLoopback(address), "AuthorizeWith needs a "+
-			"certificate (Options.CertFile, --tls-cert-file, or TLS), or ProbeListen for one of this process: otherwise "+
-			"clients send their tokens to %s without TLS", address)
+			"certificate (Options.CertFile, --tls-cert-file, or TLS), or ProbeListen for one of this process: "+
+			"otherwise clients send their tokens to %s without TLS", address)
 	}
 	mistakes.AddIf(!c.hasServer() && c.ProbeListen == "" && len(c.Liveness)+len(c.Readiness) > 0, "Liveness and "+
 		"Readiness need Listen, Listener or ProbeListen")

@@ -54,10 +54,11 @@ func TestLoggerOfClusterReachesEveryPart(t *testing.T) { //nolint:paralleltest /
 		}
 		cluster.SetLogger(logs.Logger(nil))
 		logger := cluster.Logger()
-		runLoggedParts(t, cluster)
 		if cluster.SetLogger(nil); cluster.Logger() != slog.Default() || logger == slog.Default() {
 			t.Error("SetLogger does not set the logger")
 		}
+		cluster.SetLogger(logger)
+		runLoggedParts(t, cluster)
 	})
 	for part, line := range map[string]string{
 		"controller":                        `msg="handler failed, will try again" controller=maps`,

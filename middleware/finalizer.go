@@ -49,8 +49,8 @@ type FinalizerOptions[T kube.Object] struct {
 //   - For an object that is being deleted and does not have the finalizer, it only calls options.Deleted.
 //
 // If Blocked is set, or Events are written, it reports deletions that take longer than BlockedAfter, also if only
-// finalizers of other controllers block them. A run before that time requeues the object for then, unless a step has returned
-// something else.
+// finalizers of other controllers block them. A run before that time requeues the object for then, unless a step has
+// returned something else.
 //
 // Finalizer panics if f is nil.
 func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOptions[T]) controller.Middleware[T] {

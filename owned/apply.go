@@ -60,11 +60,12 @@ func (p *pass) apply(ctx context.Context, children []Child) (Report, error) {
 		p.prune(ctx, "")
 	}
 	p.applyWaves(ctx)
-	switch {
-	case p.set.config.Prune == PruneNever:
+	switch p.set.config.Prune {
+	case PruneNever:
 		p.prune(ctx, "Config.Prune is PruneNever")
-	case p.set.config.Prune == PruneLast:
+	case PruneLast:
 		p.prune(ctx, p.unapplied())
+	case PruneFirst: // done before
 	}
 	report := p.report()
 	err := report.err()

@@ -153,7 +153,7 @@ type Set struct {
 	config    Config                                        // immutable after New
 	dry       *client.Client                                // for plans
 	notServed apiobject.Recent[schema.GroupKind, time.Time] // since when the cluster does not serve a kind
-	searched  apiobject.Recent[types.UID, bool]             // owners without former children; see Config.FormerChildren
+	searched  apiobject.Recent[types.UID, bool]             // owners without former children; see Former.Children
 	deletions apiobject.Recent[ownedChild, deletion]        // of children; see checkLoop
 	creations apiobject.Recent[ownedChild, int]             // of children with a TTL; see reportRepetition
 }

@@ -95,7 +95,11 @@ func (p *pass) reportRepetition(ctx context.Context, i *item) {
 	if i.Once || p.plan || err != nil || json.Unmarshal(encoded, &child) != nil || child.Spec.TTL == nil {
 		return
 	}
-	p.set.creations.Do(ownedChild{p.owner.GetUID(), i.identity()}, func(count *int) {
+	key := ownedChild{p.owner.GetUID(), i.identity()}
+	if p.set.deletions.Get(key) != (deletion{}) {
+		return // the set has deleted it, for example to recreate it
+	}
+	p.set.creations.Do(key, func(count *int) {
 		if *count++; *count == 2 {
 			i.result.Note = "it was deleted and created again: set Child.Once, because it has ttlSecondsAfterFinished"
 		}

@@ -70,8 +70,10 @@ func (l *loop[T]) held() { for _, g := range l.gates { g.hold() } }
 		"a part of a part":        {"func (l *loop[T]) handle() { l.hot.problems.begin() }", "loop.handle uses hotLoops, problems"},
 		"a type assertion":        {"func (l *loop[T]) handle() { l.gates[0].(*hotLoops).hold() }", "loop.handle uses hotLoops"},
 		"a variable":              {"func (l *loop[T]) handle() { g := l.follow; g(); h := newHotLoops(nil); _ = h }", "loop.handle uses hotLoops"},
-		"the package of own writes": {"import \"x/ownwrites\"\ntype intake struct{ own *ownwrites.Tracker }",
-			"intake uses ownwrites.Tracker"},
+		"the package of own writes": {
+			"import \"x/ownwrites\"\ntype intake struct{ own *ownwrites.Tracker }",
+			"intake uses ownwrites.Tracker",
+		},
 		"an event of own writes": {"import \"x/ownwrites\"\ntype intake struct{ e ownwrites.Event }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

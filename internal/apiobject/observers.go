@@ -104,12 +104,16 @@ func (o *Observers) Defaults(key any) (config any) {
 	o.Shared(func(shared map[any]any) {
 		config = shared[key]
 		shared[key] = config
-		o.created = true
 	})
 	return config
 }
 
-// HasParts reports whether a part that has defaults, an informer or a controller, was created.
+// SetCreated records that an informer or a controller was created.
+func (o *Observers) SetCreated() {
+	o.Shared(func(map[any]any) { o.created = true })
+}
+
+// HasParts reports whether an informer or a controller was created.
 func (o *Observers) HasParts() (created bool) {
 	o.Shared(func(map[any]any) { created = o.created })
 	return created

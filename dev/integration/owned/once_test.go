@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,4 +196,32 @@ func TestFinishedChildBeingDeletedIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), app, child).Results, "ConfigMap migrate: unchanged")
 		}))
 	}
+}
+
+// A Job with a TTL that Recreate replaces for a new image is not created again and again.
+func TestRecreatedJobWithTTLIsNotReported(t *testing.T) {
+	t.Run("", inBubble(func(t *testing.T) {
+		t.Helper()
+		e := newEnv(t)
+		var log testlog.Buffer
+		e.c.Cluster().SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		set, app := e.set(), e.app("web")
+		job := &unstructured.Unstructured{}
+		for _, image := range []string{"one", "two", "three"} {
+			if err := job.UnmarshalJSON([]byte(`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"migrate"},"spec":{"suspend":true,"ttlSecondsAfterFinished":3600,
+				"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"migrate","image":"` + image + `"}]}}}}`)); err != nil {
+				t.Fatal(err)
+			}
+			job.SetNamespace(e.namespace)
+			created := false
+			for range 5 {
+				report := must(set.Apply(t.Context(), app, owned.Child{Object: job, Recreate: true}))(t)
+				created = created || report.Results[0].Outcome == owned.Created
+				time.Sleep(time.Minute)
+			}
+			if !created || strings.Contains(log.String(), "again and again") {
+				t.Errorf("image %s: created %v, the log:\n%s", image, created, log.String())
+			}
+		}
+	}))
 }
