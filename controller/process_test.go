@@ -95,15 +95,11 @@ func TestSignalledProgram(t *testing.T) {
 		return
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	stopped := make(chan struct{})
-	context.AfterFunc(ctx, func() {
-		stop() // a second signal ends the process at once
-		close(stopped)
-	})
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := newController(t, config(newServer("a"), func(_ context.Context, obj configMap) error {
 		fmt.Println("handles", obj.Name)
 		<-ctx.Done()
-		<-stopped
+		stop() // if it has not been called yet
 		fmt.Println("ignores the end of its context")
 		<-t.Context().Done()
 		return nil

@@ -41,7 +41,7 @@ func TestContract33_ConcurrentFinalizersKeepAllEntries(t *testing.T) {
 	})
 	var foreign atomic.Int32
 	wrote := make(chan struct{}, 1) // after a write of the third controller
-	hands.Go(func() { // finalizers, with merge patches
+	hands.Go(func() {               // finalizers, with merge patches
 		defer close(wrote)
 		for i := 0; ctx.Err() == nil; i++ {
 			obj, err := client.GetLive(ctx, e.Client, created[i%objects])
