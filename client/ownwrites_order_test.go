@@ -704,3 +704,24 @@ func writeConcurrently(b *behind, selections []string, seed uint64) {
 		synctest.Wait()
 	}
 }
+
+// Another client replaces an object, which the informer does not show yet, and this client deletes the new one by name:
+// the response has the uid of an object that the informer will still show.
+func TestDeletionOfReplacedObjectIsSeen(t *testing.T) {
+	t.Parallel()
+	lag(t, kube.Selection{}, nil, func(b *behind) {
+		b.hold(-1)
+		user := b.user()
+		b.must(client.Delete(b.Context(), user, newMap("old")))
+		_, err := client.Create(b.Context(), user, newMap("old"))
+		b.must(err)
+		b.must(client.Delete(b.Context(), b.client, newMap("old")))
+		for step := range 5 {
+			if got := b.get("old") + ", " + b.list(kube.Selection{}); got != "gone, blue=1" {
+				b.Errorf("after %d events: %s, want gone, blue=1", step, got)
+			}
+			b.server.ReleaseOne("configmaps")
+			synctest.Wait()
+		}
+	})
+}

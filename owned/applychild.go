@@ -172,10 +172,13 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	if !immutable {
 		return err
 	}
-	finished, ownerErr := p.hasFinished(ctx, i, "it has finished: immutable fields keep their values, and a new name "+
-		"runs it again")
-	if finished || ownerErr != nil {
-		return ownerErr
+	const note = "it has finished: immutable fields keep their values, and a new name runs it again"
+	finished, readErr := p.hasFinished(ctx, i, note)
+	if !finished && readErr == nil {
+		finished, readErr = p.finishesNow(ctx, i, note)
+	}
+	if finished || readErr != nil {
+		return readErr
 	}
 	reason := &immutableError{child: i.result.String(), fields: fields, err: err}
 	p.nameFields(ctx, i, reason)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -54,6 +55,31 @@ func (p *pass) hasFinished(ctx context.Context, i *item, note string) (bool, err
 		i.result.Readiness = readiness.State{Status: status, Message: "it has finished"}
 	}
 	return found, nil
+}
+
+// finishesNow reports whether a child of type Child.Once, whose change was rejected, has finished since the last run,
+// and sets its result with this note: for example, a Job finishes while a new version of the program starts.
+func (p *pass) finishesNow(ctx context.Context, i *item, note string) (bool, error) {
+	if !i.Once {
+		return false, nil
+	}
+	read, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind),
+		client.FromAPI())
+	if errors.Is(err, client.ErrGone) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	obj, err := convertLike(i.object, read)
+	if err != nil {
+		return false, err
+	}
+	state := i.Ready(obj)
+	if state.Status != readiness.Current && state.Status != readiness.Failed {
+		return false, nil
+	}
+	i.result.Outcome, i.result.Note, i.result.Readiness = Unchanged, note, state
+	return true, nil
 }
 
 // readFinal sets the readiness that a child of type Child.Once has when its deletion begins: a Job with a TTL of 0 is

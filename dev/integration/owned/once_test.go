@@ -225,3 +225,31 @@ func TestRecreatedJobWithTTLIsNotReported(t *testing.T) {
 		}
 	}))
 }
+
+// A child finishes while a program with other immutable fields starts: no run has seen the end yet.
+func TestChildThatFinishesDuringUpgradeIsNotCreatedAgain(t *testing.T) {
+	for name, recreate := range map[string]bool{"Recreate": true, "default": false} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			t.Helper()
+			e := newEnv(t)
+			app := e.app("web")
+			child := func(image string) owned.Child {
+				job := e.configMap("migrate")
+				job.Immutable, job.Data = new(true), map[string]string{"image": image}
+				return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: func(obj kube.Object) readiness.State {
+					if obj.GetAnnotations()["done"] != "" {
+						return readiness.State{Status: readiness.Current}
+					}
+					return readiness.State{Status: readiness.InProgress}
+				}}
+			}
+			e.want(e.apply(e.set(), app, child("one")).Results, "ConfigMap migrate: created")
+			e.merge(e.configMap("migrate"), `{"metadata":{"annotations":{"done":"yes"}}}`)
+			e.want(e.apply(e.set(), app, child("two")).Results, "ConfigMap migrate: unchanged")
+			if err := client.Delete(t.Context(), e.c, e.configMap("migrate")); err != nil {
+				t.Fatal(err)
+			}
+			e.want(e.apply(e.set(), app, child("two")).Results, "ConfigMap migrate: unchanged")
+		}))
+	}
+}
