@@ -589,6 +589,7 @@ func TestUnlistedInterruptedKeysAreKeptUntilRun(t *testing.T) {
 			},
 			Sources: []controller.Source{controller.SourceFunc(func(ctx context.Context, enqueue controller.Enqueue) error {
 				enqueue(key("a"), controller.Trigger{})
+				time.Sleep(time.Second) // so that a, not b, has the first turn
 				enqueue(key("b"), controller.Trigger{})
 				<-ctx.Done()
 				return nil

@@ -36,7 +36,8 @@ type world struct {
 	replicas []*Server
 	client   *client.Client // of a user
 	accepted map[string]bool
-	bundles  [][]byte // the last bundles of the configuration
+	bundles  [][]byte  // the last bundles of the configurations
+	differ   time.Time // since when the configurations have different bundles
 	leaves   map[string]bool
 	issuers  map[string]bool
 }
@@ -132,8 +133,17 @@ func (w *world) mutatingHooks() int {
 	return len(mutating.Webhooks)
 }
 
-// bundle returns the bundle of the configurations.
+// bundle returns the bundle of the validating configuration.
 func (w *world) bundle() []byte {
+	w.Helper()
+	bundle, _ := w.readBundles()
+	return bundle
+}
+
+// readBundles returns the bundles of the configurations. Two replicas that read the Secret before and after it was
+// written may each be the last that writes one of the configurations. The one that read it before reads it again after
+// policy.Poll and a fifth of that.
+func (w *world) readBundles() (inValidating, inMutating []byte) {
 	w.Helper()
 	validating, err := client.Get[*admissionregistrationv1.ValidatingWebhookConfiguration](w.Context(), w.client, kube.Key{Name: "operator"})
 	if err != nil {
@@ -143,19 +153,25 @@ func (w *world) bundle() []byte {
 	if err != nil {
 		w.Fatal(err)
 	}
-	bundle := validating.Webhooks[0].ClientConfig.CABundle
-	if !bytes.Equal(bundle, mutating.Webhooks[0].ClientConfig.CABundle) {
-		w.Error("the configurations have different bundles")
+	inValidating, inMutating = validating.Webhooks[0].ClientConfig.CABundle, mutating.Webhooks[0].ClientConfig.CABundle
+	switch {
+	case bytes.Equal(inValidating, inMutating):
+		w.differ = time.Time{}
+	case w.differ.IsZero():
+		w.differ = time.Now()
+	case time.Since(w.differ) >= 2*policy.Poll:
+		w.Errorf("the configurations have had different bundles since %s", w.differ)
 	}
-	return bundle
+	return inValidating, inMutating
 }
 
 // run checks for a time that an API server accepts each replica, also if its bundle is three minutes old.
 func (w *world) run(d time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(check) {
-		w.bundles = append(w.bundles, w.bundle())
-		w.bundles = w.bundles[max(0, len(w.bundles)-3):]
+		validating, mutating := w.readBundles()
+		w.bundles = append(w.bundles, validating, mutating)
+		w.bundles = w.bundles[max(0, len(w.bundles)-6):]
 		for _, bundle := range w.bundles {
 			for i, replica := range w.replicas {
 				pair, err := replica.keeper.certificate()
