@@ -187,8 +187,8 @@ func (w *ownWrites) completed(r *Request, before cache.Write, response cache.Res
 		call.Request, _ = json.Marshal(r.Delete)
 	}
 	write, known = response.Write(call, before.Object)
-	if old := before.Object; write.Deleted && write.Object == nil && old != nil && old.UID != write.UID {
-		return write, false // another client has replaced it: informers will show the new object before its end
+	if write.Earlier != "" {
+		return write, false // informers will show the deleted object before its end
 	}
 	if write.Object != nil {
 		write = write.WithLabels(write.Object.Labels()) // without the memory of the response

@@ -230,13 +230,8 @@ func (c Config[T]) connected(g *usercode.Guard, p primary[T]) (_ Config[T], own 
 		}
 	}
 	c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())
-	observers := apiobject.ObserversOf(c.Cluster)
-	if recorder := apiobject.Metrics[Recorder](observers); c.Metrics == nil && recorder != nil {
+	if recorder := apiobject.Metrics[Recorder](apiobject.ObserversOf(c.Cluster)); c.Metrics == nil && recorder != nil {
 		c.Metrics = guardedRecorder{recorder, g}
-	}
-	recorder := apiobject.Events[EventRecorder](observers)
-	if c.Events == nil && recorder != nil {
-		c.Events = guardedEvents{recorder, g}
 	}
 	return c, own, err
 }

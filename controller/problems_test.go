@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -37,9 +38,14 @@ func TestContract19_HotLoopIsReportedAndSlowed(t *testing.T) {
 			runs.Add(1)
 			return w.patch(ctx, "widgets", "a", `{"spec":{"replicas":3}}`)
 		})
-		c.Events, c.Logger = &told, logs.logger(slog.LevelWarn)
+		c.Logger = logs.logger(slog.LevelWarn)
 		w.put("widgets", "a", 1)
-		ctrl := w.run(c)
+		ctrl, err := controller.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apiobject.ObserversOf(w.cluster).SetEvents(&told) // after New: a program may create its recorder in any order
+		start(t, ctrl)
 		time.Sleep(time.Second) // managedFields have times in seconds: the creator is no longer one of the last writers
 		fight := func(rounds int) {
 			for range rounds {

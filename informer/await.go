@@ -143,7 +143,7 @@ func (w *awaits) shows(objects *store.Store, a *awaited) bool {
 	reached := w.progress.now()
 	passed := a.comparable && reached.includes(a.ResourceVersion)
 	if a.Deleted {
-		gone := !found || a.UID != "" && kept.UID() != a.UID
+		gone := !found || a.UID != "" && kept.UID() != a.UID && kept.UID() != a.Earlier
 		if reached.perObject {
 			return gone && !w.awaitsBefore(a)
 		}

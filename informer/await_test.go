@@ -123,6 +123,14 @@ func TestAwaitEndsWithWrite(t *testing.T) {
 				f.server.Delete(key("a"))
 				return deleted(obj, obj.ResourceVersion)
 			}},
+			"a deletion by name of what replaced the object that is kept": {write: func(f fixture) cache.Write {
+				kept, _, _ := f.informer.Get(key("a"))
+				f.server.Delete(key("a"))
+				w := deleted(f.server.Put(object("a", "2")), "")
+				f.server.Delete(key("a"))
+				w.Earlier = kept.UID
+				return w
+			}},
 			"a deletion of what is not there": {write: func(fixture) cache.Write {
 				return cache.Write{Key: key("c"), UID: "u", Deleted: true}
 			}, atOnce: true},

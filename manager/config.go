@@ -133,7 +133,7 @@ type Runner interface {
 }
 
 // Component is a Runner with all methods that a manager uses, such as a controller, an operator or an informer. A type
-// that wraps one embeds it, and so keeps them. The manager logs the methods that a wrapper lacks.
+// that wraps one embeds it, and so keeps them. The manager logs whether a wrapper lacks Ready or Debug.
 type Component interface {
 	Runner
 	// Name is the default of Runnable.Name.

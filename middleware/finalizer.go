@@ -59,7 +59,7 @@ func Finalizer[T kube.Object](f *finalizer.Finalizer[T], options FinalizerOption
 	}
 	options.BlockedAfter = cmp.Or(options.BlockedAfter, defaultBlockedAfter)
 	if usercode.IsNil(options.Events) {
-		options.Events = apiobject.Events[controller.EventRecorder](apiobject.ObserversOf(f.Client().Cluster()))
+		options.Events = nil
 	}
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
@@ -88,7 +88,8 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 	case o.Deleted != nil:
 		err = o.Deleted(ctx, obj)
 	}
-	if o.Blocked == nil && o.Events == nil {
+	events := apiobject.Events(o.Events, apiobject.ObserversOf(f.Client().Cluster()))
+	if o.Blocked == nil && events == nil {
 		return err
 	}
 	report := f.Blocking(obj)
@@ -104,8 +105,8 @@ func (o FinalizerOptions[T]) deleting(ctx context.Context, f *finalizer.Finalize
 	if o.Blocked != nil {
 		o.Blocked(ctx, obj, report)
 	}
-	if o.Events != nil {
-		o.Events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, reasonDeletionBlocked, "Delete",
+	if events != nil {
+		events.Event(referenceTo(f.Client().Cluster(), obj), corev1.EventTypeWarning, reasonDeletionBlocked, "Delete",
 			capitalized(report.String()))
 	}
 	return err

@@ -87,11 +87,6 @@ type Config struct {
 	}
 }
 
-// recorder is the type of Config.Events.
-type recorder interface {
-	Event(regarding corev1.ObjectReference, eventType, reason, action, note string)
-}
-
 // Prune determines when children that are not desired anymore are deleted.
 type Prune int
 
@@ -174,7 +169,7 @@ func New(config Config) (*Set, error) {
 		return nil, fmt.Errorf("new set of owned objects: %w", err)
 	}
 	if usercode.IsNil(config.Events) {
-		config.Events = apiobject.Events[recorder](apiobject.ObserversOf(config.Client.Cluster()))
+		config.Events = nil
 	}
 	s := &Set{config: config, dry: dry}
 	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -76,13 +77,24 @@ func TestDefaults(t *testing.T) {
 	}
 
 	c.Events = (*event.Recorder)(nil)
-	recorder, err := event.New(event.Config{Cluster: c.Client.Cluster(), Controller: "tests"})
-	if err != nil {
+	if set, err = New(c); err != nil {
 		t.Fatal(err)
 	}
-	if set, err = New(c); err != nil || set.config.Events != recorder {
-		t.Errorf("the Events are written by %v, want the recorder of the Cluster: %v", set.config.Events, err)
+	p := &pass{set: set, client: c.Client, owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+	p.record("Normal", "Before", "Test", "the Cluster has no recorder yet")
+	var written eventsOf
+	apiobject.ObserversOf(c.Client.Cluster()).SetEvents(&written)
+	p.record("Normal", "After", "Test", "the Cluster has a recorder")
+	if want := (eventsOf{"shop/web After"}); !slices.Equal(written, want) {
+		t.Errorf("the Events are %q, want %q", written, want)
 	}
+}
+
+// eventsOf are the objects and the reasons of Events.
+type eventsOf []string
+
+func (e *eventsOf) Event(regarding corev1.ObjectReference, _, reason, _, _ string) {
+	*e = append(*e, regarding.Namespace+"/"+regarding.Name+" "+reason)
 }
 
 func TestNamespacesOf(t *testing.T) {

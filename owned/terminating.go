@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/patchtest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -109,11 +110,12 @@ func (p *pass) forceRemoveFinalizers(ctx context.Context, r *Result, live *metav
 
 // record writes an Event about the owner.
 func (p *pass) record(eventType, reason, action, note string) {
-	if p.set.config.Events == nil || p.plan {
+	events := apiobject.Events(p.set.config.Events, apiobject.ObserversOf(p.client.Cluster()))
+	if events == nil || p.plan {
 		return
 	}
 	key := kube.KeyOf(p.owner)
-	p.set.config.Events.Event(corev1.ObjectReference{
+	events.Event(corev1.ObjectReference{
 		APIVersion: p.ownerKind.GroupVersion().String(), Kind: p.ownerKind.Kind,
 		Namespace: key.Namespace, Name: key.Name, UID: p.owner.GetUID(),
 	}, eventType, reason, action, note)

@@ -20,7 +20,7 @@ func TestSmokeLiveEvents(t *testing.T) {
 	e := newEnv(t)
 	cluster := connect(t, local.RESTConfig())
 	recorder := must(event.New(event.Config{
-		Cluster: cluster, Controller: "shop.example.com/operator", RepeatInterval: 100 * time.Millisecond, FlushTimeout: time.Minute,
+		Cluster: cluster, Controller: "shop.example.com/operator", FlushTimeout: time.Minute,
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

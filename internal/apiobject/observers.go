@@ -136,8 +136,12 @@ func ObserveLeadership[S any](o *Observers, status func() S) (stop func()) {
 	return func() {}
 }
 
-// Events returns the recorder of SetEvents as an R, or nil. o may be nil.
-func Events[R any](o *Observers) R {
+// Events returns given, or if that is nil the recorder of SetEvents as an R, or nil. o may be nil. Parts call it for
+// each Event, so that they may be created before the recorder.
+func Events[R any](given R, o *Observers) R {
+	if any(given) != nil {
+		return given
+	}
 	_, events := o.get()
 	found, _ := events.(R)
 	return found

@@ -178,6 +178,8 @@ type Write struct {
 	// Deleted is true if the object no longer exists. It is false if the deletion has only begun, because of finalizers
 	// or a grace period.
 	Deleted bool
+	// Earlier is the UID of an earlier object with the key of a deletion, if informers may not have shown its end.
+	Earlier types.UID
 	// Object is the object after the write, for checking selections. It may be nil.
 	Object *wire.Object
 }

@@ -72,8 +72,12 @@ func (r Response) Write(call kube.Call, before *wire.Object) (w Write, ok bool) 
 	case call.Kind.Kind == "" || r.UID == "":
 		return w, false
 	case isDeletion(call, r.Object):
-		if w.Object == nil && before != nil && before.UID == r.UID {
+		switch {
+		case w.Object != nil || before == nil:
+		case before.UID == r.UID:
 			w.Object = before
+		default:
+			w.Earlier = before.UID // another client has replaced it
 		}
 		// Without a version, an informer that does not show the object yet would seem to show its deletion.
 		w.Deleted, w.ResourceVersion = true, deletePrecondition(call)

@@ -95,7 +95,7 @@ func TestRecordOfEachWrite(t *testing.T) {
 			effect: Deleted, awaited: "deletion of Part.example.com p at 6",
 		},
 		"delete of a newer object": {
-			verb: "delete", response: status(`"uid":"2"`), effect: Deleted, awaited: "deletion of Part.example.com p at ",
+			verb: "delete", response: status(`"uid":"2"`), effect: Deleted, awaited: "deletion of Part.example.com p at , after that of 1",
 		},
 		"delete with a finalizer": {
 			verb: "delete", response: part("6", deleting+`,"finalizers":["a"]`, ""), effect: Changed, awaited: "Part.example.com p at 6",
@@ -149,6 +149,9 @@ func TestRecordOfEachWrite(t *testing.T) {
 					awaited += "deletion of "
 				}
 				awaited += partKind().GroupKind().String() + " " + w.Key.String() + " at " + w.ResourceVersion
+				if w.Earlier != "" {
+					awaited += ", after that of " + string(w.Earlier)
+				}
 			}
 			if awaited != test.awaited {
 				t.Errorf("the informer is asked to show %q, want %q", awaited, test.awaited)

@@ -103,7 +103,7 @@ func TestFinishedChildKeepsImmutableFields(t *testing.T) {
 			for _, owner := range []*unstructured.Unstructured{app, live} {
 				report := e.apply(set, owner, child("green"))
 				e.want(report.Results, "ConfigMap migrate: unchanged")
-				if !report.Ready() || !strings.Contains(report.Results[0].Note, "it has finished: immutable fields keep") {
+				if !report.Ready() || !strings.Contains(report.Results[0].Note, "it has finished and has other immutable fields") {
 					t.Errorf("ready %t, note %q", report.Ready(), report.Results[0].Note)
 				}
 			}
