@@ -74,16 +74,17 @@ func (d Description[T]) kind() string {
 // FromListerWatcher returns a Retriever that uses a client-go ListerWatcher, such as a *cache.ListWatch. Its objects
 // must be of type T.
 //
-// It passes the context on if lw accepts one (cache.ListerWatcherWithContext). It uses WatchList unless lw reports that
-// it does not support it. client-go's fake clients report that if they are wrapped by
-// cache.ToListWatcherWithWatchListSemantics.
+// It passes the context on if lw accepts one (cache.ListerWatcherWithContext). It does not stream the lists of a plain
+// *cache.ListWatch, whose client may not support it, as client-go's fake ones. Those of others, such as the result of
+// cache.ToListWatcherWithWatchListSemantics, are streamed unless lw reports that it does not support it.
 func FromListerWatcher[T kube.Object](lw cache.ListerWatcher) Retriever[T] {
 	d := Description[T]{}
 	if usercode.IsNil(lw) {
 		d.Problem = errors.New("make a retriever: the ListerWatcher is nil")
 		return listerWatcher[T]{description: d}
 	}
-	d.WatchList = !watchlist.DoesClientNotSupportWatchListSemantics(lw)
+	_, plain := lw.(*cache.ListWatch)
+	d.WatchList = !plain && !watchlist.DoesClientNotSupportWatchListSemantics(lw)
 	return listerWatcher[T]{lw: cache.ToListerWatcherWithContext(lw), description: d}
 }
 
