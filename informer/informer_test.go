@@ -323,9 +323,9 @@ func TestObjectOfAnotherTypeIsReported(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pods := kindserver.New[*corev1.Pod](apitest.Pods(), watchList)
 			pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
-			f := start(t, nil, informer.FromListerWatcher[configMap](&cache.ListWatch{
-				ListWithContextFunc: pods.List, WatchFuncWithContext: pods.Watch,
-			}))
+			f := start(t, nil, informer.FromListerWatcher[configMap](cache.ToListWatcherWithWatchListSemantics(
+				&cache.ListWatch{ListWithContextFunc: pods.List, WatchFuncWithContext: pods.Watch}, pods,
+			)))
 			time.Sleep(3 * time.Second)
 			err := f.informer.Ready()
 			if err == nil || !strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.ConfigMap") {

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
@@ -34,6 +36,28 @@ func (r returnsNothing) List(ctx context.Context, opts metav1.ListOptions) (runt
 
 func (r returnsNothing) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return nil, nil //nolint:nilnil // that is what is tested
+}
+
+// client-go's fake clients accept the request for a streamed list, and never send it.
+func TestPlainListWatchIsNotStreamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		maps := fake.NewClientset(object("a", "1")).CoreV1().ConfigMaps("ns")
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				return maps.List(ctx, opts)
+			},
+			WatchFuncWithContext: maps.Watch,
+		}
+		began := time.Now()
+		f := start(t, nil, informer.FromListerWatcher[configMap](lw))
+		if err := f.informer.WaitSynced(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("synced after %s, error %v", time.Since(began), err)
+		}
+		streams := informer.FromListerWatcher[configMap](cache.ToListWatcherWithWatchListSemantics(lw, nil))
+		if !streams.Describe().WatchList {
+			t.Error("a ListerWatcher that states the semantics of its client is not streamed")
+		}
+	})
 }
 
 func TestRetrieverThatReturnsNilIsReported(t *testing.T) {
