@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,7 +26,6 @@ import (
 	engine "github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
-	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -142,47 +140,4 @@ func newGeneric(c Config) (Controller, error) {
 		return nil, fmt.Errorf("create controller %q: register the length of its queue: %w", c.Name, err)
 	}
 	return generic{made}, nil
-}
-
-// elector runs the controller under a Kooper Runner.
-type elector struct{ runner leaderelection.Runner }
-
-// Ready implements the engine's LeaderElector.
-func (e elector) Ready() error { return nil }
-
-// Run calls work once, when the Runner leads. A Runner of package leaderelection ends with ctx, and tells work when
-// leadership is lost. For another Runner, which gets no context, leadership is lost when its Run returns; if ctx ends
-// while it still waits for leadership, its goroutine waits on.
-func (e elector) Run(ctx context.Context, work func(context.Context) error) error {
-	if own, ok := e.runner.(leaderelection.ContextRunner); ok {
-		return own.RunContext(ctx, work)
-	}
-	leading, lost := context.WithCancelCause(ctx)
-	defer lost(nil)
-	var began atomic.Bool
-	ended := make(chan struct{}) // closed when work has returned
-	returned := make(chan error, 1)
-	go func() { // waited for below, unless it still waits for leadership when ctx ends
-		returned <- e.runner.Run(func() error {
-			if !began.CompareAndSwap(false, true) {
-				return errors.New("the Runner has called its function twice")
-			}
-			defer close(ended)
-			return work(leading)
-		})
-	}()
-	select {
-	case err := <-returned:
-		lost(kube.ErrLeadershipLost)
-		if !began.CompareAndSwap(false, true) {
-			<-ended
-		}
-		return err
-	case <-ctx.Done():
-		if began.CompareAndSwap(false, true) {
-			return nil // it never led
-		}
-		<-ended
-		return <-returned
-	}
 }

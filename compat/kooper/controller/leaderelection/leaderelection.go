@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/evenkeel-go/evenkeel/compat/kooper/log"
+	"github.com/evenkeel-go/evenkeel/internal/leadership"
+	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -31,17 +35,8 @@ type LockConfig struct {
 
 // Runner runs a function while this process leads.
 type Runner interface {
-	// Run blocks until leadership is gained, calls f, and returns its error.
+	// Run blocks until leadership is gained, and calls f. It returns the error of f, or an error when leadership is lost.
 	Run(f func() error) error
-}
-
-// ContextRunner is a Runner that ends with a context. Those of New are. A Controller uses it if a Runner has it.
-type ContextRunner interface {
-	Runner
-	// RunContext calls work when leadership is gained. The context of work ends with ctx, and when leadership is lost.
-	// RunContext returns after work, with its error, or an error about lost leadership. If ctx has ended, it releases
-	// the lease.
-	RunContext(ctx context.Context, work func(ctx context.Context) error) error
 }
 
 // NewDefault is New with the default times.
@@ -50,14 +45,14 @@ func NewDefault(key, namespace string, k8scli kubernetes.Interface, logger log.L
 }
 
 // New returns a Runner that holds the Lease key in namespace. lockCfg is optional: the defaults are 15 s, 10 s and 2 s.
+// Several controllers may share the Runner.
 func New(
 	key, namespace string, lockCfg *LockConfig, k8scli kubernetes.Interface, logger log.Logger,
 ) (Runner, error) {
 	var mistakes usercode.Mistakes
-	mistakes.AddIf(namespace == "", "running in leader election mode requires the namespace running")
-	mistakes.AddIf(key == "", "running in leader election mode requires a key for identification the different "+
-		"instances")
-	mistakes.AddIf(usercode.IsNil(k8scli), "running in leader election mode requires a Kubernetes client")
+	mistakes.AddIf(namespace == "", "leader election needs a namespace")
+	mistakes.AddIf(key == "", "leader election needs a key, the name of the Lease")
+	mistakes.AddIf(usercode.IsNil(k8scli), "leader election needs a Kubernetes client")
 	if err := mistakes.Err(); err != nil {
 		return nil, err
 	}
@@ -71,52 +66,74 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("get the host's name: %w", err)
 	}
-	r := &runner{logger: logger.WithKV(log.KV{
-		"source-service": "kooper/leader-election", "leader-election-id": namespace + "/" + key,
-	})}
-	r.config = leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: key},
-			Client:     k8scli.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		},
-		LeaseDuration: lockCfg.LeaseDuration, RenewDeadline: lockCfg.RenewDeadline, RetryPeriod: lockCfg.RetryPeriod,
-		ReleaseOnCancel: true, // only after work has returned: see RunContext
-		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	r := &runner{
+		lease: metav1.ObjectMeta{Namespace: namespace, Name: key}, identity: host + "_" + string(uuid.NewUUID()),
+		times: *lockCfg, client: k8scli,
+		logger: logger.WithKV(log.KV{
+			"source-service": "kooper/leader-election", "leader-election-id": namespace + "/" + key,
+		}),
 	}
-	if _, err := leaderelection.NewLeaderElector(r.config); err != nil {
-		return nil, fmt.Errorf("leader election %s/%s: %w", namespace, key, err)
+	if _, err := r.elector(nil); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
 
+// runner holds a Lease. Each call of Run has an election of its own, under the same identity: if one of them leads, the
+// others lead too. The last one that ends releases the Lease.
 type runner struct {
-	config leaderelection.LeaderElectionConfig
-	logger log.Logger
+	lease    metav1.ObjectMeta
+	identity string
+	times    LockConfig
+	client   kubernetes.Interface
+	logger   log.Logger
+
+	mu   sync.Mutex
+	uses int  // guarded by mu; elections, and functions that run
+	keep bool // guarded by mu; a function that may never end was called while this process led
 }
 
 // errLost is returned when another process may lead.
 var errLost = errors.New("leadership lost")
 
+// Run implements Runner. f has no context: after a loss it runs on when Run has returned, as in Kooper, and the Lease is
+// not released before it has ended.
 func (r *runner) Run(f func() error) error {
-	return r.RunContext(context.Background(), func(context.Context) error { return f() })
+	//nolint:forbidigo // Kooper's signature has no context
+	return r.RunContext(context.Background(), func(ctx context.Context) error {
+		ended := make(chan error, 1)
+		r.enter()
+		go func() { // waited for below, unless leadership is lost
+			err := f()
+			r.leave(false)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
 }
 
+// RunContext is Run with a context: that of work ends with ctx, and when leadership is lost. RunContext returns after
+// work. Unless leadership was lost, it then releases the Lease.
 func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) error) error {
-	// The election must not end with ctx: the lease must be renewed until work has returned.
+	r.enter()
+	release := true
+	defer func() { r.leave(release) }()
+	// The election must not end with ctx: the Lease must be renewed until work has returned.
 	electing, endElection := context.WithCancel(context.WithoutCancel(ctx))
-	defer endElection()
 	working, endWork := context.WithCancelCause(ctx)
 	defer endWork(nil)
 	leads := make(chan struct{})
-	config := r.config
-	config.Callbacks.OnStartedLeading = func(context.Context) { close(leads) }
-	config.Callbacks.OnStoppedLeading = func() {}
-	elector, err := leaderelection.NewLeaderElector(config)
+	elector, err := r.elector(leads)
 	if err != nil {
-		return fmt.Errorf("error creating leader election: %w", err)
+		endElection()
+		return err
 	}
-	r.logger.Infof("running in leader election mode, waiting to acquire leadership...")
+	r.logger.Infof("waiting for leadership")
 	ended := make(chan struct{})
 	go func() { // waited for at the end of this function
 		defer close(ended)
@@ -132,11 +149,91 @@ func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) 
 	case <-ctx.Done():
 		return nil
 	}
-	r.logger.Infof("lead acquire, starting...")
+	r.logger.Infof("leadership gained")
 	err = work(working)
-	r.logger.Infof("lead execution stopped")
+	if errors.Is(err, leadership.ErrStillRunning) {
+		r.keepUntilExpired()
+	}
 	if errors.Is(context.Cause(working), kube.ErrLeadershipLost) {
+		release = false
+		r.logger.Warningf("leadership lost")
 		return errors.Join(errLost, err)
 	}
+	r.logger.Infof("work ended, leadership is given up")
 	return err
+}
+
+// elector returns an elector of client-go, which closes leads when this process leads. It never releases the Lease,
+// because it would do so while work runs if it cannot renew the Lease.
+func (r *runner) elector(leads chan struct{}) (*leaderelection.LeaderElector, error) {
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: r.lock(), Name: r.lease.Name,
+		LeaseDuration: r.times.LeaseDuration, RenewDeadline: r.times.RenewDeadline, RetryPeriod: r.times.RetryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(leads) }, OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leader election %s/%s: %w", r.lease.Namespace, r.lease.Name, err)
+	}
+	return elector, nil
+}
+
+// lock returns a lock, which one election at a time may use.
+func (r *runner) lock() *resourcelock.LeaseLock {
+	return &resourcelock.LeaseLock{
+		LeaseMeta: r.lease, Client: r.client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: r.identity},
+	}
+}
+
+// enter begins a use of the runner. It waits for a release of the Lease, which would end the new leadership.
+func (r *runner) enter() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uses++
+}
+
+// leave ends a use of the runner. With release, the last one releases the Lease.
+func (r *runner) leave(release bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uses--; release && r.uses == 0 && !r.keep {
+		r.release()
+	}
+}
+
+// keepUntilExpired lets the Lease expire instead of releasing it, because a handler ignores the end of its context.
+func (r *runner) keepUntilExpired() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep = true
+}
+
+// release removes the holder of the Lease if it is this runner. No election may run. It gives up after RenewDeadline.
+func (r *runner) release() {
+	//nolint:forbidigo // every context of the caller has ended
+	ctx, cancel := context.WithTimeout(context.Background(), r.times.RenewDeadline)
+	defer cancel()
+	lock := r.lock()
+	for {
+		record, _, err := lock.Get(ctx)
+		if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != r.identity {
+			return
+		}
+		if err == nil {
+			record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is rejected
+			record.RenewTime = metav1.Now()
+			err = lock.Update(ctx, *record)
+		}
+		if err == nil {
+			r.logger.Infof("leadership released")
+			return
+		}
+		// A conflict is a last renewal whose response was not awaited.
+		if !retryrules.Wait(ctx, min(r.times.RetryPeriod, time.Second)) {
+			r.logger.Warningf("leadership not released, it expires after %s: %s", r.times.LeaseDuration, err)
+			return
+		}
+	}
 }
