@@ -327,7 +327,7 @@ func TestLinesReachLoggerOfProgram(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		for _, want := range []string{"controller-id=logs", "it is 100% broken", "level=error", "run.key=shop/web"} {
+		for _, want := range []string{"controller-id=logs", "it is 100% broken", "level=error", "object-key=shop/web"} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("the log has no %q:\n%s", want, text)
 			}
@@ -356,7 +356,7 @@ func TestStdLoggerWritesLevelMessageAndAttributes(t *testing.T) { //nolint:paral
 	logger := log.NewStd(false).WithKV(log.KV{"b": "100%", "a": 1})
 	logger.Infof("hello %d", 7)
 	logger.Debugf("hidden")
-	if got := text.String(); !strings.HasSuffix(got, "[INFO]\thello 7\t\ta=1 b=100%\n") || strings.Contains(got, "hidden") {
+	if got := text.String(); !strings.HasSuffix(got, "[INFO]\thello 7\t\tmap[a:1 b:100%]\n") || strings.Contains(got, "hidden") {
 		t.Errorf("logged %q", got)
 	}
 }

@@ -10,8 +10,10 @@ import (
 // logHandler writes the log lines of the engine to a Kooper Logger.
 type logHandler struct{ logger log.Logger }
 
-// Enabled implements slog.Handler. The Logger decides.
-func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
+// Enabled implements slog.Handler. The Logger decides, but nothing is formatted for log.Dummy.
+func (h logHandler) Enabled(context.Context, slog.Level) bool {
+	return h.logger != log.Logger(log.Dummy)
+}
 
 // Handle implements slog.Handler.
 func (h logHandler) Handle(_ context.Context, record slog.Record) error {
@@ -46,11 +48,16 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.logger.WithKV(kv)}
 }
 
-// add adds an attribute to kv. Those of a group have its name before theirs: "run.key".
+// add adds an attribute to kv. Those of a group have its name before theirs: "run.id". The key of an object has Kooper's
+// name.
 func add(kv log.KV, group string, attr slog.Attr) {
 	value := attr.Value.Resolve()
 	if value.Kind() != slog.KindGroup {
-		kv[group+attr.Key] = value.Any()
+		name := group + attr.Key
+		if name == "run.key" || name == "key" {
+			name = "object-key"
+		}
+		kv[name] = value.Any()
 		return
 	}
 	for _, member := range value.Group() {

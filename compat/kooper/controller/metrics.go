@@ -22,7 +22,7 @@ type MetricsRecorder interface {
 }
 
 // DummyMetricsRecorder records nothing.
-const DummyMetricsRecorder = dummy(0)
+var DummyMetricsRecorder = dummy(0) //nolint:gochecknoglobals,revive // a variable of this type in Kooper
 
 type dummy int
 
@@ -49,6 +49,6 @@ func (r recorder) Triggered(controller, _ string, cause engine.CauseType) {
 // RunEnded implements the engine's Recorder.
 func (r recorder) RunEnded(controller string, run engine.RunRecord) {
 	ctx, started := context.Background(), time.Now().Add(-run.Duration)
-	r.ObserveResourceInQueueDuration(ctx, controller, time.Now().Add(-run.Wait))
+	r.ObserveResourceInQueueDuration(ctx, controller, started.Add(-run.Wait))
 	r.ObserveResourceProcessingDuration(ctx, controller, !run.Outcome.Failed(), started)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log"
 	"maps"
-	"slices"
-	"strings"
 )
 
 // KV are attributes of log lines, by name.
@@ -33,8 +31,8 @@ func (dummy) Errorf(string, ...any)   {}
 func (dummy) Debugf(string, ...any)   {}
 func (d dummy) WithKV(KV) Logger      { return d }
 
-// NewStd returns a Logger that writes to the default logger of package log: the level, the message, and the attributes
-// in the order of their names. With debug it also writes the lines of Debugf.
+// NewStd returns a Logger that writes to the default logger of package log: the level, the message and the attributes.
+// With debug it also writes the lines of Debugf.
 func NewStd(debug bool) Logger { return std{debug: debug} }
 
 type std struct {
@@ -60,15 +58,9 @@ func (s std) WithKV(kv KV) Logger {
 }
 
 func (s std) print(level, format string, args []any) {
-	line := &strings.Builder{}
-	fmt.Fprintf(line, "[%s]\t"+format, append([]any{level}, args...)...)
-	for i, name := range slices.Sorted(maps.Keys(s.kv)) {
-		if i == 0 {
-			line.WriteString("\t\t")
-		} else {
-			line.WriteByte(' ')
-		}
-		fmt.Fprintf(line, "%s=%v", name, s.kv[name])
+	line := fmt.Sprintf("[%s]\t"+format, append([]any{level}, args...)...)
+	if len(s.kv) > 0 {
+		line += fmt.Sprintf("\t\t%v", map[string]any(s.kv))
 	}
 	log.Print(line)
 }
