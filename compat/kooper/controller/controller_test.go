@@ -6,7 +6,6 @@ import (
 	"errors"
 	stdlog "log"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,13 +31,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type maps struct{ cli kubernetes.Interface }
+type configMaps struct{ cli kubernetes.Interface }
 
-func (m maps) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+func (m configMaps) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	return m.cli.CoreV1().ConfigMaps("").List(ctx, options)
 }
 
-func (m maps) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (m configMaps) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return m.cli.CoreV1().ConfigMaps("").Watch(ctx, options)
 }
 
@@ -46,7 +45,7 @@ func configMap(name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"k": value}}
 }
 
-func (m maps) update(t *testing.T, obj *corev1.ConfigMap) {
+func (m configMaps) update(t *testing.T, obj *corev1.ConfigMap) {
 	t.Helper()
 	if _, err := m.cli.CoreV1().ConfigMaps("shop").Update(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -56,21 +55,7 @@ func (m maps) update(t *testing.T, obj *corev1.ConfigMap) {
 // run runs a controller until stop is called. stop returns the error of Run.
 func run(t *testing.T, config controller.Config) (stop func() error) {
 	t.Helper()
-	if config.Logger == nil {
-		config.Logger = log.Dummy
-	}
-	ctrl, err := controller.New(&config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ctrl.Run(ctx) }() // waited for by stop
-	stop = sync.OnceValue(func() error {
-		cancel()
-		return <-ended
-	})
-	t.Cleanup(func() { _ = stop() })
+	_, stop = runController(t, config)
 	return stop
 }
 
@@ -78,9 +63,8 @@ func TestNewReportsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	handler := controller.HandlerFunc(func(context.Context, runtime.Object) error { return nil })
 	for want, config := range map[string]*controller.Config{
-		"Config is nil":        nil,
-		"name is required":     {Handler: handler, Retriever: maps{}},
-		"handler is required":  {Name: "a", Retriever: maps{}},
+		"name is required":     {Handler: handler, Retriever: configMaps{}},
+		"handler is required":  {Name: "a", Retriever: configMaps{}},
 		"retriever is require": {Name: "a", Handler: handler},
 	} {
 		_, err := controller.New(config)
@@ -100,7 +84,7 @@ func TestNewReportsInvalidConfig(t *testing.T) {
 func TestSuccessResetsRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := maps{fake.NewClientset(configMap("web", "0"))}
+		cluster := configMaps{fake.NewClientset(configMap("web", "0"))}
 		var runs atomic.Int32
 		run(t, controller.Config{
 			Name: "retries", Retriever: cluster, ProcessingJobRetries: 2, DisableResync: true,
@@ -127,7 +111,7 @@ func TestRunWaitsForHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
 		stop := run(t, controller.Config{
-			Name: "wait", Retriever: maps{fake.NewClientset(configMap("web", "0"))},
+			Name: "wait", Retriever: configMaps{fake.NewClientset(configMap("web", "0"))},
 			Handler: controller.HandlerFunc(func(ctx context.Context, _ runtime.Object) error {
 				<-ctx.Done()
 				ended.Store(true)
@@ -146,7 +130,7 @@ func TestPanicIsErrorOfObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var handled atomic.Int32
 		run(t, controller.Config{
-			Name: "panics", Retriever: maps{fake.NewClientset(configMap("bad", "0"), configMap("good", "0"))}, DisableResync: true,
+			Name: "panics", Retriever: configMaps{fake.NewClientset(configMap("bad", "0"), configMap("good", "0"))}, DisableResync: true,
 			Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
 				if obj.(*corev1.ConfigMap).Name == "bad" {
 					panic("of a handler")
@@ -217,7 +201,7 @@ func TestRetrieverOfUnstructuredObjects(t *testing.T) {
 func TestNextReplicaLeadsAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := maps{fake.NewClientset(configMap("web", "0"))}
+		cluster := configMaps{fake.NewClientset(configMap("web", "0"))}
 		handled := make(chan string, 10)
 		replica := func(name string) (stop func() error) {
 			elector, err := leaderelection.NewDefault("operator", "shop", cluster.cli, log.Dummy)
@@ -279,7 +263,7 @@ func TestRunnerOfProgram(t *testing.T) {
 				r := runner{make(chan struct{}), make(chan struct{})}
 				var running atomic.Int32
 				stop := run(t, controller.Config{
-					Name: "runner", Retriever: maps{fake.NewClientset(configMap("web", "0"))}, LeaderElector: r,
+					Name: "runner", Retriever: configMaps{fake.NewClientset(configMap("web", "0"))}, LeaderElector: r,
 					Handler: controller.HandlerFunc(func(ctx context.Context, _ runtime.Object) error {
 						running.Add(1)
 						defer running.Add(-1)
@@ -320,7 +304,7 @@ func TestLinesReachLoggerOfProgram(t *testing.T) {
 		logger := logrus.New()
 		logger.SetOutput(text) // logrus locks it
 		stop := run(t, controller.Config{
-			Name: "logs", Retriever: maps{fake.NewClientset(configMap("web", "0"))}, Logger: kooperlogrus.New(logrus.NewEntry(logger)),
+			Name: "logs", Retriever: configMaps{fake.NewClientset(configMap("web", "0"))}, Logger: kooperlogrus.New(logrus.NewEntry(logger)),
 			Handler: controller.HandlerFunc(func(context.Context, runtime.Object) error { return errors.New("it is 100% broken") }),
 		})
 		time.Sleep(time.Second)

@@ -23,14 +23,14 @@ import (
 
 // election is a Lease whose requests can fail.
 type election struct {
-	maps
+	configMaps
 	fails atomic.Bool
 	taken atomic.Bool // another process has written it, so updates of the replicas are conflicts
 }
 
 func newElection(objects ...runtime.Object) *election {
 	cli := fake.NewClientset(objects...)
-	e := &election{maps: maps{cli}}
+	e := &election{configMaps: configMaps{cli}}
 	cli.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return e.fails.Load(), nil, errors.New("the API server is down")
 	})
@@ -78,7 +78,7 @@ func (e *election) replica(t *testing.T, name string, r leaderelection.Runner, l
 	t.Helper()
 	x := &replica{results: make(chan error, 1)}
 	ctrl, err := controller.New(&controller.Config{
-		Name: name, Retriever: e.maps, LeaderElector: r, Logger: log.Dummy,
+		Name: name, Retriever: e.configMaps, LeaderElector: r, Logger: log.Dummy,
 		Handler: controller.HandlerFunc(func(ctx context.Context, _ runtime.Object) error {
 			x.running.Add(1)
 			defer x.running.Add(-1)
@@ -95,7 +95,7 @@ func (e *election) replica(t *testing.T, name string, r leaderelection.Runner, l
 	go func() { x.results <- ctrl.Run(ctx) }() // waited for by the cleanup
 	t.Cleanup(func() {
 		cancel()
-		<-x.results
+		t.Logf("Run returned %v", <-x.results)
 	})
 	return x
 }
@@ -140,13 +140,13 @@ func forEachRunner(t *testing.T, test func(t *testing.T, e *election, r leaderel
 func TestLeaseIsReleasedAfterHandlersHaveEnded(t *testing.T) {
 	t.Parallel()
 	forEachRunner(t, func(t *testing.T, e *election, r leaderelection.Runner) {
-		x := e.replica(t, "first", r, 10*time.Second)
+		x := e.replica(t, "first", r, 2*time.Second)
 		time.Sleep(time.Minute)
 		if x.running.Load() != 1 || e.holder(t) == "" {
 			t.Fatalf("%d handlers run, the holder is %q", x.running.Load(), e.holder(t))
 		}
 		x.stop()
-		time.Sleep(34 * time.Second) // 25 s of drain, then the handler lasts 10 s
+		time.Sleep(26 * time.Second) // 25 s of drain, then the handler lasts 2 s
 		if x.running.Load() != 1 || e.holder(t) == "" {
 			t.Errorf("%d handlers run, the holder is %q: want it until they have ended", x.running.Load(), e.holder(t))
 		}
@@ -176,6 +176,39 @@ func TestLostLeaseEndsHandlersAndIsNotReleased(t *testing.T) {
 		if x.ended(t, "leadership lost"); x.running.Load() != 0 || e.holder(t) == "" {
 			t.Errorf("%d handlers run, the holder is %q", x.running.Load(), e.holder(t))
 		}
+	})
+}
+
+func TestLossDuringDrainEndsHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newElection(configMap("web", "0"))
+		x := e.replica(t, "first", e.runner(t), 0)
+		time.Sleep(time.Minute)
+		x.stop()
+		e.fails.Store(true)
+		time.Sleep(13 * time.Second)
+		x.ended(t, "leadership lost")
+	})
+}
+
+// The handler may write at any time, so the Lease must expire.
+func TestLeaseIsKeptWhileHandlerIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newElection(configMap("web", "0"))
+		r := e.runner(t)
+		x := e.replica(t, "first", r, time.Hour)
+		time.Sleep(time.Minute)
+		x.stop()
+		time.Sleep(30 * time.Second)
+		if x.ended(t, "still running"); e.holder(t) == "" {
+			t.Error("the Lease was released")
+		}
+		if err := r.Run(func() error { return nil }); err != nil || e.holder(t) == "" {
+			t.Errorf("another use of the Runner released the Lease (%v)", err)
+		}
+		time.Sleep(time.Hour)
 	})
 }
 

@@ -5,21 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// Retriever lists and watches the objects of a controller. All have one Go type.
+// Retriever lists and watches the objects of a controller, of any Go types.
 type Retriever interface {
 	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
@@ -55,17 +58,38 @@ func (l listerWatcher) Watch(ctx context.Context, options metav1.ListOptions) (w
 	return l.from.WatchWithContext(ctx, options)
 }
 
-// objects is a Retriever of the engine. The Go type of its objects is known only when the first one arrives, so it
-// converts them to unstructured objects, and restore converts them back.
+// objects is a Retriever of the engine. The engine gets some metadata of each object, and decides which state is the
+// current one; objects keeps the states as the Retriever returned them, whatever their Go types.
+//
+// Invariant: a state is kept from the time at which it is passed to the engine, until the engine announces a later one
+// or the deletion.
 type objects struct {
-	from     Retriever
-	itemType atomic.Pointer[reflect.Type] // nil: not known yet
+	from Retriever
+
+	mu     sync.Mutex
+	lastID int64                // guarded by mu
+	states map[kube.Key][]state // guarded by mu; of each object the earlier states first
 }
 
+// state is one state of an object. The engine has its id and its revision as the generation.
+type state struct {
+	id       int64
+	revision int64 // incremented when a list has another object with the same resource version
+	obj      runtime.Object
+	uid      types.UID
+	version  string
+}
+
+// revisions is the number of revisions of a state, in a generation.
+const revisions = 1 << 16
+
 // Describe implements the engine's Retriever. Lists are not streamed: client-go's fake clients do not support it, and a
-// program's Retriever cannot say whether it does.
-func (o *objects) Describe() informer.Description[*unstructured.Unstructured] {
-	return informer.Description[*unstructured.Unstructured]{}
+// Retriever of Kooper cannot report whether it does.
+func (o *objects) Describe() informer.Description[*metav1.PartialObjectMetadata] {
+	// The kind is for messages: it is not known, and there may be several.
+	return informer.Description[*metav1.PartialObjectMetadata]{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Object"},
+	}
 }
 
 // List implements the engine's Retriever.
@@ -74,18 +98,22 @@ func (o *objects) List(ctx context.Context, options metav1.ListOptions) (runtime
 	if err != nil {
 		return nil, err
 	}
-	from, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, fmt.Errorf("the Retriever returned a %T: %w", list, err)
+	if usercode.IsNil(list) {
+		return nil, errors.New("the Retriever returned no list")
 	}
-	converted := &unstructured.UnstructuredList{Object: map[string]any{"kind": "List", "apiVersion": "v1"}}
-	converted.SetResourceVersion(from.GetResourceVersion())
-	converted.SetContinue(from.GetContinue())
-	converted.SetRemainingItemCount(from.GetRemainingItemCount())
-	return converted, meta.EachListItem(list, func(item runtime.Object) error {
-		u, err := o.convert(item)
+	from, err := apimeta.ListAccessor(list)
+	if err != nil {
+		return nil, fmt.Errorf("the Retriever returned a %T where a list was expected: %w", list, err)
+	}
+	partial := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{
+		ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(),
+		RemainingItemCount: from.GetRemainingItemCount(),
+	}}
+	return partial, apimeta.EachListItemWithAlloc(list, func(item runtime.Object) error {
+		obj, err := metadataOf(item)
 		if err == nil {
-			converted.Items = append(converted.Items, *u)
+			o.keep(obj, item, true)
+			partial.Items = append(partial.Items, *obj)
 		}
 		return err
 	})
@@ -104,43 +132,87 @@ func (o *objects) Watch(ctx context.Context, options metav1.ListOptions) (watch.
 		if event.Type == watch.Error {
 			return event, true
 		}
-		u, err := o.convert(event.Object)
+		obj, err := metadataOf(event.Object)
 		if err != nil {
 			return watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus}, true
 		}
-		event.Object = u
-		return event, true
+		if event.Type == watch.Added || event.Type == watch.Modified {
+			o.keep(obj, event.Object, false)
+		}
+		return watch.Event{Type: event.Type, Object: obj}, true
 	}), nil
 }
 
-func (o *objects) convert(obj runtime.Object) (*unstructured.Unstructured, error) {
+// metadataOf returns the metadata of an object that the engine needs.
+func metadataOf(obj runtime.Object) (*metav1.PartialObjectMetadata, error) {
 	if usercode.IsNil(obj) {
 		return nil, errors.New("the Retriever returned a nil object")
 	}
-	t := reflect.TypeOf(obj)
-	if o.itemType.CompareAndSwap(nil, &t); *o.itemType.Load() != t {
-		return nil, fmt.Errorf("the Retriever returned a %s after a %s: a controller needs objects of one type", t,
-			*o.itemType.Load())
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	from, err := apimeta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("convert a %s: %w", t, err)
+		return nil, fmt.Errorf("the Retriever returned a %T, which has no metadata: %w", obj, err)
 	}
-	return &unstructured.Unstructured{Object: content}, nil
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: from.GetNamespace(), Name: from.GetName(), UID: from.GetUID(),
+		ResourceVersion: from.GetResourceVersion(), DeletionTimestamp: from.GetDeletionTimestamp(),
+	}}, nil
 }
 
-// restore returns the object as the Retriever returned it.
-func (o *objects) restore(u *unstructured.Unstructured) (runtime.Object, error) {
-	t := *o.itemType.Load() // set, because u was converted
-	if t == reflect.TypeFor[*unstructured.Unstructured]() {
-		return u, nil
+// keep keeps a state, and sets the generation of about, which the engine gets.
+//
+// Every event runs the handler, as in Kooper: if the resource version is the one of before, the engine gets none,
+// because it would ignore the event. A listed object with a resource version that is kept already is a change for the
+// engine only if it differs.
+func (o *objects) keep(about *metav1.PartialObjectMetadata, obj runtime.Object, listed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	key, version := kube.KeyOf(about), about.ResourceVersion
+	states := o.states[key]
+	known := slices.IndexFunc(states, func(s state) bool { return version != "" && s.version == version })
+	if known >= 0 && listed {
+		s := &states[known]
+		if !reflect.DeepEqual(s.obj, obj) {
+			s.obj, s.revision = obj, s.revision+1
+		}
+		about.Generation = s.id*revisions + s.revision%revisions
+		return
 	}
-	obj, ok := reflect.TypeAssert[runtime.Object](reflect.New(t.Elem()))
-	if !ok {
-		return nil, fmt.Errorf("%s is not a runtime.Object", t)
+	if known >= 0 {
+		about.ResourceVersion = ""
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
-		return nil, fmt.Errorf("convert an object to %s: %w", t, err)
+	o.lastID++
+	o.states[key] = append(states, state{id: o.lastID, obj: obj, uid: about.UID, version: version})
+	about.Generation = o.lastID * revisions
+}
+
+// announced removes the states before one that the engine announces. It subscribes to the informer before the
+// controller does.
+func (o *objects) announced(c informer.Change) {
+	before, after, err := informer.Decode[*metav1.PartialObjectMetadata](c)
+	if err != nil {
+		return // the states are removed at the next change
 	}
-	return obj, nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kept := slices.DeleteFunc(o.states[c.Key], func(s state) bool {
+		if c.Type == informer.Deleted {
+			return s.id <= before.Generation/revisions || s.uid != "" && s.uid == before.UID
+		}
+		return s.id < after.Generation/revisions
+	})
+	if o.states[c.Key] = kept; len(kept) == 0 {
+		delete(o.states, c.Key)
+	}
+}
+
+// copyOf returns a copy of the object that about belongs to, or of a later state; nil if the object was deleted.
+func (o *objects) copyOf(about *metav1.PartialObjectMetadata) runtime.Object {
+	o.mu.Lock()
+	states := slices.Clone(o.states[kube.KeyOf(about)])
+	o.mu.Unlock()
+	if len(states) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(states, func(s state) bool { return s.id == about.Generation/revisions })
+	return states[max(i, 0)].obj.DeepCopyObject()
 }

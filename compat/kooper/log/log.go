@@ -33,7 +33,7 @@ func (d dummy) WithKV(KV) Logger      { return d }
 
 // NewStd returns a Logger that writes to the default logger of package log: the level, the message and the attributes.
 // With debug it also writes the lines of Debugf.
-func NewStd(debug bool) Logger { return std{debug: debug} }
+func NewStd(debug bool) Logger { return std{debug, KV{}} }
 
 type std struct {
 	debug bool
@@ -51,10 +51,9 @@ func (s std) Debugf(format string, args ...any) {
 }
 
 func (s std) WithKV(kv KV) Logger {
-	joined := KV{}
-	maps.Copy(joined, s.kv)
+	joined := maps.Clone(s.kv)
 	maps.Copy(joined, kv)
-	return std{debug: s.debug, kv: joined}
+	return std{s.debug, joined}
 }
 
 func (s std) print(level, format string, args []any) {

@@ -59,9 +59,7 @@ func (c *Handler_Handle_Call) Return(err error) *Handler_Handle_Call {
 }
 
 // RunAndReturn calls run, and returns its result.
-func (c *Handler_Handle_Call) RunAndReturn(
-	run func(ctx context.Context, obj runtime.Object) error,
-) *Handler_Handle_Call {
+func (c *Handler_Handle_Call) RunAndReturn(run func(context.Context, runtime.Object) error) *Handler_Handle_Call {
 	c.Call.Return(run)
 	return c
 }

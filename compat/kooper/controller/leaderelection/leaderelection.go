@@ -2,9 +2,11 @@
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -35,7 +37,8 @@ type LockConfig struct {
 
 // Runner runs a function while this process leads.
 type Runner interface {
-	// Run blocks until leadership is gained, and calls f. It returns the error of f, or an error when leadership is lost.
+	// Run blocks until leadership is gained, and calls f. It returns the error of f, or an error when leadership is
+	// lost.
 	Run(f func() error) error
 }
 
@@ -53,14 +56,9 @@ func New(
 	mistakes.AddIf(namespace == "", "leader election needs a namespace")
 	mistakes.AddIf(key == "", "leader election needs a key, the name of the Lease")
 	mistakes.AddIf(usercode.IsNil(k8scli), "leader election needs a Kubernetes client")
+	mistakes.AddIf(usercode.IsNil(logger), "leader election needs a Logger, such as log.Dummy")
 	if err := mistakes.Err(); err != nil {
 		return nil, err
-	}
-	if lockCfg == nil {
-		lockCfg = &LockConfig{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
-	}
-	if usercode.IsNil(logger) {
-		logger = log.Dummy
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -68,7 +66,7 @@ func New(
 	}
 	r := &runner{
 		lease: metav1.ObjectMeta{Namespace: namespace, Name: key}, identity: host + "_" + string(uuid.NewUUID()),
-		times: *lockCfg, client: k8scli,
+		times: *cmp.Or(lockCfg, &LockConfig{15 * time.Second, 10 * time.Second, 2 * time.Second}), client: k8scli,
 		logger: logger.WithKV(log.KV{
 			"source-service": "kooper/leader-election", "leader-election-id": namespace + "/" + key,
 		}),
@@ -89,23 +87,18 @@ type runner struct {
 	logger   log.Logger
 
 	mu   sync.Mutex
-	uses int  // guarded by mu; elections, and functions that run
-	keep bool // guarded by mu; a function that may never end was called while this process led
+	uses int // guarded by mu; elections, and functions that run
 }
 
-// errLost is returned when another process may lead.
-var errLost = errors.New("leadership lost")
-
-// Run implements Runner. f has no context: after a loss it runs on when Run has returned, as in Kooper, and the Lease is
-// not released before it has ended.
+// Run implements Runner. f has no context: after a loss it runs on when Run has returned, as in Kooper, and the Lease
+// is not released before it has ended.
 func (r *runner) Run(f func() error) error {
-	//nolint:forbidigo // Kooper's signature has no context
 	return r.RunContext(context.Background(), func(ctx context.Context) error {
 		ended := make(chan error, 1)
-		r.enter()
+		r.use(1, false)
 		go func() { // waited for below, unless leadership is lost
 			err := f()
-			r.leave(false)
+			r.use(-1, false)
 			ended <- err
 		}()
 		select {
@@ -117,33 +110,33 @@ func (r *runner) Run(f func() error) error {
 	})
 }
 
-// RunContext is Run with a context: that of work ends with ctx, and when leadership is lost. RunContext returns after
-// work. Unless leadership was lost, it then releases the Lease.
-func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) error) error {
-	r.enter()
-	release := true
-	defer func() { r.leave(release) }()
-	// The election must not end with ctx: the Lease must be renewed until work has returned.
-	electing, endElection := context.WithCancel(context.WithoutCancel(ctx))
-	working, endWork := context.WithCancelCause(ctx)
-	defer endWork(nil)
+// RunContext is Run with a context: that of work ends with ctx, and when leadership is lost, also after ctx has ended.
+// RunContext returns after work. Unless leadership was lost, it then releases the Lease.
+func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) error) (err error) {
+	r.use(1, false)
+	defer func() {
+		if !errors.Is(err, leadership.ErrStillRunning) { // otherwise the Lease must expire
+			r.use(-1, !errors.Is(err, kube.ErrLeadershipLost))
+		}
+	}()
 	leads := make(chan struct{})
 	elector, err := r.elector(leads)
 	if err != nil {
-		endElection()
 		return err
 	}
 	r.logger.Infof("waiting for leadership")
-	ended := make(chan struct{})
-	go func() { // waited for at the end of this function
-		defer close(ended)
+	term := leadership.New(nil, math.MaxInt64) // the elector ends it
+	working, endWork := leadership.With(ctx, term)
+	defer endWork()
+	// The election must not end with ctx: the Lease must be renewed until work has returned.
+	electing, endElection := context.WithCancel(context.WithoutCancel(ctx))
+	var election sync.WaitGroup
+	defer election.Wait()
+	defer endElection()
+	election.Go(func() {
 		elector.Run(electing)
-		endWork(kube.ErrLeadershipLost) // without an effect if work has returned
-	}()
-	defer func() {
-		endElection()
-		<-ended
-	}()
+		term.Lose(errors.New("the election has ended"))
+	})
 	select {
 	case <-leads:
 	case <-ctx.Done():
@@ -151,15 +144,9 @@ func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) 
 	}
 	r.logger.Infof("leadership gained")
 	err = work(working)
-	if errors.Is(err, leadership.ErrStillRunning) {
-		r.keepUntilExpired()
+	if term.Err() != nil {
+		return errors.Join(kube.ErrLeadershipLost, err)
 	}
-	if errors.Is(context.Cause(working), kube.ErrLeadershipLost) {
-		release = false
-		r.logger.Warningf("leadership lost")
-		return errors.Join(errLost, err)
-	}
-	r.logger.Infof("work ended, leadership is given up")
 	return err
 }
 
@@ -187,32 +174,18 @@ func (r *runner) lock() *resourcelock.LeaseLock {
 	}
 }
 
-// enter begins a use of the runner. It waits for a release of the Lease, which would end the new leadership.
-func (r *runner) enter() {
+// use adds n to the uses. It waits for a release of the Lease, which would end a new leadership. With release, the last
+// use releases the Lease.
+func (r *runner) use(n int, release bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.uses++
-}
-
-// leave ends a use of the runner. With release, the last one releases the Lease.
-func (r *runner) leave(release bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.uses--; release && r.uses == 0 && !r.keep {
+	if r.uses += n; release && r.uses == 0 {
 		r.release()
 	}
 }
 
-// keepUntilExpired lets the Lease expire instead of releasing it, because a handler ignores the end of its context.
-func (r *runner) keepUntilExpired() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keep = true
-}
-
 // release removes the holder of the Lease if it is this runner. No election may run. It gives up after RenewDeadline.
 func (r *runner) release() {
-	//nolint:forbidigo // every context of the caller has ended
 	ctx, cancel := context.WithTimeout(context.Background(), r.times.RenewDeadline)
 	defer cancel()
 	lock := r.lock()
@@ -222,13 +195,11 @@ func (r *runner) release() {
 			return
 		}
 		if err == nil {
-			record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is rejected
-			record.RenewTime = metav1.Now()
-			err = lock.Update(ctx, *record)
-		}
-		if err == nil {
-			r.logger.Infof("leadership released")
-			return
+			record.HolderIdentity, record.LeaseDurationSeconds, record.RenewTime = "", 1, metav1.Now() // 0 s is rejected
+			if err = lock.Update(ctx, *record); err == nil {
+				r.logger.Infof("leadership released")
+				return
+			}
 		}
 		// A conflict is a last renewal whose response was not awaited.
 		if !retryrules.Wait(ctx, min(r.times.RetryPeriod, time.Second)) {

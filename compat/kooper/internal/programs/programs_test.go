@@ -29,7 +29,7 @@ type output struct {
 }
 
 // start runs a program until the test ends.
-func start(t *testing.T, program func(ctx context.Context, print func(string)) error) *output {
+func start(t *testing.T, program func(ctx context.Context, show func(string)) error) *output {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	o := &output{T: t, lines: make(chan string, 1000), cancel: cancel, ended: make(chan error, 1)}
@@ -103,8 +103,9 @@ func bubbled(t *testing.T, test func(t *testing.T, cli kubernetes.Interface), ob
 }
 
 func TestPrinterPrintsListedAddedAndChangedPods(t *testing.T) {
+	t.Parallel()
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
-		out := start(t, func(ctx context.Context, print func(string)) error { return Printer(ctx, cli, print) })
+		out := start(t, func(ctx context.Context, show func(string)) error { return Printer(ctx, cli, show) })
 		out.expect("default/a nginx:1", "default/b nginx:1")
 		must(cli.CoreV1().Pods("default").Create(t.Context(), pod("c", "nginx:1"), metav1.CreateOptions{}))
 		out.expect("default/c nginx:1")
@@ -118,10 +119,11 @@ func TestPrinterPrintsListedAddedAndChangedPods(t *testing.T) {
 }
 
 func TestFailingObjectIsRetriedAsOftenAsConfigured(t *testing.T) {
+	t.Parallel()
 	for _, retries := range []int{0, 3} {
 		t.Run(fmt.Sprint(retries), func(t *testing.T) {
 			bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
-				out := start(t, func(ctx context.Context, print func(string)) error { return Retries(ctx, cli, retries, print) })
+				out := start(t, func(ctx context.Context, show func(string)) error { return Retries(ctx, cli, retries, show) })
 				for run := range retries + 1 {
 					out.expect(fmt.Sprint("run ", run+1))
 				}
@@ -132,9 +134,10 @@ func TestFailingObjectIsRetriedAsOftenAsConfigured(t *testing.T) {
 }
 
 func TestObjectsRunAgainAfterResyncInterval(t *testing.T) {
+	t.Parallel()
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
-		out := start(t, func(ctx context.Context, print func(string)) error {
-			return Resync(ctx, cli, 2*time.Second, print)
+		out := start(t, func(ctx context.Context, show func(string)) error {
+			return Resync(ctx, cli, 2*time.Second, show)
 		})
 		out.expect("a")
 		out.expect("a")
@@ -143,14 +146,15 @@ func TestObjectsRunAgainAfterResyncInterval(t *testing.T) {
 }
 
 func TestHandlersRunConcurrently(t *testing.T) {
+	t.Parallel()
 	var objects []runtime.Object
 	for n := range 10 {
 		objects = append(objects, pod(fmt.Sprint("p", n), "nginx:1"))
 	}
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
 		released := make(chan struct{})
-		out := start(t, func(ctx context.Context, print func(string)) error {
-			return Concurrency(ctx, cli, 4, func() { <-released }, print)
+		out := start(t, func(ctx context.Context, show func(string)) error {
+			return Concurrency(ctx, cli, 4, func() { <-released }, show)
 		})
 		out.expect("running 1", "running 2", "running 3", "running 4")
 		out.quiet(time.Second)
@@ -162,10 +166,11 @@ func TestHandlersRunConcurrently(t *testing.T) {
 }
 
 func TestOnlyLeaderHandles(t *testing.T) {
+	t.Parallel()
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
-		first := start(t, func(ctx context.Context, print func(string)) error { return Election(ctx, cli, "first", print) })
+		first := start(t, func(ctx context.Context, show func(string)) error { return Election(ctx, cli, "first", show) })
 		first.expect("first a")
-		second := start(t, func(ctx context.Context, print func(string)) error { return Election(ctx, cli, "second", print) })
+		second := start(t, func(ctx context.Context, show func(string)) error { return Election(ctx, cli, "second", show) })
 		must(cli.CoreV1().Pods("default").Create(t.Context(), pod("b", "nginx:1"), metav1.CreateOptions{}))
 		first.expect("first b")
 		second.quiet(2 * time.Second)
@@ -174,9 +179,10 @@ func TestOnlyLeaderHandles(t *testing.T) {
 }
 
 func TestMetricsHaveNamesAndLabelsOfKooper(t *testing.T) {
+	t.Parallel()
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
 		registry := prometheus.NewRegistry()
-		out := start(t, func(ctx context.Context, print func(string)) error { return Metrics(ctx, cli, registry, print) })
+		out := start(t, func(ctx context.Context, show func(string)) error { return Metrics(ctx, cli, registry, show) })
 		out.expect("a", "broken")
 		want := []string{
 			"kooper_controller_event_in_queue_duration_seconds controller=metrics",
@@ -206,9 +212,10 @@ func TestMetricsHaveNamesAndLabelsOfKooper(t *testing.T) {
 }
 
 func TestControllersOfSeveralResourcesShareHandler(t *testing.T) {
+	t.Parallel()
 	two, meta := int32(2), metav1.ObjectMeta{Namespace: "default", Name: "web"}
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
-		out := start(t, func(ctx context.Context, print func(string)) error { return Resources(ctx, cli, print) })
+		out := start(t, func(ctx context.Context, show func(string)) error { return Resources(ctx, cli, show) })
 		out.expect("Deployment web: 2", "StatefulSet web: 2")
 	},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &two}},
@@ -216,9 +223,10 @@ func TestControllersOfSeveralResourcesShareHandler(t *testing.T) {
 }
 
 func TestOperatorWithFinalizer(t *testing.T) {
+	t.Parallel()
 	bubbled(t, func(t *testing.T, cli kubernetes.Interface) {
 		maps := cli.CoreV1().ConfigMaps("default")
-		out := start(t, func(ctx context.Context, print func(string)) error { return Operator(ctx, cli, print) })
+		out := start(t, func(ctx context.Context, show func(string)) error { return Operator(ctx, cli, show) })
 		must(maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"mirror": ""}}, Data: map[string]string{"k": "v"},
 		}, metav1.CreateOptions{}))

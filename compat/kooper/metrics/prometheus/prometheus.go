@@ -46,22 +46,18 @@ func New(cfg Config) *Recorder {
 	if len(cfg.ProcessingBuckets) == 0 {
 		cfg.ProcessingBuckets = prometheus.DefBuckets
 	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
 	r := &Recorder{
 		registerer: cfg.Registerer,
 		queued: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kooper_controller_queued_events_total",
-			Help: "Objects that were added to the queue.",
+			Name: "kooper_controller_queued_events_total", Help: "Objects that were added to the queue.",
 		}, []string{"controller", "requeue"}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "kooper_controller_event_in_queue_duration_seconds",
-			Help:    "How long objects were ready in the queue.",
-			Buckets: cfg.InQueueBuckets,
-		}, []string{"controller"}),
-		processed: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "kooper_controller_processed_event_duration_seconds",
-			Help:    "How long handlers ran.",
-			Buckets: cfg.ProcessingBuckets,
-		}, []string{"controller", "success"}),
+		waited: histogram("kooper_controller_event_in_queue_duration_seconds",
+			"How long objects were ready in the queue.", cfg.InQueueBuckets, "controller"),
+		processed: histogram("kooper_controller_processed_event_duration_seconds",
+			"How long handlers ran.", cfg.ProcessingBuckets, "controller", "success"),
 	}
 	cfg.Registerer.MustRegister(r.queued, r.waited, r.processed)
 	return r
@@ -78,19 +74,15 @@ func (r Recorder) ObserveResourceInQueueDuration(_ context.Context, controller s
 }
 
 // ObserveResourceProcessingDuration implements controller.MetricsRecorder.
-func (r Recorder) ObserveResourceProcessingDuration(
-	_ context.Context, controller string, success bool, startProcessingAt time.Time,
-) {
-	r.processed.WithLabelValues(controller, strconv.FormatBool(success)).
-		Observe(time.Since(startProcessingAt).Seconds())
+func (r Recorder) ObserveResourceProcessingDuration(_ context.Context, controller string, success bool, at time.Time) {
+	r.processed.WithLabelValues(controller, strconv.FormatBool(success)).Observe(time.Since(at).Seconds())
 }
 
 // RegisterResourceQueueLengthFunc implements controller.MetricsRecorder. A second controller of the same name is an
 // error.
 func (r Recorder) RegisterResourceQueueLengthFunc(controller string, f func(context.Context) int) error {
 	err := r.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "kooper_controller_event_queue_length",
-		Help:        "Length of the queue.",
+		Name: "kooper_controller_event_queue_length", Help: "Length of the queue.",
 		ConstLabels: prometheus.Labels{"controller": controller},
 	}, func() float64 { return float64(f(context.Background())) }))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Election prints the Pods that this replica handles: only the leader does.
-func Election(ctx context.Context, cli kubernetes.Interface, replica string, print func(string)) error {
+func Election(ctx context.Context, cli kubernetes.Interface, replica string, show func(string)) error {
 	elector, err := leaderelection.New("programs", "default", &leaderelection.LockConfig{
 		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
 	}, cli, log.Dummy)
@@ -24,7 +24,7 @@ func Election(ctx context.Context, cli kubernetes.Interface, replica string, pri
 	ctrl, err := controller.New(&controller.Config{
 		Name: "election", Retriever: pods(cli), Logger: log.Dummy, LeaderElector: elector,
 		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
-			print(replica + " " + obj.(*corev1.Pod).Name)
+			show(replica + " " + obj.(*corev1.Pod).Name)
 			return nil
 		}),
 	})

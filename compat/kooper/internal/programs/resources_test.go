@@ -30,13 +30,13 @@ func (r retriever) Watch(ctx context.Context, options metav1.ListOptions) (watch
 }
 
 // Resources prints the replicas of Deployments and StatefulSets with one handler, in two controllers.
-func Resources(ctx context.Context, cli kubernetes.Interface, print func(string)) error {
+func Resources(ctx context.Context, cli kubernetes.Interface, show func(string)) error {
 	handler := controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
 		switch o := obj.(type) {
 		case *appsv1.Deployment:
-			print(fmt.Sprintf("Deployment %s: %d", o.Name, *o.Spec.Replicas))
+			show(fmt.Sprintf("Deployment %s: %d", o.Name, *o.Spec.Replicas))
 		case *appsv1.StatefulSet:
-			print(fmt.Sprintf("StatefulSet %s: %d", o.Name, *o.Spec.Replicas))
+			show(fmt.Sprintf("StatefulSet %s: %d", o.Name, *o.Spec.Replicas))
 		default:
 			return fmt.Errorf("a %T is not handled", obj)
 		}
@@ -60,7 +60,9 @@ func Resources(ctx context.Context, cli kubernetes.Interface, print func(string)
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for name, retriever := range retrievers {
-		ctrl, err := controller.New(&controller.Config{Name: name, Retriever: retriever, Handler: handler, Logger: log.Dummy})
+		ctrl, err := controller.New(&controller.Config{
+			Name: name, Retriever: retriever, Handler: handler, Logger: log.Dummy,
+		})
 		if err != nil {
 			return err
 		}

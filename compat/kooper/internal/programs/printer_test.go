@@ -1,3 +1,5 @@
+// Package programs has programs that were written for Kooper v2. Only their import paths name this module: dev/kooper
+// runs them, with the paths of Kooper, on Kooper 2.9.0.
 package programs
 
 import (
@@ -28,12 +30,12 @@ func pods(cli kubernetes.Interface) controller.Retriever {
 }
 
 // Printer prints the name and the image of each Pod.
-func Printer(ctx context.Context, cli kubernetes.Interface, print func(string)) error {
+func Printer(ctx context.Context, cli kubernetes.Interface, show func(string)) error {
 	ctrl, err := controller.New(&controller.Config{
 		Name: "printer", Retriever: pods(cli), Logger: log.Dummy,
 		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
 			pod := obj.(*corev1.Pod)
-			print(fmt.Sprintf("%s/%s %s", pod.Namespace, pod.Name, pod.Spec.Containers[0].Image))
+			show(fmt.Sprintf("%s/%s %s", pod.Namespace, pod.Name, pod.Spec.Containers[0].Image))
 			return nil
 		}),
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // Retries prints the runs of the Pod "broken", whose handler fails. It has no resync.
-func Retries(ctx context.Context, cli kubernetes.Interface, retries int, print func(string)) error {
+func Retries(ctx context.Context, cli kubernetes.Interface, retries int, show func(string)) error {
 	var mu sync.Mutex
 	runs := 0 // guarded by mu
 	ctrl, err := controller.New(&controller.Config{
@@ -30,7 +30,7 @@ func Retries(ctx context.Context, cli kubernetes.Interface, retries int, print f
 			runs++
 			run := runs
 			mu.Unlock()
-			print(fmt.Sprint("run ", run))
+			show(fmt.Sprint("run ", run))
 			return errors.New("it always fails")
 		}),
 	})
@@ -41,11 +41,11 @@ func Retries(ctx context.Context, cli kubernetes.Interface, retries int, print f
 }
 
 // Resync prints each run. Every Pod runs again after interval.
-func Resync(ctx context.Context, cli kubernetes.Interface, interval time.Duration, print func(string)) error {
+func Resync(ctx context.Context, cli kubernetes.Interface, interval time.Duration, show func(string)) error {
 	ctrl, err := controller.New(&controller.Config{
 		Name: "resync", Retriever: pods(cli), Logger: log.Dummy, ResyncInterval: interval,
 		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
-			print(obj.(*corev1.Pod).Name)
+			show(obj.(*corev1.Pod).Name)
 			return nil
 		}),
 	})
@@ -57,7 +57,7 @@ func Resync(ctx context.Context, cli kubernetes.Interface, interval time.Duratio
 
 // Concurrency prints how many handlers run when each of them begins. A handler ends when release returns.
 func Concurrency(
-	ctx context.Context, cli kubernetes.Interface, workers int, release func(), print func(string),
+	ctx context.Context, cli kubernetes.Interface, workers int, release func(), show func(string),
 ) error {
 	var mu sync.Mutex
 	running := 0 // guarded by mu
@@ -66,7 +66,7 @@ func Concurrency(
 		Handler: controller.HandlerFunc(func(context.Context, runtime.Object) error {
 			mu.Lock()
 			running++
-			print(fmt.Sprint("running ", running))
+			show(fmt.Sprint("running ", running))
 			mu.Unlock()
 			release()
 			mu.Lock()

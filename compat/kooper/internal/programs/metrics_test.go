@@ -15,13 +15,13 @@ import (
 )
 
 // Metrics records metrics of the runs. Those of the Pod "broken" fail.
-func Metrics(ctx context.Context, cli kubernetes.Interface, registry *client.Registry, print func(string)) error {
+func Metrics(ctx context.Context, cli kubernetes.Interface, registry *client.Registry, show func(string)) error {
 	ctrl, err := controller.New(&controller.Config{
 		Name: "metrics", Retriever: pods(cli), Logger: log.Dummy,
 		MetricsRecorder: prometheus.New(prometheus.Config{Registerer: registry}),
 		Handler: controller.HandlerFunc(func(_ context.Context, obj runtime.Object) error {
 			name := obj.(*corev1.Pod).Name
-			defer print(name)
+			defer show(name)
 			if name == "broken" {
 				return errors.New("it always fails")
 			}

@@ -20,7 +20,7 @@ const Finalizer = "example.com/mirror"
 
 // Operator mirrors the Secrets that ConfigMaps with the label mirror name: it adds a finalizer to the ConfigMap and
 // creates a Secret, and deletes the Secret when the ConfigMap is deleted.
-func Operator(ctx context.Context, cli kubernetes.Interface, print func(string)) error {
+func Operator(ctx context.Context, cli kubernetes.Interface, show func(string)) error {
 	maps := cli.CoreV1().ConfigMaps("default")
 	retriever := controller.MustRetrieverFromListerWatcher(&cache.ListWatch{
 		ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
@@ -42,7 +42,7 @@ func Operator(ctx context.Context, cli kubernetes.Interface, print func(string))
 				return err
 			}
 			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(name string) bool { return name == Finalizer })
-			print("removed " + m.Name)
+			show("removed " + m.Name)
 			_, err := maps.Update(ctx, m, metav1.UpdateOptions{})
 			return err
 		case m.DeletionTimestamp != nil:
@@ -59,7 +59,7 @@ func Operator(ctx context.Context, cli kubernetes.Interface, print func(string))
 			ObjectMeta: metav1.ObjectMeta{Name: m.Name}, StringData: m.Data,
 		}, metav1.CreateOptions{})
 		if err == nil {
-			print("created " + m.Name)
+			show("created " + m.Name)
 		}
 		return err
 	}
