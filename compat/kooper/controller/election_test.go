@@ -324,3 +324,20 @@ func TestStandbyStops(t *testing.T) {
 		}
 	})
 }
+
+func TestNewReportsInvalidElection(t *testing.T) {
+	t.Parallel()
+	cli := fake.NewClientset()
+	times := &leaderelection.LockConfig{LeaseDuration: time.Second, RenewDeadline: time.Minute, RetryPeriod: time.Second}
+	for name, create := range map[string]func() (leaderelection.Runner, error){
+		"no key":       func() (leaderelection.Runner, error) { return leaderelection.NewDefault("", "shop", cli, log.Dummy) },
+		"no namespace": func() (leaderelection.Runner, error) { return leaderelection.NewDefault("a", "", cli, log.Dummy) },
+		"no client":    func() (leaderelection.Runner, error) { return leaderelection.NewDefault("a", "shop", nil, log.Dummy) },
+		"no Logger":    func() (leaderelection.Runner, error) { return leaderelection.NewDefault("a", "shop", cli, nil) },
+		"bad times":    func() (leaderelection.Runner, error) { return leaderelection.New("a", "shop", times, cli, log.Dummy) },
+	} {
+		if _, err := create(); err == nil {
+			t.Errorf("%s: New returned no error", name)
+		}
+	}
+}

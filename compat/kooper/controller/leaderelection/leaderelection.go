@@ -195,7 +195,8 @@ func (r *runner) release() {
 			return
 		}
 		if err == nil {
-			record.HolderIdentity, record.LeaseDurationSeconds, record.RenewTime = "", 1, metav1.Now() // 0 s is rejected
+			// The API rejects a duration of 0.
+			record.HolderIdentity, record.LeaseDurationSeconds, record.RenewTime = "", 1, metav1.Now()
 			if err = lock.Update(ctx, *record); err == nil {
 				r.logger.Infof("leadership released")
 				return
