@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -166,4 +167,27 @@ func TestRunOfObjectThatWasJustDeletedCallsNoHandler(t *testing.T) {
 	if err := handle(t.Context(), deleted); err != nil {
 		t.Errorf("the handler is called with a deleted object: %v", err)
 	}
+}
+
+// fixed is a Retriever of one list.
+type fixed struct{ list *corev1.ConfigMapList }
+
+func (f fixed) List(context.Context, metav1.ListOptions) (runtime.Object, error) { return f.list, nil }
+
+func (f fixed) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+// A state that pointed into the items would keep all of them in memory.
+func TestStatesDoNotKeepListInMemory(t *testing.T) {
+	t.Parallel()
+	s := newTable(t)
+	list := &corev1.ConfigMapList{Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "5"}}}}
+	s.from = fixed{list}
+	partial, err := s.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Items[0] = corev1.ConfigMap{}
+	s.expect(&partial.(*metav1.PartialObjectMetadataList).Items[0], "5")
 }
