@@ -322,6 +322,14 @@ func TestStandbyStops(t *testing.T) {
 		if standby.ended(t, ""); e.holder(t) != holder {
 			t.Errorf("the holder is %q, want %q", e.holder(t), holder)
 		}
+		// It has nothing to release, so it does not need the API server.
+		third := e.replica(t, "third", e.runner(t), 0)
+		time.Sleep(time.Minute)
+		e.fails.Store(true)
+		third.stop()
+		time.Sleep(time.Second)
+		third.ended(t, "")
+		e.fails.Store(false)
 	})
 }
 

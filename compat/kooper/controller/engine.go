@@ -14,7 +14,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/compat/kooper/controller/leaderelection"
 	engine "github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
@@ -37,7 +36,7 @@ func engineConfig(
 	if c.ResyncInterval > 0 {
 		config.Sources = []engine.Source{resync(c.ResyncInterval)}
 	}
-	if !usercode.IsNil(c.LeaderElector) {
+	if c.LeaderElector != nil { // a Runner may be a nil pointer
 		config.LeaderElector = elector{c.LeaderElector}
 	}
 	return config
@@ -48,6 +47,9 @@ func engineConfig(
 func handle(c Config, objects *objects) engine.Handler[*metav1.PartialObjectMetadata] {
 	bucket := rate.NewLimiter(10, 100)
 	return func(ctx context.Context, about *metav1.PartialObjectMetadata) error {
+		run, _ := engine.RunFrom(ctx)
+		// A MetricsRecorder measures the time in the queue until the call.
+		c.MetricsRecorder.ObserveResourceInQueueDuration(ctx, c.Name, time.Now().Add(-run.Wait))
 		obj := objects.copyOf(about)
 		if obj == nil {
 			return nil // just deleted
@@ -57,7 +59,7 @@ func handle(c Config, objects *objects) engine.Handler[*metav1.PartialObjectMeta
 			return nil
 		}
 		failed := failedError{text: err.Error()}
-		if run, _ := engine.RunFrom(ctx); run.Attempt < c.ProcessingJobRetries {
+		if run.Attempt < c.ProcessingJobRetries {
 			failed.after = bucket.Reserve().Delay()
 		}
 		return failed

@@ -327,7 +327,6 @@ func TestInvalidObjectsAreReported(t *testing.T) {
 		"returned a *v1.ConfigMap where a list was expected": {list: version("a", "0", 1)},
 		"returned a *v1.APIVersions, which has no metadata":  {list: &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.APIVersions{}}}}},
 		"returned a nil object ":                             {list: &metav1.List{Items: []runtime.RawExtension{{Object: none}}}},
-		"object without a name":                              {event: &corev1.ConfigMap{}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -409,4 +408,32 @@ func runController(t *testing.T, config controller.Config) (_ controller.Control
 	})
 	t.Cleanup(func() { _ = stop() })
 	return ctrl, stop
+}
+
+// Versions of a Retriever's own may go back, and an API server may be behind another one.
+func TestEventsWithOlderVersionsRunHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		s.lists("10", version("a", "0", 10))
+		k := start(t, s)
+		k.expect(t, "a=0")
+		s.watch().Modify(version("a", "1", 3))
+		k.expect(t, "a=1")
+		for n := range 100 {
+			s.watch().Modify(version("a", "old", 2-n%2))
+		}
+		k.objects()
+		k.keeps(t, 1)
+	})
+}
+
+// client-go's fake clients do not replace generateName by a name.
+func TestObjectWithoutNameDoesNotHideOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		s.lists("5", version("a", "0", 1), version("", "n", 2), version("b", "0", 3))
+		start(t, s).expect(t, "=n", "a=0", "b=0")
+	})
 }

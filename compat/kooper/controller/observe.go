@@ -49,7 +49,9 @@ func (r recorder) Triggered(controller, _ string, cause engine.CauseType) {
 // RunEnded implements the engine's Recorder.
 func (r recorder) RunEnded(controller string, run engine.RunRecord) {
 	ctx, started := context.Background(), time.Now().Add(-run.Duration)
-	r.ObserveResourceInQueueDuration(ctx, controller, started.Add(-run.Wait))
+	if run.Outcome == engine.OutcomeGone { // no handler was called
+		r.ObserveResourceInQueueDuration(ctx, controller, started.Add(-run.Wait))
+	}
 	r.ObserveResourceProcessingDuration(ctx, controller, !run.Outcome.Failed(), started)
 }
 

@@ -190,7 +190,7 @@ func (r *recorded) IncResourceEventQueued(_ context.Context, name string, isRequ
 }
 
 func (r *recorded) ObserveResourceInQueueDuration(_ context.Context, _ string, queuedAt time.Time) {
-	r.add("queued at", queuedAt.Sub(r.began))
+	r.add("waited", time.Since(queuedAt)) // as package prometheus
 }
 
 func (r *recorded) ObserveResourceProcessingDuration(_ context.Context, _ string, success bool, startedAt time.Time) {
@@ -224,9 +224,8 @@ func TestMetricsOfRuns(t *testing.T) {
 		slices.Sort(metrics.lines)
 		want := []string{
 			"m requeue false", "m requeue false", "m requeue true", "m requeue true",
-			"queued at 0s", "queued at 0s", "queued at 3.005s", "queued at 6.005s",
 			"success false started at 0s", "success false started at 3s", "success false started at 6s",
-			"success false started at 9s",
+			"success false started at 9s", "waited 0s", "waited 2.995s", "waited 2.995s", "waited 3s",
 		}
 		if !slices.Equal(metrics.lines, want) {
 			t.Errorf("recorded %q, want %q", metrics.lines, want)

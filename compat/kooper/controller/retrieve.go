@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -143,7 +145,7 @@ func (o *objects) Watch(ctx context.Context, options metav1.ListOptions) (watch.
 	}), nil
 }
 
-// metadataOf returns the metadata of an object that the engine needs.
+// metadataOf returns the metadata of an object that the engine needs. A fake client may give objects no names.
 func metadataOf(obj runtime.Object) (*metav1.PartialObjectMetadata, error) {
 	if usercode.IsNil(obj) {
 		return nil, errors.New("the Retriever returned a nil object")
@@ -153,16 +155,16 @@ func metadataOf(obj runtime.Object) (*metav1.PartialObjectMetadata, error) {
 		return nil, fmt.Errorf("the Retriever returned a %T, which has no metadata: %w", obj, err)
 	}
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: from.GetNamespace(), Name: from.GetName(), UID: from.GetUID(),
+		Namespace: from.GetNamespace(), Name: cmp.Or(from.GetName(), "(no name)"), UID: from.GetUID(),
 		ResourceVersion: from.GetResourceVersion(), DeletionTimestamp: from.GetDeletionTimestamp(),
 	}}, nil
 }
 
 // keep keeps a state, and sets the generation of about, which the engine gets.
 //
-// Every event runs the handler, as in Kooper: if the resource version is the one of before, the engine gets none,
-// because it would ignore the event. A listed object with a resource version that is kept already is a change for the
-// engine only if it differs.
+// Every event runs the handler, as in Kooper: if the resource version is not later than the one of before, the engine
+// gets none, because it would ignore the event. A listed object with a resource version that is kept already is a
+// change for the engine only if it differs.
 func (o *objects) keep(about *metav1.PartialObjectMetadata, obj runtime.Object, listed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,7 +179,8 @@ func (o *objects) keep(about *metav1.PartialObjectMetadata, obj runtime.Object, 
 		about.Generation = s.id*revisions + s.revision%revisions
 		return
 	}
-	if known >= 0 {
+	isLater := func(s state) bool { return apiobject.OlderVersion(version, s.version) }
+	if known >= 0 || !listed && slices.ContainsFunc(states, isLater) {
 		about.ResourceVersion = ""
 	}
 	o.lastID++

@@ -159,7 +159,7 @@ func TestRunOfObjectThatWasJustDeletedCallsNoHandler(t *testing.T) {
 	s := newTable(t)
 	deleted := s.passes(5, "1", true)
 	handler := HandlerFunc(func(context.Context, runtime.Object) error { return errors.New("called") })
-	handle := engineConfig(Config{Handler: handler}, nil, &s.objects, nil).Handler
+	handle := engineConfig(Config{Handler: handler, MetricsRecorder: DummyMetricsRecorder}, nil, &s.objects, nil).Handler
 	if err := handle(t.Context(), deleted); err == nil {
 		t.Error("the handler is not called for a kept object")
 	}

@@ -60,10 +60,7 @@ func New(
 	if err := mistakes.Err(); err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("get the host's name: %w", err)
-	}
+	host, _ := os.Hostname() // for people
 	r := &runner{
 		lease: metav1.ObjectMeta{Namespace: namespace, Name: key}, identity: host + "_" + string(uuid.NewUUID()),
 		times: *cmp.Or(lockCfg, &LockConfig{15 * time.Second, 10 * time.Second, 2 * time.Second}), client: k8scli,
@@ -113,17 +110,17 @@ func (r *runner) Run(f func() error) error {
 // RunContext is Run with a context: that of work ends with ctx, and when leadership is lost, also after ctx has ended.
 // RunContext returns after work. Unless leadership was lost, it then releases the Lease.
 func (r *runner) RunContext(ctx context.Context, work func(ctx context.Context) error) (err error) {
-	r.use(1, false)
-	defer func() {
-		if !errors.Is(err, leadership.ErrStillRunning) { // otherwise the Lease must expire
-			r.use(-1, !errors.Is(err, kube.ErrLeadershipLost))
-		}
-	}()
 	leads := make(chan struct{})
 	elector, err := r.elector(leads)
 	if err != nil {
 		return err
 	}
+	r.use(1, false)
+	defer func() {
+		if !errors.Is(err, leadership.ErrStillRunning) { // otherwise the Lease must expire
+			r.use(-1, elector.IsLeader() && !errors.Is(err, kube.ErrLeadershipLost))
+		}
+	}()
 	r.logger.Infof("waiting for leadership")
 	term := leadership.New(nil, math.MaxInt64) // the elector ends it
 	working, endWork := leadership.With(ctx, term)

@@ -4,7 +4,6 @@ package prometheus
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -81,12 +80,9 @@ func (r Recorder) ObserveResourceProcessingDuration(_ context.Context, controlle
 // RegisterResourceQueueLengthFunc implements controller.MetricsRecorder. A second controller of the same name is an
 // error.
 func (r Recorder) RegisterResourceQueueLengthFunc(controller string, f func(context.Context) int) error {
-	err := r.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kooper_controller_event_queue_length", Help: "Length of the queue.",
+	return r.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "kooper_controller_event_queue_length",
+		Help:        "Length of the queue.",
 		ConstLabels: prometheus.Labels{"controller": controller},
 	}, func() float64 { return float64(f(context.Background())) }))
-	if err != nil {
-		return fmt.Errorf("register the length of a queue: %w", err)
-	}
-	return nil
 }
