@@ -297,6 +297,28 @@ func TestRunnerOfProgram(t *testing.T) {
 	}
 }
 
+// neverLeads is a Runner whose nil pointer is valid.
+type neverLeads struct{}
+
+func (*neverLeads) Run(func() error) error { return errors.New("it never leads") }
+
+func TestNilPointerIsAskedForLeadership(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stop := run(t, controller.Config{
+			Name: "runner", Retriever: configMaps{fake.NewClientset(configMap("web", "0"))}, LeaderElector: (*neverLeads)(nil),
+			Handler: controller.HandlerFunc(func(context.Context, runtime.Object) error {
+				t.Error("the handler is called without leadership")
+				return nil
+			}),
+		})
+		time.Sleep(time.Second)
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "it never leads") {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
 func TestLinesReachLoggerOfProgram(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
