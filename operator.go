@@ -262,7 +262,7 @@ func (o *Operator[T]) Hooks() []webhook.Hook {
 func (o *Operator[T]) Run(ctx context.Context) error {
 	if len(o.hooks) > 0 && !o.served.Swap(true) {
 		o.client.Cluster().Logger().WarnContext(ctx, "webhooks are not served", "controller", o.Name(),
-			"hint", "pass the operator, or a type that embeds *Operator, to Program.Run, or its Hooks to a webhook.Server")
+			"hint", "pass it, or a type that embeds *Operator, to Program.Run, or its Hooks to a webhook.Server")
 	}
 	return o.Controller.Run(ctx)
 }
