@@ -216,7 +216,7 @@ func TestAnotherHolderEndsHandlers(t *testing.T) {
 	t.Parallel()
 	forEachRunner(t, func(t *testing.T, e *election, r leaderelection.Runner) {
 		x := e.replica(t, "first", r, 0)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // between two renewals: the fake clientset would let one undo the next update
 		other, now, seconds := "other", metav1.NowMicro(), int32(3600)
 		lease, err := e.cli.CoordinationV1().Leases("shop").Get(t.Context(), "operator", metav1.GetOptions{})
 		if err != nil {
