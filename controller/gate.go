@@ -24,7 +24,7 @@ type gate interface {
 // gateList asks several gates in order.
 type gateList []gate
 
-func (all gateList) skip(key kube.Key, event ownwrites.Event) bool {
+func (all gateList) skips(key kube.Key, event ownwrites.Event) bool {
 	return slices.ContainsFunc(all, func(g gate) bool { return g.skips(key, event) })
 }
 

@@ -141,7 +141,8 @@ func typeOf(c informer.Change) CauseType {
 // that a list or a poll found waits in the backlog until there is room, unless its priority is high; with After it
 // waits in the queue instead.
 func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
-	skips := func() bool { return !why.FromList && i.gates.skip(key, cause.event()) }
+	event := cause.event()
+	skips := func() bool { return !why.FromList && i.gates.skips(key, event) }
 	if skips() {
 		i.enqueuer.skip(SkipOwnWrite, key, *cause)
 		return
@@ -168,6 +169,6 @@ func (i *intake) offer(key kube.Key, cause *Cause, why Trigger) {
 		Debounce: i.config.Debounce, EndBackoffIf: endBackoffIf,
 	})
 	if skips() { // the write was recorded after the first check, and perhaps before add
-		i.enqueuer.skipEchoOf(key, cause.event())
+		i.enqueuer.skipEchoOf(key, event)
 	}
 }

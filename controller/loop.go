@@ -17,7 +17,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/controller/internal/resync"
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
@@ -107,10 +106,6 @@ type loop[T kube.Object] struct {
 // newLoop returns a loop. observeRun is the observer of a test environment, or nil.
 func newLoop[T kube.Object](c *Controller[T], observeRun observers.RunFunc) *loop[T] {
 	config := c.config
-	events := apiobject.Events[EventRecorder](nil, apiobject.ObserversOf(config.Cluster))
-	if config.Events == nil && events != nil {
-		config.Events = guardedEvents{events, c.guard}
-	}
 	l := &loop[T]{
 		config:    config,
 		informer:  c.informer,

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -195,12 +196,13 @@ func (l *loop[T]) reportProblem(ctx context.Context, t Problem, logged bool) {
 		}
 		l.logger.WarnContext(ctx, t.Type.event(), attrs...) //nolint:sloglint // one constant for each type
 	}
-	if l.config.Events == nil || t.Key == (kube.Key{}) {
+	events := apiobject.Events(l.config.Events, apiobject.ObserversOf(l.config.Cluster))
+	if events == nil || t.Key == (kube.Key{}) {
 		return
 	}
 	if object, found := cache.Of(l.own).Encoded(t.Key); found && l.own.Kind().Kind != "" {
 		version, kind := l.own.Kind().ToAPIVersionAndKind()
-		l.config.Events.Event(corev1.ObjectReference{
+		events.Event(corev1.ObjectReference{
 			APIVersion: version, Kind: kind, Namespace: t.Key.Namespace, Name: t.Key.Name,
 			UID: object.UID, ResourceVersion: object.ResourceVersion,
 		}, corev1.EventTypeWarning, t.Type.eventReason(), "Handle", t.Message)

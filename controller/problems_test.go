@@ -44,8 +44,8 @@ func TestContract19_HotLoopIsReportedAndSlowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apiobject.ObserversOf(w.cluster).SetEvents(&told) // after New: a program may create its recorder in any order
 		start(t, ctrl)
+		apiobject.ObserversOf(w.cluster).SetEvents(&told) // a program may create its recorder while the controller runs
 		time.Sleep(time.Second) // managedFields have times in seconds: the creator is no longer one of the last writers
 		fight := func(rounds int) {
 			for range rounds {

@@ -175,7 +175,7 @@ func (p *pass) update(ctx context.Context, i *item, live *metav1.PartialObjectMe
 	const note = "it has finished and has other immutable fields: it keeps all fields, and a new name runs it again"
 	finished, readErr := p.hasFinished(ctx, i, note)
 	if !finished && readErr == nil {
-		finished, readErr = p.finishesNow(ctx, i, note)
+		finished, readErr = p.finishesNow(ctx, i, live, note)
 	}
 	if finished || readErr != nil {
 		return readErr

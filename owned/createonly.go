@@ -48,11 +48,12 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 }
 
 // read reads the object of a child: from the API server if the informer does not have the child yet.
-func (p *pass) read(ctx context.Context, i *item) (kube.Object, error) {
+func (p *pass) read(ctx context.Context, i *item, options ...client.ReadOption) (kube.Object, error) {
 	key := kube.KeyOf(i.object)
-	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, key, client.OfKind(i.kind))
+	options = append(options, client.OfKind(i.kind))
+	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, key, options...)
 	if errors.Is(err, client.ErrGone) && p.isCovered(i) {
-		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, key, client.OfKind(i.kind), client.FromAPI())
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, key, append(options, client.FromAPI())...)
 	}
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -57,22 +56,21 @@ func (p *pass) hasFinished(ctx context.Context, i *item, note string) (bool, err
 	return found, nil
 }
 
-// finishesNow reports whether a child of type Child.Once, whose change was rejected, has finished since the last run,
-// and sets its result with this note: for example, a Job finishes while a new version of the program starts.
-func (p *pass) finishesNow(ctx context.Context, i *item, note string) (bool, error) {
+// finishesNow reports whether a child of type Child.Once, whose change was rejected, has finished since this state, and
+// sets its result with this note: for example, a Job finishes while a new version of the program starts. The error is
+// client.ErrChanged if the child is being deleted by now, which may be why it ends, or another object has its name.
+func (p *pass) finishesNow(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, note string) (bool, error) {
 	if !i.Once {
 		return false, nil
 	}
-	read, err := client.Get[*unstructured.Unstructured](ctx, p.client, kube.KeyOf(i.object), client.OfKind(i.kind),
-		client.FromAPI())
-	if errors.Is(err, client.ErrGone) {
+	obj, err := p.read(ctx, i, client.FromAPI())
+	switch {
+	case errors.Is(err, client.ErrGone):
 		return false, nil
-	} else if err != nil {
+	case err != nil:
 		return false, err
-	}
-	obj, err := convertLike(i.object, read)
-	if err != nil {
-		return false, err
+	case obj.GetUID() != live.GetUID() || obj.GetDeletionTimestamp() != nil:
+		return false, fmt.Errorf("%s was replaced or is being deleted: %w", i.result, client.ErrChanged)
 	}
 	state := i.Ready(obj)
 	if state.Status != readiness.Current && state.Status != readiness.Failed {

@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -82,12 +83,7 @@ func TestFinishedChildKeepsImmutableFields(t *testing.T) {
 			child := func(colour string) owned.Child {
 				config := e.configMap("migrate", "colour", colour)
 				config.Immutable = new(true)
-				return owned.Child{Object: config, Once: true, Recreate: recreate, Ready: func(obj kube.Object) readiness.State {
-					if obj.GetAnnotations()["done"] != "" {
-						return readiness.State{Status: readiness.Current}
-					}
-					return readiness.State{Status: readiness.InProgress}
-				}}
+				return owned.Child{Object: config, Once: true, Recreate: recreate, Ready: doneByAnnotation}
 			}
 			e.want(e.apply(set, app, child("red")).Results, "ConfigMap migrate: created")
 			if recreate {
@@ -236,12 +232,7 @@ func TestChildThatFinishesDuringUpgradeIsNotCreatedAgain(t *testing.T) {
 			child := func(image string) owned.Child {
 				job := e.configMap("migrate")
 				job.Immutable, job.Data = new(true), map[string]string{"image": image}
-				return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: func(obj kube.Object) readiness.State {
-					if obj.GetAnnotations()["done"] != "" {
-						return readiness.State{Status: readiness.Current}
-					}
-					return readiness.State{Status: readiness.InProgress}
-				}}
+				return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: doneByAnnotation}
 			}
 			e.want(e.apply(e.set(), app, child("one")).Results, "ConfigMap migrate: created")
 			e.merge(e.configMap("migrate"), `{"metadata":{"annotations":{"done":"yes"}}}`)
@@ -252,4 +243,77 @@ func TestChildThatFinishesDuringUpgradeIsNotCreatedAgain(t *testing.T) {
 			e.want(e.apply(e.set(), app, child("two")).Results, "ConfigMap migrate: unchanged")
 		}))
 	}
+}
+
+// Between the rejected change and the next read, another client replaces the child, or its deletion begins, after which
+// it ends. In both cases the child has not finished.
+func TestChildThatOthersEndDuringUpgradeHasNotFinished(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, e env)
+		want   string
+	}{
+		"replaced": {func(t *testing.T, e env) {
+			t.Helper()
+			e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":null}}`)
+			if err := client.Delete(t.Context(), e.c, e.configMap("migrate")); err != nil {
+				t.Fatal(err)
+			}
+			another := e.configMap("migrate")
+			another.Annotations = map[string]string{"done": "yes"}
+			must(client.Create(t.Context(), e.c, another))(t)
+		}, "ConfigMap migrate: foreign"},
+		"being deleted": {func(t *testing.T, e env) {
+			t.Helper()
+			if err := client.Delete(t.Context(), e.c, e.configMap("migrate")); err != nil {
+				t.Fatal(err)
+			}
+		}, "ConfigMap migrate: terminating"},
+	} {
+		for recreate, mode := range map[bool]string{true: "Recreate", false: "default"} {
+			t.Run(name+"/"+mode, inBubble(func(t *testing.T) {
+				t.Helper()
+				e := newEnv(t)
+				app := e.app("web")
+				child := func(image string) owned.Child {
+					job := e.configMap("migrate")
+					job.Immutable, job.Data = new(true), map[string]string{"image": image}
+					return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: doneByAnnotation}
+				}
+				set := e.set()
+				e.want(e.apply(set, app, child("one")).Results, "ConfigMap migrate: created")
+				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":["owned.example.com/held"]}}`)
+				changed := false
+				intervening := must(e.c.With(func(c *client.Config) {
+					c.Interceptors = []client.Interceptor{client.On(func(next client.RoundTrip) client.RoundTrip {
+						return func(ctx context.Context, r *client.Request) error {
+							err := next(ctx, r)
+							if apierrors.IsInvalid(err) && !changed {
+								changed = true
+								tc.change(t, e)
+							}
+							return err
+						}
+					}, client.VerbApply)}
+				}))(t)
+				set = e.set(func(c *owned.Config) { c.Client = intervening })
+				report, err := set.Apply(t.Context(), app, child("two"))
+				e.want(report.Results, tc.want)
+				e.merge(e.configMap("migrate"), `{"metadata":{"annotations":{"done":"yes"}}}`)
+				report, _ = set.Apply(t.Context(), app, child("two"))
+				e.want(report.Results, tc.want)
+				live := must(client.GetLive(t.Context(), e.c, app))(t)
+				if note := live.GetAnnotations()["evenkeel.dev/finished"]; note != "" || !changed {
+					t.Errorf("changed %v, error %v, noted as finished: %s", changed, err, note)
+				}
+			}))
+		}
+	}
+}
+
+// doneByAnnotation is the readiness of a child that has finished when it has an annotation.
+func doneByAnnotation(obj kube.Object) readiness.State {
+	if obj.GetAnnotations()["done"] != "" {
+		return readiness.State{Status: readiness.Current}
+	}
+	return readiness.State{Status: readiness.InProgress}
 }
