@@ -362,6 +362,14 @@ func TestNamespacesAndLoggerAreSetBeforeInformers(t *testing.T) {
 		}); err != nil || other.SetNamespaces("a") == nil {
 			d.Errorf("a combined informer: %v", err)
 		}
+		// A Retriever keeps the limit from its creation, unless it has a selection of its own.
+		another := d.connect()
+		informer.RetrieveSelected[*corev1.Secret](another, kube.Selection{Namespaces: []string{"b"}})
+		selected := another.SetNamespaces("a")
+		informer.Retrieve[*corev1.Secret](another)
+		if err := another.SetNamespaces("b"); selected != nil || err == nil {
+			d.Errorf("after a selected Retriever: %v, and after one of all: %v", selected, err)
+		}
 		err := d.cluster.SetNamespaces("a", "b")
 		if err == nil || !strings.Contains(err.Error(), "created already") || !slices.Equal(d.cluster.Namespaces(), []string{"a"}) {
 			d.Errorf("namespaces %q after an informer was created: %v", d.cluster.Namespaces(), err)

@@ -55,6 +55,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection kube.Selec
 	}
 	namespaces := selection.Namespaces
 	if len(namespaces) == 0 {
+		apiobject.ObserversOf(cluster).SetLimited()
 		namespaces = cluster.Namespaces()
 		base.limit = namespaces
 	}

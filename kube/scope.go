@@ -59,12 +59,11 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 // calls of package client that read) and of the namespaces in which webhooks are called. A Selection that names
 // others, or AllNamespaces, is not limited, and neither are kinds that live in no namespace, which need a ClusterRole,
 // nor the lease and the certificates of the program, which must not move when the namespaces change. Call it before the
-// parts are created, also before Retrievers and webhooks.
-// manager.Options.Connect sets those of the flag --namespaces. Default, and after a call without names or with
-// AllNamespaces: no limit.
+// parts are created. manager.Options.Connect sets those of the flag --namespaces. Default, and after a call without
+// names or with AllNamespaces: no limit.
 //
-// Errors: names that no namespace can have; AllNamespaces beside others; an informer or a controller was created
-// before. They change nothing.
+// Errors: names that no namespace can have; AllNamespaces beside others; an informer, a controller, a Retriever or a
+// webhook was created before. They change nothing.
 func (c *Cluster) SetNamespaces(names ...string) error {
 	var unique []string
 	var errs []error
@@ -79,8 +78,9 @@ func (c *Cluster) SetNamespaces(names ...string) error {
 			unique = append(unique, name)
 		}
 	}
-	if c.observers.HasParts() {
-		errs = append(errs, errors.New("informers or controllers were created already: set the namespaces before"))
+	if c.observers.HasParts() || c.observers.IsLimited() {
+		errs = append(errs, errors.New("informers, controllers, Retrievers or webhooks were created already: "+
+			"set the namespaces before"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("set the namespaces of a cluster: %w", err)

@@ -13,6 +13,7 @@ type Observers struct {
 	sharing sync.Mutex
 	shared  map[any]any // guarded by sharing
 	created bool        // guarded by sharing; see HasParts
+	limited bool        // guarded by sharing; see IsLimited
 
 	mu      sync.Mutex
 	metrics any                                       // guarded by mu
@@ -111,6 +112,17 @@ func (o *Observers) Defaults(key any) (config any) {
 // SetCreated records that an informer or a controller was created.
 func (o *Observers) SetCreated() {
 	o.Shared(func(map[any]any) { o.created = true })
+}
+
+// SetLimited records that a part keeps the namespaces of the cluster as they are.
+func (o *Observers) SetLimited() {
+	o.Shared(func(map[any]any) { o.limited = true })
+}
+
+// IsLimited reports whether a part keeps the namespaces of the cluster.
+func (o *Observers) IsLimited() (limited bool) {
+	o.Shared(func(map[any]any) { limited = o.limited })
+	return limited
 }
 
 // HasParts reports whether an informer or a controller was created.

@@ -95,6 +95,9 @@ func (r *runner) runIn(t *testing.T, sides []*side, ops []operation) string {
 			break
 		}
 	}
+	if difference == "" {
+		awaitInitialEvents(sides)
+	}
 	for i, o := range ops {
 		if !o.watch || sides[0].watches[i] == nil {
 			continue
@@ -126,6 +129,25 @@ func (r *runner) runIn(t *testing.T, sides []*side, ops []operation) string {
 	r.masked[maskTemplateGeneration] += sides[1].masked[maskTemplateGeneration]
 	clear(sides[0].masked)
 	return difference
+}
+
+// awaitInitialEvents waits until each watch of the real server has as many events as that of the server in memory. A
+// watch of Events reads its initial events from etcd after its response has begun: they would contain the last writes.
+func awaitInitialEvents(sides []*side) {
+	behind := func() bool {
+		for i, w := range sides[0].watches {
+			if memory := sides[1].watches[i]; memory != nil && len(w.events) < len(memory.events) {
+				return true
+			}
+		}
+		return false
+	}
+	for checks, began := 0, time.Now(); checks < 2 && time.Since(began) < maxWatchDelay; checks++ {
+		for behind() && time.Since(began) < maxWatchDelay {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Millisecond) // the events of both may be on their way
+	}
 }
 
 // errorEvent matches an event of type ERROR, and its code.

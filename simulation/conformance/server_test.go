@@ -156,10 +156,13 @@ func isBookmark(event json.RawMessage) bool {
 	return strings.Contains(text, `"BOOKMARK"`) && !strings.Contains(text, "initial-events-end")
 }
 
+// maxWatchDelay is how long a watch may take to show an event before it counts as missing.
+const maxWatchDelay = 30 * time.Second
+
 // stop reads events until the one that ends the sequence, and closes the watch.
 func (w *openWatch) stop() (events []json.RawMessage, problem string) {
 	defer func() { w.cancel(); <-w.ended }()
-	timeout := time.NewTimer(5 * time.Second)
+	timeout := time.NewTimer(maxWatchDelay)
 	defer timeout.Stop()
 	for {
 		select {

@@ -32,12 +32,14 @@ func TestDisruptionBudgets(t *testing.T) {
 		s.await("there is no Pod", s.allowed(0))
 		s.create(s.path("statefulsets"), statefulSet(", podManagementPolicy: Parallel"))
 		s.await("3 Pods are ready", s.allowed(1))
+		s.patch(s.path("pods", "web-0"), "{metadata: {finalizers: [example.org/x]}}") // it is not replaced before the second eviction
 		if code := s.evict("web-0"); code != http.StatusCreated {
 			s.t.Errorf("%s: the first eviction: %d", s.base, code)
 		}
 		if code := s.evict("web-1"); code != http.StatusTooManyRequests {
 			s.t.Errorf("%s: the second eviction: %d", s.base, code)
 		}
+		s.patch(s.path("pods", "web-0"), "{metadata: {finalizers: null}}")
 		s.await("the Pod is replaced", s.allowed(1))
 		s.patch(s.path("poddisruptionbudgets", "web"), `{spec: {minAvailable: null, maxUnavailable: "50%"}}`)
 		s.await("half of the Pods may be evicted", s.allowed(2))
