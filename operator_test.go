@@ -552,8 +552,8 @@ func TestValidateAndNamespaces(t *testing.T) {
 		calls++
 		return errors.New("no")
 	}}
-	cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
 	for want, namespaces := range map[string][]string{"": nil, "&": {"shop", "sea"}, "*": {kube.AllNamespaces}} {
+		cluster, _ := apitest.Connect(apitest.New(apiserver.ConfigMaps()).Config("operator"))
 		if err := cluster.SetNamespaces(namespaces...); err != nil {
 			t.Fatal(err)
 		}

@@ -203,7 +203,7 @@ type LeaderElector interface {
 	Ready() error
 }
 
-// connected returns the config with the defaults of Cluster, Logger, Metrics and Events, and the controller's informer.
+// connected returns the config with the defaults of Cluster, Logger and Metrics, and the controller's informer.
 func (c Config[T]) connected(g *usercode.Guard, p primary[T]) (_ Config[T], own *informer.Informer[T], err error) {
 	if c.Cluster != nil {
 		c.Logger = cmp.Or(c.Logger, c.Cluster.Logger())

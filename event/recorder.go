@@ -64,7 +64,8 @@ type stats struct {
 }
 
 // New returns a Recorder. The error lists all mistakes in config. New makes no request and starts no goroutine:
-// events stay in the queue until Run is called.
+// events stay in the queue until Run is called. The first Recorder of a Cluster is the default of its controllers, sets
+// of children and finalizers.
 func New(config Config) (*Recorder, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

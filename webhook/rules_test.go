@@ -103,6 +103,9 @@ func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := New(Config{Cluster: cluster, Hooks: []Hook{test.hook}})
+		if cluster.SetNamespaces("air") == nil { // the hook keeps those from before
+			t.Errorf("%s: namespaces may be set after the hook", name)
+		}
 		if (err != nil) != test.failed || err != nil && !strings.Contains(err.Error(), "use a hook for each") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
