@@ -15,7 +15,7 @@ endif
 
 BIN := .bin
 # The modules that make lint checks: the library, and what its users and its tests use.
-LINTED := . simulation examples dev/integration tracing/otel compat/kooper
+LINTED := . simulation examples dev/integration tracing/otel compat/kooper compat/controllerruntime
 # make lint-all checks the other modules too, but for programs on other libraries, which would have those libraries
 # linted with them. Their dependencies (Kubernetes, Prometheus) take minutes.
 MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
@@ -100,6 +100,7 @@ test-memory:
 	$(call gotest,simulation) $(call memory,simulation) || status=1; \
 	$(call gotest,tracing/otel) ./... || status=1; \
 	$(call gotest,compat/kooper) ./... || status=1; \
+	$(call gotest,compat/controllerruntime) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
 	$(call gotest,dev/integration) -short $(call having,dev/integration,anyCluster\.Test) || status=1; \
 	exit $$status

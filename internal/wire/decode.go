@@ -23,6 +23,8 @@ type Decoder[T kube.Object] struct {
 	twin func() kube.Object
 	// proto is true if T, or the result of twin, can be decoded from protobuf.
 	proto bool
+	// empty returns a new T. It is nil if T is a pointer to a struct.
+	empty func() T
 }
 
 // NewDecoder returns a Decoder for objects of the kind. Unstructured and metadata-only objects get it as apiVersion and
@@ -58,7 +60,11 @@ func guarded(name string, f func() error) (err error) {
 
 // Decode returns a new T that shares no memory with o. A panic in T's methods is returned as an error.
 func (d Decoder[T]) Decode(o *Object) (T, error) {
-	obj := apiobject.New[T]()
+	create := d.empty
+	if create == nil {
+		create = apiobject.New[T]
+	}
+	obj := create()
 	if err := guarded("the decoding of an object", func() error { return d.decode(o, obj) }); err != nil {
 		var none T
 		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)
@@ -70,8 +76,12 @@ func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
 	if o.Format == Failed {
 		return o.failure()
 	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return d.decodeUnstructured(o, u)
+	switch into := obj.(type) {
+	case *unstructured.Unstructured:
+		return d.decodeUnstructured(o, into)
+	case *EncodedObject:
+		into.Encoded = o.Clone()
+		return nil
 	}
 	_, onlyMetadata := obj.(*metav1.PartialObjectMetadata)
 	if err := decodeTyped(o, obj, d.proto || onlyMetadata); err != nil {
