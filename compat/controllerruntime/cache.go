@@ -70,8 +70,10 @@ func connection(config *rest.Config, c *http.Client) (*rest.Config, error) {
 	}
 	return &rest.Config{
 		Host: server.String(), Transport: transport, UserAgent: config.UserAgent,
-		ContentConfig: rest.ContentConfig{AcceptContentTypes: config.AcceptContentTypes, ContentType: config.ContentType},
-		QPS:           config.QPS, Burst: config.Burst, RateLimiter: config.RateLimiter, Timeout: config.Timeout,
+		ContentConfig: rest.ContentConfig{
+			AcceptContentTypes: config.AcceptContentTypes, ContentType: config.ContentType,
+		},
+		QPS: config.QPS, Burst: config.Burst, RateLimiter: config.RateLimiter, Timeout: config.Timeout,
 		WarningHandler: config.WarningHandler, WarningHandlerWithContext: config.WarningHandlerWithContext,
 	}, nil
 }

@@ -1,7 +1,7 @@
-// Package controllerruntime is a cache for controller-runtime that keeps the encoded bytes of objects instead of their Go
-// structs. A main changes one line:
+// Package controllerruntime is a cache for controller-runtime that keeps the encoded bytes of objects instead of their
+// Go structs. A main changes one line:
 //
-//	mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: controllerruntime.NewCache})
+//	manager, err := ctrl.NewManager(config, ctrl.Options{NewCache: controllerruntime.NewCache})
 //
 // Everything else stays controller-runtime's: the manager, the client, the builder, and also the part of its cache that
 // applies cache.Options, combines namespaces and waits for informers. Only its informers are replaced.

@@ -3,6 +3,7 @@ package controllerruntime_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -122,8 +123,21 @@ func (w *world) paint(cm *corev1.ConfigMap, color string) {
 	w.must(w.user.Update(w.Context(), cm))
 }
 
-// log is an event handler that appends each event to a list.
-type log struct{ events []string }
+// log is an event handler that appends each event to a list. Several informers may call it.
+type log struct {
+	mu     sync.Mutex
+	events []string // guarded by mu
+}
+
+// take returns the events since the last call, when all goroutines are idle.
+func (l *log) take() []string {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := l.events
+	l.events = nil
+	return events
+}
 
 func (l *log) OnAdd(obj any, isInInitialList bool) {
 	l.add("add", obj, fmt.Sprint(isInInitialList))
@@ -143,6 +157,8 @@ func (l *log) OnDelete(obj any) {
 
 func (l *log) add(verb string, obj any, more string) {
 	cm := obj.(*corev1.ConfigMap)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.events = append(l.events, fmt.Sprint(verb, " ", cm.Name, " ", cm.Data["color"], " ", more))
 }
 

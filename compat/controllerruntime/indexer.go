@@ -71,7 +71,7 @@ func (i *indexer) ByIndex(name, value string) ([]any, error) {
 	}
 	if name != fieldPrefix+queryField {
 		if !i.has(name) {
-			return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:revive,staticcheck // as client-go's
+			return nil, fmt.Errorf("index with name %s does not exist", name)
 		}
 		return i.all(informer.Query{Index: name, Value: value}, 0)
 	}

@@ -86,6 +86,7 @@ func (s *sharedInformer) SetTransform(transform toolscache.TransformFunc) (err e
 		return err
 	}
 	s.indexer = newIndexer(s.source)
+	s.source.Subscribe(s.changed) // before the handlers
 	return nil
 }
 
@@ -107,7 +108,6 @@ func (s *sharedInformer) RunWithContext(ctx context.Context) {
 	s.mu.Unlock()
 
 	defer s.source.Join(ctx)()
-	defer s.source.Subscribe(s.changed)() // before the handlers
 	for _, h := range waiting {
 		s.begin(h)
 	}

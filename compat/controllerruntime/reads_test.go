@@ -180,9 +180,8 @@ func TestOptionsSelect(t *testing.T) {
 				l, registration := w.follow()
 				stop := w.start()
 				w.wantList(w.cache, test.want)
-				time.Sleep(time.Second)
-				if len(l.events) != len(test.want) || !registration.HasSynced() {
-					w.Errorf("events %q", l.events)
+				if events := l.take(); len(events) != len(test.want) || !registration.HasSynced() {
+					w.Errorf("events %q", events)
 				}
 				stop()
 			})
