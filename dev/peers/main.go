@@ -1,7 +1,9 @@
-// Command peers runs the tests of controller-runtime with its own cache, and with that of compat/controllerruntime, each
-// suite on a new local cluster. It prints the specs that fail, with their explanations in explanations.txt, and exits with
-// 1 if one of them is not explained. The tests are copied from the module cache into a temporary folder. Arguments are the
-// suites to run; default: cache, builder, controller, manager, source and client. Run it in the folder of the library.
+// Command peers runs the tests of controller-runtime with its own cache, and with that of compat/controllerruntime,
+// each suite on a new local cluster. It prints the specs that fail, with their explanations in explanations.txt, and
+// exits with 1 if one of them is not explained. The tests are copied from the module cache into a temporary folder.
+//
+// Arguments are the suites to run; default: cache, builder, controller, manager, source and client. Run it in the
+// folder of the library.
 package main
 
 import (
@@ -59,7 +61,8 @@ func run(ctx context.Context, suites []string) (unexplained int, err error) {
 	}
 	for _, suite := range suites {
 		binary := filepath.Join(scratch, suite+".test")
-		if _, err := output(ctx, scratch, "go", "test", "-mod=mod", "-vet=off", "-c", "-o", binary, "./pkg/"+suite); err != nil {
+		_, err := output(ctx, scratch, "go", "test", "-mod=mod", "-vet=off", "-c", "-o", binary, "./pkg/"+suite)
+		if err != nil {
 			return unexplained, fmt.Errorf("compile the tests of %s: %w", suite, err)
 		}
 		for _, cache := range []string{"", "1"} {
@@ -101,19 +104,8 @@ func prepare(ctx context.Context, scratch string, suites []string) error {
 			return err
 		}
 	}
-	const signature = "func New(cfg *rest.Config, opts Options) (Cache, error) {\n"
-	file := filepath.Join(scratch, "pkg", "cache", "cache.go")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read the cache: %w", err)
-	}
-	changed := strings.Replace(string(text), signature, "var Replaced func(*rest.Config, Options) (Cache, error)\n\n"+signature+
-		"if Replaced != nil && opts.NewInformer == nil {\nreturn Replaced(cfg, opts)\n}\n", 1)
-	if changed == string(text) {
-		return fmt.Errorf("%s has no function New as it was", file)
-	}
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		return fmt.Errorf("change the cache: %w", err)
+	if err := replaceNew(filepath.Join(scratch, "pkg", "cache", "cache.go")); err != nil {
+		return err
 	}
 	for _, suite := range suites {
 		test := fmt.Sprintf(`package %s_test
@@ -135,6 +127,24 @@ func init() {
 		if err := os.WriteFile(file, []byte(test), 0o600); err != nil {
 			return fmt.Errorf("add a test file: %w", err)
 		}
+	}
+	return nil
+}
+
+// replaceNew lets cache.New in a file call the variable Replaced.
+func replaceNew(file string) error {
+	const signature = "func New(cfg *rest.Config, opts Options) (Cache, error) {\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the cache: %w", err)
+	}
+	changed := strings.Replace(string(text), signature, "var Replaced func(*rest.Config, Options) (Cache, error)\n"+
+		signature+"if Replaced != nil && opts.NewInformer == nil {\nreturn Replaced(cfg, opts)\n}\n", 1)
+	if changed == string(text) {
+		return fmt.Errorf("%s has no function New as it was", file)
+	}
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		return fmt.Errorf("change the cache: %w", err)
 	}
 	return nil
 }
@@ -185,7 +195,8 @@ func runSuite(ctx context.Context, dir, binary, cache string) (specs []spec, err
 	file := binary + cache + ".json"
 	cmd := exec.CommandContext(ctx, binary, "-test.timeout=20m", "-test.v", "-ginkgo.json-report="+file)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+cluster.Kubeconfig(), replaceCache+"="+cache)
+	cmd.Env = append(os.Environ(), replaceCache+"="+cache,
+		"USE_EXISTING_CLUSTER=true", "KUBECONFIG="+cluster.Kubeconfig())
 	text, runErr := cmd.CombinedOutput()
 	reported, err := os.ReadFile(file)
 	if err != nil {
@@ -225,7 +236,8 @@ func report(suite, cache string, specs []spec) (unexplained int) {
 			unexplained++
 			reason = "NOT EXPLAINED: " + s.Failure.Message
 		}
-		lines = append(lines, fmt.Sprintf("  %s: %s\n    %s", s.State, s.name(), strings.ReplaceAll(reason, "\n", "\n    ")))
+		reason = strings.ReplaceAll(reason, "\n", "\n    ")
+		lines = append(lines, fmt.Sprintf("  %s: %s\n    %s", s.State, s.name(), reason))
 	}
 	fmt.Printf("%s with %s: %d passed, %d failed, %d skipped\n", suite, with, counts["passed"],
 		len(lines), counts["pending"]+counts["skipped"])
@@ -235,7 +247,8 @@ func report(suite, cache string, specs []spec) (unexplained int) {
 	return unexplained
 }
 
-// explanation returns the reason for which a spec of a suite fails. A line of explanations.txt is "suite: regexp: reason".
+// explanation returns the reason for which a spec of a suite fails. A line of explanations.txt is
+// "suite: regexp: reason".
 func explanation(suite, name string) (reason string, ok bool) {
 	for line := range strings.Lines(explanations) {
 		fields := strings.SplitN(strings.TrimSpace(line), ": ", 3)

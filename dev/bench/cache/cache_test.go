@@ -70,10 +70,29 @@ func heap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-func keyOf(obj apiruntime.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj.(client.Object)) }
+// firstOf returns the first key of the objects in a cache, and its labels.
+func firstOf(b *testing.B, c cache.Cache, kind kind) (client.ObjectKey, map[string]string) {
+	b.Helper()
+	list := kind.list()
+	if err := c.List(b.Context(), list); err != nil {
+		b.Fatal(err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil || len(items) != objects {
+		b.Fatalf("%d objects, error %v", len(items), err)
+	}
+	keyOf := func(obj apiruntime.Object) string {
+		return client.ObjectKeyFromObject(obj.(client.Object)).String()
+	}
+	first := slices.MinFunc(items, func(a, b apiruntime.Object) int {
+		return strings.Compare(keyOf(a), keyOf(b))
+	}).(client.Object)
+	return client.ObjectKeyFromObject(first), first.GetLabels()
+}
 
 // measure starts a cache and measures its heap and its reads.
 func measure(b *testing.B, kind kind, url string, newCache cache.NewCacheFunc) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	scheme := apiruntime.NewScheme()
@@ -98,19 +117,7 @@ func measure(b *testing.B, kind kind, url string, newCache cache.NewCacheFunc) {
 	if !c.WaitForCacheSync(ctx) {
 		b.Fatal("the cache did not sync")
 	}
-	all := kind.list()
-	if err := c.List(ctx, all); err != nil {
-		b.Fatal(err)
-	}
-	items, err := meta.ExtractList(all)
-	if err != nil || len(items) != objects {
-		b.Fatalf("%d objects, error %v", len(items), err)
-	}
-	first := slices.MinFunc(items, func(a, b apiruntime.Object) int {
-		return strings.Compare(keyOf(a).String(), keyOf(b).String())
-	}).(client.Object)
-	key, labels := client.ObjectKeyFromObject(first), first.GetLabels()
-	all, items, first = nil, nil, nil
+	key, labels := firstOf(b, c, kind)
 	kept := (heap() - before) / objects
 
 	b.Run("Get", func(b *testing.B) {
