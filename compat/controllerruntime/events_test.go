@@ -284,3 +284,34 @@ func TestMetadataEventsHaveKinds(t *testing.T) {
 		stop()
 	})
 }
+
+// A handler that is removed, or whose informer ends, is not called again. The cache waits for a call at its end.
+func TestEndDuringCall(t *testing.T) {
+	t.Parallel()
+	for name, removed := range map[string]bool{"removed": true, "ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, cache.Options{}, func(w *world) {
+				w.create(configMap("shop", "a"), configMap("shop", "b"))
+				var calls, returned atomic.Int32
+				registration := w.handle(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+					calls.Add(1)
+					time.Sleep(time.Hour)
+					returned.Add(1)
+				}})
+				stop := w.start()
+				synctest.Wait()
+				if removed {
+					informer, err := w.cache.GetInformer(w.Context(), &corev1.ConfigMap{})
+					w.must(err)
+					w.must(informer.RemoveEventHandler(registration))
+					time.Sleep(3 * time.Hour)
+				}
+				stop()
+				if calls.Load() != 1 || returned.Load() != 1 {
+					w.Errorf("%d calls, of which %d have returned", calls.Load(), returned.Load())
+				}
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package controllerruntime_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -198,7 +200,9 @@ func TestTransforms(t *testing.T) {
 			cm.Data["color"] = "pink"
 			return cm, nil
 		}
-		return obj, nil
+		other := obj.(client.Object).DeepCopyObject().(client.Object)
+		other.SetLabels(map[string]string{"color": "pink"})
+		return other, nil
 	}
 	wrapped := func(obj any) (any, error) { return cache.TransformStripManagedFields()(obj) }
 	for name, test := range map[string]struct {
@@ -226,7 +230,7 @@ func TestTransforms(t *testing.T) {
 				w.wantEvents(l, "add a "+test.color+" true")
 				for _, obj := range []client.Object{untyped(), metadata()} {
 					w.must(w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), obj))
-					if len(obj.GetManagedFields()) > 0 != test.fields {
+					if len(obj.GetManagedFields()) > 0 != test.fields || (obj.GetLabels()["color"] == "pink") != (test.color == "pink") {
 						w.Errorf("read %v", obj)
 					}
 				}
@@ -366,6 +370,66 @@ func TestStoreOfInformer(t *testing.T) {
 			}
 		}
 		w.must(store.Resync())
+		stop()
+	})
+}
+
+// Built-in kinds are read as protobuf, unless the config has other types, and others as JSON.
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"":                      "application/vnd.kubernetes.protobuf,application/json",
+		runtime.ContentTypeJSON: runtime.ContentTypeJSON,
+	} {
+		t.Run("accept "+accept, func(t *testing.T) {
+			t.Parallel()
+			inBubbleWithoutCache(t, func(w *world) {
+				var accepted []string
+				config := w.server.RESTConfig("operator")
+				config.AcceptContentTypes = accept
+				config.WrapTransport = func(base http.RoundTripper) http.RoundTripper {
+					return roundTripper(func(req *http.Request) (*http.Response, error) {
+						if req.URL.Query().Get("watch") != "" {
+							accepted = append(accepted, req.Header.Get("Accept"))
+						}
+						return base.RoundTrip(req)
+					})
+				}
+				var err error
+				w.cache, err = controllerruntime.NewCache(config, cache.Options{})
+				w.must(err)
+				_, err = w.cache.GetInformer(w.Context(), &corev1.ConfigMap{})
+				w.must(err)
+				w.start()()
+				if !slices.Contains(accepted, want) {
+					w.Errorf("accepted %q, want %q", accepted, want)
+				}
+			})
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A Go type may be registered for several kinds.
+func TestTypeOfSeveralKinds(t *testing.T) {
+	t.Parallel()
+	types := runtime.NewScheme()
+	if err := corev1.AddToScheme(types); err != nil {
+		t.Fatal(err)
+	}
+	types.AddKnownTypeWithName(schema.GroupVersionKind{Group: "a.example.com", Version: "v1", Kind: "Map"}, &corev1.ConfigMap{})
+	inBubble(t, cache.Options{Scheme: types}, func(w *world) {
+		w.create(configMap("shop", "a"))
+		informer, err := w.cache.GetInformerForKind(w.Context(), corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		w.must(err)
+		l := &log{}
+		_, err = informer.AddEventHandler(l)
+		w.must(err)
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
 		stop()
 	})
 }
