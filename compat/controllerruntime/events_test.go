@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -185,6 +186,9 @@ func TestRemovedHandler(t *testing.T) {
 		}
 		if err := informer.AddIndexers(nil); err == nil {
 			w.Error("no error for indexers after the end")
+		}
+		if err := w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), cm); err == nil || apierrors.IsNotFound(err) {
+			w.Errorf("read after the end: %v", err)
 		}
 	})
 }
