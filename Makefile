@@ -15,10 +15,10 @@ endif
 
 BIN := .bin
 # The modules that make lint checks: the library, and what its users and its tests use.
-LINTED := . simulation examples dev/integration tracing/otel compat/kooper
+LINTED := . simulation examples dev/integration tracing/otel compat/kooper compat/controllerruntime
 # make lint-all checks the other modules too, but for programs on other libraries, which would have those libraries
 # linted with them. Their dependencies (Kubernetes, Prometheus) take minutes.
-MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
+MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/cache bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -100,6 +100,7 @@ test-memory:
 	$(call gotest,simulation) $(call memory,simulation) || status=1; \
 	$(call gotest,tracing/otel) ./... || status=1; \
 	$(call gotest,compat/kooper) ./... || status=1; \
+	$(call gotest,compat/controllerruntime) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
 	$(call gotest,dev/integration) -short $(call having,dev/integration,anyCluster\.Test) || status=1; \
 	exit $$status
@@ -221,6 +222,15 @@ bench-operator: localcluster-binary ## Compare one operator on Even Keel and on 
 .PHONY: bench-webhooks
 bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROUNDS=1 is a short run without the document
 	go run -C dev/bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../../docs/reference/benchmarks.md -out results.json)
+
+# A quarter of an hour, without the build of the local cluster. SUITES="cache client" are those.
+.PHONY: peers
+peers: localcluster-binary ## Run controller-runtime's own tests on the cache of compat/controllerruntime, and on its own
+	go run ./dev/peers $(SUITES)
+
+.PHONY: bench-caches
+bench-caches: ## Compare the cache of compat/controllerruntime with controller-runtime's
+	go test -C dev/bench/cache -run '^$$' -bench . -count $(COUNT) -timeout 60m .
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.

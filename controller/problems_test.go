@@ -46,7 +46,7 @@ func TestContract19_HotLoopIsReportedAndSlowed(t *testing.T) {
 		}
 		start(t, ctrl)
 		apiobject.ObserversOf(w.cluster).SetEvents(&told) // a program may create its recorder while the controller runs
-		time.Sleep(time.Second) // managedFields have times in seconds: the creator is no longer one of the last writers
+		time.Sleep(time.Second)                           // managedFields have times in seconds: the creator is no longer one of the last writers
 		fight := func(rounds int) {
 			for range rounds {
 				time.Sleep(100 * time.Millisecond)

@@ -177,6 +177,15 @@ func (s *states) New() (*wire.Object, error) {
 	return s.readNew()
 }
 
+// Kept returns the states before and after the change as the cache stores them. They are valid after the change too. A
+// missing state is zero.
+func (s *states) Kept() (old, current store.Kept) {
+	if s == nil {
+		return old, current
+	}
+	return s.oldRef.Kept, s.newRef.Kept
+}
+
 // OldVersion returns the resource version of the state before the change, without decompressing it. It is empty if
 // there is no such state.
 func (s *states) OldVersion() string {

@@ -59,7 +59,9 @@ func (p *pass) hasFinished(ctx context.Context, i *item, note string) (bool, err
 // finishesNow reports whether a child of type Child.Once, whose change was rejected, has finished since this state, and
 // sets its result with this note: for example, a Job finishes while a new version of the program starts. The error is
 // client.ErrChanged if the child is being deleted by now, which may be why it ends, or another object has its name.
-func (p *pass) finishesNow(ctx context.Context, i *item, live *metav1.PartialObjectMetadata, note string) (bool, error) {
+func (p *pass) finishesNow(
+	ctx context.Context, i *item, live *metav1.PartialObjectMetadata, note string,
+) (bool, error) {
 	if !i.Once {
 		return false, nil
 	}

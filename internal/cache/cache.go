@@ -157,14 +157,9 @@ const (
 	Left
 )
 
-// EncodedObject is an encoded object as a kube.Object. informer.NewChange accepts it without encoding it. Sources
-// of other informers use it, and tests of objects that cannot be decoded.
-type EncodedObject struct {
-	metav1.PartialObjectMetadata
-	Encoded *wire.Object
-	// Uncertain is true for the state before a Deleted that may not be the object's last state.
-	Uncertain bool
-}
+// EncodedObject is wire.EncodedObject, which informer.NewChange accepts without encoding it. Sources of other informers
+// use it, and tests of objects that cannot be decoded.
+type EncodedObject = wire.EncodedObject
 
 // Write is a write that a client has made, and that an informer will show.
 type Write struct {

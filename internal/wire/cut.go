@@ -93,13 +93,13 @@ func (c *Cut) add(t reflect.Type, path string) error {
 	if identifies(steps) {
 		return errors.New("this field identifies objects and cannot be cut")
 	}
-	onlyMetadata := t == reflect.TypeFor[unstructured.Unstructured]() ||
-		t == reflect.TypeFor[metav1.PartialObjectMetadata]()
+	untyped := t == reflect.TypeFor[unstructured.Unstructured]() || t == reflect.TypeFor[EncodedObject]()
+	onlyMetadata := untyped || t == reflect.TypeFor[metav1.PartialObjectMetadata]()
 	switch {
 	case onlyMetadata && steps[0] == "metadata":
 		t = reflect.TypeFor[metav1.PartialObjectMetadata]()
 	case onlyMetadata:
-		if t == reflect.TypeFor[unstructured.Unstructured]() {
+		if untyped {
 			c.jsonOnly = append(c.jsonOnly, path)
 		}
 		t = nil

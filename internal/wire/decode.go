@@ -23,6 +23,8 @@ type Decoder[T kube.Object] struct {
 	twin func() kube.Object
 	// proto is true if T, or the result of twin, can be decoded from protobuf.
 	proto bool
+	// empty returns a new object.
+	empty func() T
 }
 
 // NewDecoder returns a Decoder for objects of the kind. Unstructured and metadata-only objects get it as apiVersion and
@@ -45,7 +47,7 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 	if twin != nil {
 		t = reflect.TypeOf(twin())
 	}
-	return Decoder[T]{kind: kind, twin: twin, proto: isMessage(t)}, nil
+	return Decoder[T]{kind: kind, twin: twin, proto: isMessage(t), empty: apiobject.New[T]}, nil
 }
 
 // guarded calls f and returns its panics as errors, because T may have user-written methods.
@@ -58,7 +60,7 @@ func guarded(name string, f func() error) (err error) {
 
 // Decode returns a new T that shares no memory with o. A panic in T's methods is returned as an error.
 func (d Decoder[T]) Decode(o *Object) (T, error) {
-	obj := apiobject.New[T]()
+	obj := d.empty()
 	if err := guarded("the decoding of an object", func() error { return d.decode(o, obj) }); err != nil {
 		var none T
 		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)
@@ -70,8 +72,8 @@ func (d Decoder[T]) decode(o *Object, obj kube.Object) error {
 	if o.Format == Failed {
 		return o.failure()
 	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return d.decodeUnstructured(o, u)
+	if untyped, err := d.decodeUntyped(o, obj); untyped {
+		return err
 	}
 	_, onlyMetadata := obj.(*metav1.PartialObjectMetadata)
 	if err := decodeTyped(o, obj, d.proto || onlyMetadata); err != nil {
@@ -97,6 +99,18 @@ func decodeTyped(o *Object, obj kube.Object, proto bool) error {
 		return fmt.Errorf("%T has no protobuf encoding: ask the API server for JSON", obj)
 	}
 	return m.Unmarshal(o.Bytes)
+}
+
+// decodeUntyped decodes o if the Go type of obj does not define the fields.
+func (d Decoder[T]) decodeUntyped(o *Object, obj kube.Object) (untyped bool, err error) {
+	switch into := obj.(type) {
+	case *unstructured.Unstructured:
+		return true, d.decodeUnstructured(o, into)
+	case *EncodedObject:
+		into.Encoded = o.Clone()
+		return true, nil
+	}
+	return false, nil
 }
 
 func (d Decoder[T]) decodeUnstructured(o *Object, u *unstructured.Unstructured) error {

@@ -108,6 +108,10 @@ func (p *parser) fromObject(obj kube.Object, proto bool) error {
 	if obj == nil {
 		return errors.New("the object is nil")
 	}
+	if encoded, ok := obj.(*EncodedObject); ok {
+		p.obj = *encoded.Encoded
+		return nil
+	}
 	var value any = obj
 	if u, ok := obj.(runtime.Unstructured); ok {
 		value, proto = u.UnstructuredContent(), false

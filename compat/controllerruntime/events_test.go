@@ -1,0 +1,321 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (w *world) wantEvents(l *log, want ...string) {
+	w.Helper()
+	if events := l.take(); !slices.Equal(events, want) {
+		w.Errorf("events %q, want %q", events, want)
+	}
+}
+
+func TestHandlersReceiveEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		old := configMap("shop", "old")
+		w.create(old)
+		early, registration := w.follow()
+		if events := early.take(); registration.HasSynced() || len(events) > 0 {
+			w.Error("the handler was called before the start")
+		}
+		stop := w.start()
+		w.wantEvents(early, "add old red true")
+		if !registration.HasSynced() || !toolscache.IsDone(registration.HasSyncedChecker()) {
+			w.Error("the registration has not synced")
+		}
+		fresh := configMap("shop", "new")
+		w.create(fresh)
+		w.wantEvents(early, "add new red false")
+		late, _ := w.follow()
+		w.paint(old, "blue")
+		w.must(w.user.Delete(w.Context(), fresh))
+		w.wantEvents(early, "update old red to blue", "delete new red known")
+		events := late.take()
+		slices.Sort(events[:2])
+		want := []string{"add new red true", "add old red true", "update old red to blue", "delete new red known"}
+		if !slices.Equal(events, want) {
+			w.Errorf("events %q, want %q", events, want)
+		}
+		stop()
+	})
+}
+
+// A handler that is registered gets the changes that are made after its registration as changes.
+func TestHandlerMissesNothingAfterRegistration(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		w.follow()
+		stop := w.start()
+		l, _ := w.follow()
+		w.must(w.user.Delete(w.Context(), cm))
+		w.wantEvents(l, "add a red true", "delete a red known")
+		stop()
+	})
+}
+
+// An object that was deleted and created again while the watch was interrupted is a deletion and an addition.
+func TestReplacedObjectIsDeletedAndAdded(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		l, _ := w.follow()
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
+		w.server.HoldWatches()
+		w.must(w.user.Delete(w.Context(), cm))
+		again := configMap("shop", "a")
+		again.Data["color"] = "green"
+		w.create(again)
+		w.server.Compact()
+		w.server.CloseWatches()
+		w.server.ReleaseWatches()
+		time.Sleep(time.Minute)
+		w.wantEvents(l, "delete a red unknown shop/a", "add a green false")
+		stop()
+	})
+}
+
+// The last state of an object whose deletion was missed may be unknown.
+func TestMissedDeletion(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		l, _ := w.follow()
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
+		w.server.HoldWatches()
+		w.must(w.user.Delete(w.Context(), cm))
+		w.server.Compact()
+		w.server.CloseWatches()
+		w.server.ReleaseWatches()
+		time.Sleep(time.Minute)
+		w.wantEvents(l, "delete a red unknown shop/a")
+		stop()
+	})
+}
+
+// Each handler has a queue: a handler that is slow, and reads from the cache, delays neither another one nor the cache.
+func TestSlowHandlerDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		var calls atomic.Int32
+		key := client.ObjectKeyFromObject(cm)
+		slow := func() {
+			calls.Add(1)
+			time.Sleep(time.Hour)
+			if err := w.cache.Get(w.Context(), key, &corev1.ConfigMap{}); err != nil {
+				w.Error(err)
+			}
+		}
+		w.handle(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { slow() }, UpdateFunc: func(before, after any) {
+				if before.(*corev1.ConfigMap).Data["color"] == after.(*corev1.ConfigMap).Data["color"] {
+					w.Error("an update without a change")
+				}
+				slow()
+			},
+		})
+		quick, _ := w.follow()
+		stop := w.start()
+		w.paint(cm, "blue")
+		w.paint(cm, "green")
+		w.wantEvents(quick, "add a red true", "update a red to blue", "update a blue to green")
+		if got := calls.Load(); got != 1 {
+			w.Errorf("the slow handler was called %d times, want once", got)
+		}
+		var read corev1.ConfigMap
+		w.must(w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), &read))
+		if read.Data["color"] != "green" {
+			w.Errorf("read %v", read.Data)
+		}
+		time.Sleep(4 * time.Hour)
+		if got := calls.Load(); got != 3 {
+			w.Errorf("the slow handler was called %d times, want 3", got)
+		}
+		stop()
+	})
+}
+
+func TestRemovedHandler(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		informer, err := w.cache.GetInformer(w.Context(), cm)
+		w.must(err)
+		l, registration := w.follow()
+		_, neverStarted := w.follow()
+		w.must(informer.RemoveEventHandler(neverStarted))
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
+		for range 2 {
+			w.must(informer.RemoveEventHandler(registration))
+		}
+		synctest.Wait()
+		w.paint(cm, "blue")
+		w.wantEvents(l)
+		if err := informer.RemoveEventHandler(nil); err == nil {
+			w.Error("no error for a registration of nothing")
+		}
+		stop()
+		if !informer.IsStopped() {
+			w.Error("the informer has not stopped")
+		}
+		if _, err := informer.AddEventHandler(l); err == nil {
+			w.Error("no error for a handler after the end")
+		}
+		if err := informer.AddIndexers(nil); err == nil {
+			w.Error("no error for indexers after the end")
+		}
+		if err := w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), cm); err == nil || apierrors.IsNotFound(err) {
+			w.Errorf("read after the end: %v", err)
+		}
+	})
+}
+
+func TestRemovedInformer(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{ReaderFailOnMissingInformer: true}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		l, _ := w.follow()
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
+		w.must(w.cache.RemoveInformer(w.Context(), cm))
+		synctest.Wait()
+		if n := w.server.OpenWatches(); n != 0 {
+			w.Errorf("%d watches are open", n)
+		}
+		w.paint(cm, "blue")
+		w.wantEvents(l)
+		if err := w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), cm); err == nil {
+			w.Error("read from a removed informer")
+		}
+		stop()
+	})
+}
+
+func TestResync(t *testing.T) {
+	t.Parallel()
+	period := time.Hour
+	inBubble(t, cache.Options{SyncPeriod: &period}, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		l, _ := w.follow()
+		stop := w.start()
+		w.wantEvents(l, "add a red true")
+		time.Sleep(70 * time.Minute) // the period is spread by a tenth
+		w.wantEvents(l, "update a red to red")
+		w.must(w.user.Delete(w.Context(), cm))
+		w.wantEvents(l, "delete a red known")
+		time.Sleep(2 * time.Hour)
+		w.wantEvents(l)
+		never, none := &log{}, time.Duration(0)
+		informer, err := w.cache.GetInformer(w.Context(), cm)
+		w.must(err)
+		_, err = informer.AddEventHandlerWithOptions(never, toolscache.HandlerOptions{ResyncPeriod: &none})
+		w.must(err)
+		w.create(configMap("shop", "b"))
+		time.Sleep(3 * time.Hour)
+		w.wantEvents(never, "add b red false")
+		stop()
+	})
+}
+
+func TestWatchErrorHandler(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Int32
+	handler := func(ctx context.Context, r *toolscache.Reflector, err error) {
+		failed.Add(1)
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+	inBubble(t, cache.Options{DefaultWatchErrorHandler: handler}, func(w *world) {
+		l, _ := w.follow()
+		w.must(w.server.Withdraw(corev1.Resource("configmaps")))
+		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- w.cache.Start(ctx) }() // waited for below
+		if w.cache.WaitForCacheSync(ctx) {
+			w.Error("the cache synced without the kind")
+		}
+		w.must(<-ended)
+		if failed.Load() == 0 {
+			w.Error("the handler was not called")
+		}
+		w.wantEvents(l)
+	})
+}
+
+// Metadata-only objects have their kind in events, as in controller-runtime.
+func TestMetadataEventsHaveKinds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		w.create(configMap("shop", "a"))
+		partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+		informer, err := w.cache.GetInformer(w.Context(), partial)
+		w.must(err)
+		var kinds []string
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+			kinds = append(kinds, obj.(*metav1.PartialObjectMetadata).GroupVersionKind().String())
+		}})
+		w.must(err)
+		stop := w.start()
+		synctest.Wait()
+		if want := []string{"/v1, Kind=ConfigMap"}; !slices.Equal(kinds, want) {
+			w.Errorf("kinds %q, want %q", kinds, want)
+		}
+		stop()
+	})
+}
+
+// A handler that is removed, or whose informer ends, is not called again. The cache waits for a call at its end.
+func TestEndDuringCall(t *testing.T) {
+	t.Parallel()
+	for name, removed := range map[string]bool{"removed": true, "ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, cache.Options{}, func(w *world) {
+				w.create(configMap("shop", "a"), configMap("shop", "b"))
+				var calls, returned atomic.Int32
+				registration := w.handle(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+					calls.Add(1)
+					time.Sleep(time.Hour)
+					returned.Add(1)
+				}})
+				stop := w.start()
+				synctest.Wait()
+				if removed {
+					informer, err := w.cache.GetInformer(w.Context(), &corev1.ConfigMap{})
+					w.must(err)
+					w.must(informer.RemoveEventHandler(registration))
+					time.Sleep(3 * time.Hour)
+				}
+				stop()
+				if calls.Load() != 1 || returned.Load() != 1 {
+					w.Errorf("%d calls, of which %d have returned", calls.Load(), returned.Load())
+				}
+			})
+		})
+	}
+}
