@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"slices"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -32,6 +36,10 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if opts.Scheme == nil {
 		opts.Scheme = scheme.Scheme
 	}
+	config = rest.CopyConfig(config)
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
 	var err error
 	if opts.HTTPClient == nil {
 		if opts.HTTPClient, err = rest.HTTPClientFor(config); err != nil {
@@ -43,7 +51,9 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 			return nil, fmt.Errorf("new cache: make a RESTMapper: %w", err)
 		}
 	}
-	f := &informers{scheme: opts.Scheme, logger: slog.New(logr.ToSlogHandler(ctrllog.Log.WithName("cache")))}
+	f := &informers{
+		scheme: opts.Scheme, mapper: opts.Mapper, logger: slog.New(logr.ToSlogHandler(ctrllog.Log.WithName("cache"))),
+	}
 	if f.config, err = connection(config, opts.HTTPClient); err != nil {
 		return nil, fmt.Errorf("new cache: %w", err)
 	}
@@ -98,18 +108,37 @@ func (r *reads) List(ctx context.Context, list client.ObjectList, opts ...client
 	options := client.ListOptions{}
 	options.ApplyOptions(append(append([]client.ListOption{}, opts...), client.UnsafeDisableDeepCopy))
 	if options.FieldSelector == nil {
-		labels := ""
-		if options.LabelSelector != nil {
-			labels = options.LabelSelector.String()
+		query := "0/" // controller-runtime selects and limits
+		if text, ok := textOf(options.LabelSelector); ok {
+			query = fmt.Sprintf("%d/%s", options.Limit, text)
 		}
-		options.FieldSelector = fields.OneTermEqualSelector(queryField, fmt.Sprintf("%d/%s", options.Limit, labels))
+		options.FieldSelector = fields.OneTermEqualSelector(queryField, query)
 	}
 	return r.Cache.List(ctx, list, &options)
+}
+
+// textOf returns the text that labels.Parse turns into the same selector. ok is false if there is none: for a value
+// that no label can have, which labels.Parse rejects, and for a selector of another type.
+func textOf(selector labels.Selector) (text string, ok bool) {
+	if selector == nil {
+		return "", true
+	}
+	if reflect.TypeOf(selector) != reflect.TypeOf(labels.NewSelector()) {
+		return "", false
+	}
+	parsed, err := labels.Parse(selector.String())
+	if err != nil {
+		return "", false
+	}
+	given, _ := selector.Requirements()
+	again, _ := parsed.Requirements()
+	return selector.String(), slices.EqualFunc(given, again, labels.Requirement.Equal)
 }
 
 // informers makes the informers of one cache.
 type informers struct {
 	scheme *runtime.Scheme
+	mapper meta.RESTMapper
 	config *rest.Config
 	logger *slog.Logger
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,32 +28,32 @@ func (f *informers) describe(lw toolscache.ListerWatcher, obj runtime.Object) (k
 	if requested.Path == "" {
 		return kube.Selection{}, fmt.Errorf("describe the objects of an informer of %T: %w", obj, err)
 	}
-	kind, err := f.kindOf(obj, requested.Path)
-	if err != nil {
-		return kube.Selection{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
-	}
 	query := requested.Query()
-	selection := kube.Selection{
-		Kind: kind, LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector"),
-	}
+	selection := kube.Selection{LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector")}
 	steps := strings.Split(requested.Path, "/")
 	if n := len(steps); n > 3 && steps[n-3] == "namespaces" {
 		selection.Namespaces = []string{steps[n-2]}
+		steps = append(steps[:n-3], steps[n-1])
+	}
+	if selection.Kind, err = f.kindOf(obj, steps); err != nil {
+		return kube.Selection{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
 	return selection, nil
 }
 
-// kindOf returns the kind of obj. A Go type may be registered for several kinds: path has the group and version.
-func (f *informers) kindOf(obj runtime.Object, path string) (schema.GroupVersionKind, error) {
-	kinds, _, err := f.scheme.ObjectKinds(obj)
-	if err == nil && len(kinds) > 1 {
-		if i := slices.IndexFunc(kinds, func(kind schema.GroupVersionKind) bool {
-			return strings.Contains(path, "/"+kind.GroupVersion().String()+"/")
-		}); i >= 0 {
-			return kinds[i], nil
-		}
+// kindOf returns the kind of obj. A Go type may be registered for several kinds: if obj does not name one, it is that
+// of the listed resource, with which path ends, without a namespace.
+func (f *informers) kindOf(obj runtime.Object, path []string) (schema.GroupVersionKind, error) {
+	kind, err := apiutil.GVKForObject(obj, f.scheme)
+	if err == nil || len(path) < 4 {
+		return kind, err
 	}
-	return apiutil.GVKForObject(obj, f.scheme)
+	n := len(path)
+	resource := schema.GroupVersionResource{Version: path[n-2], Resource: path[n-1]}
+	if path[n-4] == "apis" {
+		resource.Group = path[n-3]
+	}
+	return f.mapper.KindFor(resource)
 }
 
 // requestedURL is the key of the *url.URL in a context that recorder sets.

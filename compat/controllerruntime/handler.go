@@ -79,9 +79,14 @@ func (h *handler) changed(c informer.Change) {
 	h.add(h.informer.current...)
 }
 
+// add adds events, unless the handler was removed or the informer has ended: its call may still run.
 func (h *handler) add(events ...*event) {
 	h.mu.Lock()
-	h.events = append(h.events, events...)
+	if isClosed(h.removed) || isClosed(h.informer.ended) {
+		h.events = nil
+	} else {
+		h.events = append(h.events, events...)
+	}
 	h.mu.Unlock()
 	select {
 	case h.filled <- struct{}{}:

@@ -66,12 +66,19 @@ func (i *indexer) Get(obj any) (item any, exists bool, err error) {
 // ByIndex returns new copies of the objects that have a value in an index. controller-runtime's values of fields are
 // "namespace/value".
 func (i *indexer) ByIndex(name, value string) ([]any, error) {
+	if name == toolscache.NamespaceIndex && value == "" {
+		return nil, nil
+	}
 	if name == toolscache.NamespaceIndex {
 		return i.all(informer.Query{Namespace: value}, 0)
 	}
 	if name != fieldPrefix+queryField {
-		if !i.has(name) {
+		values := i.GetIndexers()[name]
+		if values == nil {
 			return nil, fmt.Errorf("index with name %s does not exist", name)
+		}
+		if err := i.source.checkIndex(name, values); err != nil {
+			return nil, err
 		}
 		return i.all(informer.Query{Index: name, Value: value}, 0)
 	}

@@ -163,7 +163,7 @@ func (s *sharedInformer) AddEventHandlerWithResyncPeriod(
 	s.mu.Lock()
 	if isClosed(s.ended) {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("handler %v was not added to the informer because it has stopped already", to)
+		return nil, fmt.Errorf("handler of type %T was not added to the informer because it has stopped already", to)
 	}
 	started := s.started
 	if started {

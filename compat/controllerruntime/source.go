@@ -27,6 +27,8 @@ type source interface {
 	list(query informer.Query) iter.Seq2[client.Object, error]
 	// addIndex adds an index.
 	addIndex(name string, values toolscache.IndexFunc) error
+	// checkIndex returns the error of an object whose values in an index are not known, if there is one.
+	checkIndex(name string, values toolscache.IndexFunc) error
 	// decode returns the object of a stored state.
 	decode(state store.Kept) (client.Object, error)
 	// empty returns a new object.
@@ -51,6 +53,7 @@ func (f *informers) newSource(selection kube.Selection, model runtime.Object, se
 	config := rest.CopyConfig(f.config)
 	switch model.(type) {
 	case runtime.Unstructured:
+		config.AcceptContentTypes = runtime.ContentTypeJSON // protobuf has no names of fields
 		return newSourceOf(f, config, selection, &unstructured.Unstructured{}, set, asIs[*unstructured.Unstructured])
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
 		partial := &metav1.PartialObjectMetadata{}
@@ -64,8 +67,8 @@ func (f *informers) newSource(selection kube.Selection, model runtime.Object, se
 	if !ok {
 		return nil, fmt.Errorf("a %T is not an object with metadata", registered)
 	}
-	if config.AcceptContentTypes == "" {
-		config.AcceptContentTypes = config.ContentType
+	if config.AcceptContentTypes == "" && config.ContentType != "" {
+		config.AcceptContentTypes = config.ContentType + "," + runtime.ContentTypeJSON
 	}
 	if encoded, err := wire.FromObject(typed, nil); config.AcceptContentTypes == "" && err == nil &&
 		encoded.Format == wire.Protobuf {
@@ -134,16 +137,46 @@ func (s *sourceOf[T]) withKind(encoded T) (client.Object, error) {
 
 func (s *sourceOf[T]) addIndex(name string, values toolscache.IndexFunc) error {
 	return s.AddIndex(informer.Index[T]{Name: name, Values: func(encoded T) []string {
-		obj, err := s.decoded(s.decoder, encoded)
+		of, err := s.values(encoded, values)
 		if err != nil {
-			return nil
-		}
-		of, err := values(obj)
-		if err != nil {
-			return nil
+			return []string{withoutValues}
 		}
 		return of
 	}})
+}
+
+// withoutValues is the value, in each index, of objects whose values are not known. No field has it.
+const withoutValues = "\x00"
+
+// values returns the values of an object in an index. A panic is an error.
+func (s *sourceOf[T]) values(encoded T, values toolscache.IndexFunc) (of []string, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("the index function panicked: %v", reason)
+		}
+	}()
+	obj, err := s.decoded(s.decoder, encoded)
+	if err != nil {
+		return nil, err
+	}
+	return values(obj)
+}
+
+// checkIndex returns the error of an object whose values in an index are not known, if there is one.
+func (s *sourceOf[T]) checkIndex(name string, values toolscache.IndexFunc) error {
+	for encoded, err := range s.List(informer.Query{Index: name, Value: withoutValues}) {
+		if err != nil {
+			return err
+		}
+		if _, err := s.values(encoded, values); err != nil {
+			key := "an object"
+			if obj, err := s.decoded(s.decoder, encoded); err == nil {
+				key = kube.KeyOf(obj).String()
+			}
+			return fmt.Errorf("list by index %s: the values of %s: %w", name, key, err)
+		}
+	}
+	return nil
 }
 
 func (s *sourceOf[T]) decode(state store.Kept) (obj client.Object, err error) {

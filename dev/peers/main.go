@@ -185,6 +185,10 @@ func (s spec) name() string {
 	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " / ")
 }
 
+func (s spec) failed() bool {
+	return !slices.Contains([]string{"passed", "pending", "skipped"}, s.State)
+}
+
 // runSuite runs the compiled tests in dir on a new cluster.
 func runSuite(ctx context.Context, dir, binary, cache string) (specs []spec, err error) {
 	cluster, err := localcluster.Start(ctx, localcluster.Config{Progress: io.Discard})
@@ -209,10 +213,16 @@ func runSuite(ctx context.Context, dir, binary, cache string) (specs []spec, err
 	for _, suite := range suites {
 		specs = append(specs, suite.SpecReports...)
 	}
-	// Tests outside of Ginkgo. The one that runs the specs fails if a spec fails.
 	failed := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindAllStringSubmatch(string(text), -1)
+	// The one that runs the specs fails if a spec fails: then the specs have the explanations.
+	if hasFailed := slices.ContainsFunc(specs, spec.failed); hasFailed && len(failed) == 1 {
+		return specs, nil
+	}
 	for _, test := range failed {
 		specs = append(specs, spec{LeafNodeText: test[1], State: "failed"})
+	}
+	if len(failed) == 0 && runErr != nil {
+		specs = append(specs, spec{LeafNodeText: fmt.Sprintf("the process: %v", runErr), State: "failed"})
 	}
 	return specs, nil
 }
@@ -227,8 +237,7 @@ func report(suite, cache string, specs []spec) (unexplained int) {
 	var lines []string
 	for _, s := range specs {
 		counts[s.State]++
-		switch s.State {
-		case "passed", "pending", "skipped":
+		if !s.failed() {
 			continue
 		}
 		reason, ok := explanation(suite, s.name())

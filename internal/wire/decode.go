@@ -63,7 +63,7 @@ func (d Decoder[T]) Decode(o *Object) (T, error) {
 	obj := d.empty()
 	if err := guarded("the decoding of an object", func() error { return d.decode(o, obj) }); err != nil {
 		var none T
-		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, none, err)
+		return none, fmt.Errorf("decode %s from %s as %T: %w", o.Key, o.Format, obj, err)
 	}
 	return obj, nil
 }
