@@ -278,7 +278,7 @@ docs: ## Copy the code samples in the docs from the files that they name
 	go run ./dev/internal/docs/update
 
 .PHONY: generate
-generate: ## Generate the CustomResourceDefinition, DeepCopy functions and ClusterRole of examples/webapp and database
+generate: ## Generate definitions, DeepCopy functions and manifests of examples/webapp and database
 	cd examples && go generate ./webapp/... ./database/...
 
 # Not a part of lint: govulncheck downloads the Go vulnerability database, and CI has no network but the module proxy.

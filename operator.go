@@ -93,8 +93,10 @@ func build[T kube.Object](config Config[T]) (*Operator[T], error) {
 	}
 	setup.Name, setup.Cluster = config.Name, config.Cluster
 	o.client = parts.client
-	o.Controller, err = controller.New(setup)
-	return o, err
+	if o.Controller, err = controller.New(setup); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 func (c Config[T]) validate() error {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -58,6 +59,10 @@ type Program struct {
 	// of the lease, and a registration with the name of the Program, so that several installations in one cluster need
 	// names of their own. Serve adds Hooks.
 	Webhooks webhook.Config
+	// Permissions are those of the program's own requests, for Manifests: what handlers and Runners do beyond what
+	// informers, children, finalizers and the status need, also with the same kinds. They apply to the namespaces of
+	// the cluster (see kube.Cluster.SetNamespaces), or to all, and ClusterPermissions to all. Default: none.
+	Permissions, ClusterPermissions []rbacv1.PolicyRule
 
 	name        string
 	args        []string
@@ -70,6 +75,7 @@ type Program struct {
 	caches      []manager.Runnable // that webhooks read
 	definitions []Installer
 	conversions []*unstructured.Unstructured // that the webhook server serves and registers
+	deployment  *deployment                  // of Manifests; otherwise nil
 	// Set by Serve and Install, so that a program that does not call them does not link what they need.
 	server    func() ([]manager.Runnable, error)
 	installer func() ([]manager.Runnable, error)
@@ -90,13 +96,29 @@ func NewProgram(name string, args ...string) *Program {
 }
 
 // Main runs a program with the arguments of the process until run returns, and exits the process: with status 0 if run
-// returns nil and after --help, otherwise with the status of manager.ExitStatus, after it has printed the error.
+// returns nil and after --help, otherwise with the status of manager.ExitStatus, after it has printed the error. If the
+// first argument is "manifests", it prints Manifests.
 func Main(name string, run func(ctx context.Context, p *Program) error) {
 	os.Exit(exitStatus(name, os.Args[1:], os.Stderr, run)) //nolint:forbidigo // it is the main function
 }
 
 func exitStatus(name string, args []string, out io.Writer, run func(ctx context.Context, p *Program) error) int {
-	err := run(context.Background(), NewProgram(name, args...)) //nolint:forbidigo // it is the main function
+	var err error
+	if len(args) > 0 && args[0] == manifestsCommand {
+		var text []byte
+		if text, err = Manifests(name, run, args[1:]...); err == nil {
+			_, err = os.Stdout.Write(text)
+		}
+	} else {
+		p := NewProgram(name, args...)
+		p.Flags.Usage = func() {
+			fmt.Fprintf(p.Flags.Output(), "Usage of %s:\n", name)
+			p.Flags.PrintDefaults()
+			fmt.Fprintf(p.Flags.Output(), "\n\"%s %s --help\": how to print what a cluster needs to run the program\n",
+				name, manifestsCommand)
+		}
+		err = run(context.Background(), p) //nolint:forbidigo // it is the main function
+	}
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -125,11 +147,15 @@ func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 		"example \":9443\"; no server if it is empty")
 	p.Flags.StringVar(&p.webhookURL, "webhook-url", "", "`URL` at which the API server reaches the webhook server; "+
 		"by default a Service of the program's name in the namespace of the lease")
-	if err := p.Options.Parse(p.Flags, p.args); err != nil {
+	parse, connect := p.Options.Parse, p.Options.Connect
+	if p.deployment != nil {
+		parse, connect = p.deployment.parser(p), p.deployment.connector(p)
+	}
+	if err := parse(p.Flags, p.args); err != nil {
 		return nil, err
 	}
 	p.Flags.VisitAll(func(f *flag.Flag) { p.parsed[f.Name] = true })
-	cluster, err := p.Options.Connect(addTypes...)
+	cluster, err := connect(addTypes...)
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +167,19 @@ func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 		return nil, err
 	}
 	p.cluster = cluster
+	if p.deployment != nil {
+		p.deployment.connected(cluster)
+	}
 	return cluster, nil
 }
 
 // Events writes Events about objects. It is nil before Connect.
-func (p *Program) Events() *event.Recorder { return p.events }
+func (p *Program) Events() *event.Recorder {
+	if p.deployment != nil {
+		p.deployment.requireEvents(p)
+	}
+	return p.events
+}
 
 // served is an Operator.
 type served interface {
@@ -156,15 +190,32 @@ type served interface {
 // the replica that holds the lease, and Manager.Runnables in their groups. It serves the webhooks of operators, if
 // --webhook-listen is set, on every replica. See manager.Manager.Run for the result.
 func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
+	m, err := p.manager(runners)
+	if p.deployment != nil {
+		return p.deployment.complete(p, m, err)
+	}
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}
+
+// manager returns the manager of Run.
+func (p *Program) manager(runners []manager.Runner) (*manager.Manager, error) {
 	if p.cluster == nil {
-		return errors.New("run the program: call Connect first")
+		return nil, errors.New("run the program: call Connect first")
 	}
 	if p.ran {
-		return errors.New("run the program: it has run already: create another Program for another Run")
+		return nil, errors.New("run the program: it has run already: create another Program for another Run")
 	}
 	p.ran = true
 	if err := p.checkFlags(); err != nil {
-		return err
+		return nil, err
+	}
+	if p.deployment != nil {
+		if err := p.deployment.prepare(p); err != nil {
+			return nil, err
+		}
 	}
 	config := p.Manager
 	config.Runnables = append([]manager.Runnable{
@@ -178,8 +229,8 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 		}
 	}
 	if p.server == nil && (len(p.Webhooks.Hooks) > 0 || p.webhookURL != "" || p.Webhooks.Listen != "") {
-		return errors.New("run the program: --webhook-listen, --webhook-url or Webhooks.Hooks is set, and no webhook " +
-			"was passed to Serve, or is one of an operator that Run got")
+		return nil, errors.New("run the program: --webhook-listen, --webhook-url or Webhooks.Hooks is set, and no " +
+			"webhook was passed to Serve, or is one of an operator that Run got")
 	}
 	for _, open := range []func() ([]manager.Runnable, error){p.server, p.installer} {
 		if open == nil {
@@ -187,17 +238,13 @@ func (p *Program) Run(ctx context.Context, runners ...manager.Runner) error {
 		}
 		more, err := open()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		config.Runnables = append(config.Runnables, more...)
 	}
 	config.Runnables = append(config.Runnables, p.caches...)
 	p.serveMetrics(&config)
-	m, err := p.Options.New(p.cluster, config)
-	if err != nil {
-		return err
-	}
-	return m.Run(ctx)
+	return p.Options.New(p.cluster, config)
 }
 
 // serveMetrics adds the handler of /metrics, if there is a server and no such handler.

@@ -53,11 +53,14 @@ func TestExitStatusAndMessageOfProgram(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var out bytes.Buffer
+			var out, usage bytes.Buffer
 			status := exitStatus("web", test.args, &out, func(ctx context.Context, p *Program) error {
-				p.Flags.SetOutput(&bytes.Buffer{})
+				p.Flags.SetOutput(&usage)
 				return test.run(ctx, p)
 			})
+			if has := strings.Contains(usage.String(), "web manifests --help"); has != (name == "help") {
+				t.Errorf("the usage is %q", &usage)
+			}
 			if status != test.status || out.String() != test.want {
 				t.Errorf("status %d, output %q, want %d, %q", status, &out, test.status, test.want)
 			}

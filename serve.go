@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -88,6 +89,10 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 			}
 		}
 		at.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: p.name}
+		if p.deployment != nil && p.webhookURL == "" && namespace != p.deployment.objects.Namespace {
+			return nil, fmt.Errorf("run the program: webhooks are called at a Service in the namespace of the lease, "+
+				"%s: omit --lease-namespace, or set --webhook-url", namespace)
+		}
 		if p.webhookURL != "" {
 			at = admissionregistrationv1.WebhookClientConfig{URL: &p.webhookURL}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -72,7 +73,11 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("new controller %q: %w", config.Name, err)
 	}
-	apiobject.ObserversOf(config.Cluster).SetCreated()
+	observers := apiobject.ObserversOf(config.Cluster)
+	observers.SetCreated()
+	if inf != nil {
+		observers.Controls(reflect.TypeFor[T](), inf.Kind())
+	}
 	return c, nil
 }
 

@@ -10,9 +10,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Definitions are CustomResourceDefinitions, for example for evenkeel.Program.Install.
@@ -26,6 +29,7 @@ func (d Definitions) Prepare(
 	if err := SetConversions(conversions, d...); err != nil {
 		return nil, nil, err
 	}
+	d.require(c)
 	install = func(ctx context.Context) error {
 		_, err := Ensure(ctx, c, d, AcceptNewer())
 		return err
@@ -38,6 +42,24 @@ func (d Definitions) Prepare(
 		}
 	}
 	return install, migrations, nil
+}
+
+// require records the permissions of Ensure for definitions that exist, and those of Migrate for definitions with
+// several versions.
+func (d Definitions) require(c *client.Client) {
+	for _, definition := range d {
+		require := func(kind schema.GroupVersionKind, subresource string, names []string, verbs ...string) {
+			apiobject.ObserversOf(c.Cluster()).Require(apiobject.Permission{
+				Kind: kind, Subresource: subresource, Names: names, Verbs: verbs,
+				Namespaces: []string{kube.AllNamespaces},
+			})
+		}
+		require(crdKind(), "", []string{definition.Name}, "get", "patch")
+		if kinds := servedKinds(definition); len(definition.Spec.Versions) > 1 && len(kinds) > 0 {
+			require(crdKind(), "status", []string{definition.Name}, "patch")
+			require(kinds[0], "", nil, "list", "patch")
+		}
+	}
 }
 
 // SetConversions sets spec.conversion in the definitions with the names of the conversions, which

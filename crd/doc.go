@@ -20,7 +20,7 @@
 // Migrate rewrites stored objects after a change of the storage version. Option AcceptNewer of Ensure keeps the
 // newer definition when the older program restarts.
 //
-// The process needs get, list, watch, create and patch of customresourcedefinitions in the API group
+// The process needs get, create and patch of customresourcedefinitions in the API group
 // apiextensions.k8s.io (create, because a server-side apply may create). Remove also needs delete, and list
 // of the kind that the definition defines.
 package crd

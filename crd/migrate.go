@@ -64,9 +64,9 @@ func (m Migration) String() string {
 //
 // Migrate may be killed between any two requests, and may run in several processes: the next call continues
 // after the mark. If the storage version changes in between, it starts again.
-// The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get, list,
-// watch and patch of customresourcedefinitions. Clients that watch the kind receive an event for each
-// rewritten object; generation and managedFields do not change.
+// The process needs list and patch of the kind, patch of customresourcedefinitions/status, and get and
+// patch of customresourcedefinitions. Clients that watch the kind receive an event for each rewritten object;
+// generation and managedFields do not change.
 //
 // With a client for dry runs Migrate waits for nothing and changes nothing, and reports the objects that would fail.
 //

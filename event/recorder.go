@@ -89,7 +89,11 @@ func New(config Config) (*Recorder, error) {
 		outages: map[string]*outage{},
 		logged:  map[string]time.Time{}, forbidden: map[permission]bool{},
 	}
-	apiobject.ObserversOf(config.Cluster).SetEvents(r)
+	observers := apiobject.ObserversOf(config.Cluster)
+	observers.SetEvents(r)
+	observers.Require(apiobject.Permission{
+		Kind: eventsv1.SchemeGroupVersion.WithKind("Event"), Verbs: []string{"create", "patch"},
+	})
 	return r, nil
 }
 

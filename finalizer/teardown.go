@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -83,6 +84,7 @@ func New[T kube.Object](config Config[T]) (*Finalizer[T], error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("new finalizer %q: %w", config.Name, err)
 	}
+	apiobject.RequireOf[T](config.Client.Cluster(), "", "get", "patch")
 	return &Finalizer[T]{config}, nil
 }
 

@@ -129,7 +129,9 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	}
 	i.core.appliedBy = config.KeepAppliedBy
 	for _, r := range partsOf(config.Retriever) {
-		apiobject.ObserversOf(r.Describe().cluster).SetCreated()
+		description := r.Describe()
+		apiobject.ObserversOf(description.cluster).SetCreated()
+		description.require()
 	}
 	return i, nil
 }

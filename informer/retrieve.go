@@ -163,6 +163,8 @@ func (r *clusterRetriever[T]) Describe() Description[T] {
 	return Description[T]{
 		server:           r.server,
 		cluster:          r.cluster,
+		namespace:        r.namespace,
+		scoped:           len(r.limit) == 0,
 		GroupVersionKind: r.kind,
 		Selection:        strings.Join(selection, ", "),
 		WatchList:        true,

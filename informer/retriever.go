@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -56,6 +57,18 @@ type Description[T kube.Object] struct {
 
 	server  string        // URL of the API server; empty: not known
 	cluster *kube.Cluster // nil: not known
+	// namespace is that of the objects; empty: all. scoped is true if it is not the default of the cluster.
+	namespace string
+	scoped    bool
+}
+
+// require records that the objects are listed and watched.
+func (d Description[T]) require() {
+	permission := apiobject.Permission{Kind: d.GroupVersionKind, Verbs: []string{"list", "watch"}}
+	if d.scoped {
+		permission.Namespaces = []string{cmp.Or(d.namespace, kube.AllNamespaces)}
+	}
+	apiobject.ObserversOf(d.cluster).Require(permission)
 }
 
 // text returns the kind and the selection, for messages.

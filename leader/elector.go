@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
@@ -66,6 +68,13 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	if config.Fence {
 		e.fence = newFence(e)
 	}
+	permission := apiobject.Permission{
+		Kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Namespaces: []string{config.Namespace},
+	}
+	create, renew := permission, permission
+	create.Verbs = []string{"create"} // the name of a new object is not known when a create is authorized
+	renew.Names, renew.Verbs = []string{config.Name}, []string{"get", "update"}
+	apiobject.ObserversOf(config.Cluster).Require(create, renew)
 	return e, nil
 }
 

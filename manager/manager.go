@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/leader"
@@ -61,11 +65,28 @@ func New(config Config) (*Manager, error) {
 		m.elector = elector
 		errs = append(errs, err)
 	}
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenReview"},
+		{Group: "authorization.k8s.io", Version: "v1", Kind: "SubjectAccessReview"},
+	} {
+		apiobject.ObserversOf(config.AuthorizeWith).Require(apiobject.Permission{Kind: kind, Verbs: []string{"create"}})
+	}
 	errs = append(errs, m.addServers(), m.Add(config.Runnables...))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("new manager: %w", err)
 	}
 	return m, nil
+}
+
+// Config returns the config with its defaults and those of Options. TLS is nil exactly if the server does not use TLS.
+func (m *Manager) Config() Config {
+	config := m.config
+	if config.tls == nil {
+		config.TLS = nil
+	} else if config.TLS == nil {
+		config.TLS = func(*tls.Config) {}
+	}
+	return config
 }
 
 // Add adds runnables, before or during Run. If their group runs already, they start at once. The error contains every

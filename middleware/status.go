@@ -13,6 +13,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -70,6 +71,8 @@ func Status[T kube.Object](c *client.Client, options StatusOptions[T]) controlle
 			defaultStatusTimeout))
 	}
 	options.Timeout = cmp.Or(options.Timeout, defaultStatusTimeout)
+	apiobject.RequireOf[T](c.Cluster(), "status", "patch")
+	apiobject.RequireOf[T](c.Cluster(), "", "get") // after a conflict
 	return func(next controller.Handler[T]) controller.Handler[T] {
 		return func(ctx context.Context, obj T) error {
 			before, err := copyOf(obj)

@@ -171,10 +171,26 @@ func New(config Config) (*Set, error) {
 	if usercode.IsNil(config.Events) {
 		config.Events = nil
 	}
+	config.require()
 	s := &Set{config: config, dry: dry}
 	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow
 	s.creations.Keep = minSearchedFor
 	return s, nil
+}
+
+// require records what the Set does with children, also in Namespaces.
+func (c Config) require() {
+	named := slices.DeleteFunc(slices.Clone(c.Namespaces), func(name string) bool {
+		return name == metav1.NamespaceAll
+	})
+	for _, kind := range c.Kinds {
+		permission := apiobject.Permission{Kind: kind, Verbs: []string{"get", "list", "create", "patch", "delete"}}
+		elsewhere := permission
+		if elsewhere.Namespaces = named; len(named) > 0 {
+			apiobject.ObserversOf(c.Client.Cluster()).Require(elsewhere)
+		}
+		apiobject.ObserversOf(c.Client.Cluster()).Require(permission)
+	}
 }
 
 func (c Config) validate() error {

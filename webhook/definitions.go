@@ -1,18 +1,23 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/manifests"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -94,6 +99,34 @@ func (c conversion) patch(
 	return err
 }
 
+// permissions are those that the keeper needs.
+func (k *keeper) permissions() []apiobject.Permission {
+	var all []apiobject.Permission
+	add := func(kind schema.GroupVersionKind, namespace string, names []string, verbs ...string) {
+		all = append(all, apiobject.Permission{
+			Kind: kind, Verbs: verbs, Names: names, Namespaces: []string{cmp.Or(namespace, kube.AllNamespaces)},
+		})
+	}
+	secret, secrets := k.config.Secret, corev1.SchemeGroupVersion.WithKind("Secret")
+	add(secrets, secret.Namespace, nil, "create") // the name of a new object is not known when it is authorized
+	add(secrets, secret.Namespace, []string{secret.Name}, "get", "update")
+	verbs := []string{"create", "get", "patch"} // an apply has the name
+	if k.config.BundleOnly {
+		verbs = []string{"patch"}
+	}
+	// Also without hooks: those of an earlier version of the program are removed.
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		if k.config.Register != "" {
+			kind := admissionregistrationv1.SchemeGroupVersion.WithKind(kind)
+			add(kind, "", []string{k.config.Register}, verbs...)
+		}
+	}
+	for _, c := range k.server.conversions() {
+		add(c.definition().GroupVersionKind(), "", []string{c.name}, "patch")
+	}
+	return all
+}
+
 // Roles returns a Role and a ClusterRole with the permissions that Config.Certificates needs, and no others; nil
 // without Certificates. The ClusterRole has the name, and the Role too, in the namespace of the Secret. They can be
 // printed, or applied by an administrator, and need bindings to the program's service account. The permissions of
@@ -102,44 +135,21 @@ func (s *Server) Roles(name string) []kube.Object {
 	if s.keeper == nil {
 		return nil
 	}
-	secret, register := s.keeper.config.Secret, s.keeper.config.Register
 	version := rbacv1.SchemeGroupVersion.String()
 	role := &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: name},
-		Rules: []rbacv1.PolicyRule{
-			// the name is not known to the authorizer
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-			{
-				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name},
-				Verbs: []string{"get", "update"},
-			},
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.keeper.config.Secret.Namespace, Name: name},
 	}
 	clusterRole := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}
-	verbs := []string{"create", "get", "patch"}
-	if s.keeper.config.BundleOnly {
-		verbs = []string{"patch"}
-	}
-	if register != "" {
-		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
-			APIGroups:     []string{admissionregistrationv1.GroupName},
-			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-			ResourceNames: []string{register}, Verbs: verbs,
-		})
-	}
-	var definitions []string
-	for _, c := range s.conversions() {
-		definitions = append(definitions, c.name)
-	}
-	if len(definitions) > 0 {
-		clusterRole.Rules = append(clusterRole.Rules, rbacv1.PolicyRule{
-			APIGroups: []string{definitionGroup}, Resources: []string{"customresourcedefinitions"},
-			ResourceNames: definitions, Verbs: []string{"patch"},
-		})
+	for _, roles := range manifests.RolesOf(s.keeper.permissions()) {
+		if roles.Namespace == "" {
+			clusterRole.Rules = roles.Rules
+		} else {
+			role.Rules = roles.Rules
+		}
 	}
 	return []kube.Object{role, clusterRole}
 }

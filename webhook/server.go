@@ -170,6 +170,7 @@ func New(config Config) (*Server, error) {
 	}
 	s.http = server
 	if s.keeper != nil {
+		apiobject.ObserversOf(s.keeper.config.Client.Cluster()).Require(s.keeper.permissions()...)
 		s.keeper.listening = server.Listening
 	}
 	return s, nil

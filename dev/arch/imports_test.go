@@ -46,8 +46,9 @@ func layers() map[string]place {
 		// The one value joins the parts. No package imports it.
 		".": {may: []string{
 			"client", "controller", "event", "finalizer", "informer", "kube", "manager", "metrics/prometheus", "middleware",
-			"owned", "owned/watched", "readiness", "status", "webhook",
+			"owned", "owned/watched", "readiness", "status", "webhook", "internal/manifests", "leader",
 		}},
+		"internal/manifests":    {may: []string{"internal/apiobject"}},
 		"retry":                 {layer: 1},
 		"kube":                  {layer: 1, may: []string{"retry"}},
 		"internal/workqueue":    {layer: 1},
@@ -93,7 +94,7 @@ func layers() map[string]place {
 
 		"leader": {may: []string{"kube"}, never: []string{"controller", "informer"}, why: standalone},
 
-		"webhook": {may: []string{"client", "internal/difference", "internal/wire", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
+		"webhook": {may: []string{"client", "internal/difference", "internal/manifests", "internal/wire", "kube"}, never: []string{"controller", "informer"}, why: "hooks read from what the program gives them"},
 
 		"manager": {may: []string{"internal/httpauth", "kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
 

@@ -1,9 +1,13 @@
 // Command webapp is a typical operator: for each WebApp it maintains a Deployment, a Service, a ConfigMap and a record
 // outside the cluster.
 //
-//	kubectl apply -f api/v1/webapp.example.com_webapps.yaml -f config/role.yaml -f config/rbac.yaml
-//	go run . &
+//	kubectl apply -f api/v1/webapp.example.com_webapps.yaml
+//	go run . --lease-namespace=default &
 //	kubectl apply -f config/sample.yaml
+//
+// Or with an image, in the cluster:
+//
+//	go run . manifests --image=IMAGE --namespace=webapp-operator -- --webhook-listen=:9443 | kubectl apply -f -
 package main
 
 import (

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,13 +125,9 @@ func TestProgramWithSample(t *testing.T) {
 	}
 }
 
-// The API server must call the webhooks of the program, which has only the permissions of config/rbac.yaml and
-// config/webhooks.yaml.
+// The API server must call the webhooks of the program, which has only the permissions of folder config.
 func TestProgramWithWebhooks(t *testing.T) {
 	cluster, c := connect(t)
-	if err := manifest.Apply(t.Context(), cluster, "", config.Webhooks); err != nil {
-		t.Fatal(err)
-	}
 	outside := &records{targets: map[string]string{"taken.example.com": ""}, owners: map[string]string{"taken.example.com": "another"}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
@@ -194,6 +191,19 @@ func TestInvalidAddress(t *testing.T) {
 	err = run(t.Context(), evenkeel.NewProgram(operator.Name, "--kubeconfig", exampletest.Kubeconfig(t), "--listen", taken.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// The committed manifests are those that the program prints.
+func TestManifestsAreUpToDate(t *testing.T) {
+	t.Parallel()
+	printed, err := evenkeel.Manifests(operator.Name, run, "--image=registry.example.com/webapp:1.0",
+		"--namespace="+operator.Name, "--", "--webhook-listen=:9443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(config.Manifests), string(printed)); diff != "" {
+		t.Errorf("config/manifests.yaml is out of date: run \"make generate\" (-file +printed):\n%s", diff)
 	}
 }
 

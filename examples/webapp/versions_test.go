@@ -167,9 +167,6 @@ func childrenOf[T kube.Object](r *releases, state map[string]string) {
 // release handles changes, and none of the steps changes children, generations or conditions.
 func TestUpdateAndRollback(t *testing.T) {
 	cluster, c := connect(t)
-	if err := manifest.Apply(t.Context(), cluster, "", config.Webhooks); err != nil {
-		t.Fatal(err)
-	}
 	server := httptest.NewServer(&records{targets: map[string]string{}, owners: map[string]string{}})
 	t.Cleanup(server.Close)
 	r := &releases{T: t, client: c, namespace: exampletest.Namespace(t), records: server.URL, webhooks: exampletest.FreeAddress(t)}

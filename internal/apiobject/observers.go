@@ -19,6 +19,10 @@ type Observers struct {
 	metrics any                                       // guarded by mu
 	events  any                                       // guarded by mu
 	wrap    func(http.RoundTripper) http.RoundTripper // guarded by mu; measures requests
+
+	records     bool         // guarded by mu; see RecordPermissions
+	permissions []Permission // guarded by mu
+	controlled  []controlled // guarded by mu
 }
 
 // ObserversOf returns the Observers of cluster, a *kube.Cluster, or nil if cluster is nil.

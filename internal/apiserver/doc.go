@@ -31,7 +31,10 @@
 // client-go, if package applyschema has it. In all other kinds, only metadata has the schema of the real server; lists
 // in the rest of the object are atomic, as in a custom resource without a schema.
 //
-// Missing, compared with kube-apiserver: authentication, impersonation, authorization, Table output, CBOR, watches over
+// A request that impersonates a user needs a role for it, if the server has the kinds of RBAC. All others are those of
+// an administrator. Aggregation of ClusterRoles and checks against escalation are missing.
+//
+// Missing, compared with kube-apiserver: authentication, authorization of discovery, Table output, CBOR, watches over
 // WebSockets. Requests for the resources and subresources that refuse lists are refused with an error that names them.
 // Other packages have the built-in kinds (builtin), and in the module simulation the schemas of custom resources and
 // the controllers.

@@ -56,6 +56,9 @@ func (s *Server) respond(req *http.Request) *response {
 	if path == (Path{}) {
 		return serving.discovery(req, strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	}
+	if err := s.authorize(req, path, path.Verb(req)); err != nil {
+		return serving.failure(err, req.Header)
+	}
 	r := &request{
 		Request: req, server: s, warnings: new([]string),
 		resource: path.Resource, namespace: path.Namespace, name: path.Name, subresource: path.Subresource,
@@ -67,7 +70,7 @@ func (s *Server) respond(req *http.Request) *response {
 	if r.kind.Deprecation != "" {
 		r.warn(r.kind.Deprecation)
 	}
-	if impersonates(req.Header) {
+	if impersonates(req.Header) && !s.checksPermissions() {
 		r.warn(noPermissions)
 	}
 	if req.URL.RawQuery != "" {

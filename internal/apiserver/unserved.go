@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noPermissions is the warning in responses to impersonated requests. They are served, so that a program that
-// impersonates its service account can be tested.
-const noPermissions = "the API server in memory has no users and checks no permissions: impersonation has no effect"
+// noPermissions is the warning in responses to impersonated requests of a server without the kinds of RBAC.
+const noPermissions = "this API server in memory has no RBAC and checks no permissions: impersonation has no effect"
 
 // impersonates reports whether a request impersonates a user.
 func impersonates(header http.Header) bool {

@@ -141,6 +141,10 @@ func (r *request) createOnUpdate(
 	if err != nil {
 		return nil, err
 	}
+	path := Path{Resource: r.resource, Namespace: r.namespace, Name: r.name, Subresource: r.subresource}
+	if err := r.server.authorize(r.Request, path, "create"); err != nil {
+		return nil, err
+	}
 	if err := r.checkNamespace(true, r.name); err != nil {
 		return nil, err
 	}

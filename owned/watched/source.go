@@ -46,6 +46,7 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 	if err != nil {
 		return prepared, err
 	}
+	s.require(target.Kind)
 	start := prepared.Start
 	prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) func() error {
 		release, other := apiobject.ClaimsOf(s.cluster.HTTPClient()).Claim(name, s.holder, target.Controller)
@@ -62,6 +63,23 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 		}
 	}
 	return prepared, nil
+}
+
+// require records what the set does with owners of a kind.
+func (s ownerSource) require(owner schema.GroupVersionKind) {
+	if owner.Empty() {
+		return
+	}
+	verbs := []string{"get"} // before children are created or deleted
+	switch s.objects.Kind().GroupKind() {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "Pod"}:
+		verbs = []string{"get", "patch"} // for owned.Child.Once, which is not known before Apply
+	}
+	apiobject.ObserversOf(s.cluster).Require(
+		apiobject.Permission{Kind: owner, Verbs: verbs},
+		// for OwnerReferencesPermissionEnforcement: references block the deletion
+		apiobject.Permission{Kind: owner, Subresource: "finalizers", Verbs: []string{"update"}},
+	)
 }
 
 // reportSources is a client.Interceptor. It warns once if a handler makes requests although a source was not given to a

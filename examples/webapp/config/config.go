@@ -1,29 +1,30 @@
-// Package config has the manifests of the webapp operator, for programs that install it. The
-// CustomResourceDefinition is in package v1.
+// Package config has the manifests of the webapp operator, for programs that install it.
 package config
 
 import (
+	"bytes"
 	_ "embed"
-	"slices"
+	"regexp"
 )
 
-//go:generate go tool controller-gen rbac:roleName=webapp-operator paths=../operator output:dir=.
+//go:generate sh -c "go run .. manifests --image=registry.example.com/webapp:1.0 --namespace=webapp-operator -- --webhook-listen=:9443 >.new && mv .new manifests.yaml"
 
-// role.yaml is generated from the markers of package operator.
+// Manifests are all objects, as the program prints them.
 //
-//go:embed role.yaml
-var role []byte
+//go:embed manifests.yaml
+var Manifests []byte
 
-//go:embed rbac.yaml
-var rbac []byte
-
-// RBAC returns the manifest of the service account that the operator needs, with the least permissions.
-func RBAC() []byte { return slices.Concat(role, []byte("---\n"), rbac) }
-
-// Webhooks has the permissions and the Service that the operator needs for its webhooks, besides RBAC.
-//
-//go:embed webhooks.yaml
-var Webhooks []byte
+// RBAC returns the service account of Manifests with its namespace and its permissions.
+func RBAC() []byte {
+	kinds := regexp.MustCompile(`(?m)^kind: (Namespace|ServiceAccount|(Cluster)?Role(Binding)?)$`)
+	var documents [][]byte
+	for document := range bytes.SplitSeq(Manifests, []byte("\n---\n")) {
+		if kinds.Match(document) {
+			documents = append(documents, document)
+		}
+	}
+	return bytes.Join(documents, []byte("\n---\n"))
+}
 
 // Sample is a WebApp to begin with.
 //

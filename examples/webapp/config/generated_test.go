@@ -40,8 +40,8 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found != 5 {
-		t.Errorf("%d directives, want 5", found)
+	if found != 4 {
+		t.Errorf("%d directives, want 4", found)
 	}
 }
 

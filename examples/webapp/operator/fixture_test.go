@@ -56,6 +56,9 @@ func install(ctx context.Context, to *rest.Config) error {
 	return manifest.Apply(ctx, cluster, "", config.RBAC())
 }
 
+// withAccount adds the service account in folder config to a manifest.
+func withAccount(text []byte) string { return string(text) + "\n---\n" + string(config.RBAC()) }
+
 // asOperator returns a config for the service account in folder config, so that operators in these tests have only
 // its permissions.
 func asOperator(to *rest.Config) *rest.Config {

@@ -24,17 +24,6 @@ const Name = "webapp-operator"
 // operator has the dependencies of the handler.
 type operator struct{ records Records }
 
-// The permissions of the operator. Patch of webapps is for the finalizer. Update of webapps/finalizers is for owner
-// references that block the owner's deletion, where OwnerReferencesPermissionEnforcement is on. Delete is for children
-// that a later version of the operator does not have.
-//
-// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/status,verbs=patch
-// +kubebuilder:rbac:groups=webapp.example.com,resources=webapps/finalizers,verbs=update
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-
 // Config returns the config of the operator, with the records outside the cluster.
 func Config(cluster *kube.Cluster, records Records) evenkeel.Config[*v1.WebApp] {
 	o := &operator{records}

@@ -200,7 +200,7 @@ func (w *world) lead(version func(*kube.Cluster, Records) evenkeel.Config[*v1.We
 		w.Fatal(err)
 	}
 	r.manager, err = manager.New(manager.Config{
-		// The lease is not in the namespace for which config/rbac.yaml permits it.
+		// The lease is not in the namespace for which config/manifests.yaml permits it.
 		LeaderElection: &leader.Config{Cluster: clusters[1], Namespace: w.namespace, Name: Name},
 		IgnoreSignals:  true,
 		Runnables:      []manager.Runnable{{Runner: ctrl}},

@@ -52,7 +52,7 @@ func inMemoryWithV2(story func(w *world)) func(t *testing.T) {
 // newWorldInMemory returns a world with a cluster in memory. The caller is in a bubble of testing/synctest.
 func newWorldInMemory(t *testing.T) *world {
 	t.Helper()
-	c := simulation.New(t, simulation.Config{YAML: string(v1.CRD), Types: []func(*runtime.Scheme) error{v1.AddToScheme}})
+	c := simulation.New(t, simulation.Config{YAML: withAccount(v1.CRD), Types: []func(*runtime.Scheme) error{v1.AddToScheme}})
 	return slowly(newWorldIn(t, c.RESTConfig("webapp-operator")))
 }
 
@@ -79,7 +79,7 @@ func newWorldWithV2(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := simulation.New(t, simulation.Config{YAML: string(manifest), Types: types})
+	c := simulation.New(t, simulation.Config{YAML: withAccount(manifest), Types: types})
 	c.HandleWebhooks(server)
 	return slowly(newWorldIn(t, c.RESTConfig("webapp-operator")))
 }

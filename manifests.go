@@ -1,0 +1,279 @@
+package evenkeel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag" //nolint:depguard // a Program has the flags of a program
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/httpserver"
+	"github.com/evenkeel-go/evenkeel/internal/manifests"
+	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
+)
+
+// manifestsCommand is the first argument with which Main prints Manifests.
+const manifestsCommand = "manifests"
+
+// Manifests returns the objects with which a cluster runs the program, as YAML: its namespace, the definitions of
+// Install, a service account with RBAC, a Deployment, and a Service. Main prints them for the arguments "manifests
+// --image=IMAGE --namespace=NAMESPACE -- ARGUMENTS"; ARGUMENTS become those of the Deployment. The environment is
+// ignored. Further flags of the command add a NetworkPolicy or a ServiceMonitor; --help lists them.
+//
+// It calls run with a Program that makes no request, and whose Run returns when everything is created and cancels the
+// context of run. RBAC has what the parts of this program, with these ARGUMENTS, do: informers in their namespaces,
+// children, finalizers and the status in the namespaces in which the kinds are watched, Events, the lease, webhooks,
+// which the program registers when it serves them, and definitions, which it may not create, because they exist. What
+// else handlers do is in Program.Permissions.
+//
+// Errors: those of run, also of requests that it makes before Run, and of Run; run has not called Program.Run; invalid
+// flags; settings that need files; addresses that other hosts cannot reach; kinds without a known resource.
+func Manifests(name string, run func(ctx context.Context, p *Program) error, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it is the main function
+	defer cancel()
+	d := &deployment{recorded: cancel, err: errors.New("the program has not called Program.Run")}
+	programArgs, err := d.parse(name, args)
+	if err != nil {
+		return nil, err
+	}
+	p := NewProgram(name, programArgs...)
+	p.deployment = d
+	err = run(ctx, p)
+	if d.err == nil && errors.Is(err, context.Canceled) { // by recorded
+		err = nil
+	}
+	if err := cmp.Or(err, d.err); err != nil {
+		return nil, fmt.Errorf("manifests: %w", err)
+	}
+	text, err := d.objects.YAML()
+	if err != nil {
+		return nil, fmt.Errorf("manifests: %w", err)
+	}
+	return text, nil
+}
+
+// deployment is what Manifests finds out about a Program.
+type deployment struct {
+	objects  manifests.Program
+	recorded func() // is called at the end of Run
+	err      error  // the result of Run
+}
+
+// parse reads the flags of the command, and returns the arguments of the program.
+func (d *deployment) parse(name string, args []string) ([]string, error) {
+	o := &d.objects
+	flags := flag.NewFlagSet(name+" "+manifestsCommand, flag.ContinueOnError)
+	flags.StringVar(&o.Image, "image", "", "`image` of the program; required")
+	flags.StringVar(&o.Namespace, "namespace", "", "`namespace` in which the program runs; required")
+	flags.BoolVar(&o.NetworkPolicy, "network-policy", false, "add a NetworkPolicy that admits connections to the "+
+		"program's ports only")
+	flags.BoolVar(&o.ServiceMonitor, "service-monitor", false, "add a ServiceMonitor for the Prometheus operator")
+	flags.Func("crd", "YAML `file` with CustomResourceDefinitions of other kinds that the program uses; may be "+
+		"repeated", func(path string) error {
+		text, err := os.ReadFile(path) //nolint:gosec // the user names it
+		if err != nil {
+			return err
+		}
+		return o.AddOtherDefinitions(text)
+	})
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if problems := validation.IsDNS1123Label(o.Namespace); o.Image == "" || len(problems) > 0 {
+		return nil, fmt.Errorf("manifests: --image is %q and --namespace is %q: both are required, and flags of the "+
+			"program follow after --", o.Image, o.Namespace)
+	}
+	o.Name, o.Args = name, flags.Args()
+	return flags.Args(), nil
+}
+
+// parser returns Options.Parse without the environment and files, which the Deployment does not have.
+func (d *deployment) parser(p *Program) func(*flag.FlagSet, []string) error {
+	return func(flags *flag.FlagSet, args []string) error {
+		p.Options.AddFlags(flags)
+		flags.SetOutput(io.Discard)
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		if flags.NArg() > 0 {
+			return fmt.Errorf("the argument %q is not a flag", flags.Arg(0))
+		}
+		var errs []error
+		for _, name := range []string{
+			"config", "kubeconfig", "context", "as", "tls-cert-file", "tls-private-key-file",
+		} {
+			if value := flags.Lookup(name).Value.String(); value != "" {
+				errs = append(errs, fmt.Errorf("--%s is %q: the Deployment has no files and works as its service "+
+					"account: pass other settings as flags, use --probe-listen for TLS without files, or add this "+
+					"flag and a volume to the printed Deployment", name, value))
+			}
+		}
+		return errors.Join(append(errs, p.Options.Complete(flags, func(string) bool { return true }))...)
+	}
+}
+
+// connector returns Options.Connect without a cluster.
+func (d *deployment) connector(p *Program) func(...func(*runtime.Scheme) error) (*kube.Cluster, error) {
+	return func(addTypes ...func(*runtime.Scheme) error) (*kube.Cluster, error) {
+		config := &rest.Config{Host: "https://no-cluster.invalid", Transport: noRequests{}}
+		cluster, err := kube.Connect(config, addTypes...)
+		if err == nil {
+			err = cluster.SetNamespaces(p.Options.Namespaces...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		cluster.SetLogger(p.Options.Logger())
+		explicit := false
+		p.Flags.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "lease-namespace" })
+		if !explicit {
+			if p.Options.LeaseNamespace != "" && p.Options.LeaseNamespace != d.objects.Namespace {
+				d.objects.Args = append([]string{"--lease-namespace=" + d.objects.Namespace}, d.objects.Args...)
+			}
+			p.Options.LeaseNamespace = d.objects.Namespace
+		}
+		return cluster, nil
+	}
+}
+
+// noRequests is the transport of a program that only prints.
+type noRequests struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noRequests) RoundTrip(req *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("%s %s: the program prints its manifests, and has no cluster: make requests in a Runner",
+		req.Method, req.URL.Path)
+}
+
+// connected records what parts need that are created from now on: the program may not use its recorder of Events.
+func (*deployment) connected(cluster *kube.Cluster) {
+	apiobject.ObserversOf(cluster).RecordPermissions()
+}
+
+// requireEvents records that the program writes Events of its own.
+func (*deployment) requireEvents(p *Program) {
+	apiobject.ObserversOf(p.cluster).Require(apiobject.Permission{
+		Kind: eventsv1.SchemeGroupVersion.WithKind("Event"), Verbs: []string{"create", "patch"},
+	})
+}
+
+// prepare changes the program so that it needs nothing of the Pod.
+func (*deployment) prepare(p *Program) error {
+	if p.Webhooks.CertFile != "" || p.Webhooks.KeyFile != "" {
+		return errors.New("Webhooks.CertFile or KeyFile is set, and the Deployment has no files: leave them empty " +
+			"for certificates in a Secret, which the program keeps")
+	}
+	if lease := p.Manager.LeaderElection; lease != nil && lease.Fence {
+		changed := *lease
+		changed.Identity = cmp.Or(os.Getenv("POD_UID"), "pod") + "_" // must agree with the environment
+		p.Manager.LeaderElection = &changed
+	}
+	return nil
+}
+
+// complete records the program, whose manager New has returned, and ends the context of the function of Manifests.
+func (d *deployment) complete(p *Program, m *manager.Manager, err error) error {
+	if err == nil {
+		err = d.record(p, m.Config())
+	}
+	d.err = err
+	d.recorded()
+	return err
+}
+
+func (d *deployment) record(p *Program, config manager.Config) error {
+	o := &d.objects
+	o.Scheme, o.Authorize, o.LeaderElect = "HTTP", config.AuthorizeWith != nil, config.LeaderElection != nil
+	if config.TLS != nil {
+		o.Scheme = "HTTPS"
+	}
+	o.GracePeriod = max(30, int(math.Ceil(config.ShutdownTimeout.Seconds()))+1)
+	o.Permissions, o.ReadOnly = apiobject.ObserversOf(p.cluster).Permissions(), p.Options.ReadOnly
+	o.Rules, o.ClusterRules, o.Namespaces = p.Permissions, p.ClusterPermissions, p.cluster.Namespaces()
+	if err := d.addPorts(p, config); err != nil {
+		return err
+	}
+	if lease := config.LeaderElection; lease != nil && lease.Fence {
+		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespace, Name: lease.Name},
+			kube.Key{Namespace: o.Namespace, Name: o.Name})
+		if err != nil {
+			return err
+		}
+		o.Fence, o.Policy = true, string(policy)
+	}
+	if len(p.definitions) > 0 {
+		return o.AddDefinitions(p.definitions[0])
+	}
+	return nil
+}
+
+// addPorts records the ports of the servers.
+func (d *deployment) addPorts(p *Program, config manager.Config) error {
+	o := &d.objects
+	add := func(name, addresses string, listener net.Listener) error {
+		if listener != nil {
+			addresses = listener.Addr().String()
+		}
+		if addresses == "" {
+			return nil
+		}
+		number := portOf(addresses)
+		if number == 0 {
+			return fmt.Errorf("the server %s listens at %s, which other hosts cannot reach: set an address such as "+
+				"\":8080\"", name, addresses)
+		}
+		port := manifests.Port{Name: name, Number: number, Service: number}
+		if name == "webhooks" {
+			port.Service = 443
+		}
+		for _, other := range o.Ports {
+			if other.Service == port.Service {
+				return fmt.Errorf("the servers %s and %s have the port %d of the Service: choose another address",
+					other.Name, name, port.Service)
+			}
+		}
+		o.Ports = append(o.Ports, port)
+		return nil
+	}
+	err := errors.Join(add("http", config.Listen, config.Listener), add("probes", config.ProbeListen, nil))
+	if p.server != nil {
+		err = errors.Join(err, add("webhooks", p.Webhooks.Listen, p.Webhooks.Listener))
+	}
+	switch hasHTTP := config.Listen != "" || config.Listener != nil; {
+	case o.ServiceMonitor && !hasHTTP:
+		err = errors.Join(err, errors.New("--service-monitor needs --listen"))
+	case config.ProbeListen != "":
+		o.Probes, o.ProbeScheme = "probes", "HTTP"
+	case hasHTTP:
+		o.Probes, o.ProbeScheme = "http", o.Scheme
+	}
+	return err
+}
+
+// portOf returns the first port that other hosts can reach, or 0.
+func portOf(addresses string) int {
+	for _, address := range httpserver.Addresses(addresses) {
+		host, port, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err != nil || host == "localhost" || ip != nil && ip.IsLoopback() {
+			continue
+		}
+		if number, err := strconv.Atoi(port); err == nil {
+			return number
+		}
+	}
+	return 0
+}
