@@ -56,7 +56,7 @@ func RetrieveSelected[T kube.Object](cluster *kube.Cluster, selection kube.Selec
 	}
 	namespaces := selection.Namespaces
 	if len(namespaces) == 0 {
-		apiobject.ObserversOf(cluster).SetLimited()
+		apiobject.ObserversOf(cluster).SetCreated()
 		namespaces = cluster.Namespaces()
 		base.limit = namespaces
 	}

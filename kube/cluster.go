@@ -153,13 +153,13 @@ func Connect(config *rest.Config, addTypes ...func(*runtime.Scheme) error) (*Clu
 
 // SetLogger sets the logger of everything that works with the Cluster: informers, controllers, clients, Events, leader
 // election, webhook servers, and the Cluster itself. Call it before they are created: those that were created before
-// keep their logger, of which it warns if informers or controllers were. manager.Options.Connect sets the logger of the
-// program's flags.
+// keep their logger, of which it warns if informers, controllers, Retrievers or webhook servers were. manager.Options.
+// Connect sets the logger of the program's flags.
 func (c *Cluster) SetLogger(logger *slog.Logger) {
 	c.logger.Store(logger)
 	c.guard.SetLogger(c.Logger())
 	if c.observers.HasParts() {
-		c.Logger().Warn("logger set after informers or controllers were created", "effect", "they keep their logger",
+		c.Logger().Warn("logger set after other parts were created", "effect", "they keep their logger",
 			"hint", "call Cluster.SetLogger, or manager.Options.Connect, before they are created")
 	}
 }

@@ -63,7 +63,7 @@ func (c *Cluster) checkScope(kind schema.GroupVersionKind, served Resource) (Res
 // names or with AllNamespaces: no limit.
 //
 // Errors: names that no namespace can have; AllNamespaces beside others; an informer, a controller, a Retriever or a
-// webhook was created before. They change nothing.
+// webhook server was created before. They change nothing.
 func (c *Cluster) SetNamespaces(names ...string) error {
 	var unique []string
 	var errs []error
@@ -78,8 +78,8 @@ func (c *Cluster) SetNamespaces(names ...string) error {
 			unique = append(unique, name)
 		}
 	}
-	if c.observers.HasParts() || c.observers.IsLimited() {
-		errs = append(errs, errors.New("informers, controllers, Retrievers or webhooks were created already: "+
+	if c.observers.HasParts() {
+		errs = append(errs, errors.New("informers, controllers, Retrievers or webhook servers were created already: "+
 			"set the namespaces before"))
 	}
 	if err := errors.Join(errs...); err != nil {

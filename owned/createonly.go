@@ -47,13 +47,12 @@ func (p *pass) applyCreateOnly(ctx context.Context, i *item, live *metav1.Partia
 	return nil
 }
 
-// read reads the object of a child: from the API server if the informer does not have the child yet.
+// read reads the object of a child: without options, from the API server if the informer does not have the child yet.
 func (p *pass) read(ctx context.Context, i *item, options ...client.ReadOption) (kube.Object, error) {
-	key := kube.KeyOf(i.object)
-	options = append(options, client.OfKind(i.kind))
-	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, key, options...)
-	if errors.Is(err, client.ErrGone) && p.isCovered(i) {
-		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, key, append(options, client.FromAPI())...)
+	key, ofKind := kube.KeyOf(i.object), client.OfKind(i.kind)
+	obj, err := client.Get[*unstructured.Unstructured](ctx, p.client, key, append(options, ofKind)...)
+	if errors.Is(err, client.ErrGone) && len(options) == 0 && p.isCovered(i) {
+		obj, err = client.Get[*unstructured.Unstructured](ctx, p.client, key, ofKind, client.FromAPI())
 	}
 	if err != nil {
 		return nil, err

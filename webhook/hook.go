@@ -186,7 +186,6 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 			errs = append(errs, fmt.Errorf("Rules[%d] %w", i, err)) //nolint:staticcheck // the name of a field
 		}
 	}
-	apiobject.ObserversOf(cluster).SetLimited()
 	if names := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(names) > 0 {
 		errs.addIf(!a.selectNamespaces(names), "Rules has namespaces beside other resources, and the program is "+
 			"limited to %q: use a hook for each, because the limit does not apply to Namespaces, or set "+

@@ -137,6 +137,7 @@ func New(config Config) (*Server, error) {
 		s.metrics = apiobject.Metrics[Recorder](apiobject.ObserversOf(config.Cluster))
 	}
 	errs.addIf(len(config.Hooks) == 0, "Hooks is empty")
+	apiobject.ObserversOf(config.Cluster).SetCreated()
 	names := map[string]bool{}
 	for i, hook := range config.Hooks {
 		if hook.protocol == nil {

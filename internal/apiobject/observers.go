@@ -13,7 +13,6 @@ type Observers struct {
 	sharing sync.Mutex
 	shared  map[any]any // guarded by sharing
 	created bool        // guarded by sharing; see HasParts
-	limited bool        // guarded by sharing; see IsLimited
 
 	mu      sync.Mutex
 	metrics any                                       // guarded by mu
@@ -113,23 +112,13 @@ func (o *Observers) Defaults(key any) (config any) {
 	return config
 }
 
-// SetCreated records that an informer or a controller was created.
+// SetCreated records that a part was created that keeps the settings of the cluster: an informer, a controller, a
+// Retriever or a webhook server.
 func (o *Observers) SetCreated() {
 	o.Shared(func(map[any]any) { o.created = true })
 }
 
-// SetLimited records that a part keeps the namespaces of the cluster as they are.
-func (o *Observers) SetLimited() {
-	o.Shared(func(map[any]any) { o.limited = true })
-}
-
-// IsLimited reports whether a part keeps the namespaces of the cluster.
-func (o *Observers) IsLimited() (limited bool) {
-	o.Shared(func(map[any]any) { limited = o.limited })
-	return limited
-}
-
-// HasParts reports whether an informer or a controller was created.
+// HasParts reports whether SetCreated was called.
 func (o *Observers) HasParts() (created bool) {
 	o.Shared(func(map[any]any) { created = o.created })
 	return created

@@ -222,6 +222,13 @@ func TestRecreatedJobWithTTLIsNotReported(t *testing.T) {
 	}))
 }
 
+// migration returns a child of type Once whose image is immutable.
+func (e env) migration(image string, recreate bool) owned.Child {
+	job := e.configMap("migrate")
+	job.Immutable, job.Data = new(true), map[string]string{"image": image}
+	return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: doneByAnnotation}
+}
+
 // A child finishes while a program with other immutable fields starts: no run has seen the end yet.
 func TestChildThatFinishesDuringUpgradeIsNotCreatedAgain(t *testing.T) {
 	for name, recreate := range map[string]bool{"Recreate": true, "default": false} {
@@ -229,11 +236,7 @@ func TestChildThatFinishesDuringUpgradeIsNotCreatedAgain(t *testing.T) {
 			t.Helper()
 			e := newEnv(t)
 			app := e.app("web")
-			child := func(image string) owned.Child {
-				job := e.configMap("migrate")
-				job.Immutable, job.Data = new(true), map[string]string{"image": image}
-				return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: doneByAnnotation}
-			}
+			child := func(image string) owned.Child { return e.migration(image, recreate) }
 			e.want(e.apply(e.set(), app, child("one")).Results, "ConfigMap migrate: created")
 			e.merge(e.configMap("migrate"), `{"metadata":{"annotations":{"done":"yes"}}}`)
 			e.want(e.apply(e.set(), app, child("two")).Results, "ConfigMap migrate: unchanged")
@@ -274,11 +277,7 @@ func TestChildThatOthersEndDuringUpgradeHasNotFinished(t *testing.T) {
 				t.Helper()
 				e := newEnv(t)
 				app := e.app("web")
-				child := func(image string) owned.Child {
-					job := e.configMap("migrate")
-					job.Immutable, job.Data = new(true), map[string]string{"image": image}
-					return owned.Child{Object: job, Once: true, Recreate: recreate, Ready: doneByAnnotation}
-				}
+				child := func(image string) owned.Child { return e.migration(image, recreate) }
 				set := e.set()
 				e.want(e.apply(set, app, child("one")).Results, "ConfigMap migrate: created")
 				e.merge(e.configMap("migrate"), `{"metadata":{"finalizers":["owned.example.com/held"]}}`)
