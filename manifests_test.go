@@ -192,6 +192,32 @@ func TestManifestsOfOperatorInItsNamespace(t *testing.T) {
 	}
 }
 
+// Children may live in further namespaces, which a set names.
+func TestManifestsOfChildrenInFurtherNamespaces(t *testing.T) {
+	t.Parallel()
+	run := func(ctx context.Context, p *evenkeel.Program) error {
+		cluster, err := p.Connect()
+		if err != nil {
+			return err
+		}
+		own, err := client.New(client.Config{Cluster: cluster, FieldOwner: "web"})
+		if err != nil {
+			return err
+		}
+		secrets := []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Secret")}
+		if _, err := owned.New(owned.Config{Client: own, Name: "web", Kinds: secrets, Namespaces: []string{"vault"}}); err != nil {
+			return err
+		}
+		return p.Run(ctx)
+	}
+	objects := objectsOf(t, run, "--", "--namespaces=a")
+	for _, name := range []string{"Role a/prod.web", "Role vault/prod.web"} {
+		if diff := cmp.Diff([]string{"[] [secrets] [] [create delete get list patch]"}, rulesOf(t, objects, name)); diff != "" {
+			t.Errorf("the %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Events about objects that live in no namespace are in the namespace default; a program that writes none needs no rule.
 func TestManifestsPermitEvents(t *testing.T) {
 	t.Parallel()
