@@ -3,6 +3,7 @@ package evenkeel
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag" //nolint:depguard // a Program has the flags of a program
 	"fmt"
@@ -11,7 +12,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -90,8 +94,19 @@ func (d *deployment) parse(name string, args []string) ([]string, error) {
 		}
 		return o.AddOtherDefinitions(text)
 	})
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: %[1]s manifests --image=IMAGE --namespace=NAMESPACE [flags] [-- ARGUMENTS]\n\n"+
+			"It prints the objects with which a cluster runs %[1]s with ARGUMENTS, for kubectl apply -f -. %[1]s --help "+
+			"lists the arguments.\n\n", name)
+		flags.PrintDefaults()
+	}
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	for _, arg := range flags.Args() {
+		if !utf8.ValidString(arg) {
+			return nil, fmt.Errorf("manifests: the argument %q is not UTF-8, which YAML cannot have", arg)
+		}
 	}
 	if problems := validation.IsDNS1123Label(o.Namespace); o.Image == "" || len(problems) > 0 {
 		return nil, fmt.Errorf("manifests: --image is %q and --namespace is %q: both are required, and flags of the "+
@@ -107,6 +122,9 @@ func (d *deployment) parser(p *Program) func(*flag.FlagSet, []string) error {
 		p.Options.AddFlags(flags)
 		flags.SetOutput(io.Discard)
 		if err := flags.Parse(args); err != nil {
+			if flags.SetOutput(nil); errors.Is(err, flag.ErrHelp) {
+				flags.PrintDefaults()
+			}
 			return err
 		}
 		if flags.NArg() > 0 {
@@ -209,7 +227,7 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 	}
 	if lease := config.LeaderElection; lease != nil && lease.Fence {
 		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespace, Name: lease.Name},
-			kube.Key{Namespace: o.Namespace, Name: o.Name})
+			kube.Key{Namespace: o.Namespace, Name: o.Name}, d.exemptions()...)
 		if err != nil {
 			return err
 		}
@@ -219,6 +237,23 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 		return o.AddDefinitions(p.definitions[0])
 	}
 	return nil
+}
+
+// exemptions are what replicas write that do not hold the lease.
+func (d *deployment) exemptions() (exempt []leader.Exemption) {
+	for _, permission := range d.objects.Permissions {
+		if !permission.Standby {
+			continue
+		}
+		e := leader.Exemption{Resource: d.objects.Resource(permission.Kind), Names: permission.Names}
+		same := func(other leader.Exemption) bool {
+			return other.Resource == e.Resource && slices.Equal(other.Names, e.Names)
+		}
+		if len(e.Names) > 0 && !slices.ContainsFunc(exempt, same) {
+			exempt = append(exempt, e)
+		}
+	}
+	return exempt
 }
 
 // addPorts records the ports of the servers.
@@ -231,22 +266,26 @@ func (d *deployment) addPorts(p *Program, config manager.Config) error {
 		if addresses == "" {
 			return nil
 		}
-		number := portOf(addresses)
-		if number == 0 {
-			return fmt.Errorf("the server %s listens at %s, which other hosts cannot reach: set an address such as "+
-				"\":8080\"", name, addresses)
+		numbers := portsOf(addresses)
+		if len(numbers) == 0 {
+			return fmt.Errorf("the server %s listens at %s, which has no port that other hosts can reach: set an "+
+				"address such as \":8080\"", name, addresses)
 		}
-		port := manifests.Port{Name: name, Number: number, Service: number}
-		if name == "webhooks" {
-			port.Service = 443
-		}
-		for _, other := range o.Ports {
-			if other.Service == port.Service {
-				return fmt.Errorf("the servers %s and %s have the port %d of the Service: choose another address",
-					other.Name, name, port.Service)
+		for i, number := range numbers {
+			port := manifests.Port{Name: name, Number: number, Service: number}
+			if i > 0 {
+				port.Name += "-" + strconv.Itoa(i+1)
+			} else if name == "webhooks" {
+				port.Service = 443
 			}
+			for _, other := range o.Ports {
+				if other.Service == port.Service {
+					return fmt.Errorf("the servers %s and %s have the port %d of the Service: choose another address",
+						other.Name, port.Name, port.Service)
+				}
+			}
+			o.Ports = append(o.Ports, port)
 		}
-		o.Ports = append(o.Ports, port)
 		return nil
 	}
 	err := errors.Join(add("http", config.Listen, config.Listener), add("probes", config.ProbeListen, nil))
@@ -258,22 +297,38 @@ func (d *deployment) addPorts(p *Program, config manager.Config) error {
 		err = errors.Join(err, errors.New("--service-monitor needs --listen"))
 	case config.ProbeListen != "":
 		o.Probes, o.ProbeScheme = "probes", "HTTP"
+	case hasHTTP && wantsClientCertificates(config):
+		err = errors.Join(err, errors.New("the TLS settings require certificates of clients, and the kubelet has none: "+
+			"set --probe-listen for the probes"))
 	case hasHTTP:
 		o.Probes, o.ProbeScheme = "http", o.Scheme
+	}
+	if problems := validation.IsDNS1035Label(o.Name); len(o.Ports) > 0 && len(problems) > 0 {
+		err = errors.Join(err, fmt.Errorf("the name of the program is also that of its Service: %s",
+			strings.Join(problems, "; ")))
 	}
 	return err
 }
 
-// portOf returns the first port that other hosts can reach, or 0.
-func portOf(addresses string) int {
+// wantsClientCertificates reports whether a server rejects clients without a certificate.
+func wantsClientCertificates(config manager.Config) bool {
+	settings := &tls.Config{MinVersion: tls.VersionTLS13}
+	if config.TLS != nil {
+		config.TLS(settings)
+	}
+	return settings.ClientAuth == tls.RequireAnyClientCert || settings.ClientAuth == tls.RequireAndVerifyClientCert
+}
+
+// portsOf returns the ports that other hosts can reach.
+func portsOf(addresses string) (ports []int) {
 	for _, address := range httpserver.Addresses(addresses) {
 		host, port, err := net.SplitHostPort(address)
 		if ip := net.ParseIP(host); err != nil || host == "localhost" || ip != nil && ip.IsLoopback() {
 			continue
 		}
-		if number, err := strconv.Atoi(port); err == nil {
-			return number
+		if number, err := strconv.ParseUint(port, 10, 16); err == nil && number > 0 && !slices.Contains(ports, int(number)) {
+			ports = append(ports, int(number))
 		}
 	}
-	return 0
+	return ports
 }

@@ -513,7 +513,7 @@ func TestManifestsErrors(t *testing.T) {
 		}, []string{"--namespace=prod", "--image=x"}, "call Connect first"},
 		"certificate files":   {empty, []string{"--namespace=prod", "--image=x", "--", "--tls-cert-file=/a", "--tls-private-key-file=/b"}, `--tls-cert-file is "/a": the Deployment has no files`},
 		"a config file":       {empty, []string{"--namespace=prod", "--image=x", "--", "--config=/a"}, `--config is "/a"`},
-		"a loopback address":  {empty, []string{"--namespace=prod", "--image=x", "--", "--probe-listen=127.0.0.1:1"}, "the server probes listens at 127.0.0.1:1, which other hosts cannot reach"},
+		"a loopback address":  {empty, []string{"--namespace=prod", "--image=x", "--", "--probe-listen=127.0.0.1:1"}, "the server probes listens at 127.0.0.1:1, which has no port that other hosts can reach"},
 		"the port 443 twice":  {hooked, []string{"--namespace=prod", "--image=x", "--", "--listen=:443", "--webhook-listen=:9443"}, "have the port 443 of the Service"},
 		"webhooks elsewhere":  {hooked, []string{"--namespace=prod", "--image=x", "--", "--lease-namespace=a", "--webhook-listen=:9443"}, "omit --lease-namespace"},
 		"a mistake of config": {deploymentsOf, []string{"--namespace=prod", "--image=x", "--", "--namespaces=A"}, "set the namespaces"},

@@ -12,6 +12,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 	"github.com/evenkeel-go/evenkeel/internal/retryrules"
@@ -76,7 +77,11 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 	observers := apiobject.ObserversOf(config.Cluster)
 	observers.SetCreated()
 	if inf != nil {
-		observers.Controls(reflect.TypeFor[T](), inf.Kind())
+		kind := inf.Kind()
+		if kind.Empty() && config.Cluster != nil {
+			kind, _ = config.Cluster.KindOf(apiobject.New[T]())
+		}
+		observers.Controls(config.Name, reflect.TypeFor[T](), kind, cache.Of(inf).Namespaces())
 	}
 	return c, nil
 }

@@ -51,13 +51,13 @@ func (d Definitions) require(c *client.Client) {
 		require := func(kind schema.GroupVersionKind, subresource string, names []string, verbs ...string) {
 			apiobject.ObserversOf(c.Cluster()).Require(apiobject.Permission{
 				Kind: kind, Subresource: subresource, Names: names, Verbs: verbs,
-				Namespaces: []string{kube.AllNamespaces},
+				Namespaces: []string{kube.AllNamespaces}, Standby: kind == crdKind(),
 			})
 		}
-		require(crdKind(), "", []string{definition.Name}, "get", "patch")
+		require(crdKind(), "", []string{definition.Name}, "get", "list", "watch", "patch") // it waits by a watch
 		if kinds := servedKinds(definition); len(definition.Spec.Versions) > 1 && len(kinds) > 0 {
 			require(crdKind(), "status", []string{definition.Name}, "patch")
-			require(kinds[0], "", nil, "list", "patch")
+			require(kinds[0], "", nil, "list", "get", "patch") // get after a conflict
 		}
 	}
 }

@@ -118,6 +118,8 @@ type Informer[T kube.Object] struct {
 	core    *core
 	decoder wire.Decoder[T]
 	cut     *wire.Cut // for Retrievers that are set later
+	// namespaces are those that it selects; nil: not known.
+	namespaces []string
 }
 
 // New returns an Informer. It starts nothing. Fields of config that are zero have the value of SetDefaults, or else
@@ -131,7 +133,10 @@ func New[T kube.Object](config Config[T]) (*Informer[T], error) {
 	for _, r := range partsOf(config.Retriever) {
 		description := r.Describe()
 		apiobject.ObserversOf(description.cluster).SetCreated()
-		description.require()
+		i.namespaces = append(i.namespaces, description.namespaces()...)
+		apiobject.ObserversOf(description.cluster).Require(apiobject.Permission{
+			Kind: description.GroupVersionKind, Verbs: []string{"list", "watch"}, Namespaces: description.namespaces(),
+		})
 	}
 	return i, nil
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
-	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -62,13 +61,17 @@ type Description[T kube.Object] struct {
 	scoped    bool
 }
 
-// require records that the objects are listed and watched.
-func (d Description[T]) require() {
-	permission := apiobject.Permission{Kind: d.GroupVersionKind, Verbs: []string{"list", "watch"}}
-	if d.scoped {
-		permission.Namespaces = []string{cmp.Or(d.namespace, kube.AllNamespaces)}
+// namespaces returns those of the objects; nil: they are not known.
+func (d Description[T]) namespaces() []string {
+	switch {
+	case d.cluster == nil:
+		return nil
+	case d.scoped || d.namespace != "":
+		return []string{cmp.Or(d.namespace, kube.AllNamespaces)}
+	case len(d.cluster.Namespaces()) > 0:
+		return d.cluster.Namespaces()
 	}
-	apiobject.ObserversOf(d.cluster).Require(permission)
+	return []string{kube.AllNamespaces}
 }
 
 // text returns the kind and the selection, for messages.

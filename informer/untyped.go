@@ -72,6 +72,8 @@ func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })
 }
 
+func (u untyped[T]) Namespaces() []string { return u.informer.namespaces }
+
 func (u untyped[T]) Cluster() *kube.Cluster { return u.informer.core.cluster }
 func (u untyped[T]) Logger() *slog.Logger   { return u.informer.core.logger }
 

@@ -68,6 +68,9 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	if config.Fence {
 		e.fence = newFence(e)
 	}
+	if config.Fence {
+		return e, nil // FenceManifest has the permissions
+	}
 	permission := apiobject.Permission{
 		Kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Namespaces: []string{config.Namespace},
 	}

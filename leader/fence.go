@@ -9,6 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,16 +21,24 @@ import (
 //go:embed fence.yaml
 var fenceTemplate string
 
+// Exemption is what FenceManifest does not fence: a resource with its subresources.
+type Exemption struct {
+	// Resource is the plural name of the resource, and its API group.
+	Resource schema.GroupResource
+	// Names are those of the objects, in any namespace. Default: all objects.
+	Names []string
+}
+
 // FenceManifest returns what Config.Fence needs, as YAML for kubectl apply: a ValidatingAdmissionPolicy and its
 // binding, and a Role and its binding for the lease. account is the service account of the Pods that compete for the
 // lease; no other program may use it. Kubernetes 1.30 and later have this kind of policy.
 //
 // The API server then rejects each create, update, delete and connect request of the account, with the status 422,
 // unless the lease names the Pod to which the request's token is bound. These requests are exempt: those for the lease;
-// Events, and reviews of tokens and of access, which standbys make too; and those for the resources in exempt, with all
-// of their subresources. While the lease does not exist, no request is rejected: candidates create it again at once,
+// Events, and reviews of tokens and of access, which standbys make too; and those in exempt, for example for the Secret
+// and the registration of webhooks, which standbys serve and keep too. While the lease does not exist, no request is rejected: candidates create it again at once,
 // with a holder that no Pod has.
-func FenceManifest(lease, account kube.Key, exempt ...schema.GroupResource) ([]byte, error) {
+func FenceManifest(lease, account kube.Key, exempt ...Exemption) ([]byte, error) {
 	var errs []error
 	for i, key := range []kube.Key{lease, account} {
 		what := []string{"lease", "account"}[i]
@@ -41,11 +50,18 @@ func FenceManifest(lease, account kube.Key, exempt ...schema.GroupResource) ([]b
 			errs = append(errs, fmt.Errorf("%s %s: the name is not valid: %s", what, key, strings.Join(problems, ", ")))
 		}
 	}
-	for _, resource := range exempt {
+	for _, e := range exempt {
+		resource := e.Resource
 		if resource.Group != "" && validation.IsDNS1123Subdomain(resource.Group) != nil ||
 			validation.IsDNS1123Label(resource.Resource) != nil {
 			errs = append(errs, fmt.Errorf("exempt resource %q: want the plural name of a resource and its API group",
 				resource))
+		}
+		for _, name := range e.Names {
+			if problems := path.IsValidPathSegmentName(name); name == "" || problems != nil {
+				errs = append(errs, fmt.Errorf("exempt resource %q: the name %q is not valid: %s", resource, name,
+					strings.Join(problems, ", ")))
+			}
 		}
 	}
 	if policy := fencePolicy(lease); len(policy) > validation.DNS1123SubdomainMaxLength {
@@ -56,11 +72,17 @@ func FenceManifest(lease, account kube.Key, exempt ...schema.GroupResource) ([]b
 		return nil, fmt.Errorf("fence manifest: %w", errors.Join(errs...))
 	}
 	var rules strings.Builder
-	for _, resource := range exempt {
+	for _, e := range exempt {
 		fmt.Fprintf(&rules, "\n"+`    - apiGroups: ["%s"]
       apiVersions: ["*"]
       resources: ["%[2]s", "%[2]s/*"]
-      operations: ["*"]`, resource.Group, resource.Resource)
+      operations: ["*"]`, e.Resource.Group, e.Resource.Resource)
+		for i, name := range e.Names {
+			if i == 0 {
+				rules.WriteString("\n      resourceNames:")
+			}
+			fmt.Fprintf(&rules, "\n      - %q", name)
+		}
 	}
 	// Not a text/template, with which the linker would keep all methods of the program.
 	return []byte(strings.NewReplacer(

@@ -260,7 +260,8 @@ func TestFenceConfig(t *testing.T) {
 func TestFenceManifest(t *testing.T) {
 	t.Parallel()
 	lease, account := kube.Key{Namespace: "prod", Name: "printer"}, kube.Key{Namespace: "prod", Name: "operator"}
-	text, err := FenceManifest(lease, account, schema.GroupResource{Group: "example.com", Resource: "reports"}, schema.GroupResource{Resource: "configmaps"})
+	text, err := FenceManifest(lease, account, Exemption{Resource: schema.GroupResource{Group: "example.com", Resource: "reports"}, Names: []string{"a"}},
+		Exemption{Resource: schema.GroupResource{Resource: "configmaps"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +282,7 @@ func TestFenceManifest(t *testing.T) {
 	if _, err := reader.Read(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last document: %v", err)
 	}
-	if rules := policy.Spec.MatchConstraints.ExcludeResourceRules; len(rules) != 4 || rules[2].APIGroups[0] != "example.com" || rules[3].Resources[1] != "configmaps/*" {
+	if rules := policy.Spec.MatchConstraints.ExcludeResourceRules; len(rules) != 4 || rules[2].APIGroups[0] != "example.com" || !slices.Equal(rules[2].ResourceNames, []string{"a"}) || len(rules[3].ResourceNames) > 0 || rules[3].Resources[1] != "configmaps/*" {
 		t.Errorf("the exempt resources are %+v", rules)
 	}
 	if policy.Name != binding.Spec.PolicyName || *binding.Spec.ParamRef.ParameterNotFoundAction != admissionregistrationv1.AllowAction {
@@ -290,7 +291,7 @@ func TestFenceManifest(t *testing.T) {
 	// YAML reads these names as numbers, booleans or null unless they are in quotation marks.
 	for _, name := range []string{"2024", "1e3", "0x10", "true", "null", "on", "y", "2024-01-01"} {
 		key := kube.Key{Namespace: name, Name: name}
-		text, err := FenceManifest(key, key, schema.GroupResource{Group: name, Resource: name})
+		text, err := FenceManifest(key, key, Exemption{Resource: schema.GroupResource{Group: name, Resource: name}, Names: []string{name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,18 +313,15 @@ func TestFenceManifest(t *testing.T) {
 	}
 	for want, c := range map[string]struct {
 		lease, account kube.Key
-		exempt         schema.GroupResource
+		exempt         []Exemption
 	}{
 		"lease prod/: the name":                     {lease: kube.Key{Namespace: "prod"}, account: account},
 		"account a'b/operator: the namespace":       {lease: lease, account: kube.Key{Namespace: "a'b", Name: "operator"}},
 		"is longer than 253 characters":             {lease: kube.Key{Namespace: "prod", Name: strings.Repeat("a", 250)}, account: account},
-		`exempt resource "Config Maps.example.com"`: {lease: lease, account: account, exempt: schema.GroupResource{Group: "example.com", Resource: "Config Maps"}},
+		`exempt resource "Config Maps.example.com"`: {lease: lease, account: account, exempt: []Exemption{{Resource: schema.GroupResource{Group: "example.com", Resource: "Config Maps"}}}},
+		`the name "a/b" is not valid`:               {lease: lease, account: account, exempt: []Exemption{{Resource: schema.GroupResource{Resource: "secrets"}, Names: []string{"a/b"}}}},
 	} {
-		exempt := []schema.GroupResource{c.exempt}
-		if c.exempt.Resource == "" {
-			exempt = nil
-		}
-		if _, err := FenceManifest(c.lease, c.account, exempt...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := FenceManifest(c.lease, c.account, c.exempt...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q in it", err, want)
 		}
 	}

@@ -171,15 +171,16 @@ func New(config Config) (*Set, error) {
 	if usercode.IsNil(config.Events) {
 		config.Events = nil
 	}
-	config.require()
 	s := &Set{config: config, dry: dry}
+	s.require()
 	s.notServed.Keep, s.searched.Keep, s.deletions.Keep = notServedFor, minSearchedFor, loopWindow
 	s.creations.Keep = minSearchedFor
 	return s, nil
 }
 
-// require records what the Set does with children, also in Namespaces.
-func (c Config) require() {
+// require records what the Set does with children: in the namespaces of owners, and in Namespaces.
+func (s *Set) require() {
+	c := s.config
 	named := slices.DeleteFunc(slices.Clone(c.Namespaces), func(name string) bool {
 		return name == metav1.NamespaceAll
 	})
@@ -189,6 +190,7 @@ func (c Config) require() {
 		if elsewhere.Namespaces = named; len(named) > 0 {
 			apiobject.ObserversOf(c.Client.Cluster()).Require(elsewhere)
 		}
+		permission.Part = s
 		apiobject.ObserversOf(c.Client.Cluster()).Require(permission)
 	}
 }

@@ -105,6 +105,7 @@ func (k *keeper) permissions() []apiobject.Permission {
 	add := func(kind schema.GroupVersionKind, namespace string, names []string, verbs ...string) {
 		all = append(all, apiobject.Permission{
 			Kind: kind, Verbs: verbs, Names: names, Namespaces: []string{cmp.Or(namespace, kube.AllNamespaces)},
+			Standby: true,
 		})
 	}
 	secret, secrets := k.config.Secret, corev1.SchemeGroupVersion.WithKind("Secret")

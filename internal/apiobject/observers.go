@@ -19,9 +19,10 @@ type Observers struct {
 	events  any                                       // guarded by mu
 	wrap    func(http.RoundTripper) http.RoundTripper // guarded by mu; measures requests
 
-	records     bool         // guarded by mu; see RecordPermissions
-	permissions []Permission // guarded by mu
-	controlled  []controlled // guarded by mu
+	records     bool             // guarded by mu; see RecordPermissions
+	permissions []Permission     // guarded by mu
+	controlled  []controlled     // guarded by mu
+	joined      map[any][]string // guarded by mu; the controllers of each part
 }
 
 // ObserversOf returns the Observers of cluster, a *kube.Cluster, or nil if cluster is nil.

@@ -3,6 +3,7 @@ package apiobject
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,31 +16,57 @@ type Permission struct {
 	Verbs       []string
 	// Names limits it to objects of these names. Default: all.
 	Names []string
-	// Namespaces are those of the objects; "*" means all. Default: the namespaces in which informers of the program
-	// watch the kind Of, by default Kind, or without an informer those of the cluster's limit, or all.
+	// Namespaces are those of the objects; "*" means all. Default: those of the cluster's limit, or all.
 	Namespaces []string
-	Of         schema.GroupVersionKind
 
-	owner reflect.Type // without a Kind: see RequireOf
+	// Standby is whether replicas without the lease need it too.
+	Standby bool
+
+	// Part is a reflect.Type, or a part that Join gives to controllers: the permission is needed in the namespaces of
+	// the objects of the controllers of that Go type, or with that part; Kind defaults to the kind of these objects. A
+	// part without a controller may be used anywhere.
+	Part any
+	// Of is the kind of these objects, in the result of Permissions.
+	Of schema.GroupVersionKind
 }
 
-// controlled is a kind that a controller handles as objects of a Go type.
+// controlled are the objects that a controller handles.
 type controlled struct {
-	owner reflect.Type
-	kind  schema.GroupVersionKind
+	controller string
+	owner      reflect.Type
+	kind       schema.GroupVersionKind
+	namespaces []string
 }
 
-// Controls records that a controller handles objects of a Go type and a kind, and writes Events about them.
-func (o *Observers) Controls(owner reflect.Type, kind schema.GroupVersionKind) {
+// Controls records that a controller handles objects of a Go type and a kind in namespaces, and writes Events about
+// them.
+func (o *Observers) Controls(
+	controller string, owner reflect.Type, kind schema.GroupVersionKind, namespaces []string,
+) {
 	if o == nil || kind.Empty() {
 		return
 	}
 	events := schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}
-	o.Require(Permission{Kind: events, Verbs: []string{"create", "patch"}, Of: kind})
+	o.Require(Permission{Kind: events, Verbs: []string{"create", "patch"}, Namespaces: namespaces, Of: kind})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.records {
-		o.controlled = append(o.controlled, controlled{owner, kind})
+		o.controlled = append(o.controlled, controlled{controller, owner, kind, namespaces})
+	}
+}
+
+// Join records that a controller has a part.
+func (o *Observers) Join(part any, controller string) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.records {
+		if o.joined == nil {
+			o.joined = map[any][]string{}
+		}
+		o.joined[part] = append(o.joined[part], controller)
 	}
 }
 
@@ -64,28 +91,33 @@ func (o *Observers) Require(permissions ...Permission) {
 	}
 }
 
-// Permissions returns what Require has recorded.
+// Permissions returns what Require has recorded, with the namespaces of each Part.
 func (o *Observers) Permissions() []Permission {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []Permission
 	for _, permission := range o.permissions {
-		if permission.owner == nil {
-			all = append(all, permission)
-			continue
-		}
+		part, found := permission.Part, false
+		permission.Part = nil
 		for _, by := range o.controlled {
-			if by.owner == permission.owner {
-				permission.Kind = by.kind
-				all = append(all, permission)
+			if part != nil && (part == any(by.owner) || slices.Contains(o.joined[part], by.controller)) {
+				one := permission
+				if one.Kind.Empty() {
+					one.Kind = by.kind
+				}
+				one.Namespaces, one.Of, found = by.namespaces, by.kind, true
+				all = append(all, one)
 			}
+		}
+		if !found && !permission.Kind.Empty() {
+			all = append(all, permission)
 		}
 	}
 	return all
 }
 
-// RequireOf is Require for the kind of the Go type T. For a type without a kind, as unstructured objects, it is Require
-// for the kinds of all controllers of this type.
+// RequireOf is Require for the objects of the controllers of the Go type T. Which of them has the part is not known: it
+// is a function around their handlers.
 func RequireOf[T runtime.Object, C interface {
 	comparable
 	HTTPClient() *http.Client
@@ -95,10 +127,7 @@ func RequireOf[T runtime.Object, C interface {
 	if observers == nil {
 		return
 	}
-	permission := Permission{Subresource: subresource, Verbs: verbs}
-	var err error
-	if permission.Kind, err = cluster.KindOf(New[T]()); err != nil || permission.Kind.Empty() {
-		permission.owner = reflect.TypeFor[T]()
-	}
+	permission := Permission{Subresource: subresource, Verbs: verbs, Part: reflect.TypeFor[T]()}
+	permission.Kind, _ = cluster.KindOf(New[T]()) // empty for unstructured objects
 	observers.Require(permission)
 }

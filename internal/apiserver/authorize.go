@@ -8,7 +8,9 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
@@ -49,7 +51,7 @@ func (s *Server) authorize(req *http.Request, path Path, verb string) error {
 	if a.resource == (schema.GroupResource{Resource: "namespaces"}) {
 		a.namespace = path.Name
 	}
-	if slices.Contains([]string{"list", "watch", "deletecollection"}, verb) {
+	if slices.Contains([]string{"list", "watch"}, verb) {
 		if selector, err := fields.ParseSelector(req.URL.Query().Get("fieldSelector")); err == nil {
 			if name, ok := selector.RequiresExactMatch("metadata.name"); ok {
 				a.object = name
@@ -115,12 +117,32 @@ func (s *Server) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyR
 	if found := s.find(table, key); found != nil {
 		switch role := found.obj.(type) {
 		case *rbacv1.ClusterRole:
-			return role.Rules, nil
+			return append(s.aggregated(role), role.Rules...), nil
 		case *rbacv1.Role:
 			return role.Rules, nil
 		}
 	}
 	return nil, apierrors.NewNotFound(rbacv1.Resource(strings.ToLower(ref.Kind)), ref.Name)
+}
+
+// aggregated returns the rules of the roles that a role aggregates. In a cluster, a controller copies them.
+func (s *Server) aggregated(role *rbacv1.ClusterRole) (rules []rbacv1.PolicyRule) {
+	if role.AggregationRule == nil {
+		return nil
+	}
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			continue // the validation rejects it
+		}
+		for _, object := range s.Objects(rbacv1.Resource("clusterroles")) {
+			other, ok := object.(*rbacv1.ClusterRole)
+			if ok && other.Name != role.Name && selector.Matches(labels.Set(other.Labels)) {
+				rules = append(rules, other.Rules...)
+			}
+		}
+	}
+	return rules
 }
 
 // is reports whether the user is a subject of a binding in a namespace.

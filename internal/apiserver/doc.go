@@ -32,7 +32,8 @@
 // in the rest of the object are atomic, as in a custom resource without a schema.
 //
 // A request that impersonates a user needs a role for it, if the server has the kinds of RBAC. All others are those of
-// an administrator. Aggregation of ClusterRoles and checks against escalation are missing.
+// an administrator. Reviews of access are missing, and checks against escalation: a user who may write roles can write
+// any.
 //
 // Missing, compared with kube-apiserver: authentication, authorization of discovery, Table output, CBOR, watches over
 // WebSockets. Requests for the resources and subresources that refuse lists are refused with an error that names them.

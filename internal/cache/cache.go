@@ -47,6 +47,8 @@ type Informer interface {
 	// ReadsFrom reports whether the informer reads all its objects from the API server with this URL, as far as it is
 	// known: it is true for a Retriever of the program, and for an empty URL.
 	ReadsFrom(server string) bool
+	// Namespaces returns those that the informer selects; "*" means all, and nil that they are not known.
+	Namespaces() []string
 	// Cluster returns what the informer reads from; nil: not known.
 	Cluster() *kube.Cluster
 	// Logger returns the informer's logger.

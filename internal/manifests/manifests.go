@@ -72,12 +72,18 @@ func (p *Program) AddDefinitions(definitions any) error {
 func (p *Program) AddOtherDefinitions(text []byte) error {
 	found := false
 	for document := range strings.SplitSeq("\n"+string(text), "\n---") {
+		var object struct {
+			Items []Definition `json:"items"` // of a List, as kubectl get prints it
+		}
 		var definition Definition
-		if err := yaml.Unmarshal([]byte(document), &definition); err != nil {
+		if err := errors.Join(yaml.Unmarshal([]byte(document), &object),
+			yaml.Unmarshal([]byte(document), &definition)); err != nil {
 			return err
 		}
-		if definition["kind"] == "CustomResourceDefinition" {
-			p.OtherDefinitions, found = append(p.OtherDefinitions, definition), true
+		for _, definition := range append(object.Items, definition) {
+			if definition["kind"] == "CustomResourceDefinition" {
+				p.OtherDefinitions, found = append(p.OtherDefinitions, definition), true
+			}
 		}
 	}
 	if !found {

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,7 +53,9 @@ func (g grants) needed(of grant) []string {
 	for _, namespace := range []string{"", of.namespace} {
 		for _, names := range []string{"", of.names} {
 			wider := grant{namespace, of.group, names, of.resource, of.url}
-			maps.DeleteFunc(verbs, func(verb string, _ bool) bool { return wider != of && g[wider][verb] })
+			maps.DeleteFunc(verbs, func(verb string, _ bool) bool {
+				return verb != rbacv1.VerbAll && g[wider][rbacv1.VerbAll] || wider != of && g[wider][verb]
+			})
 		}
 	}
 	return slices.Sorted(maps.Keys(verbs))
@@ -67,7 +68,7 @@ func (g grants) needed(of grant) []string {
 func (p Program) Roles() ([]Role, error) {
 	all := grants{}
 	var mistakes []error
-	watched, unknown := p.watched(), map[schema.GroupVersionKind]error{}
+	unknown := map[schema.GroupVersionKind]error{}
 	for _, permission := range p.Permissions {
 		resource, clusterScoped, err := p.resourceOf(permission.Kind)
 		if unknown[permission.Kind] == nil {
@@ -75,8 +76,10 @@ func (p Program) Roles() ([]Role, error) {
 			mistakes = append(mistakes, err)
 		}
 		namespaces := permission.Namespaces
-		if namespaces == nil {
-			namespaces = watched[cmp.Or(permission.Of, permission.Kind).GroupKind()]
+		if _, ofCluster, _ := p.resourceOf(permission.Of); ofCluster && permission.Kind.Group == "events.k8s.io" {
+			namespaces = []string{metav1.NamespaceDefault} // Events about objects that live in no namespace
+		} else if ofCluster {
+			namespaces = nil
 		}
 		if clusterScoped {
 			namespaces = []string{allNamespaces}
@@ -91,7 +94,7 @@ func (p Program) Roles() ([]Role, error) {
 			})
 		}
 		for _, namespace := range p.places(namespaces) {
-			names := strings.Join(permission.Names, " ")
+			names := joined(permission.Names)
 			all.add(grant{namespace, resource.Group, names, resource.Resource, ""}, verbs)
 		}
 	}
@@ -109,30 +112,6 @@ func writesAlways(group string) bool {
 	return slices.Contains([]string{"coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"}, group)
 }
 
-// watched returns the namespaces in which the objects of each kind are watched. Events about objects that live in no
-// namespace are in the namespace default.
-func (p Program) watched() map[schema.GroupKind][]string {
-	watched := map[schema.GroupKind][]string{}
-	for _, permission := range p.Permissions {
-		if !slices.Contains(permission.Verbs, "watch") {
-			continue
-		}
-		namespaces := permission.Namespaces
-		if namespaces == nil {
-			namespaces = p.Namespaces
-		}
-		if len(namespaces) == 0 {
-			namespaces = []string{allNamespaces}
-		}
-		if _, clusterScoped, _ := p.resourceOf(permission.Kind); clusterScoped {
-			namespaces = []string{metav1.NamespaceDefault}
-		}
-		kind := permission.Kind.GroupKind()
-		watched[kind] = append(watched[kind], namespaces...)
-	}
-	return watched
-}
-
 // addRule adds a rule of the program, or returns what is wrong with it.
 func (p Program) addRule(all grants, rule rbacv1.PolicyRule, namespaces []string) error {
 	hasResources := len(rule.APIGroups) > 0 && len(rule.Resources) > 0
@@ -140,6 +119,9 @@ func (p Program) addRule(all grants, rule rbacv1.PolicyRule, namespaces []string
 	if len(rule.Verbs) == 0 || hasResources == (len(rule.NonResourceURLs) > 0) || hasAny != hasResources {
 		return fmt.Errorf("the permission %+v: it needs Verbs, and either APIGroups and Resources or NonResourceURLs",
 			rule)
+	}
+	if slices.Contains(rule.ResourceNames, "") {
+		return fmt.Errorf("the permission %+v: ResourceNames has an empty name, which would permit all", rule)
 	}
 	for _, url := range rule.NonResourceURLs {
 		all.add(grant{url: url}, rule.Verbs)
@@ -152,7 +134,7 @@ func (p Program) addRule(all grants, rule rbacv1.PolicyRule, namespaces []string
 				in = []string{allNamespaces}
 			}
 			for _, namespace := range p.places(in) {
-				all.add(grant{namespace, group, strings.Join(rule.ResourceNames, " "), resource, ""}, rule.Verbs)
+				all.add(grant{namespace, group, joined(rule.ResourceNames), resource, ""}, rule.Verbs)
 			}
 		}
 	}
@@ -184,7 +166,7 @@ func add(rules []rbacv1.PolicyRule, g grant, verbs []string) []rbacv1.PolicyRule
 	}
 	added := rbacv1.PolicyRule{APIGroups: []string{g.group}, Resources: []string{g.resource}, Verbs: verbs}
 	if g.names != "" {
-		added.ResourceNames = strings.Fields(g.names)
+		added.ResourceNames = strings.Split(g.names, "\x00")
 	}
 	for i, rule := range rules {
 		if slices.Equal(rule.APIGroups, added.APIGroups) && slices.Equal(rule.ResourceNames, added.ResourceNames) &&
@@ -196,6 +178,9 @@ func add(rules []rbacv1.PolicyRule, g grant, verbs []string) []rbacv1.PolicyRule
 	return append(rules, added)
 }
 
+// joined returns names as the part of a map's key. No name of an object contains a zero byte.
+func joined(names []string) string { return strings.Join(names, "\x00") }
+
 // places returns the namespaces of roles for objects in namespaces; "" is the place of a ClusterRole.
 func (p Program) places(namespaces []string) []string {
 	if namespaces == nil {
@@ -205,6 +190,12 @@ func (p Program) places(namespaces []string) []string {
 		return []string{""}
 	}
 	return namespaces
+}
+
+// Resource returns the resource of a kind; Roles has the error if it is not known.
+func (p Program) Resource(kind schema.GroupVersionKind) schema.GroupResource {
+	r, _, _ := p.resourceOf(kind)
+	return r
 }
 
 // resourceOf returns the name of a kind in rules, and its scope: those in its definition, or those of a built-in kind,
@@ -220,7 +211,8 @@ func (p Program) resourceOf(kind schema.GroupVersionKind) (r schema.GroupResourc
 	r = plural.GroupResource()
 	if !IsBuiltIn(kind.Group) {
 		err = fmt.Errorf("the resource and the scope of %s in %s are not known: pass the file with its "+
-			"CustomResourceDefinition in --crd, or the definition to Program.Install", kind.Kind, kind.GroupVersion())
+			"CustomResourceDefinition in --crd, or the definition to Program.Install; for a kind of an aggregated API "+
+			"server, write a file with spec.group, spec.scope, spec.names.kind and spec.names.plural", kind.Kind, kind.GroupVersion())
 	}
 	return r, IsClusterScoped(r), err
 }
@@ -246,7 +238,7 @@ func IsBuiltIn(group string) bool {
 		return slices.Contains([]string{
 			"admissionregistration", "apiextensions", "apiregistration", "authentication", "authorization",
 			"certificates", "coordination", "discovery", "events", "flowcontrol.apiserver", "internal.apiserver",
-			"networking", "node", "rbac.authorization", "resource", "scheduling", "storage", "storagemigration",
+			"lifecycle", "networking", "node", "rbac.authorization", "resource", "scheduling", "storage", "storagemigration",
 		}, name)
 	}
 	return slices.Contains([]string{"", "apps", "autoscaling", "batch", "extensions", "policy"}, group)
@@ -267,6 +259,7 @@ func IsClusterScoped(r schema.GroupResource) bool {
 		"certificatesigningrequests.certificates.k8s.io", "clustertrustbundles.certificates.k8s.io",
 		"clusterrolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io",
 		"deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceslices.resource.k8s.io",
+		"resourcepoolstatusrequests.resource.k8s.io",
 		"ingressclasses.networking.k8s.io", "ipaddresses.networking.k8s.io", "servicecidrs.networking.k8s.io",
 		"namespaces", "nodes", "persistentvolumes", "componentstatuses", "priorityclasses.scheduling.k8s.io",
 	}, r.String())

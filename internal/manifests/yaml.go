@@ -56,11 +56,19 @@ func (w *writer) addObject(object map[string]any) {
 	w.add("%s", encoded)
 }
 
-// json returns a value in a form that is YAML in one line.
+// json returns a value in a form that is YAML in one line, without the characters that YAML changes or does not allow.
 func (w *writer) json(value any) string {
 	encoded, err := json.Marshal(value)
 	w.errs = append(w.errs, err)
-	return string(encoded)
+	var text strings.Builder
+	for _, r := range string(encoded) {
+		if r >= 0x7f && r <= 0x9f || r == 0xfeff {
+			fmt.Fprintf(&text, `\u%04x`, r)
+		} else {
+			text.WriteRune(r)
+		}
+	}
+	return text.String()
 }
 
 // text returns a string as YAML in one line. It has quotes if it would be a number or a boolean otherwise.
@@ -114,7 +122,8 @@ subjects:
 func (w *writer) addDeployment() {
 	replicas := "  replicas: 2 # one works, and the other takes over when it ends"
 	if !w.LeaderElect {
-		replicas = "  replicas: 1 # without a lease, two would work at once\n  strategy: {type: Recreate}"
+		replicas = "  replicas: 1 # without a lease, two would work at once\n  \n" +
+			"  strategy: {type: Recreate}"
 	}
 	w.add(`apiVersion: apps/v1
 kind: Deployment

@@ -46,7 +46,7 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 	if err != nil {
 		return prepared, err
 	}
-	s.require(target.Kind)
+	s.require(target.Controller)
 	start := prepared.Start
 	prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) func() error {
 		release, other := apiobject.ClaimsOf(s.cluster.HTTPClient()).Claim(name, s.holder, target.Controller)
@@ -65,20 +65,19 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 	return prepared, nil
 }
 
-// require records what the set does with owners of a kind.
-func (s ownerSource) require(owner schema.GroupVersionKind) {
-	if owner.Empty() {
-		return
-	}
+// require records what the set does with the objects of a controller, which own the children.
+func (s ownerSource) require(controller string) {
 	verbs := []string{"get"} // before children are created or deleted
 	switch s.objects.Kind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "Pod"}:
 		verbs = []string{"get", "patch"} // for owned.Child.Once, which is not known before Apply
 	}
-	apiobject.ObserversOf(s.cluster).Require(
-		apiobject.Permission{Kind: owner, Verbs: verbs},
+	observers := apiobject.ObserversOf(s.cluster)
+	observers.Join(s.holder.Set, controller)
+	observers.Require(
+		apiobject.Permission{Part: s.holder.Set, Verbs: verbs},
 		// for OwnerReferencesPermissionEnforcement: references block the deletion
-		apiobject.Permission{Kind: owner, Subresource: "finalizers", Verbs: []string{"update"}},
+		apiobject.Permission{Part: s.holder.Set, Subresource: "finalizers", Verbs: []string{"update"}},
 	)
 }
 
