@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if opts.Scheme == nil {
 		opts.Scheme = scheme.Scheme
 	}
+	config = rest.CopyConfig(config)
+	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	var err error
 	if opts.HTTPClient == nil {
 		if opts.HTTPClient, err = rest.HTTPClientFor(config); err != nil {
@@ -48,9 +51,8 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	}
 	// controller-runtime's cache makes no requests: see informerFactory.selectionOf.
 	opts.NewInformer, opts.HTTPClient = factory.newInformer, &http.Client{Transport: recorder{}}
-	unlimited := rest.CopyConfig(config)
-	unlimited.QPS, unlimited.RateLimiter = -1, nil
-	selecting, err := cache.New(unlimited, opts)
+	config.QPS, config.RateLimiter = -1, nil
+	selecting, err := cache.New(config, opts)
 	if err != nil {
 		return nil, err // of controller-runtime, unchanged
 	}
@@ -67,7 +69,9 @@ type encodedCache struct{ cache.Cache }
 func (c *encodedCache) NeedLeaderElection() bool { return false }
 
 // Get implements client.Reader.
-func (c *encodedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *encodedCache) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
 	return c.Cache.Get(ctx, key, obj, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...)
 }
 

@@ -55,7 +55,8 @@ func (f *informerFactory) newEngineInformer(
 ) (engineInformer, error) {
 	switch model.(type) {
 	case runtime.Unstructured: // protobuf has no names of fields
-		return newEngineInformerOf(f.json, selection, &unstructured.Unstructured{}, set, unchanged[*unstructured.Unstructured])
+		untyped := &unstructured.Unstructured{}
+		return newEngineInformerOf(f.json, selection, untyped, set, unchanged[*unstructured.Unstructured])
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
 		partial := &metav1.PartialObjectMetadata{}
 		return newEngineInformerOf(f.preferred, selection, partial, set, unchanged[*metav1.PartialObjectMetadata])
