@@ -1,6 +1,7 @@
 package controllerruntime_test
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -187,15 +189,16 @@ func TestIndexFunctionThatFailedOnce(t *testing.T) {
 // Informers of built-in kinds request protobuf, unless the config has other types.
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
-	for accept, want := range map[string]string{
-		"":                      "application/vnd.kubernetes.protobuf,application/json",
-		runtime.ContentTypeJSON: runtime.ContentTypeJSON,
+	for want, content := range map[string]rest.ContentConfig{
+		"application/vnd.kubernetes.protobuf,application/json": {},
+		"application/json,application/json":                    {ContentType: runtime.ContentTypeJSON},
+		"application/json":                                     {AcceptContentTypes: runtime.ContentTypeJSON},
 	} {
-		t.Run("accept "+accept, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			inBubbleWithoutCache(t, func(w *world) {
 				config := w.server.RESTConfig("operator")
-				config.AcceptContentTypes = accept
+				config.ContentConfig = content
 				sent := record(config)
 				w.cache = w.newCache(config, cache.Options{})
 				w.watch(&corev1.ConfigMap{})
@@ -219,38 +222,49 @@ func (w *world) watch(objects ...client.Object) {
 	}
 }
 
-// The informers of a cache read discovery once for a group, version and content type, and share the rate limit.
+// Informers read discovery once for a group, version and content type, unless they start at the same time. They share
+// the rate limit, from which discovery is exempt.
 func TestInformersShareConnection(t *testing.T) {
 	t.Parallel()
-	inBubbleWithoutCache(t, func(w *world) {
-		config := w.server.RESTConfig("operator")
-		config.QPS, config.Burst = 0.1, 1
-		sent := record(config)
-		w.cache = w.newCache(config, cache.Options{Mapper: w.user.RESTMapper()})
-		defer w.start()()
-		w.watch(&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Pod{}, &corev1.Namespace{}, metadata())
-		w.wantShared(sent.take(), 1)
-		w.watch(untyped(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret"}})
-		w.wantShared(sent.take(), 1)
-	})
+	for name, limit := range map[string]func(*rest.Config){
+		"QPS":         func(config *rest.Config) { config.QPS, config.Burst = 0.1, 1 },
+		"RateLimiter": func(config *rest.Config) { config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(0.1, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubbleWithoutCache(t, func(w *world) {
+				config := w.server.RESTConfig("operator")
+				limit(config)
+				sent := record(config)
+				w.cache = w.newCache(config, cache.Options{Mapper: w.user.RESTMapper()})
+				defer w.start()()
+				w.watch(&corev1.ConfigMap{}, untyped(), &corev1.Secret{}, &corev1.Pod{}, &corev1.Namespace{}, metadata())
+				w.watch(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret"}})
+				w.wantShared(sent.take())
+			})
+		})
+	}
 }
 
-// wantShared checks how often requests read discovery, and that the others were sent at a rate of one in 10 s.
-func (w *world) wantShared(requests []sentRequest, discoveries int) {
+// wantShared checks requests of a cache with a limit of one request in 10 s.
+func (w *world) wantShared(requests []sentRequest) {
 	w.Helper()
-	var previous time.Time
+	discoveries := map[string]int{}
+	var limited []sentRequest
 	for _, req := range requests {
 		if req.URL.Path == "/api/v1" {
-			discoveries--
-			continue
+			discoveries[req.Header.Get("Accept")]++
+		} else {
+			limited = append(limited, req)
 		}
-		if interval := req.at.Sub(previous); interval < 9*time.Second {
-			w.Errorf("%s was sent %v after another request", req.URL.Path, interval)
-		}
-		previous = req.at
 	}
-	if discoveries != 0 {
-		w.Errorf("%d reads of discovery are missing", discoveries)
+	want := map[string]int{"application/vnd.kubernetes.protobuf,application/json": 1, "application/json": 1}
+	if !maps.Equal(discoveries, want) {
+		w.Errorf("reads of discovery %v, want %v", discoveries, want)
+	}
+	period := limited[len(limited)-1].at.Sub(limited[0].at).Round(time.Second)
+	if want := time.Duration(len(limited)-1) * 10 * time.Second; period != want {
+		w.Errorf("%d requests in %v, want %v", len(limited), period, want)
 	}
 }
 
@@ -262,8 +276,13 @@ func TestUserAgent(t *testing.T) {
 			t.Parallel()
 			inBubbleWithoutCache(t, func(w *world) {
 				config := w.server.RESTConfig(agent)
+				const qps = 10
+				config.QPS = qps
 				sent := record(config)
 				w.cache = w.newCache(config, cache.Options{})
+				if config.UserAgent != agent || config.QPS != qps {
+					w.Errorf("the config was changed to %v", config)
+				}
 				w.watch(&corev1.ConfigMap{}, untyped())
 				w.start()()
 				paths := map[string]bool{}

@@ -33,8 +33,7 @@ func newInformerFactory(config *rest.Config, opts cache.Options) (*informerFacto
 	}
 	shared := &rest.Config{
 		Host: server.String(), Transport: opts.HTTPClient.Transport, UserAgent: config.UserAgent,
-		ContentConfig: rest.ContentConfig{ContentType: config.ContentType},
-		RateLimiter:   config.RateLimiter, Timeout: config.Timeout,
+		RateLimiter: config.RateLimiter, Timeout: config.Timeout,
 		WarningHandler: config.WarningHandler, WarningHandlerWithContext: config.WarningHandlerWithContext,
 	}
 	if shared.Transport == nil {

@@ -380,6 +380,11 @@ func TestStoreOfInformer(t *testing.T) {
 		} {
 			wantError(w, err, "set the ", ": the informer was made already")
 		}
+		before := store.GetIndexers()
+		w.must(shared.AddIndexers(toolscache.Indexers{"none": func(any) ([]string, error) { return nil, nil }}))
+		if len(before) != 2 || len(store.GetIndexers()) != 3 {
+			w.Errorf("%d indexes, and %d before another one was added", len(store.GetIndexers()), len(before))
+		}
 		w.must(store.Resync())
 		stop()
 	})
