@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 func TestSelectionOfListWithoutRequest(t *testing.T) {
 	t.Parallel()
 	failing := errors.New("no mapping")
-	lw := &toolscache.ListWatch{ListFunc: func(metav1.ListOptions) (runtime.Object, error) { return nil, failing }}
+	lw := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return nil, failing
+	}}
 	informer := (&informerFactory{}).newInformer(lw, &corev1.ConfigMap{}, 0, nil)
 	err := informer.SetTransform(nil)
 	if !errors.Is(err, failing) || !strings.Contains(err.Error(), "find what an informer of *v1.ConfigMap selects: ") {
