@@ -52,7 +52,7 @@ func NewChange(t ChangeType, kind schema.GroupVersionKind, before, after kube.Ob
 	if err := errors.Join(errOld, errNew); err != nil {
 		return Change{}, fmt.Errorf("new change: %w", err)
 	}
-	encoded, ok := before.(*cache.EncodedObject)
+	encoded, ok := before.(*wire.EncodedObject)
 	c := Change{Type: t, changeStates: cache.Hold(&states{
 		kind: kind, old: old, new: current, oldRead: true, newRead: true,
 		complete: t == Deleted && (!ok || !encoded.Uncertain),
@@ -69,7 +69,7 @@ func encodeState(obj kube.Object) (*wire.Object, error) {
 	if usercode.IsNil(obj) {
 		return nil, nil
 	}
-	if encoded, ok := obj.(*cache.EncodedObject); ok {
+	if encoded, ok := obj.(*wire.EncodedObject); ok {
 		return encoded.Encoded, nil
 	}
 	return wire.FromObject(obj, nil)

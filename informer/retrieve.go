@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
-	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -132,7 +132,7 @@ func resolveType[T kube.Object](cluster *kube.Cluster, kind schema.GroupVersionK
 	}
 	var zero T
 	switch any(zero).(type) {
-	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *cache.EncodedObject:
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *wire.EncodedObject:
 		if kind.Kind == "" || kind.Version == "" {
 			return kind, fmt.Errorf("retrieve %T: the type has no kind: set Selection.Kind", zero)
 		}

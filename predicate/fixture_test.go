@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/informer"
-	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -80,7 +79,7 @@ func change(t informer.ChangeType, before, after *wire.Object) informer.Change {
 		if o == nil {
 			return nil
 		}
-		return &cache.EncodedObject{Encoded: o}
+		return &wire.EncodedObject{Encoded: o}
 	}
 	c, err := informer.NewChange(t, corev1.SchemeGroupVersion.WithKind("Pod"), encoded(before), encoded(after))
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
-	modulecache "github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -223,7 +222,7 @@ func newSharedChange[T kube.Object](as informer.ChangeType, before, after *T, un
 		if err != nil {
 			return nil, err
 		}
-		return &modulecache.EncodedObject{Encoded: encoded, Uncertain: uncertain}, nil
+		return &wire.EncodedObject{Encoded: encoded, Uncertain: uncertain}, nil
 	}
 	old, errOld := state(before)
 	current, errNew := state(after)

@@ -1,25 +1,21 @@
 package controllerruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // NewCache returns a cache that keeps encoded objects. It is a cache.NewCacheFunc, for the NewCache of manager.Options
@@ -37,9 +33,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 		opts.Scheme = scheme.Scheme
 	}
 	config = rest.CopyConfig(config)
-	if config.UserAgent == "" {
-		config.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
+	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	var err error
 	if opts.HTTPClient == nil {
 		if opts.HTTPClient, err = rest.HTTPClientFor(config); err != nil {
@@ -51,62 +45,40 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 			return nil, fmt.Errorf("new cache: make a RESTMapper: %w", err)
 		}
 	}
-	f := &informers{
-		scheme: opts.Scheme, mapper: opts.Mapper, logger: slog.New(logr.ToSlogHandler(ctrllog.Log.WithName("cache"))),
-	}
-	if f.config, err = connection(config, opts.HTTPClient); err != nil {
+	factory, err := newInformerFactory(config, opts)
+	if err != nil {
 		return nil, fmt.Errorf("new cache: %w", err)
 	}
-	// controller-runtime's cache makes no requests: see describe.
-	opts.NewInformer, opts.HTTPClient = f.newInformer, &http.Client{Transport: recorder{}}
-	unlimited := rest.CopyConfig(config)
-	unlimited.QPS, unlimited.RateLimiter = -1, nil
-	made, err := cache.New(unlimited, opts)
+	// controller-runtime's cache makes no requests: see informerFactory.selectionOf.
+	opts.NewInformer, opts.HTTPClient = factory.newInformer, &http.Client{Transport: recorder{}}
+	config.QPS, config.RateLimiter = -1, nil
+	selecting, err := cache.New(config, opts)
 	if err != nil {
 		return nil, err // of controller-runtime, unchanged
 	}
-	return &reads{made}, nil
+	return &encodedCache{selecting}, nil
 }
 
-// connection returns a config for kube.Connect that sends its requests with the transport of c.
-func connection(config *rest.Config, c *http.Client) (*rest.Config, error) {
-	server, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("find the URL of the API server: %w", err)
-	}
-	transport := c.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	return &rest.Config{
-		Host: server.String(), Transport: transport, UserAgent: config.UserAgent,
-		ContentConfig: rest.ContentConfig{
-			AcceptContentTypes: config.AcceptContentTypes, ContentType: config.ContentType,
-		},
-		QPS: config.QPS, Burst: config.Burst, RateLimiter: config.RateLimiter, Timeout: config.Timeout,
-		WarningHandler: config.WarningHandler, WarningHandlerWithContext: config.WarningHandlerWithContext,
-	}, nil
-}
-
-// reads passes reads on to controller-runtime's cache. The objects of our informers are copies, so it forbids another
-// copy. It passes the label selector and the limit of a list on to the informer as a requirement on a field, because
-// controller-runtime would otherwise select and limit after everything is decoded, and ignore objects that cannot be
-// decoded.
-type reads struct{ cache.Cache }
+// encodedCache passes reads on to controller-runtime's cache. The objects of our informers are copies, so it forbids
+// another copy. It passes the label selector and the limit of a list on to the informer as a requirement on a field,
+// because controller-runtime would otherwise select and limit after everything is decoded, and ignore objects that
+// cannot be decoded.
+type encodedCache struct{ cache.Cache }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (r *reads) NeedLeaderElection() bool { return false }
+func (c *encodedCache) NeedLeaderElection() bool { return false }
 
 // Get implements client.Reader.
-func (r *reads) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	all := append(append([]client.GetOption{}, opts...), client.UnsafeDisableDeepCopy)
-	return r.Cache.Get(ctx, key, obj, all...)
+func (c *encodedCache) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
+	return c.Cache.Get(ctx, key, obj, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...)
 }
 
 // List implements client.Reader.
-func (r *reads) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c *encodedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	options := client.ListOptions{}
-	options.ApplyOptions(append(append([]client.ListOption{}, opts...), client.UnsafeDisableDeepCopy))
+	options.ApplyOptions(append(slices.Clip(opts), client.UnsafeDisableDeepCopy))
 	if options.FieldSelector == nil {
 		query := "0/" // controller-runtime selects and limits
 		if text, ok := textOf(options.LabelSelector); ok {
@@ -114,7 +86,7 @@ func (r *reads) List(ctx context.Context, list client.ObjectList, opts ...client
 		}
 		options.FieldSelector = fields.OneTermEqualSelector(queryField, query)
 	}
-	return r.Cache.List(ctx, list, &options)
+	return c.Cache.List(ctx, list, &options)
 }
 
 // textOf returns the text that labels.Parse turns into the same selector. ok is false if there is none: for a value
@@ -133,12 +105,4 @@ func textOf(selector labels.Selector) (text string, ok bool) {
 	given, _ := selector.Requirements()
 	again, _ := parsed.Requirements()
 	return selector.String(), slices.EqualFunc(given, again, labels.Requirement.Equal)
-}
-
-// informers makes the informers of one cache.
-type informers struct {
-	scheme *runtime.Scheme
-	mapper meta.RESTMapper
-	config *rest.Config
-	logger *slog.Logger
 }

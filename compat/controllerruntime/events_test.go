@@ -16,13 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func (w *world) wantEvents(l *log, want ...string) {
-	w.Helper()
-	if events := l.take(); !slices.Equal(events, want) {
-		w.Errorf("events %q, want %q", events, want)
-	}
-}
-
 func TestHandlersReceiveEvents(t *testing.T) {
 	t.Parallel()
 	inBubble(t, cache.Options{}, func(w *world) {
@@ -72,43 +65,23 @@ func TestHandlerMissesNothingAfterRegistration(t *testing.T) {
 // An object that was deleted and created again while the watch was interrupted is a deletion and an addition.
 func TestReplacedObjectIsDeletedAndAdded(t *testing.T) {
 	t.Parallel()
-	inBubble(t, cache.Options{}, func(w *world) {
-		cm := configMap("shop", "a")
-		w.create(cm)
-		l, _ := w.follow()
-		stop := w.start()
-		w.wantEvents(l, "add a red true")
-		w.server.HoldWatches()
-		w.must(w.user.Delete(w.Context(), cm))
-		again := configMap("shop", "a")
-		again.Data["color"] = "green"
-		w.create(again)
-		w.server.Compact()
-		w.server.CloseWatches()
-		w.server.ReleaseWatches()
-		time.Sleep(time.Minute)
+	inStartedBubble(t, cache.Options{}, func(w *world, cm *corev1.ConfigMap, l *log) {
+		w.withoutWatch(func() {
+			w.must(w.user.Delete(w.Context(), cm))
+			again := configMap("shop", "a")
+			again.Data["color"] = "green"
+			w.create(again)
+		})
 		w.wantEvents(l, "delete a red unknown shop/a", "add a green false")
-		stop()
 	})
 }
 
 // The last state of an object whose deletion was missed may be unknown.
 func TestMissedDeletion(t *testing.T) {
 	t.Parallel()
-	inBubble(t, cache.Options{}, func(w *world) {
-		cm := configMap("shop", "a")
-		w.create(cm)
-		l, _ := w.follow()
-		stop := w.start()
-		w.wantEvents(l, "add a red true")
-		w.server.HoldWatches()
-		w.must(w.user.Delete(w.Context(), cm))
-		w.server.Compact()
-		w.server.CloseWatches()
-		w.server.ReleaseWatches()
-		time.Sleep(time.Minute)
+	inStartedBubble(t, cache.Options{}, func(w *world, cm *corev1.ConfigMap, l *log) {
+		w.withoutWatch(func() { w.must(w.user.Delete(w.Context(), cm)) })
 		w.wantEvents(l, "delete a red unknown shop/a")
-		stop()
 	})
 }
 
@@ -174,19 +147,14 @@ func TestRemovedHandler(t *testing.T) {
 		synctest.Wait()
 		w.paint(cm, "blue")
 		w.wantEvents(l)
-		if err := informer.RemoveEventHandler(nil); err == nil {
-			w.Error("no error for a registration of nothing")
-		}
+		wantError(w, informer.RemoveEventHandler(nil), "remove an event handler: <nil> is not a registration")
 		stop()
 		if !informer.IsStopped() {
 			w.Error("the informer has not stopped")
 		}
-		if _, err := informer.AddEventHandler(l); err == nil {
-			w.Error("no error for a handler after the end")
-		}
-		if err := informer.AddIndexers(nil); err == nil {
-			w.Error("no error for indexers after the end")
-		}
+		_, err = informer.AddEventHandler(l)
+		wantError(w, err, "handler of type *controllerruntime_test.log was not added", "has stopped already")
+		wantError(w, informer.AddIndexers(nil), "add indexers: the informer has stopped")
 		if err := w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), cm); err == nil || apierrors.IsNotFound(err) {
 			w.Errorf("read after the end: %v", err)
 		}
@@ -195,12 +163,7 @@ func TestRemovedHandler(t *testing.T) {
 
 func TestRemovedInformer(t *testing.T) {
 	t.Parallel()
-	inBubble(t, cache.Options{ReaderFailOnMissingInformer: true}, func(w *world) {
-		cm := configMap("shop", "a")
-		w.create(cm)
-		l, _ := w.follow()
-		stop := w.start()
-		w.wantEvents(l, "add a red true")
+	inStartedBubble(t, cache.Options{ReaderFailOnMissingInformer: true}, func(w *world, cm *corev1.ConfigMap, l *log) {
 		w.must(w.cache.RemoveInformer(w.Context(), cm))
 		synctest.Wait()
 		if n := w.server.OpenWatches(); n != 0 {
@@ -211,19 +174,13 @@ func TestRemovedInformer(t *testing.T) {
 		if err := w.cache.Get(w.Context(), client.ObjectKeyFromObject(cm), cm); err == nil {
 			w.Error("read from a removed informer")
 		}
-		stop()
 	})
 }
 
 func TestResync(t *testing.T) {
 	t.Parallel()
 	period := time.Hour
-	inBubble(t, cache.Options{SyncPeriod: &period}, func(w *world) {
-		cm := configMap("shop", "a")
-		w.create(cm)
-		l, _ := w.follow()
-		stop := w.start()
-		w.wantEvents(l, "add a red true")
+	inStartedBubble(t, cache.Options{SyncPeriod: &period}, func(w *world, cm *corev1.ConfigMap, l *log) {
 		time.Sleep(70 * time.Minute) // the period is spread by a tenth
 		w.wantEvents(l, "update a red to red")
 		w.must(w.user.Delete(w.Context(), cm))
@@ -238,7 +195,6 @@ func TestResync(t *testing.T) {
 		w.create(configMap("shop", "b"))
 		time.Sleep(3 * time.Hour)
 		w.wantEvents(never, "add b red false")
-		stop()
 	})
 }
 

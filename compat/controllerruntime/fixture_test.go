@@ -3,15 +3,20 @@ package controllerruntime_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,7 +48,7 @@ type world struct {
 func inBubble(t *testing.T, opts cache.Options, test func(w *world)) {
 	t.Helper()
 	inBubbleWithoutCache(t, func(w *world) {
-		w.cache = w.newCache(opts)
+		w.cache = w.newCache(w.server.RESTConfig("operator"), opts)
 		test(w)
 	})
 }
@@ -51,6 +56,31 @@ func inBubble(t *testing.T, opts cache.Options, test func(w *world)) {
 func inBubbleWithoutCache(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
+}
+
+// inStartedBubble runs a test in virtual time, with the ConfigMap shop/a, whose addition the log has received, and a
+// started cache.
+func inStartedBubble(t *testing.T, opts cache.Options, test func(w *world, cm *corev1.ConfigMap, l *log)) {
+	t.Helper()
+	inBubble(t, opts, func(w *world) {
+		cm := configMap("shop", "a")
+		w.create(cm)
+		l, _ := w.follow()
+		defer w.start()()
+		w.wantEvents(l, "add a red true")
+		test(w, cm, l)
+	})
+}
+
+// withoutWatch makes changes that no watch delivers: the cache lists again.
+func (w *world) withoutWatch(change func()) {
+	w.Helper()
+	w.server.HoldWatches()
+	change()
+	w.server.Compact()
+	w.server.CloseWatches()
+	w.server.ReleaseWatches()
+	time.Sleep(time.Minute)
 }
 
 func newWorld(t *testing.T) *world {
@@ -68,17 +98,66 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, server: s, user: user}
 }
 
-func (w *world) newCache(opts cache.Options) cache.Cache {
+func (w *world) newCache(config *rest.Config, opts cache.Options) cache.Cache {
 	w.Helper()
-	c, err := controllerruntime.NewCache(w.server.RESTConfig("operator"), opts)
+	c, err := controllerruntime.NewCache(config, opts)
 	w.must(err)
 	return c
 }
+
+// sentRequest is a request with the time when it was sent.
+type sentRequest struct {
+	*http.Request
+	at time.Time
+}
+
+// requestLog records requests.
+type requestLog struct {
+	mu       sync.Mutex
+	requests []sentRequest // guarded by mu
+}
+
+// record makes the connections with config record their requests.
+func record(config *rest.Config) *requestLog {
+	l := &requestLog{}
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			l.mu.Lock()
+			l.requests = append(l.requests, sentRequest{req, time.Now()})
+			l.mu.Unlock()
+			return base.RoundTrip(req)
+		})
+	})
+	return l
+}
+
+// take returns the requests since the last call.
+func (l *requestLog) take() []sentRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	requests := l.requests
+	l.requests = nil
+	return requests
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
+	}
+}
+
+// wantError fails the test if err lacks one of texts.
+func wantError(tb testing.TB, err error, texts ...string) {
+	tb.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			tb.Errorf("error %v, want one with %q", err, text)
+		}
 	}
 }
 
@@ -176,4 +255,11 @@ func (w *world) handle(h toolscache.ResourceEventHandler) toolscache.ResourceEve
 	registration, err := informer.AddEventHandler(h)
 	w.must(err)
 	return registration
+}
+
+func (w *world) wantEvents(l *log, want ...string) {
+	w.Helper()
+	if events := l.take(); !slices.Equal(events, want) {
+		w.Errorf("events %q, want %q", events, want)
+	}
 }

@@ -21,11 +21,11 @@ type handler struct {
 	to       toolscache.ResourceEventHandler
 	resync   time.Duration
 	filled   chan struct{} // capacity 1; has an element if there may be an event
-	removed  chan struct{} // closed when the handler was removed
+	ended    chan struct{} // closed when the handler was removed, or the informer has ended
 	initial  chan struct{} // closed when the objects that existed at the start were delivered
 
-	mu     sync.Mutex
-	events []*event // guarded by mu
+	mu     sync.Mutex // held to close ended
+	events []*event   // guarded by mu; empty after the end
 }
 
 // eventType is the type of an event.
@@ -47,9 +47,9 @@ type event struct {
 	existed      bool // for added: the object existed at the start
 	uncertain    bool // for deleted: old may not be the last state
 
-	once              sync.Once
-	before, after     client.Object // set by once
-	noBefore, noAfter error         // set by once
+	once                sync.Once
+	before, after       client.Object // set by once
+	errBefore, errAfter error         // set by once
 }
 
 // eventsOf returns the events of a change: two if the object was deleted and created again.
@@ -79,12 +79,10 @@ func (h *handler) changed(c informer.Change) {
 	h.add(h.informer.current...)
 }
 
-// add adds events, unless the handler was removed or the informer has ended: its call may still run.
+// add adds events to the queue, unless the handler has ended: it remains subscribed until its last call returns.
 func (h *handler) add(events ...*event) {
 	h.mu.Lock()
-	if isClosed(h.removed) || isClosed(h.informer.ended) {
-		h.events = nil
-	} else {
+	if !isClosed(h.ended) {
 		h.events = append(h.events, events...)
 	}
 	h.mu.Unlock()
@@ -101,7 +99,17 @@ func (h *handler) take() (events []*event) {
 	return events
 }
 
-// deliver calls the handler until it is removed, or the informer ends.
+// end empties the queue, and ends deliver after the present call.
+func (h *handler) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = nil
+	if !isClosed(h.ended) {
+		close(h.ended)
+	}
+}
+
+// deliver calls the handler until it ends.
 func (h *handler) deliver() {
 	synced := h.informer.Done()
 	var resync <-chan time.Time
@@ -112,21 +120,19 @@ func (h *handler) deliver() {
 	}
 	for {
 		select {
-		case <-h.informer.ended:
-			return
-		case <-h.removed:
+		case <-h.ended:
 			return
 		case <-synced: // the objects that existed are in the queue
 			synced = nil
 			h.add(&event{eventType: listed})
 		case <-resync:
-			for c := range h.informer.source.Walk(0, 1) {
+			for c := range h.informer.engine.Walk(0, 1) {
 				h.add(&event{eventType: resynced, key: c.Key})
 			}
 		case <-h.filled:
 			events := h.take()
 			for i, e := range events {
-				if isClosed(h.informer.ended) || isClosed(h.removed) {
+				if isClosed(h.ended) {
 					return
 				}
 				h.call(e)
@@ -142,7 +148,7 @@ func (h *handler) call(e *event) {
 		close(h.initial)
 		return
 	}
-	before, errBefore, after, err := e.objects(h.informer.source)
+	before, errBefore, after, err := e.objects(h.informer.engine)
 	switch {
 	case err != nil:
 		h.informer.logger.Error("event handler not called", "informer", h.informer.Name(), "key", e.key.String(),
@@ -161,25 +167,25 @@ func (h *handler) call(e *event) {
 }
 
 // objects returns the states before and after an event. If the state before cannot be decoded, it has only the name.
-func (e *event) objects(s source) (before client.Object, errBefore error, after client.Object, err error) {
+func (e *event) objects(from engineInformer) (before client.Object, errBefore error, after client.Object, err error) {
 	if e.eventType == resynced {
-		after, _, err = s.get(e.key)
+		after, _, err = from.get(e.key)
 		return nil, nil, after, err
 	}
 	e.once.Do(func() {
 		if e.eventType != added {
-			if e.before, e.noBefore = s.decode(e.old); e.noBefore != nil {
-				e.before = s.empty()
+			if e.before, e.errBefore = from.decode(e.old); e.errBefore != nil {
+				e.before = from.empty()
 				e.before.SetNamespace(e.key.Namespace)
 				e.before.SetName(e.key.Name)
 			}
 		}
 		if e.eventType != deleted {
-			e.after, e.noAfter = s.decode(e.current)
+			e.after, e.errAfter = from.decode(e.current)
 		}
 		e.old, e.current = store.Kept{}, store.Kept{}
 	})
-	return e.before, e.noBefore, e.after, e.noAfter
+	return e.before, e.errBefore, e.after, e.errAfter
 }
 
 // HasSynced reports whether the objects that existed at the start were delivered.

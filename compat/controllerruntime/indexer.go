@@ -16,7 +16,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// queryField is the name of the field by which reads.List passes a limit and a label selector on.
+// queryField is the name of the field by which encodedCache.List passes a limit and a label selector on.
 const queryField = "evenkeel.query"
 
 // Names of controller-runtime: the prefix of the index of a field, and the namespace of its values for all namespaces.
@@ -27,14 +27,14 @@ const (
 
 // indexer is the store of an informer, which is read-only. It implements toolscache.Indexer.
 type indexer struct {
-	source source
+	engine engineInformer
 
-	mu    sync.Mutex
-	index toolscache.Indexers // guarded by mu
+	mu       sync.Mutex
+	indexers toolscache.Indexers // guarded by mu; replaced by AddIndexers, never changed
 }
 
-func newIndexer(s source) *indexer {
-	return &indexer{source: s, index: toolscache.Indexers{
+func newIndexer(engine engineInformer) *indexer {
+	return &indexer{engine: engine, indexers: toolscache.Indexers{
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, // the engine has this index
 	}}
 }
@@ -47,7 +47,7 @@ func (i *indexer) GetByKey(key string) (item any, exists bool, err error) {
 	if !namespaced {
 		namespace, name = "", key
 	}
-	obj, exists, err := i.source.get(kube.Key{Namespace: namespace, Name: name})
+	obj, exists, err := i.engine.get(kube.Key{Namespace: namespace, Name: name})
 	if !exists {
 		return nil, false, err
 	}
@@ -73,11 +73,11 @@ func (i *indexer) ByIndex(name, value string) ([]any, error) {
 		return i.all(informer.Query{Namespace: value}, 0)
 	}
 	if name != fieldPrefix+queryField {
-		values := i.GetIndexers()[name]
-		if values == nil {
-			return nil, fmt.Errorf("index with name %s does not exist", name)
+		values, err := i.indexFunc(name)
+		if err != nil {
+			return nil, err
 		}
-		if err := i.source.checkIndex(name, values); err != nil {
+		if err := i.engine.indexError(name, values); err != nil {
 			return nil, err
 		}
 		return i.all(informer.Query{Index: name, Value: value}, 0)
@@ -100,7 +100,7 @@ func (i *indexer) ByIndex(name, value string) ([]any, error) {
 
 // all returns new copies of the objects that query selects, limit of them if it is not 0.
 func (i *indexer) all(query informer.Query, limit int) (objects []any, err error) {
-	for obj, err := range i.source.list(query) {
+	for obj, err := range i.engine.list(query) {
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (i *indexer) all(query informer.Query, limit int) (objects []any, err error
 
 // List returns new copies of all objects that can be read.
 func (i *indexer) List() (objects []any) {
-	for obj, err := range i.source.list(informer.Query{}) {
+	for obj, err := range i.engine.list(informer.Query{}) {
 		if err == nil {
 			objects = append(objects, obj)
 		}
@@ -123,7 +123,7 @@ func (i *indexer) List() (objects []any) {
 
 // ListKeys returns the keys of all objects.
 func (i *indexer) ListKeys() (keys []string) {
-	for change := range i.source.Walk(0, 1) {
+	for change := range i.engine.Walk(0, 1) {
 		keys = append(keys, change.Key.String())
 	}
 	return keys
@@ -132,44 +132,56 @@ func (i *indexer) ListKeys() (keys []string) {
 // AddIndexers adds indexes. Unlike with client-go's, the objects that exist are indexed before it returns.
 func (i *indexer) AddIndexers(added toolscache.Indexers) error {
 	for name, values := range added {
-		if i.has(name) {
+		if _, err := i.indexFunc(name); err == nil {
 			return fmt.Errorf("indexer conflict: %s", name)
 		}
-		if err := i.source.addIndex(name, values); err != nil {
+		values = withoutPanics(values)
+		if err := i.engine.addIndex(name, values); err != nil {
 			return err
 		}
 		i.mu.Lock()
-		i.index[name] = values
+		i.indexers = maps.Clone(i.indexers)
+		i.indexers[name] = values
 		i.mu.Unlock()
 	}
 	return nil
 }
 
-func (i *indexer) has(name string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.index[name] != nil
+// withoutPanics returns an index function that returns the panics of values as errors.
+func withoutPanics(values toolscache.IndexFunc) toolscache.IndexFunc {
+	return func(obj any) (found []string, err error) {
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = fmt.Errorf("the index function panicked: %v", reason)
+			}
+		}()
+		return values(obj)
+	}
 }
 
-// GetIndexers returns the functions of the indexes.
+// GetIndexers returns the functions of the indexes. The result must not be changed.
 func (i *indexer) GetIndexers() toolscache.Indexers {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return maps.Clone(i.index)
+	return i.indexers
 }
 
-// valuesOf returns the values of an object in an index.
-func (i *indexer) valuesOf(name string, obj any) ([]string, error) {
+// indexFunc returns the function of an index.
+func (i *indexer) indexFunc(name string) (toolscache.IndexFunc, error) {
 	values := i.GetIndexers()[name]
 	if values == nil {
 		return nil, fmt.Errorf("index with name %s does not exist", name)
 	}
-	return values(obj)
+	return values, nil
 }
 
 // Index returns new copies of the objects that have a value of obj in an index.
 func (i *indexer) Index(name string, obj any) (objects []any, err error) {
-	values, err := i.valuesOf(name, obj)
+	valuesOf, err := i.indexFunc(name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := valuesOf(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -210,10 +222,13 @@ func (i *indexer) IndexKeys(name, value string) (keys []string, err error) {
 
 // ListIndexFuncValues returns all values of an index.
 func (i *indexer) ListIndexFuncValues(name string) (values []string) {
+	valuesOf, err := i.indexFunc(name)
+	if err != nil {
+		return nil
+	}
 	for _, obj := range i.List() {
-		of, err := i.valuesOf(name, obj)
-		if err == nil {
-			values = append(values, of...)
+		if found, err := valuesOf(obj); err == nil {
+			values = append(values, found...)
 		}
 	}
 	slices.Sort(values)
@@ -221,7 +236,7 @@ func (i *indexer) ListIndexFuncValues(name string) (values []string) {
 }
 
 // LastStoreSyncResourceVersion returns the version up to which all changes are in the store.
-func (i *indexer) LastStoreSyncResourceVersion() string { return i.source.Health().ResourceVersion }
+func (i *indexer) LastStoreSyncResourceVersion() string { return i.engine.Health().ResourceVersion }
 
 // Bookmark does nothing: the informer has its own bookmarks.
 func (i *indexer) Bookmark(string) {}

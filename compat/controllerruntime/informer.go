@@ -20,40 +20,40 @@ import (
 // calls SetWatchErrorHandlerWithContext and SetTransform, and then the other methods.
 type sharedInformer struct {
 	// make makes the source with the settings. SetTransform calls it.
-	make     func(settings) (source, error)
+	make     func(settings) (engineInformer, error)
 	settings settings
 	model    runtime.Object
 	resync   time.Duration
 	logger   *slog.Logger
 
 	// Immutable after SetTransform.
-	source  source
+	engine  engineInformer
 	indexer *indexer
 
 	synced  chan struct{} // closed when all objects were listed
 	ended   chan struct{} // closed when Run ends
-	current []*event      // of the present change; used only by subscribers of source
+	current []*event      // of the present change; used only by subscribers of engine
 
-	mu      sync.Mutex     // held to close ended
-	started bool           // guarded by mu
-	waiting []*handler     // those that were added before the start; guarded by mu
-	serving sync.WaitGroup // the handlers that run; Add is called with mu held, before ended is closed
+	mu         sync.Mutex     // held to close ended
+	started    bool           // guarded by mu
+	handlers   []*handler     // that were not removed; guarded by mu
+	delivering sync.WaitGroup // the handlers that run; Add is called with mu held, before ended is closed
 }
 
 // newInformer is the NewInformer of cache.Options. The only indexer that controller-runtime passes is that of
 // namespaces, which the engine has.
-func (f *informers) newInformer(
+func (f *informerFactory) newInformer(
 	lw toolscache.ListerWatcher, model runtime.Object, resync time.Duration, _ toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	return &sharedInformer{
-		model: model, resync: resync, logger: f.logger,
+		model: model, resync: resync, logger: f.preferred.Logger(),
 		synced: make(chan struct{}), ended: make(chan struct{}),
-		make: func(set settings) (source, error) {
-			selection, err := f.describe(lw, model)
+		make: func(set settings) (engineInformer, error) {
+			selection, err := f.selectionOf(lw, model)
 			if err != nil {
 				return nil, err
 			}
-			return f.newSource(selection, model, set)
+			return f.newEngineInformer(selection, model, set)
 		},
 	}
 }
@@ -67,7 +67,7 @@ func (s *sharedInformer) SetWatchErrorHandler(handle toolscache.WatchErrorHandle
 // SetWatchErrorHandlerWithContext sets a function that is called for each list or watch that fails. The Reflector that
 // it gets does not run.
 func (s *sharedInformer) SetWatchErrorHandlerWithContext(handle toolscache.WatchErrorHandlerWithContext) error {
-	if s.source != nil {
+	if s.engine != nil {
 		return errors.New("set the watch error handler: the informer was made already")
 	}
 	reflector := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{}, s.model,
@@ -78,15 +78,15 @@ func (s *sharedInformer) SetWatchErrorHandlerWithContext(handle toolscache.Watch
 
 // SetTransform sets the transform, which may be nil, and makes the informer.
 func (s *sharedInformer) SetTransform(transform toolscache.TransformFunc) (err error) {
-	if s.source != nil {
+	if s.engine != nil {
 		return errors.New("set the transform: the informer was made already")
 	}
 	s.settings.transform = transform
-	if s.source, err = s.make(s.settings); err != nil {
+	if s.engine, err = s.make(s.settings); err != nil {
 		return err
 	}
-	s.indexer = newIndexer(s.source)
-	s.source.Subscribe(s.changed) // before the handlers
+	s.indexer = newIndexer(s.engine)
+	s.engine.Subscribe(s.changed) // before the handlers
 	return nil
 }
 
@@ -98,40 +98,39 @@ func (s *sharedInformer) RunWithContext(ctx context.Context) {
 	s.mu.Lock()
 	if s.started {
 		s.mu.Unlock()
-		s.logger.Warn("informer has run before", "informer", s.source.Name())
+		s.logger.Warn("informer has run before", "informer", s.Name())
 		return
 	}
 	s.started = true
-	waiting := s.waiting
-	s.waiting = nil
-	s.serving.Add(len(waiting))
-	s.mu.Unlock()
-
-	defer s.source.Join(ctx)()
-	for _, h := range waiting {
+	for _, h := range s.handlers {
 		s.begin(h)
 	}
-	if s.source.WaitSynced(ctx) == nil {
+	s.mu.Unlock()
+
+	defer s.engine.Join(ctx)()
+	if s.engine.WaitSynced(ctx) == nil {
 		close(s.synced)
 	}
 	<-ctx.Done()
 	s.mu.Lock()
 	close(s.ended)
+	for _, h := range s.handlers {
+		h.end()
+	}
 	s.mu.Unlock()
-	s.serving.Wait()
+	s.delivering.Wait()
 }
 
 // changed makes the events of a change, which the handlers share.
 func (s *sharedInformer) changed(c informer.Change) { s.current = eventsOf(c) }
 
-// begin starts a handler that serving counts. A later change reaches it, if not an earlier one.
+// begin starts a handler, which gets all later changes. mu must be held.
 func (s *sharedInformer) begin(h *handler) {
-	unsubscribe := s.source.Subscribe(h.changed)
-	go func() { // waited for by RunWithContext
-		defer s.serving.Done()
+	unsubscribe := s.engine.Subscribe(h.changed)
+	s.delivering.Go(func() { // waited for by RunWithContext
 		defer unsubscribe()
 		h.deliver()
-	}()
+	})
 }
 
 // AddEventHandler adds a handler with the resync period of the informer.
@@ -158,21 +157,15 @@ func (s *sharedInformer) AddEventHandlerWithResyncPeriod(
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	h := &handler{
 		informer: s, to: to, resync: resync,
-		filled: make(chan struct{}, 1), removed: make(chan struct{}), initial: make(chan struct{}),
+		filled: make(chan struct{}, 1), ended: make(chan struct{}), initial: make(chan struct{}),
 	}
 	s.mu.Lock()
-	if isClosed(s.ended) {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.IsStopped() {
 		return nil, fmt.Errorf("handler of type %T was not added to the informer because it has stopped already", to)
 	}
-	started := s.started
-	if started {
-		s.serving.Add(1)
-	} else {
-		s.waiting = append(s.waiting, h)
-	}
-	s.mu.Unlock()
-	if started {
+	s.handlers = append(s.handlers, h)
+	if s.started {
 		s.begin(h)
 	}
 	return h, nil
@@ -186,10 +179,8 @@ func (s *sharedInformer) RemoveEventHandler(registration toolscache.ResourceEven
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(other *handler) bool { return other == h })
-	if !isClosed(h.removed) {
-		close(h.removed)
-	}
+	s.handlers = slices.DeleteFunc(s.handlers, func(other *handler) bool { return other == h })
+	h.end()
 	return nil
 }
 
@@ -217,7 +208,7 @@ func (s *sharedInformer) HasSynced() bool { return isClosed(s.synced) }
 func (s *sharedInformer) HasSyncedChecker() toolscache.DoneChecker { return s }
 
 // Name implements toolscache.DoneChecker.
-func (s *sharedInformer) Name() string { return s.source.Name() }
+func (s *sharedInformer) Name() string { return s.engine.Name() }
 
 // Done implements toolscache.DoneChecker.
 func (s *sharedInformer) Done() <-chan struct{} { return s.synced }

@@ -3,13 +3,13 @@ package controllerruntime_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -134,15 +134,13 @@ func TestLists(t *testing.T) {
 		}))
 		w.wantList(w.cache, []string{"shop/a"}, client.MatchingFields{"color": "red", "name": "a"})
 		var list corev1.ConfigMapList
-		if err := w.cache.List(w.Context(), &list, client.MatchingFields{"size": "1"}); err == nil {
-			w.Error("no error for a field without an index")
-		}
+		err := w.cache.List(w.Context(), &list, client.MatchingFields{"size": "1"})
+		wantError(w, err, "index with name field:size does not exist")
 		if err := w.cache.List(w.Context(), &list, client.Continue("x")); err == nil {
 			w.Error("no error for a continue token")
 		}
-		if err := w.cache.IndexField(w.Context(), &corev1.ConfigMap{}, "name", colorOf); err == nil {
-			w.Error("no error for a second index of the name")
-		}
+		err = w.cache.IndexField(w.Context(), &corev1.ConfigMap{}, "name", colorOf)
+		wantError(w, err, "indexer conflict: field:name")
 		stop()
 	})
 }
@@ -257,11 +255,11 @@ func TestFailingTransform(t *testing.T) {
 		l, registration := w.follow()
 		stop := w.start()
 		var cm corev1.ConfigMap
-		for _, name := range []string{"bad", "other"} {
-			err := w.cache.Get(w.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &cm)
-			if err == nil || apierrors.IsNotFound(err) {
-				w.Errorf("read %s: %v", name, err)
-			}
+		for _, failing := range [][2]string{
+			{"bad", "is bad"}, {"other", "the transform returned a *v1.Secret for a *v1.ConfigMap"},
+		} {
+			name, want := failing[0], failing[1]
+			wantError(w, w.cache.Get(w.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &cm), want)
 			if err := w.user.Delete(w.Context(), configMap("shop", name)); err != nil {
 				w.Error(err)
 			}
@@ -317,17 +315,21 @@ func TestReadsThatFail(t *testing.T) {
 
 func TestMistakesInArguments(t *testing.T) {
 	t.Parallel()
-	if _, err := controllerruntime.NewCache(nil, cache.Options{}); err == nil {
-		t.Error("no error for a nil config")
-	}
 	own := func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
 		return nil
 	}
-	if _, err := controllerruntime.NewCache(&rest.Config{}, cache.Options{NewInformer: own}); err == nil {
-		t.Error("no error for NewInformer")
-	}
-	if _, err := controllerruntime.NewCache(&rest.Config{Host: "https://::1"}, cache.Options{}); err == nil {
-		t.Error("no error for an invalid host")
+	for want, args := range map[string]struct {
+		config *rest.Config
+		opts   cache.Options
+	}{
+		"the rest.Config is nil":         {nil, cache.Options{}},
+		"Options.NewInformer is set":     {&rest.Config{}, cache.Options{NewInformer: own}},
+		"make a RESTMapper: ":            {&rest.Config{Host: "https://::1"}, cache.Options{}},
+		"find the URL of the API server": {&rest.Config{Host: "https://::1"}, cache.Options{Mapper: meta.NewDefaultRESTMapper(nil)}},
+		"make an HTTP client: ":          {&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "missing"}}, cache.Options{}},
+	} {
+		_, err := controllerruntime.NewCache(args.config, args.opts)
+		wantError(t, err, "new cache: "+want)
 	}
 }
 
@@ -365,53 +367,28 @@ func TestStoreOfInformer(t *testing.T) {
 			w.Errorf("values %q, want %q", values, want)
 		}
 		for _, write := range []error{store.Add(cm), store.Update(cm), store.Delete(cm), store.Replace(nil, "")} {
-			if write == nil {
-				w.Error("the store was written")
-			}
+			wantError(w, write, "the store of an informer cannot be written")
+		}
+		for value, want := range map[string]string{
+			"shop/many/": "read the limit of a list: ", "shop/1/a b": "read the label selector of a list: ",
+		} {
+			_, err := store.ByIndex("field:evenkeel.query", value)
+			wantError(w, err, want)
+		}
+		for _, err := range []error{
+			shared.SetTransform(nil), shared.SetWatchErrorHandler(func(*toolscache.Reflector, error) {}),
+		} {
+			wantError(w, err, "set the ", ": the informer was made already")
+		}
+		before := store.GetIndexers()
+		w.must(shared.AddIndexers(toolscache.Indexers{"none": func(any) ([]string, error) { return nil, nil }}))
+		if len(before) != 2 || len(store.GetIndexers()) != 3 {
+			w.Errorf("%d indexes, and %d before another one was added", len(store.GetIndexers()), len(before))
 		}
 		w.must(store.Resync())
 		stop()
 	})
 }
-
-// Built-in kinds are read as protobuf, unless the config has other types, and others as JSON.
-func TestContentTypes(t *testing.T) {
-	t.Parallel()
-	for accept, want := range map[string]string{
-		"":                      "application/vnd.kubernetes.protobuf,application/json",
-		runtime.ContentTypeJSON: runtime.ContentTypeJSON,
-	} {
-		t.Run("accept "+accept, func(t *testing.T) {
-			t.Parallel()
-			inBubbleWithoutCache(t, func(w *world) {
-				var accepted []string
-				config := w.server.RESTConfig("operator")
-				config.AcceptContentTypes = accept
-				config.WrapTransport = func(base http.RoundTripper) http.RoundTripper {
-					return roundTripper(func(req *http.Request) (*http.Response, error) {
-						if req.URL.Query().Get("watch") != "" {
-							accepted = append(accepted, req.Header.Get("Accept"))
-						}
-						return base.RoundTrip(req)
-					})
-				}
-				var err error
-				w.cache, err = controllerruntime.NewCache(config, cache.Options{})
-				w.must(err)
-				_, err = w.cache.GetInformer(w.Context(), &corev1.ConfigMap{})
-				w.must(err)
-				w.start()()
-				if !slices.Contains(accepted, want) {
-					w.Errorf("accepted %q, want %q", accepted, want)
-				}
-			})
-		})
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // A Go type may be registered for several kinds.
 func TestTypeOfSeveralKinds(t *testing.T) {

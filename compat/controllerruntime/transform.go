@@ -32,7 +32,7 @@ func placeOf(f toolscache.TransformFunc) place {
 }
 
 // transform changes obj as f does. f may also return another object.
-func (s *sourceOf[T]) transform(obj T, f toolscache.TransformFunc) error {
+func (s *engineInformerOf[T]) transform(obj T, f toolscache.TransformFunc) error {
 	decoded, err := s.decoded(s.decoder, obj)
 	if err != nil {
 		return err

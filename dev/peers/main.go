@@ -47,9 +47,13 @@ func main() {
 	}
 }
 
+func allSuites() []string {
+	return []string{"cache", "builder", "controller", "manager", "source", "client"}
+}
+
 func run(ctx context.Context, suites []string) (unexplained int, err error) {
 	if len(suites) == 0 {
-		suites = []string{"cache", "builder", "controller", "manager", "source", "client"}
+		suites = allSuites()
 	}
 	scratch, err := os.MkdirTemp("", "peers")
 	if err != nil {
@@ -206,14 +210,20 @@ func runSuite(ctx context.Context, dir, binary, cache string) (specs []spec, err
 	if err != nil {
 		return nil, fmt.Errorf("no report: %w\n%s", runErr, text)
 	}
+	return results(reported, string(text), runErr)
+}
+
+// results returns the specs in a report of Ginkgo, and the tests that failed besides them. output and err are those of
+// the process.
+func results(report []byte, output string, err error) (specs []spec, _ error) {
 	var suites []struct{ SpecReports []spec }
-	if err := json.Unmarshal(reported, &suites); err != nil {
+	if err := json.Unmarshal(report, &suites); err != nil {
 		return nil, fmt.Errorf("read the report: %w", err)
 	}
 	for _, suite := range suites {
 		specs = append(specs, suite.SpecReports...)
 	}
-	failed := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindAllStringSubmatch(string(text), -1)
+	failed := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindAllStringSubmatch(output, -1)
 	// The one that runs the specs fails if a spec fails: then the specs have the explanations.
 	if hasFailed := slices.ContainsFunc(specs, spec.failed); hasFailed && len(failed) == 1 {
 		return specs, nil
@@ -221,8 +231,8 @@ func runSuite(ctx context.Context, dir, binary, cache string) (specs []spec, err
 	for _, test := range failed {
 		specs = append(specs, spec{LeafNodeText: test[1], State: "failed"})
 	}
-	if len(failed) == 0 && runErr != nil {
-		specs = append(specs, spec{LeafNodeText: fmt.Sprintf("the process: %v", runErr), State: "failed"})
+	if len(failed) == 0 && err != nil {
+		specs = append(specs, spec{LeafNodeText: fmt.Sprintf("the process: %v", err), State: "failed"})
 	}
 	return specs, nil
 }

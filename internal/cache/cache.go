@@ -159,10 +159,6 @@ const (
 	Left
 )
 
-// EncodedObject is wire.EncodedObject, which informer.NewChange accepts without encoding it. Sources of other informers
-// use it, and tests of objects that cannot be decoded.
-type EncodedObject = wire.EncodedObject
-
 // Write is a write that a client has made, and that an informer will show.
 type Write struct {
 	// Server is the URL of the API server that performed the write. Empty: not known.

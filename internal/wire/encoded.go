@@ -10,7 +10,8 @@ import (
 )
 
 // EncodedObject is an encoded object as a kube.Object. Its metadata is empty. An informer of *EncodedObject is for
-// objects whose Go type is known only at run time: NewDecoderInto decodes them.
+// objects whose Go type is known only at run time: NewDecoderInto decodes them. informer.NewChange does not encode it:
+// sources of other informers use it, and tests of objects that cannot be decoded.
 type EncodedObject struct {
 	metav1.PartialObjectMetadata
 	Encoded *Object

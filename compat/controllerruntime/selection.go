@@ -17,16 +17,16 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// describe returns what controller-runtime's cache would list with lw: the kind, the namespace and the selectors.
-// cache.Options determine them, but only lw has them. describe lets lw list, and reads them from the request, which
+// selectionOf returns what controller-runtime's cache would list with lw: the kind, the namespace and the selectors.
+// cache.Options determine them, but only lw has them. selectionOf lets lw list, and reads them from the request, which
 // recorder answers.
-func (f *informers) describe(lw toolscache.ListerWatcher, obj runtime.Object) (kube.Selection, error) {
+func (f *informerFactory) selectionOf(lw toolscache.ListerWatcher, obj runtime.Object) (kube.Selection, error) {
 	var requested url.URL
 	ctx := context.WithValue(context.Background(), requestedURL{}, &requested)
 	// The list is empty. Its error is that of the answer, which has no kind, unless no request was made.
 	_, err := toolscache.ToListerWatcherWithContext(lw).ListWithContext(ctx, metav1.ListOptions{})
 	if requested.Path == "" {
-		return kube.Selection{}, fmt.Errorf("describe the objects of an informer of %T: %w", obj, err)
+		return kube.Selection{}, fmt.Errorf("find what an informer of %T selects: %w", obj, err)
 	}
 	query := requested.Query()
 	selection := kube.Selection{LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector")}
@@ -43,7 +43,7 @@ func (f *informers) describe(lw toolscache.ListerWatcher, obj runtime.Object) (k
 
 // kindOf returns the kind of obj. A Go type may be registered for several kinds: if obj does not name one, it is that
 // of the listed resource, with which path ends, without a namespace.
-func (f *informers) kindOf(obj runtime.Object, path []string) (schema.GroupVersionKind, error) {
+func (f *informerFactory) kindOf(obj runtime.Object, path []string) (schema.GroupVersionKind, error) {
 	kind, err := apiutil.GVKForObject(obj, f.scheme)
 	if err == nil || len(path) < 4 {
 		return kind, err
