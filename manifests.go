@@ -95,9 +95,9 @@ func (d *deployment) parse(name string, args []string) ([]string, error) {
 		return o.AddOtherDefinitions(text)
 	})
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Usage: %[1]s manifests --image=IMAGE --namespace=NAMESPACE [flags] [-- ARGUMENTS]\n\n"+
-			"It prints the objects with which a cluster runs %[1]s with ARGUMENTS, for kubectl apply -f -. %[1]s --help "+
-			"lists the arguments.\n\n", name)
+		fmt.Fprintf(flags.Output(), "Usage: %[1]s manifests --image=IMAGE --namespace=NAMESPACE [flags] "+
+			"[-- ARGUMENTS]\n\nIt prints the objects with which a cluster runs %[1]s with ARGUMENTS, for kubectl "+
+			"apply -f -. %[1]s --help lists the arguments.\n\n", name)
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -298,8 +298,8 @@ func (d *deployment) addPorts(p *Program, config manager.Config) error {
 	case config.ProbeListen != "":
 		o.Probes, o.ProbeScheme = "probes", "HTTP"
 	case hasHTTP && wantsClientCertificates(config):
-		err = errors.Join(err, errors.New("the TLS settings require certificates of clients, and the kubelet has none: "+
-			"set --probe-listen for the probes"))
+		err = errors.Join(err, errors.New("the TLS settings require certificates of clients, and the kubelet has "+
+			"none: set --probe-listen for the probes"))
 	case hasHTTP:
 		o.Probes, o.ProbeScheme = "http", o.Scheme
 	}
@@ -326,7 +326,8 @@ func portsOf(addresses string) (ports []int) {
 		if ip := net.ParseIP(host); err != nil || host == "localhost" || ip != nil && ip.IsLoopback() {
 			continue
 		}
-		if number, err := strconv.ParseUint(port, 10, 16); err == nil && number > 0 && !slices.Contains(ports, int(number)) {
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err == nil && number > 0 && !slices.Contains(ports, int(number)) {
 			ports = append(ports, int(number))
 		}
 	}

@@ -313,6 +313,7 @@ func TestManifestsOfAllVerbs(t *testing.T) {
 
 // The arguments after -- are those of the program: --help among them.
 func TestManifestsCommandPrintsHelp(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("EVENKEEL_TEST_MAIN") != "" {
 		os.Args = append([]string{"web"}, strings.Fields(os.Getenv("EVENKEEL_TEST_MAIN"))...)
 		evenkeel.Main("web", empty)
@@ -368,7 +369,7 @@ func TestManifestsKeepArguments(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, document := range strings.Split(string(text), "\n---\n") {
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var d appsv1.Deployment
 			if err := yaml.Unmarshal([]byte(document), &d); err != nil {
 				t.Errorf("%q: %v", value, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -36,8 +36,8 @@ type Exemption struct {
 // The API server then rejects each create, update, delete and connect request of the account, with the status 422,
 // unless the lease names the Pod to which the request's token is bound. These requests are exempt: those for the lease;
 // Events, and reviews of tokens and of access, which standbys make too; and those in exempt, for example for the Secret
-// and the registration of webhooks, which standbys serve and keep too. While the lease does not exist, no request is rejected: candidates create it again at once,
-// with a holder that no Pod has.
+// and the registration of webhooks, which standbys serve and keep too. While the lease does not exist, no request is
+// rejected: candidates create it again at once, with a holder that no Pod has.
 func FenceManifest(lease, account kube.Key, exempt ...Exemption) ([]byte, error) {
 	var errs []error
 	for i, key := range []kube.Key{lease, account} {
@@ -58,7 +58,7 @@ func FenceManifest(lease, account kube.Key, exempt ...Exemption) ([]byte, error)
 				resource))
 		}
 		for _, name := range e.Names {
-			if problems := path.IsValidPathSegmentName(name); name == "" || problems != nil {
+			if problems := content.IsPathSegmentName(name); name == "" || problems != nil {
 				errs = append(errs, fmt.Errorf("exempt resource %q: the name %q is not valid: %s", resource, name,
 					strings.Join(problems, ", ")))
 			}

@@ -137,7 +137,7 @@ func TestFurtherProgramsWithPrintedPermissions(t *testing.T) {
 		"a cluster-scoped child": {namespaces: []string{"a"}, new: func(_ *simulation.Cluster, cluster *kube.Cluster) (manager.Runner, error) {
 			return evenkeel.New(evenkeel.Config[*corev1.Node]{
 				Name: "web", Cluster: cluster, Owns: []watched.Kind{watched.Of[*rbacv1.ClusterRole]()},
-				Handle: func(ctx context.Context, obj *corev1.Node, run *evenkeel.Run) error {
+				Handle: func(ctx context.Context, _ *corev1.Node, run *evenkeel.Run) error {
 					_, err := run.Apply(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "s"}})
 					return err
 				},

@@ -212,7 +212,8 @@ func (p Program) resourceOf(kind schema.GroupVersionKind) (r schema.GroupResourc
 	if !IsBuiltIn(kind.Group) {
 		err = fmt.Errorf("the resource and the scope of %s in %s are not known: pass the file with its "+
 			"CustomResourceDefinition in --crd, or the definition to Program.Install; for a kind of an aggregated API "+
-			"server, write a file with spec.group, spec.scope, spec.names.kind and spec.names.plural", kind.Kind, kind.GroupVersion())
+			"server, write a file with spec.group, spec.scope, spec.names.kind and spec.names.plural",
+			kind.Kind, kind.GroupVersion())
 	}
 	return r, IsClusterScoped(r), err
 }
@@ -238,7 +239,8 @@ func IsBuiltIn(group string) bool {
 		return slices.Contains([]string{
 			"admissionregistration", "apiextensions", "apiregistration", "authentication", "authorization",
 			"certificates", "coordination", "discovery", "events", "flowcontrol.apiserver", "internal.apiserver",
-			"lifecycle", "networking", "node", "rbac.authorization", "resource", "scheduling", "storage", "storagemigration",
+			"lifecycle", "networking", "node", "rbac.authorization", "resource",
+			"scheduling", "storage", "storagemigration",
 		}, name)
 	}
 	return slices.Contains([]string{"", "apps", "autoscaling", "batch", "extensions", "policy"}, group)

@@ -77,7 +77,7 @@ func TestFencedProgramWithWebhooksIsUpdated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		obj := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(document), &obj.Object); err != nil {
 			t.Fatal(err)
@@ -122,7 +122,12 @@ func TestFencedProgramWithWebhooksIsUpdated(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- fencedProgram(string(pod.UID)+"_x", version)(ctx, p) }()
-		t.Cleanup(func() { cancel(); <-done })
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("the program %s: %v", name, err)
+			}
+		})
 		return func() string {
 			res, err := http.Get(address + "/readyz?verbose") //nolint:noctx // a test
 			if err != nil {
@@ -130,7 +135,7 @@ func TestFencedProgramWithWebhooksIsUpdated(t *testing.T) {
 			}
 			defer res.Body.Close()
 			body, _ := io.ReadAll(res.Body)
-			if res.StatusCode == 200 {
+			if res.StatusCode == http.StatusOK {
 				return ""
 			}
 			return fmt.Sprint(res.Status, " ", string(body))
