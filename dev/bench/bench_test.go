@@ -142,7 +142,7 @@ func TestDocumentHasEveryFigureAndEveryMiss(t *testing.T) {
 	r.Failures = []Failure{{Contestant: "kooper", Kind: "pods", Objects: 1000, Round: 2, Err: "it hung"}}
 	dir, docs := t.TempDir(), t.TempDir()
 	explanation := "# Title\n\n## heap_per_pod\n\nBecause.\n\n## latency_p99_pod kooper\n\nOnly here.\n"
-	if err := os.WriteFile(filepath.Join(dir, "explanations.md"), []byte(explanation), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "explanations.txt"), []byte(explanation), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeDocs(r, dir, docs); err != nil {
@@ -185,7 +185,7 @@ func TestDocumentMatchesResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	explanations, err := readExplanations("explanations.md")
+	explanations, err := readExplanations("explanations.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const (
 
 // writeDocs writes the document and its charts.
 func writeDocs(r *Results, dir, docs string) error {
-	explanations, err := readExplanations(filepath.Join(dir, "explanations.md"))
+	explanations, err := readExplanations(filepath.Join(dir, "explanations.txt"))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func document(r *Results, explanations map[string]string) string {
 	var b strings.Builder
 	b.WriteString("<!-- Written by `make bench-compare`, and the last parts by `make bench-operator` and `make " +
 		"bench-webhooks`. Do not\n" +
-		"edit: the texts are in dev/bench/explanations.md, dev/bench/slower.txt and the files method.txt. -->\n# " +
+		"edit: the texts are in dev/bench/explanations.txt, dev/bench/slower.txt and the files method.txt. -->\n# " +
 		"Benchmarks\n\n")
 	fmt.Fprintf(&b, "%s, %s. On %s, %d cores, %s of memory, %s. Load average before the run: %s. Versions:",
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Machine.CPU, r.Machine.Cores,
@@ -133,7 +133,7 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 		}
 		if text == "" {
 			text = "Not explained yet."
-			fmt.Fprintf(os.Stderr, "explanations.md has no section %q, nor %q\n", m.metric.family, m.metric.family+
+			fmt.Fprintf(os.Stderr, "explanations.txt has no section %q, nor %q\n", m.metric.family, m.metric.family+
 				" "+m.peer)
 		}
 		fmt.Fprintf(b, "- **%s**: %s of %s's", m.metric.title, ratioText(m.ratio), m.peer)
