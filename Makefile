@@ -286,6 +286,10 @@ generate: ## Generate definitions, DeepCopy functions and manifests of examples/
 vuln: $(BIN)/govulncheck ## Look for known vulnerabilities in what each module calls (needs the network)
 	@for m in $(MODULES); do echo "vuln: $$m"; $(BIN)/govulncheck -C $$m ./... || exit 1; done
 
+.PHONY: release-check
+release-check: ## Build a program in an empty module with the modules of a release; dev/release VERSION prepares one
+	dev/release --check
+
 .PHONY: clean
 clean: ## Remove what make has built and written
 	rm -rf $(BIN)
