@@ -129,7 +129,7 @@ test-race: ## Run the tests of the engine with the race detector
 	$(call gotest,.) $(RACE) . $(ENGINE) $(or $(locking),$(error go list finds no package that imports sync: its message is above))
 
 .PHONY: test-all
-test-all: localcluster-binary | $(BIN)/golangci-lint ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
+test-all: localcluster-binary ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
 	dev/test-all
 
 .PHONY: test-repeat
