@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -79,7 +78,6 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, errors.New("run the program: --webhook-url is set, and the program has a certificate in Webhooks " +
 			"(Certificates, CertFile or TLS), which does not use it")
 	}
-	at := admissionregistrationv1.WebhookClientConfig{}
 	if !hasOwn {
 		namespace := p.Options.LeaseNamespace
 		if namespace == "" {
@@ -88,13 +86,9 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 				return nil, err
 			}
 		}
-		at.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: p.name}
 		if p.deployment != nil && p.webhookURL == "" && namespace != p.deployment.objects.Namespace {
 			return nil, fmt.Errorf("run the program: webhooks are called at a Service in the namespace of the lease, "+
 				"%s: omit --lease-namespace, or set --webhook-url", namespace)
-		}
-		if p.webhookURL != "" {
-			at = admissionregistrationv1.WebhookClientConfig{URL: &p.webhookURL}
 		}
 		own, err := p.client()
 		if err != nil {
@@ -102,7 +96,7 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		}
 		config.Certificates = &webhook.Certificates{
 			Client: own, Secret: kube.Key{Namespace: namespace, Name: p.name + "-tls"},
-			Register: p.name, ClientConfig: at,
+			Register: p.name, URL: cmp.Or(p.webhookURL, "https://"+p.name+"."+namespace+".svc"),
 		}
 	}
 	server, err := webhook.New(config)
@@ -110,7 +104,9 @@ func (p *Program) webhooks() ([]manager.Runnable, error) {
 		return nil, err
 	}
 	if config.Certificates != nil {
-		p.conversions = server.Conversions(config.Certificates.ClientConfig)
+		if p.conversions, err = server.Conversions(config.Certificates.URL, nil); err != nil {
+			return nil, err
+		}
 	}
 	return []manager.Runnable{{Runner: server, Group: manager.Servers}}, nil
 }

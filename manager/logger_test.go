@@ -11,9 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
@@ -174,12 +175,7 @@ func (d described) Describe() informer.Description[*corev1.Secret] {
 // reviewOnce sends a review to a webhook whose function fails.
 func reviewOnce(t *testing.T, cluster *kube.Cluster) {
 	t.Helper()
-	hook := webhook.Validating(webhook.HookConfig{Name: "maps.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
-		},
-	}}}, func(ctx context.Context, _ *webhook.Request[*corev1.ConfigMap]) error {
+	hook := webhook.Validating(webhook.HookConfig{Name: "maps.example.com", Operations: []admissionv1.Operation{admissionv1.Create}, Resources: []schema.GroupVersionResource{{Version: "v1", Resource: "configmaps"}}}, func(ctx context.Context, _ *webhook.Request[*corev1.ConfigMap]) error {
 		controller.LoggerFrom(ctx).InfoContext(ctx, "in a webhook")
 		panic("broken")
 	})

@@ -132,10 +132,7 @@ func TestWebhookServer(t *testing.T) {
 	t.Parallel()
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
 		options := func(name string) webhooks.HookConfig {
-			return webhooks.HookConfig{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
-			}}}
+			return webhooks.HookConfig{Name: name, Operations: []admissionv1.Operation{admissionv1.Create}, Resources: []schema.GroupVersionResource{{Resource: "configmaps"}}}
 		}
 		server, err := webhooks.New(webhooks.Config{Cluster: c.Connect("operator"), Hooks: []webhooks.Hook{
 			webhooks.Mutating(options("labels.example.com"), func(_ context.Context, r *webhooks.Request[*corev1.ConfigMap]) error {
@@ -153,7 +150,11 @@ func TestWebhookServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.HandleWebhooks(server)
-		for _, obj := range server.Configurations("operator", admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"}}) {
+		configurations, err := server.Configurations("operator", "https://operator.default.svc", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range configurations {
 			text, err := yaml.Marshal(obj)
 			if err != nil {
 				t.Fatal(err)
@@ -176,10 +177,7 @@ func TestResponsesOfWebhookServer(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v1", "v2"} {
 		simulation.Test(t, simulation.Config{YAML: gadgets}, func(t *testing.T, c *simulation.Cluster) {
-			options := webhooks.HookConfig{Name: "sizes.gadgets.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"gadgets"}},
-			}}}
+			options := webhooks.HookConfig{Name: "sizes.gadgets.example.com", Operations: []admissionv1.Operation{admissionv1.Create}, Resources: []schema.GroupVersionResource{{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
 			var seen []string
 			hook := func(_ context.Context, r *webhooks.Request[*unstructured.Unstructured]) error {
 				seen = append(seen, fmt.Sprint(r.Admission.Kind.Version, r.DryRun()))
@@ -195,7 +193,11 @@ func TestResponsesOfWebhookServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.HandleWebhooks(server)
-			for _, obj := range server.Configurations("operator", admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "operator"}}) {
+			configurations, err := server.Configurations("operator", "https://operator.default.svc", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, obj := range configurations {
 				text, err := yaml.Marshal(obj)
 				if err != nil {
 					t.Fatal(err)

@@ -110,7 +110,7 @@ func TestReviewsThatDecodeToTooMuchAreRejected(t *testing.T) { //nolint:parallel
 	validate := Validating(mapsOptions(), func(context.Context, *Request[*corev1.Pod]) error { return nil })
 	mutate := Mutating(mapsOptions(), func(_ context.Context, r *Request[*corev1.Pod]) error { r.Object.Labels = nil; return nil })
 	anything := mapsOptions()
-	anything.Rules[0].APIGroups, anything.Rules[0].APIVersions = []string{""}, []string{"v1"}
+	anything.Resources[0].Version = "v1"
 	free := Validating(anything, func(context.Context, *Request[*unstructured.Unstructured]) error { return nil })
 	tokens := Authenticating(hookName, denyTokens)
 	review := func(object, old string) string {

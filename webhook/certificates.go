@@ -10,12 +10,10 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,10 +45,11 @@ type Certificates struct {
 	// They are applied again every minute, so that changes of other clients do not last. It is required with admission
 	// hooks.
 	Register string
-	// ClientConfig is how the API server reaches this server; see Server.Configurations. Its CABundle must be empty.
-	// The names in the certificate are those of its service, or the host of its URL. Its port must lead to Listen: a
-	// server that listens elsewhere would receive the reviews.
-	ClientConfig admissionregistrationv1.WebhookClientConfig
+	// URL is where the API server reaches this server: https://NAME.NAMESPACE.svc for a Service, which the API server
+	// finds without DNS, or https://HOST for another address, each with a port (default: 443) and maybe a path. The
+	// path of each hook, "/" and its name, is appended. The host is the name in the certificate. The port must lead to
+	// Listen: a server that listens elsewhere would receive the reviews.
+	URL string
 	// BundleOnly is for configurations and definitions that another program installs, for example a chart: the server
 	// sets the caBundle of the hooks in them, and no other field. Default: the server registers the hooks.
 	BundleOnly bool
@@ -68,7 +67,7 @@ const (
 type keeper struct {
 	config Certificates
 	server *Server
-	names  []string // of the server
+	at     address
 	logger *slog.Logger
 	// listening returns an error until the server listens.
 	listening func() error
@@ -101,37 +100,15 @@ func newKeeper(config Certificates, server *Server) (*keeper, error) {
 		(config.Register != "" || slices.ContainsFunc(server.hooks, isAdmission)) {
 		errs.addIf(true, "Register is %q: %s", config.Register, problems[0])
 	}
-	errs.addIf(len(config.ClientConfig.CABundle) > 0, "ClientConfig.CABundle is set: the server sets it")
-	names, err := namesOf(config.ClientConfig)
+	at, err := parseAddress(config.URL)
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &keeper{
-		config: config, server: server, names: names, logger: server.logger,
+		config: config, server: server, at: at, logger: server.logger,
 		trustedSince: map[string]time.Time{}, warned: map[string]bool{},
 	}, nil
-}
-
-// namesOf returns the names by which the API server calls a server. For a service it is NAME.NAMESPACE.svc:
-// k8s.io/apiserver/pkg/util/webhook/client.go.
-func namesOf(config admissionregistrationv1.WebhookClientConfig) ([]string, error) {
-	switch {
-	case config.Service != nil && config.URL == nil:
-		if config.Service.Name == "" || config.Service.Namespace == "" {
-			return nil, errors.New("ClientConfig.Service needs a namespace and a name")
-		}
-		return []string{config.Service.Name + "." + config.Service.Namespace + ".svc"}, nil
-	case config.URL != nil && config.Service == nil:
-		parsed, err := url.Parse(*config.URL)
-		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil ||
-			parsed.RawQuery != "" || parsed.Fragment != "" {
-			return nil, fmt.Errorf("ClientConfig.URL is %q: want https://HOST:PORT or https://HOST:PORT/PATH",
-				*config.URL)
-		}
-		return []string{parsed.Hostname()}, nil
-	}
-	return nil, errors.New("ClientConfig needs either Service or URL")
 }
 
 // certificate returns the certificate of a new connection.
@@ -265,7 +242,8 @@ func (k *keeper) advance(ctx context.Context, policy certificates.Policy) (certi
 		}
 		state := k.restored(certificates.Parse(secret.Data))
 		since, ok := k.trustedSince[string(state.Next.Cert)]
-		next, reasons, err := state.Advance(policy, k.names, time.Now(), ok && time.Since(since) >= policy.Overlap)
+		trusted := ok && time.Since(since) >= policy.Overlap
+		next, reasons, err := state.Advance(policy, []string{k.at.name}, time.Now(), trusted)
 		if err != nil {
 			return certificates.State{}, fmt.Errorf("renew the certificates: %w", err)
 		}

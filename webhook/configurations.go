@@ -1,123 +1,133 @@
 package webhook
 
 import (
-	"strings"
+	"encoding/base64"
+	"maps"
+	"slices"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// registrationVersion is that of the configurations. Their Go types are large, and would be in each program that uses
+// this package.
+func registrationVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+}
+
 // Configurations returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration that register the
-// hooks, each only if there are hooks for it. Both have the name. client is how the API server reaches this server; the
-// path of each hook is appended to client.URL or client.Service.Path. The objects can be applied or printed.
-func (s *Server) Configurations(name string, client admissionregistrationv1.WebhookClientConfig) []kube.Object {
-	objects, _ := s.configurations(name, client)
-	return objects
+// hooks, each only if there are hooks for it. Both have the name. url is as for Certificates. The API server trusts the
+// authorities in caBundle, in PEM, or, without caBundle, those of its host. The objects can be applied or printed.
+//
+// Errors: an invalid URL.
+func (s *Server) Configurations(name, url string, caBundle []byte) ([]kube.Object, error) {
+	at, err := parseAddress(url)
+	if err != nil {
+		return nil, err
+	}
+	configurations, _ := s.configurations(name, at, caBundle)
+	var objects []kube.Object
+	for _, obj := range configurations {
+		objects = append(objects, obj)
+	}
+	return objects, nil
 }
 
 // configurations returns the configurations with hooks, and those without.
 func (s *Server) configurations(
-	name string, client admissionregistrationv1.WebhookClientConfig,
-) (objects, empty []kube.Object) {
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, hook := range s.hooks {
-		switch a, ok := hook.protocol.(admission); {
-		case ok && a.mutating:
-			mutating.Webhooks = append(mutating.Webhooks, a.options.mutatingWebhook(client))
-		case ok:
-			validating.Webhooks = append(validating.Webhooks, a.options.validatingWebhook(client))
+	name string, at address, caBundle []byte,
+) (objects, empty []*unstructured.Unstructured) {
+	for _, mutating := range []bool{true, false} {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetGroupVersionKind(registrationVersion().WithKind("ValidatingWebhookConfiguration"))
+		if mutating {
+			obj.SetGroupVersionKind(registrationVersion().WithKind("MutatingWebhookConfiguration"))
 		}
-	}
-	for _, c := range []struct {
-		obj   kube.Object
-		kind  string
-		hooks int
-	}{
-		{mutating, "MutatingWebhookConfiguration", len(mutating.Webhooks)},
-		{validating, "ValidatingWebhookConfiguration", len(validating.Webhooks)},
-	} {
-		c.obj.GetObjectKind().SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(c.kind))
-		if c.hooks > 0 {
-			objects = append(objects, c.obj)
+		obj.SetName(name)
+		var hooks []any
+		for _, hook := range s.hooks {
+			if a, ok := hook.protocol.(admission); ok && a.mutating == mutating {
+				hooks = append(hooks, a.registration(at, caBundle))
+			}
+		}
+		if len(hooks) > 0 {
+			obj.Object["webhooks"] = hooks
+			objects = append(objects, obj)
 		} else {
-			empty = append(empty, c.obj)
+			empty = append(empty, obj)
 		}
 	}
 	return objects, empty
 }
 
-// oneOf returns a pointer to yes or no.
-func oneOf[T any](condition bool, yes, no T) *T {
-	if condition {
-		return &yes
-	}
-	return &no
-}
-
-func (o HookConfig) mutatingWebhook(
-	client admissionregistrationv1.WebhookClientConfig,
-) admissionregistrationv1.MutatingWebhook {
-	var hook admissionregistrationv1.MutatingWebhook
-	_ = throughJSON(o.validatingWebhook(client), &hook) // both have the same fields
-	hook.ReinvocationPolicy = oneOf(o.Reinvoke, admissionregistrationv1.IfNeededReinvocationPolicy,
-		admissionregistrationv1.NeverReinvocationPolicy)
-	return hook
-}
-
-// validatingWebhook sets each field, also to its default, so that an applied configuration takes back changes of
-// others.
-func (o HookConfig) validatingWebhook(
-	client admissionregistrationv1.WebhookClientConfig,
-) admissionregistrationv1.ValidatingWebhook {
-	hook := admissionregistrationv1.ValidatingWebhook{
-		Name: o.Name, ClientConfig: *withPath(client, o.Name),
-		FailurePolicy: oneOf(o.Ignore, admissionregistrationv1.Ignore, admissionregistrationv1.Fail),
-		MatchPolicy:   oneOf(o.Exact, admissionregistrationv1.Exact, admissionregistrationv1.Equivalent),
-		SideEffects: oneOf(o.SideEffects, admissionregistrationv1.SideEffectClassNoneOnDryRun,
-			admissionregistrationv1.SideEffectClassNone),
-		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-		TimeoutSeconds: new(int32(o.timeout().Seconds())), AdmissionReviewVersions: []string{"v1"},
-	}
-	for _, rule := range o.Rules {
-		rule = *rule.DeepCopy()
-		if rule.Scope == nil {
-			rule.Scope = new(admissionregistrationv1.AllScopes)
+// registration returns the hook as the API server knows it. It sets each field, also to its default, so that an applied
+// configuration takes back changes of others.
+func (a admission) registration(at address, caBundle []byte) map[string]any {
+	o := a.options
+	oneOf := func(condition bool, yes, no string) string {
+		if condition {
+			return yes
 		}
-		hook.Rules = append(hook.Rules, rule)
+		return no
 	}
-	for _, condition := range o.MatchConditions {
-		hook.MatchConditions = append(hook.MatchConditions, *condition.DeepCopy())
+	hook := map[string]any{
+		"name": o.Name, "clientConfig": at.clientConfig(o.Name, caBundle),
+		"failurePolicy":     oneOf(o.Ignore, "Ignore", "Fail"),
+		"matchPolicy":       oneOf(o.Exact, "Exact", "Equivalent"),
+		"sideEffects":       oneOf(o.SideEffects, "NoneOnDryRun", "None"),
+		"namespaceSelector": selector(o.NamespaceSelector), "objectSelector": selector(o.ObjectSelector),
+		"timeoutSeconds": int64(o.timeout().Seconds()), "admissionReviewVersions": []any{"v1"},
 	}
-	if o.NamespaceSelector != nil {
-		hook.NamespaceSelector = o.NamespaceSelector.DeepCopy()
+	if a.mutating {
+		hook["reinvocationPolicy"] = oneOf(o.Reinvoke, "IfNeeded", "Never")
 	}
-	if o.ObjectSelector != nil {
-		hook.ObjectSelector = o.ObjectSelector.DeepCopy()
+	var operations, rules, conditions []any
+	for _, operation := range o.Operations {
+		operations = append(operations, string(operation))
+	}
+	for _, r := range o.Resources {
+		// A rule for each, because not all can be in one: "*" beside a name.
+		rules = append(rules, map[string]any{
+			"apiGroups": []any{r.Group}, "apiVersions": []any{r.Version}, "resources": []any{r.Resource},
+			"operations": slices.Clone(operations), "scope": "*",
+		})
+	}
+	hook["rules"] = rules
+	for _, name := range slices.Sorted(maps.Keys(o.MatchConditions)) {
+		conditions = append(conditions, map[string]any{"name": name, "expression": o.MatchConditions[name]})
+	}
+	if len(conditions) > 0 {
+		hook["matchConditions"] = conditions
 	}
 	return hook
 }
 
-// withPath returns client with the path of a hook, and with the default port of a service.
-func withPath(
-	client admissionregistrationv1.WebhookClientConfig, name string,
-) *admissionregistrationv1.WebhookClientConfig {
-	result := client.DeepCopy()
-	if result.URL != nil {
-		url := strings.TrimSuffix(*result.URL, "/") + "/" + name
-		result.URL = &url
+// selector returns a selector as JSON; nil selects all.
+func selector(s *metav1.LabelSelector) map[string]any {
+	if s == nil {
+		return map[string]any{}
 	}
-	if result.Service != nil {
-		path := "/" + name
-		if result.Service.Path != nil {
-			path = strings.TrimSuffix(*result.Service.Path, "/") + path
+	object, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(s) // it has only strings
+	return object
+}
+
+// clientConfig is how the API server calls a hook, with a default port of a Service.
+func (a address) clientConfig(hook string, caBundle []byte) map[string]any {
+	config := map[string]any{}
+	path := a.path + "/" + hook
+	if a.service.Name != "" {
+		config["service"] = map[string]any{
+			"namespace": a.service.Namespace, "name": a.service.Name, "path": path, "port": a.port,
 		}
-		result.Service.Path = &path
-		if result.Service.Port == nil {
-			result.Service.Port = new(int32(443))
-		}
+	} else {
+		config["url"] = "https://" + a.host + path
 	}
-	return result
+	if len(caBundle) > 0 {
+		config["caBundle"] = base64.StdEncoding.EncodeToString(caBundle)
+	}
+	return config
 }

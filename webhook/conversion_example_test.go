@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,12 +98,16 @@ func TestConversionsKeepFields(t *testing.T) {
 
 // The operator installs its definitions, and then serves their conversions.
 func ExampleServer_Conversions() {
-	install := func(ctx context.Context, c *client.Client, server *webhook.Server, at admissionregistrationv1.WebhookClientConfig, definitions []*apiextensionsv1.CustomResourceDefinition) error {
+	install := func(ctx context.Context, c *client.Client, server *webhook.Server, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 		// region install
-		if err := crd.SetConversions(server.Conversions(at), definitions...); err != nil {
+		conversions, err := server.Conversions("https://operator.shop.svc", nil)
+		if err != nil {
 			return err
 		}
-		_, err := crd.Ensure(ctx, c, definitions)
+		if err := crd.SetConversions(conversions, definitions...); err != nil {
+			return err
+		}
+		_, err = crd.Ensure(ctx, c, definitions)
 		// endregion
 		return err
 	}
@@ -118,13 +121,19 @@ func ExampleServer_Configurations_certManager() {
 		panic(err)
 	}
 	// region manifests
-	at := admissionregistrationv1.WebhookClientConfig{
-		Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "operator"},
-	}
-	if err := crd.SetConversions(server.Conversions(at), definition); err != nil {
+	const service = "https://operator.shop.svc"
+	conversions, err := server.Conversions(service, nil)
+	if err != nil {
 		panic(err)
 	}
-	for _, obj := range append(server.Configurations("shop-operator", at), definition) {
+	if err := crd.SetConversions(conversions, definition); err != nil {
+		panic(err)
+	}
+	configurations, err := server.Configurations("shop-operator", service, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, obj := range append(configurations, definition) {
 		obj.SetAnnotations(map[string]string{"cert-manager.io/inject-ca-from": "shop/operator-tls"})
 		text, err := yaml.Marshal(obj)
 		if err != nil {

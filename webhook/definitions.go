@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"maps"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,13 +24,19 @@ import (
 const definitionGroup = "apiextensions.k8s.io"
 
 // Conversions returns for each conversion of the server the part of its CustomResourceDefinition that depends on it:
-// its name, spec.conversion, and, if it has Go types, its kind and versions. client is as for Configurations.
-// crd.SetConversions sets it in whole definitions.
-func (s *Server) Conversions(client admissionregistrationv1.WebhookClientConfig) []*unstructured.Unstructured {
+// its name, spec.conversion, and, if it has Go types, its kind and versions. url and caBundle are as for
+// Configurations. crd.SetConversions sets it in whole definitions.
+//
+// Errors: an invalid URL.
+func (s *Server) Conversions(url string, caBundle []byte) ([]*unstructured.Unstructured, error) {
+	at, err := parseAddress(url)
+	if err != nil {
+		return nil, err
+	}
 	var all []*unstructured.Unstructured
 	for _, c := range s.conversions() {
 		definition := c.definition()
-		definition.Object["spec"] = map[string]any{"conversion": c.stanza(client)}
+		definition.Object["spec"] = map[string]any{"conversion": c.stanza(at, caBundle)}
 		if c.versions != nil {
 			var versions []any
 			for _, name := range c.names() {
@@ -43,7 +47,7 @@ func (s *Server) Conversions(client admissionregistrationv1.WebhookClientConfig)
 		}
 		all = append(all, definition)
 	}
-	return all
+	return all, nil
 }
 
 // conversions returns the server's conversions.
@@ -68,11 +72,9 @@ func (c conversion) definition() *unstructured.Unstructured {
 
 // stanza returns the conversion of a definition. A field of the client that is not set is null, so that a patch removes
 // it.
-func (c conversion) stanza(client admissionregistrationv1.WebhookClientConfig) map[string]any {
-	at := withPath(client, c.name)
+func (c conversion) stanza(at address, caBundle []byte) map[string]any {
 	config := map[string]any{"url": nil, "service": nil, "caBundle": nil}
-	set, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&at) // it has only strings and a number
-	maps.Copy(config, set)
+	maps.Copy(config, at.clientConfig(c.name, caBundle))
 	return map[string]any{
 		"strategy": "Webhook",
 		"webhook":  map[string]any{"clientConfig": config, "conversionReviewVersions": []any{"v1"}},
@@ -83,11 +85,11 @@ func (c conversion) stanza(client admissionregistrationv1.WebhookClientConfig) m
 // crd.Ensure applies the other fields of the definition, maybe with the same field owner. A definition that is missing
 // is an error.
 func (c conversion) patch(
-	ctx context.Context, cl *client.Client, config admissionregistrationv1.WebhookClientConfig, bundleOnly bool,
+	ctx context.Context, cl *client.Client, at address, caBundle []byte, bundleOnly bool,
 ) error {
-	conversion := c.stanza(config)
+	conversion := c.stanza(at, caBundle)
 	if bundleOnly {
-		bundle := map[string]any{"caBundle": config.CABundle}
+		bundle := map[string]any{"caBundle": caBundle}
 		conversion = map[string]any{"webhook": map[string]any{"clientConfig": bundle}}
 	}
 	body, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": conversion}})
@@ -118,7 +120,7 @@ func (k *keeper) permissions() []apiobject.Permission {
 	// Also without hooks: those of an earlier version of the program are removed.
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		if k.config.Register != "" {
-			kind := admissionregistrationv1.SchemeGroupVersion.WithKind(kind)
+			kind := registrationVersion().WithKind(kind)
 			add(kind, "", []string{k.config.Register}, verbs...)
 		}
 	}

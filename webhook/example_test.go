@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -28,10 +28,7 @@ func validateHost(_ context.Context, request *webhook.Request[*networkingv1.Ingr
 }
 
 func options() webhook.HookConfig {
-	return webhook.HookConfig{Name: "hosts.ingresses.example.com", Rules: []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-		Rule:       admissionregistrationv1.Rule{Resources: []string{"ingresses"}},
-	}}}
+	return webhook.HookConfig{Name: "hosts.ingresses.example.com", Resources: []schema.GroupVersionResource{{Resource: "ingresses"}}}
 }
 
 func Example() {
@@ -62,9 +59,10 @@ func ExampleServer_Configurations() {
 	if err != nil {
 		panic(err)
 	}
-	objects := server.Configurations("shop-operator", admissionregistrationv1.WebhookClientConfig{
-		Service: &admissionregistrationv1.ServiceReference{Namespace: "shop", Name: "operator"},
-	})
+	objects, err := server.Configurations("shop-operator", "https://operator.shop.svc", nil)
+	if err != nil {
+		panic(err)
+	}
 	for _, obj := range objects {
 		text, err := yaml.Marshal(obj)
 		if err != nil {

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,33 +37,36 @@ import (
 type Func[T kube.Object] func(ctx context.Context, request *Request[T]) error
 
 // HookConfig registers a hook. The zero value of each field is its default; a hook for unstructured.Unstructured needs
-// Name and Rules.
+// Name and Resources.
 type HookConfig struct {
 	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook
 	// is "/" and Name. Default: for example "validating.webapps.example.com", from the resource and its group.
 	Name string
-	// Rules are the operations and resources that the API server asks about. Their APIGroups and APIVersions default to
-	// those of the hook's Go type; set them for a subresource of another group, such as deployments/scale. All
-	// resources must have the kind of the Go type, so that wildcards need unstructured.Unstructured. Default: creations
-	// and updates of the resource of the Go type, whose name is the usual plural of the kind in lower case.
-	Rules []admissionregistrationv1.RuleWithOperations
+	// Operations are those that the API server asks about. Default: creations and updates.
+	Operations []admissionv1.Operation
+	// Resources are those that the API server asks about. Without a Version, the group and the version are those of the
+	// hook's Go type; set both for a subresource of another group, such as deployments/scale. All must have the kind of
+	// the Go type, so that wildcards ("*") need unstructured.Unstructured. Default: the resource of the Go type, whose
+	// name is the usual plural of the kind in lower case.
+	Resources []schema.GroupVersionResource
 	// Ignore admits requests without a decision: if the webhook cannot be reached, panics, does not respond in time, or
 	// the objects are too large for it. Default: such requests are rejected.
 	Ignore bool
 	// SideEffects must be true for a hook that changes something other than the request's object, unless the
 	// request is a dry run. Such hooks check Request.DryRun. Default: the hook has no side effects.
 	SideEffects bool
-	// Exact disables requests for other versions of the resources, converted to the version of the rules. Default: they
-	// are sent (match policy Equivalent).
+	// Exact disables requests for other versions of the resources, converted to the version of Resources. Default:
+	// they are sent (match policy Equivalent).
 	Exact bool
 	// Reinvoke calls a mutating hook again if a later one has changed the object. Default: each is called once.
 	Reinvoke bool
 	// Timeout is how long the API server waits, in whole seconds from 1 s to 30 s. Default: 10 s.
 	Timeout time.Duration
-	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Rules. NamespaceSelector
+	// NamespaceSelector, ObjectSelector and MatchConditions are conditions in addition to Resources. NamespaceSelector
 	// defaults to the namespaces of Cluster.SetNamespaces, but for Namespaces to none; an empty one selects all.
+	// MatchConditions are CEL expressions by their names; all must be true.
 	NamespaceSelector, ObjectSelector *metav1.LabelSelector
-	MatchConditions                   []admissionregistrationv1.MatchCondition
+	MatchConditions                   map[string]string
 }
 
 // Hook is what a Server serves at one path: functions and their registration. Validating, Mutating, Converting,
@@ -169,25 +172,26 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 		"Timeout is %s: it must be whole seconds from 1s to 30s", t)
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
-	errs.addIf(len(a.options.Rules) == 0, "Rules is empty: the API server would never call the hook")
-	a.options.Rules = slices.Clone(a.options.Rules)
-	for i := range a.options.Rules {
-		rule := &a.options.Rules[i]
-		if a.empty != nil {
-			// The rule of a subresource such as pods/eviction is about another kind than the resource's.
-			if len(rule.APIGroups) == 0 {
-				rule.APIGroups = []string{a.kind.Group}
-			}
-			if len(rule.APIVersions) == 0 {
-				rule.APIVersions = []string{a.kind.Version}
-			}
+	errs.addIf(len(a.options.Resources) == 0, "Resources is empty: the API server would never call the hook")
+	a.options.Operations = slices.Clone(a.options.Operations)
+	if len(a.options.Operations) == 0 {
+		a.options.Operations = []admissionv1.Operation{admissionv1.Create, admissionv1.Update}
+	}
+	errs = append(errs, a.checkOperations()...)
+	a.options.MatchConditions = maps.Clone(a.options.MatchConditions)
+	a.options.Resources = slices.Clone(a.options.Resources)
+	for i := range a.options.Resources {
+		resource := &a.options.Resources[i]
+		if a.empty != nil && resource.Group == "" && resource.Version == "" {
+			// A subresource such as pods/eviction has another kind than its resource.
+			resource.Group, resource.Version = a.kind.Group, a.kind.Version
 		}
-		for _, err := range a.checkRule(*rule) {
-			errs = append(errs, fmt.Errorf("Rules[%d] %w", i, err)) //nolint:staticcheck // the name of a field
+		for _, err := range a.checkResource(*resource) {
+			errs = append(errs, fmt.Errorf("Resources[%d] %w", i, err)) //nolint:staticcheck // the name of a field
 		}
 	}
 	if names := cluster.Namespaces(); a.options.NamespaceSelector == nil && len(names) > 0 {
-		errs.addIf(!a.selectNamespaces(names), "Rules has namespaces beside other resources, and the program is "+
+		errs.addIf(!a.selectNamespaces(names), "Resources has namespaces beside others, and the program is "+
 			"limited to %q: use a hook for each, because the limit does not apply to Namespaces, or set "+
 			"NamespaceSelector", names)
 	}
@@ -195,16 +199,14 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 }
 
 // selectNamespaces sets the default of NamespaceSelector. It does not limit Namespaces, with whose own labels the API
-// server compares the selector. It returns false if the rules name Namespaces and other resources.
+// server compares the selector. It returns false if Resources has Namespaces and others.
 func (a *admission) selectNamespaces(names []string) bool {
 	var ofNamespaces, ofOthers bool
-	for _, rule := range a.options.Rules {
-		for _, resource := range rule.Resources {
-			// The API server does so in every group: namespaces.servicebus.azure.com.
-			name, _, _ := strings.Cut(resource, "/")
-			ofNamespaces = ofNamespaces || name == "namespaces"
-			ofOthers = ofOthers || name != "namespaces"
-		}
+	for _, resource := range a.options.Resources {
+		// The API server does so in every group: namespaces.servicebus.azure.com.
+		name, _, _ := strings.Cut(resource.Resource, "/")
+		ofNamespaces = ofNamespaces || name == "namespaces"
+		ofOthers = ofOthers || name != "namespaces"
 	}
 	if !ofNamespaces {
 		a.options.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
@@ -214,8 +216,8 @@ func (a *admission) selectNamespaces(names []string) bool {
 	return !ofNamespaces || !ofOthers
 }
 
-// setDefaults sets the defaults of Name and Rules for the kind. The name of the resource is the usual plural of the
-// kind's name; checkRules compares it with the one that the API server has.
+// setDefaults sets the defaults of Name and Resources for the kind. The name of the resource is the usual plural of the
+// kind's name; checkResources compares it with the one that the API server has.
 func (a *admission) setDefaults() {
 	plural, _ := meta.UnsafeGuessKindToResource(a.kind)
 	if a.options.Name == "" {
@@ -225,13 +227,8 @@ func (a *admission) setDefaults() {
 		}
 		a.options.Name = verb + "." + plural.Resource + "." + cmp.Or(a.kind.Group, "core")
 	}
-	if len(a.options.Rules) == 0 {
-		a.options.Rules = []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{
-				admissionregistrationv1.Create, admissionregistrationv1.Update,
-			},
-			Rule: admissionregistrationv1.Rule{Resources: []string{plural.Resource}},
-		}}
+	if len(a.options.Resources) == 0 {
+		a.options.Resources = []schema.GroupVersionResource{{Resource: plural.Resource}}
 	}
 }
 

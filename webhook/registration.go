@@ -2,20 +2,17 @@ package webhook
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // register applies the configurations with the bundle, if it has changed or after applyInterval.
@@ -23,17 +20,15 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	if bytes.Equal(bundle, k.applied) && time.Since(k.appliedAt) < applyInterval {
 		return nil
 	}
-	if err := k.checkRules(ctx); err != nil {
+	if err := k.checkResources(ctx); err != nil {
 		return fmt.Errorf("register the webhooks: %w", err)
 	}
-	config := *k.config.ClientConfig.DeepCopy()
-	config.CABundle = bundle
 	// One that cannot be applied must not keep others from the bundle.
-	configurations, empty := k.server.configurations(k.config.Register, config)
+	configurations, empty := k.server.configurations(k.config.Register, k.at, bundle)
 	var errs []error
 	for _, obj := range configurations {
 		if k.config.BundleOnly {
-			errs = append(errs, patchBundle(ctx, k.config.Client, obj))
+			errs = append(errs, patchBundle(ctx, k.config.Client, obj, bundle))
 		} else {
 			errs = append(errs, applyConfiguration(ctx, k.config.Client, obj))
 		}
@@ -48,13 +43,13 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 		}
 	}
 	for _, conversion := range k.server.conversions() {
-		errs = append(errs, conversion.patch(ctx, k.config.Client, config, k.config.BundleOnly))
+		errs = append(errs, conversion.patch(ctx, k.config.Client, k.at, bundle, k.config.BundleOnly))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("register the webhooks: %w", err)
 	}
 	if k.appliedAt.IsZero() {
-		k.logger.InfoContext(ctx, "webhooks registered", "host", k.names[0], "port", portOf(config))
+		k.logger.InfoContext(ctx, "webhooks registered", "host", k.at.name, "port", k.at.port)
 	}
 	k.applied, k.appliedAt = bundle, time.Now()
 	trusted := map[string]time.Time{}
@@ -69,27 +64,21 @@ func (k *keeper) register(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// portOf returns the port at which the API server reaches the server.
-func portOf(config admissionregistrationv1.WebhookClientConfig) string {
-	if config.Service != nil {
-		return fmt.Sprint(*withPath(config, "").Service.Port)
-	}
-	parsed, _ := url.Parse(*config.URL) // it is valid: see namesOf
-	return cmp.Or(parsed.Port(), "443")
-}
-
 // applyConfiguration makes the hooks of a configuration those of obj. An apply keeps the hooks and the match conditions
 // of other field owners, of which a condition could disable a hook, so they are removed afterwards.
-func applyConfiguration(ctx context.Context, c *client.Client, obj kube.Object) error {
+func applyConfiguration(ctx context.Context, c *client.Client, obj *unstructured.Unstructured) error {
+	hooks := obj.Object["webhooks"]
 	applied, err := client.Apply(ctx, c, obj, client.Force())
-	if err != nil || equality.Semantic.DeepEqual(hooksOf(applied.Object), hooksOf(obj)) {
+	if err != nil || equality.Semantic.DeepEqual(applied.Object.Object["webhooks"], hooks) {
 		return err
 	}
-	return patchHooks(ctx, c, obj, types.MergePatchType, hooksOf(obj))
+	return patchHooks(ctx, c, obj, types.MergePatchType, hooks)
 }
 
 // patchHooks patches the hooks of a configuration.
-func patchHooks(ctx context.Context, c *client.Client, obj kube.Object, kind types.PatchType, hooks any) error {
+func patchHooks(
+	ctx context.Context, c *client.Client, obj *unstructured.Unstructured, kind types.PatchType, hooks any,
+) error {
 	body, err := json.Marshal(map[string]any{"webhooks": hooks})
 	if err != nil {
 		return err
@@ -100,24 +89,12 @@ func patchHooks(ctx context.Context, c *client.Client, obj kube.Object, kind typ
 
 // patchBundle sets the bundle of the hooks of obj in the installed configuration. A hook that is missing there is an
 // error of the API server, because a bundle alone is not a hook.
-func patchBundle(ctx context.Context, c *client.Client, obj kube.Object) error {
-	var hooks []struct {
-		Name         string `json:"name"`
-		ClientConfig struct {
-			CABundle []byte `json:"caBundle"`
-		} `json:"clientConfig"`
-	}
-	if err := throughJSON(hooksOf(obj), &hooks); err != nil {
-		return err
+func patchBundle(ctx context.Context, c *client.Client, obj *unstructured.Unstructured, bundle []byte) error {
+	var hooks []any
+	installed, _, _ := unstructured.NestedSlice(obj.Object, "webhooks")
+	for _, hook := range installed {
+		name, _, _ := unstructured.NestedString(hook.(map[string]any), "name") //nolint:forcetypeassert // registration
+		hooks = append(hooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
 	}
 	return patchHooks(ctx, c, obj, types.StrategicMergePatchType, hooks)
-}
-
-// hooksOf returns the hooks of a configuration.
-func hooksOf(obj kube.Object) any {
-	if mutating, ok := obj.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
-		return mutating.Webhooks
-	}
-	//nolint:forcetypeassert // the other kind
-	return obj.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
 }

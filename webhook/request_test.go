@@ -280,7 +280,7 @@ func TestPatchesOfRandomChains(t *testing.T) {
 			continue
 		}
 		options := mapsOptions()
-		options.Rules[0].APIGroups, options.Rules[0].APIVersions = []string{""}, []string{"v1"}
+		options.Resources[0].Version = "v1"
 		for kind, hook := range map[string]Hook{"typed": Mutating(mapsOptions(), chain...), "untyped": Mutating(options, untyped...)} {
 			_, response, text := ask(t, serve(t, hook), mapReview(mapObject))
 			if response == nil || !response.Allowed {

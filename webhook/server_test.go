@@ -16,7 +16,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,10 +42,7 @@ const hookName = "test.example.com"
 
 // mapsOptions are the options of a hook for ConfigMaps.
 func mapsOptions() HookConfig {
-	return HookConfig{Name: hookName, Rules: []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
-	}}}
+	return HookConfig{Name: hookName, Operations: []admissionv1.Operation{admissionv1.Create}, Resources: []schema.GroupVersionResource{{Resource: "configmaps"}}}
 }
 
 func serve(tb testing.TB, hooks ...Hook) *Server {
@@ -286,7 +282,7 @@ func TestPatchDoesNotDependOnDeepCopy(t *testing.T) {
 func TestUnstructuredObjects(t *testing.T) {
 	t.Parallel()
 	options := mapsOptions()
-	options.Rules[0].APIGroups, options.Rules[0].APIVersions = []string{"*"}, []string{"*"}
+	options.Resources[0].Group, options.Resources[0].Version = "*", "*"
 	hook := Mutating(options, func(_ context.Context, r *Request[*unstructured.Unstructured]) error {
 		return unstructured.SetNestedField(r.Object.Object, int64(1<<60+1), "later")
 	})
@@ -442,7 +438,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		with(func(o *HookConfig) { o.Name = "short" }),
 		with(func(o *HookConfig) { o.Name = "/a.b.c" }),
 		Validating(HookConfig{Name: hookName}, allow[*unstructured.Unstructured]),
-		with(func(o *HookConfig) { o.Rules[0].Operations = nil }),
+		with(func(o *HookConfig) { o.Operations[0] = "create" }),
 		with(func(o *HookConfig) { o.Timeout = 1500 * time.Millisecond }),
 		with(func(o *HookConfig) { o.Timeout = 31 * time.Second }),
 		with(func(o *HookConfig) { o.Reinvoke = true }),
@@ -454,9 +450,9 @@ func TestNewReportsMistakes(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Hooks[0] is empty", `Hooks[1] "test.example.com": no function`, "Hooks[2] \"test.example.com\": function 1 is nil",
-		`Hooks[3] "short": Name`, `Hooks[4] "/a.b.c": Name`, "Hooks[5] \"test.example.com\": Rules is empty",
-		"Hooks[6] \"test.example.com\": Rules[0] lacks", "Hooks[7] \"test.example.com\": Timeout is 1.5s", "Hooks[8] \"test.example.com\": Timeout is 31s",
-		"Hooks[9] \"test.example.com\": Reinvoke", "Hooks[10] \"test.example.com\": Rules[0] lacks APIGroups",
+		`Hooks[3] "short": Name`, `Hooks[4] "/a.b.c": Name`, "Hooks[5] \"test.example.com\": Resources is empty",
+		"Hooks[6] \"test.example.com\": Operations[0] is \"create\"", "Hooks[7] \"test.example.com\": Timeout is 1.5s", "Hooks[8] \"test.example.com\": Timeout is 31s",
+		"Hooks[9] \"test.example.com\": Reinvoke", "Hooks[10] \"test.example.com\": Resources[0] lacks Version",
 		"Hooks[11] \"test.example.com\": ", "unregistered", "another hook has the same name", "CertFile and KeyFile, or Certificates, are required",
 	} {
 		if !strings.Contains(err.Error(), want) {

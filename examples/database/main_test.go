@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -209,8 +208,11 @@ func TestWebhooksPinVersionAndRejectChanges(t *testing.T) {
 			f.t.Fatal(err)
 		}
 		f.HandleWebhooks(server)
-		at := admissionregistrationv1.WebhookClientConfig{URL: new("https://database-operator.example.com")}
-		for _, configuration := range server.Configurations(name, at) {
+		configurations, err := server.Configurations(name, "https://database-operator.example.com", nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, configuration := range configurations {
 			if _, err := client.Apply(f.t.Context(), f.Client(), configuration); err != nil {
 				f.t.Fatal(err)
 			}

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"os"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -60,10 +60,10 @@ func run(ctx context.Context, args []string) error {
 		Hooks:   []webhook.Hook{webhook.Validating(hostsOptions(), uniqueHosts(ingresses))},
 		// The server creates its certificates, registers the hook, and renews both.
 		Certificates: &webhook.Certificates{
-			Client:       c,
-			Secret:       kube.Key{Namespace: *namespace, Name: "webhook-example-tls"},
-			Register:     "webhook-example",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: url},
+			Client:   c,
+			Secret:   kube.Key{Namespace: *namespace, Name: "webhook-example-tls"},
+			Register: "webhook-example",
+			URL:      *url,
 		},
 	})
 	if err != nil {
@@ -95,14 +95,8 @@ func hostsOf(ingress *networkingv1.Ingress) []string {
 // hostsOptions registers the hook for all Ingresses.
 func hostsOptions() webhook.HookConfig {
 	return webhook.HookConfig{
-		Name: "hosts.ingresses.example.com",
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{
-				admissionregistrationv1.Create,
-				admissionregistrationv1.Update,
-			},
-			Rule: admissionregistrationv1.Rule{Resources: []string{"ingresses"}},
-		}},
+		Name:      "hosts.ingresses.example.com",
+		Resources: []schema.GroupVersionResource{{Resource: "ingresses"}},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -196,10 +196,7 @@ func newEvenKeel(listener net.Listener, folder string) (*webhook.Server, error) 
 		return nil, err
 	}
 	options := func(name string) webhook.HookConfig {
-		return webhook.HookConfig{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{Resources: []string{"pods"}},
-		}}}
+		return webhook.HookConfig{Name: name, Operations: []admissionv1.Operation{admissionv1.Create}, Resources: []schema.GroupVersionResource{{Resource: "pods"}}}
 	}
 	return webhook.New(webhook.Config{
 		Cluster: cluster, Listener: listener, CertFile: filepath.Join(folder, "tls.crt"),

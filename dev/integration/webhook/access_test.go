@@ -188,7 +188,7 @@ func TestSmokeTokensAndAccess(t *testing.T) {
 	if _, err := client.Create(t.Context(), admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, obj := range server.Configurations("traced", clientConfig(url, e.authority.Cert)) {
+	for _, obj := range configurations(e, server, "traced", url, e.authority.Cert) {
 		if _, err := client.Apply(t.Context(), admin, obj); err != nil {
 			t.Fatal(err)
 		}

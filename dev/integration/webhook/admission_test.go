@@ -201,7 +201,7 @@ func TestReplacedAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := e.newAuthority()
-	for _, obj := range server.Configurations(e.namespace, clientConfig(url, other.Cert)) {
+	for _, obj := range configurations(e, server, e.namespace, url, other.Cert) {
 		if _, err := client.Apply(t.Context(), e.client, obj); err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestConfigurationsAreApplied(t *testing.T) {
 	e.register(server, url, e.authority.Cert)
 	var versions []string
 	for range 2 {
-		for _, obj := range server.Configurations(e.namespace, clientConfig(url, e.authority.Cert)) {
+		for _, obj := range configurations(e, server, e.namespace, url, e.authority.Cert) {
 			applied, err := client.Apply(t.Context(), e.client, obj)
 			if err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@ func TestClientCertificateMissing(t *testing.T) {
 		Cluster: g.cluster, Listener: g.listener,
 		Hooks:        []webhook.Hook{g.hook(), webhook.Validating(g.options("closed"), func(context.Context, *mapRequest) error { return nil })},
 		ClientCAFile: g.file("ca.crt", string(g.newAuthority().Cert)),
-		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, ClientConfig: clientConfig(g.url, nil)},
+		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, URL: g.url},
 	})
 	if err != nil {
 		t.Fatal(err)

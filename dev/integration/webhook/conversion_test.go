@@ -146,7 +146,7 @@ func (g *gadgets) hook() webhook.Hook {
 // install installs the definition with the conversion of the server.
 func (g *gadgets) install(server *webhook.Server) {
 	g.Helper()
-	if err := crd.SetConversions(server.Conversions(clientConfig(g.url, nil)), g.definition); err != nil {
+	if err := crd.SetConversions(conversions(g, server, g.url, nil), g.definition); err != nil {
 		g.Fatal(err)
 	}
 	if _, err := crd.Ensure(g.Context(), g.client, []*apiextensionsv1.CustomResourceDefinition{g.definition}); err != nil {
@@ -165,7 +165,7 @@ func (g *gadgets) start(listener net.Listener) (server *webhook.Server, stop fun
 	g.Helper()
 	server, err := webhook.New(webhook.Config{
 		Cluster: g.cluster, Hooks: []webhook.Hook{g.hook()}, Listener: listener,
-		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, ClientConfig: clientConfig(g.url, nil)},
+		Certificates: &webhook.Certificates{Client: g.client, Secret: g.secret, URL: g.url},
 	})
 	if err != nil {
 		g.Fatal(err)
@@ -405,7 +405,7 @@ func TestSetConversions(t *testing.T) {
 	other := g.definition.DeepCopy()
 	other.Name = "others.example.com"
 	before := other.DeepCopy()
-	if err := crd.SetConversions(server.Conversions(clientConfig("https://a/", []byte("x"))), other, g.definition); err != nil {
+	if err := crd.SetConversions(conversions(g, server, "https://a/", []byte("x")), other, g.definition); err != nil {
 		t.Fatal(err)
 	}
 	c := g.definition.Spec.Conversion.Webhook.ClientConfig
@@ -414,7 +414,7 @@ func TestSetConversions(t *testing.T) {
 	}
 	wrong := g.definition.DeepCopy()
 	wrong.Spec.Names.Kind, wrong.Spec.Versions[1].Name, wrong.Spec.Conversion = "Other", "v3", nil
-	err = crd.SetConversions(server.Conversions(clientConfig("https://a", nil)), wrong)
+	err = crd.SetConversions(conversions(g, server, "https://a", nil), wrong)
 	if wrong.Spec.Conversion != nil {
 		err = errors.New("changed")
 	}
@@ -423,7 +423,7 @@ func TestSetConversions(t *testing.T) {
 			t.Errorf("the error is %v, want %q", err, part)
 		}
 	}
-	if err := crd.SetConversions(server.Conversions(clientConfig("https://a", nil)), other); err == nil || !strings.Contains(err.Error(), "no definition has the name "+g.name) {
+	if err := crd.SetConversions(conversions(g, server, "https://a", nil), other); err == nil || !strings.Contains(err.Error(), "no definition has the name "+g.name) {
 		t.Error(err)
 	}
 }

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/internal/certificates"
@@ -80,10 +83,7 @@ func (e *env) options(name string) webhook.HookConfig {
 	return webhook.HookConfig{
 		Name: name + ".example.com", Timeout: 2 * time.Second,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.namespace}},
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-			Rule:       admissionregistrationv1.Rule{Resources: []string{"configmaps"}},
-		}},
+		Operations:        []admissionv1.Operation{"*"}, Resources: []schema.GroupVersionResource{{Resource: "configmaps"}},
 	}
 }
 
@@ -127,7 +127,7 @@ func (e *env) run(ctx context.Context, server *webhook.Server) (stop func()) {
 // register applies the configurations of a server, and waits until the API server uses them.
 func (e *env) register(server *webhook.Server, url string, bundle []byte) {
 	e.Helper()
-	objects := server.Configurations(e.namespace, clientConfig(url, bundle))
+	objects := configurations(e, server, e.namespace, url, bundle)
 	for _, obj := range objects {
 		if _, err := client.Apply(e.Context(), e.client, obj); err != nil {
 			e.Fatal(err)
@@ -140,8 +140,22 @@ func (e *env) register(server *webhook.Server, url string, bundle []byte) {
 	}
 }
 
-func clientConfig(url string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
-	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: bundle}
+func configurations(tb testing.TB, server *webhook.Server, name, url string, bundle []byte) []kube.Object {
+	tb.Helper()
+	objects, err := server.Configurations(name, url, bundle)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return objects
+}
+
+func conversions(tb testing.TB, server *webhook.Server, url string, bundle []byte) []*unstructured.Unstructured {
+	tb.Helper()
+	definitions, err := server.Conversions(url, bundle)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return definitions
 }
 
 func text(err error) string {

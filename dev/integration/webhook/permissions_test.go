@@ -32,7 +32,7 @@ func TestRolesSuffice(t *testing.T) {
 	g.client = clustertest.Client(t, g.cluster)
 	allow := func(context.Context, *mapRequest) error { return nil }
 	hooks := []webhook.Hook{webhook.Validating(g.options("permitted"), allow), webhook.Mutating(g.options("permitted-too"), allow), g.hook()}
-	certificatesOf := &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, ClientConfig: clientConfig(g.url, nil)}
+	certificatesOf := &webhook.Certificates{Client: g.client, Secret: g.secret, Register: g.namespace, URL: g.url}
 	server, err := webhook.New(webhook.Config{Cluster: g.cluster, Hooks: hooks, Listener: g.listener, Certificates: certificatesOf})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestDocumentedRoles(t *testing.T) {
 	server, err := webhook.New(webhook.Config{
 		Cluster: e.cluster, Hooks: []webhook.Hook{webhook.Validating(e.options("example"), func(context.Context, *mapRequest) error { return nil })}, Listen: ":0",
 		Certificates: &webhook.Certificates{
-			Client: e.client, Secret: kube.Key{Namespace: "default", Name: "webhook-example-tls"}, Register: "webhook-example", ClientConfig: clientConfig("https://127.0.0.1:9443", nil),
+			Client: e.client, Secret: kube.Key{Namespace: "default", Name: "webhook-example-tls"}, Register: "webhook-example", URL: "https://127.0.0.1:9443",
 		},
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (e *env) startKeeping(policy certificates.Policy, listener net.Listener, ur
 	e.Helper()
 	server, err := webhook.New(webhook.Config{
 		Cluster: e.cluster, Hooks: []webhook.Hook{hook}, Listener: listener,
-		Certificates: &webhook.Certificates{Client: e.client, Secret: secret, Register: e.namespace, ClientConfig: clientConfig(url, nil)},
+		Certificates: &webhook.Certificates{Client: e.client, Secret: secret, Register: e.namespace, URL: url},
 	})
 	if err != nil {
 		e.Fatal(err)

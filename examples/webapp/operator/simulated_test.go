@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
@@ -72,7 +71,11 @@ func newWorldWithV2(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := crd.SetConversions(server.Conversions(admissionregistrationv1.WebhookClientConfig{URL: new("https://webhooks.invalid")}), definitions...); err != nil {
+	conversions, err := server.Conversions("https://webhooks.invalid", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := crd.SetConversions(conversions, definitions...); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := json.Marshal(definitions[0])

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,8 +61,11 @@ func TestHooks(t *testing.T) {
 		}
 		c.Run(webapps)
 		c.HandleWebhooks(server)
-		url := "https://webapp-operator.example.com"
-		for _, configuration := range server.Configurations("webapp-operator", admissionregistrationv1.WebhookClientConfig{URL: &url}) {
+		configurations, err := server.Configurations("webapp-operator", "https://webapp-operator.example.com", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, configuration := range configurations {
 			if _, err := client.Apply(t.Context(), c.Client(), configuration); err != nil {
 				t.Fatal(err)
 			}

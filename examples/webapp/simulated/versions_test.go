@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -54,15 +53,22 @@ func testVersions(t *testing.T, f func(v versions)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		url := "https://webapp-operator.example.com"
-		at := admissionregistrationv1.WebhookClientConfig{URL: &url}
-		if err := crd.SetConversions(server.Conversions(at), definitions...); err != nil {
+		const url = "https://webapp-operator.example.com"
+		conversions, err := server.Conversions(url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configurations, err := server.Configurations("webapp-operator", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := crd.SetConversions(conversions, definitions...); err != nil {
 			t.Fatal(err)
 		}
 		c.Run(webapps)
 		c.Settle()
 		c.HandleWebhooks(server)
-		for _, configuration := range server.Configurations("webapp-operator", at) {
+		for _, configuration := range configurations {
 			if _, err := client.Apply(t.Context(), c.Client(), configuration); err != nil {
 				t.Fatal(err)
 			}

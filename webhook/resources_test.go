@@ -32,34 +32,47 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// rulesFor are the options of a hook with one rule.
-func rulesFor(groups, versions []string, resources ...string) HookConfig {
+// optionsFor are the options of a hook for resources.
+func optionsFor(gv schema.GroupVersion, resources ...string) HookConfig {
 	options := mapsOptions()
-	options.Rules[0].APIGroups, options.Rules[0].APIVersions, options.Rules[0].Resources = groups, versions, resources
+	options.Resources = nil
+	for _, name := range resources {
+		options.Resources = append(options.Resources, gv.WithResource(name))
+	}
 	return options
+}
+
+// validatingOf returns a configuration with its Go type.
+func validatingOf(t *testing.T, obj kube.Object) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	t.Helper()
+	typed := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := throughJSON(obj, typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
 }
 
 func allow[T kube.Object](context.Context, *Request[T]) error { return nil }
 
-// A rule that selects objects of other kinds than the Go type of its hook is a mistake: each of their requests would fail.
-func TestNewRejectsRulesForOtherKinds(t *testing.T) {
+// A resource whose objects do not have the Go type of its hook is a mistake: each of their requests would fail.
+func TestNewRejectsResourcesOfOtherKinds(t *testing.T) {
 	t.Parallel()
-	any1 := []string{"*"}
+	any1 := schema.GroupVersion{Group: "*", Version: "*"}
 	for name, test := range map[string]struct {
 		hook Hook
 		want string // "": no mistake
 	}{
-		"subresources":         {Validating(rulesFor(nil, nil, "pods/*"), allow[*corev1.Pod]), `Rules[0] has the resource "pods/*": requests for kinds other than Pod would fail`},
-		"of a Mutator":         {Mutating(rulesFor(nil, nil, "pods", "pods/*"), allow[*corev1.Pod]), `has the resource "pods/*"`},
-		"all resources":        {Validating(rulesFor(nil, nil, "*"), allow[*corev1.Pod]), `has the resource "*"`},
-		"everything":           {Validating(rulesFor(any1, any1, "*/*"), allow[*corev1.Pod]), `has the resource "*/*"`},
-		"all versions":         {Validating(rulesFor(nil, any1, "pods"), allow[*corev1.Pod]), `the Go type of the hook is for v1: omit both`},
-		"another version":      {Validating(rulesFor(nil, []string{"v1", "v2"}, "pods"), allow[*corev1.Pod]), `omit both`},
-		"another group":        {Validating(rulesFor([]string{"apps"}, nil, "pods"), allow[*corev1.Pod]), `omit both`},
-		"named subresources":   {Validating(rulesFor(nil, nil, "pods", "pods/status"), allow[*corev1.Pod]), ""},
-		"one subresource":      {Validating(rulesFor(any1, any1, "*/scale"), allow[*corev1.Pod]), ""},
-		"another group's":      {Validating(rulesFor([]string{"apps"}, []string{"v1"}, "deployments/scale"), allow[*corev1.Pod]), ""},
-		"any kind, everything": {Validating(rulesFor(any1, any1, "*/*"), allow[*unstructured.Unstructured]), ""},
+		"subresources":         {Validating(optionsFor(schema.GroupVersion{}, "pods/*"), allow[*corev1.Pod]), `Resources[0] is "pods/*": requests for kinds other than Pod would fail`},
+		"of a Mutator":         {Mutating(optionsFor(schema.GroupVersion{}, "pods", "pods/*"), allow[*corev1.Pod]), `is "pods/*"`},
+		"all resources":        {Validating(optionsFor(schema.GroupVersion{}, "*"), allow[*corev1.Pod]), `is "*"`},
+		"everything":           {Validating(optionsFor(any1, "*/*"), allow[*corev1.Pod]), `is "*/*"`},
+		"all versions":         {Validating(optionsFor(schema.GroupVersion{Version: "*"}, "pods"), allow[*corev1.Pod]), `the Go type of the hook is for v1: omit group and version`},
+		"another version":      {Validating(optionsFor(schema.GroupVersion{Version: "v2"}, "pods"), allow[*corev1.Pod]), `omit group and version`},
+		"another group":        {Validating(optionsFor(schema.GroupVersion{Group: "apps", Version: "v1"}, "pods"), allow[*corev1.Pod]), `omit group and version`},
+		"named subresources":   {Validating(optionsFor(schema.GroupVersion{}, "pods", "pods/status"), allow[*corev1.Pod]), ""},
+		"one subresource":      {Validating(optionsFor(any1, "*/scale"), allow[*corev1.Pod]), ""},
+		"another group's":      {Validating(optionsFor(schema.GroupVersion{Group: "apps", Version: "v1"}, "deployments/scale"), allow[*corev1.Pod]), ""},
+		"any kind, everything": {Validating(optionsFor(any1, "*/*"), allow[*unstructured.Unstructured]), ""},
 	} {
 		_, err := New(Config{Cluster: connect(t), Hooks: []Hook{test.hook}})
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -72,16 +85,16 @@ func TestNewRejectsRulesForOtherKinds(t *testing.T) {
 // selector.
 func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
 	t.Parallel()
-	core, any1, all := []string{""}, []string{"*"}, &metav1.LabelSelector{}
-	config := func(groups []string, resources ...string) HookConfig {
-		c := rulesFor(groups, []string{"v1"}, resources...)
+	core, all := "", &metav1.LabelSelector{}
+	config := func(group string, resources ...string) HookConfig {
+		c := optionsFor(schema.GroupVersion{Group: group, Version: "v1"}, resources...)
 		c.Name = "all.web.example.com"
 		return c
 	}
 	withSelector := config(core, "namespaces", "pods")
 	withSelector.NamespaceSelector = all
-	split := config(core, "namespaces")
-	split.Rules = append(split.Rules, config(core, "pods").Rules...)
+	twoGroups := config(core, "namespaces")
+	twoGroups.Resources = append(twoGroups.Resources, config("a.example.com", "namespaces").Resources...)
 	for name, test := range map[string]struct {
 		hook            Hook
 		limited, failed bool
@@ -90,13 +103,12 @@ func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
 		"the type Namespace":       {Validating(HookConfig{}, allow[*corev1.Namespace]), false, false},
 		"namespaces":               {Validating(config(core, "namespaces"), allow[*unstructured.Unstructured]), false, false},
 		"subresources":             {Validating(config(core, "namespaces/status"), allow[*unstructured.Unstructured]), false, false},
-		"another group's":          {Validating(config([]string{"a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), false, false},
-		"everything":               {Validating(config(any1, "*/*"), allow[*unstructured.Unstructured]), true, false},
+		"another group's":          {Validating(config("a.example.com", "namespaces"), allow[*unstructured.Unstructured]), false, false},
+		"everything":               {Validating(config("*", "*/*"), allow[*unstructured.Unstructured]), true, false},
 		"both":                     {Validating(config(core, "pods", "namespaces"), allow[*unstructured.Unstructured]), false, true},
-		"two rules":                {Validating(split, allow[*unstructured.Unstructured]), false, true},
-		"any group and both":       {Validating(config(any1, "namespaces", "pods"), allow[*unstructured.Unstructured]), false, true},
+		"any group and both":       {Validating(config("*", "namespaces", "pods"), allow[*unstructured.Unstructured]), false, true},
 		"both with a selector":     {Validating(withSelector, allow[*unstructured.Unstructured]), false, false},
-		"namespaces of each group": {Validating(config([]string{"", "a.example.com"}, "namespaces"), allow[*unstructured.Unstructured]), false, false},
+		"namespaces of each group": {Validating(twoGroups, allow[*unstructured.Unstructured]), false, false},
 	} {
 		cluster := connect(t)
 		if err := cluster.SetNamespaces("shop", "sea"); err != nil {
@@ -112,8 +124,11 @@ func TestLimitToNamespacesIsTheDefaultSelector(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		configuration := s.Configurations("web", admissionregistrationv1.WebhookClientConfig{URL: new("https://web:9443")})[0]
-		selector := configuration.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].NamespaceSelector
+		configurations, err := s.Configurations("web", "https://web:9443", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		selector := validatingOf(t, configurations[0]).Webhooks[0].NamespaceSelector
 		if limited := selector != nil && len(selector.MatchExpressions) > 0; limited != test.limited {
 			t.Errorf("%s: the selector is %v", name, selector)
 		}
@@ -146,26 +161,26 @@ func ruled(t *testing.T, w *world, hook Hook, change func(*Certificates)) (regis
 	return missing == nil, logs.String(), s.keeper.ready()
 }
 
-// A rule that names no resource of the cluster would admit everything silently, and one for another kind would reject each
+// A hook that names no resource of the cluster would admit everything silently, and one for another kind would reject each
 // request. A mistake is an error before the hook is registered; a resource that may be installed later is logged once.
-func TestRulesAreComparedWithTheCluster(t *testing.T) {
+func TestResourcesAreComparedWithTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		hook             Hook
 		failure, warning string
 	}{
-		"right":             {hook: Validating(rulesFor(nil, nil, "secrets"), allow[*corev1.Secret])},
-		"singular":          {hook: Validating(rulesFor(nil, nil, "secret"), allow[*corev1.Secret]), failure: `Rules[0] has the resource "secret": the name of the resource is secrets`},
-		"kind":              {hook: Validating(rulesFor(nil, nil, "Secrets"), allow[*corev1.Secret]), failure: "the name of the resource is secrets"},
-		"mistyped":          {hook: Validating(rulesFor(nil, nil, "zecrets"), allow[*corev1.Secret]), failure: `has the resource "zecrets": that of Secret is secrets`},
-		"another kind":      {hook: Validating(rulesFor(nil, nil, "secrets", "configmaps"), allow[*corev1.Secret]), failure: `has the resource "configmaps", whose objects are of /v1, Kind=ConfigMap`},
-		"subresource":       {hook: Validating(rulesFor(nil, nil, "pods/binding"), allow[*corev1.Pod]), failure: `has the resource "pods/binding", whose objects are of /v1, Kind=Binding`},
-		"no subresource":    {hook: Validating(rulesFor(nil, nil, "pods/other"), allow[*corev1.Pod]), warning: "[pods/other]"},
-		"status":            {hook: Validating(rulesFor(nil, nil, "pods/status"), allow[*corev1.Pod])},
-		"any kind, right":   {hook: Validating(rulesFor([]string{""}, []string{"v1"}, "secrets", "configmaps"), allow[*unstructured.Unstructured])},
-		"any kind, kind":    {hook: Validating(rulesFor([]string{""}, []string{"v1"}, "secret"), allow[*unstructured.Unstructured]), failure: "the name of the resource is secrets"},
-		"any kind, missing": {hook: Validating(rulesFor([]string{"", "example.com"}, []string{"v1"}, "widgets"), allow[*unstructured.Unstructured]), warning: "[widgets]"},
-		"any kind, all":     {hook: Validating(rulesFor([]string{"*"}, []string{"v1"}, "widgets"), allow[*unstructured.Unstructured])},
+		"right":             {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets"), allow[*corev1.Secret])},
+		"singular":          {hook: Validating(optionsFor(schema.GroupVersion{}, "secret"), allow[*corev1.Secret]), failure: `Resources[0] is "secret": the name of the resource is secrets`},
+		"kind":              {hook: Validating(optionsFor(schema.GroupVersion{}, "Secrets"), allow[*corev1.Secret]), failure: "the name of the resource is secrets"},
+		"mistyped":          {hook: Validating(optionsFor(schema.GroupVersion{}, "zecrets"), allow[*corev1.Secret]), failure: `is "zecrets": that of Secret is secrets`},
+		"another kind":      {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets", "configmaps"), allow[*corev1.Secret]), failure: `is "configmaps", whose objects are of /v1, Kind=ConfigMap`},
+		"subresource":       {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/binding"), allow[*corev1.Pod]), failure: `is "pods/binding", whose objects are of /v1, Kind=Binding`},
+		"no subresource":    {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/other"), allow[*corev1.Pod]), warning: "[pods/other]"},
+		"status":            {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/status"), allow[*corev1.Pod])},
+		"any kind, right":   {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secrets", "configmaps"), allow[*unstructured.Unstructured])},
+		"any kind, kind":    {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secret"), allow[*unstructured.Unstructured]), failure: "the name of the resource is secrets"},
+		"any kind, missing": {hook: Validating(optionsFor(schema.GroupVersion{Group: "example.com", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured]), warning: "[widgets]"},
+		"any kind, all":     {hook: Validating(optionsFor(schema.GroupVersion{Group: "*", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured])},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,51 +202,65 @@ func TestRulesAreComparedWithTheCluster(t *testing.T) {
 func TestReviewsAtRegisteredPaths(t *testing.T) {
 	t.Parallel()
 	s := serveRobots(t, nil, Validating(mapsOptions(), allowMaps), robotHook())
-	for _, at := range []admissionregistrationv1.WebhookClientConfig{
-		{URL: new("https://a:9443")},
-		{URL: new("https://a:9443/")},
-		{URL: new("https://a/b/c")},
-		{URL: new("https://a/b/")},
-		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b"}},
-		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b", Path: new("/b")}},
-		{Service: &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b", Path: new("/b/c/")}},
-	} {
-		path := func(url_ *string, service *string) string {
-			if url_ == nil {
-				return *service
-			}
-			parsed, err := url.Parse(*url_)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return parsed.Path
+	for _, address := range []string{"https://a:9443", "https://a:9443/", "https://a/b/c", "https://a/b/", "https://a.b.svc", "https://a.b.svc/b", "https://a.b.svc/b/c/"} {
+		configurations, err := s.Configurations("a", address, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		hook := s.Configurations("a", at)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].ClientConfig
+		hook := validatingOf(t, configurations[0]).Webhooks[0].ClientConfig
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: robotsCRD}}
 		definition.Spec.Names.Kind = "Robot"
 		for _, version := range []string{"v1", "v2", "v3"} {
 			definition.Spec.Versions = append(definition.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: version})
 		}
-		if err := crd.SetConversions(s.Conversions(at), definition); err != nil {
+		conversions, err := s.Conversions(address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := crd.SetConversions(conversions, definition); err != nil {
 			t.Fatal(err)
 		}
 		conversion := definition.Spec.Conversion.Webhook.ClientConfig
-		var ofHook, ofConversion *string
-		if at.Service != nil {
-			ofHook, ofConversion = hook.Service.Path, conversion.Service.Path
+		paths := map[bool]string{}
+		if strings.Contains(address, ".svc") {
+			paths[true], paths[false] = *hook.Service.Path, *conversion.Service.Path
+		} else {
+			for isHook, at := range map[bool]*string{true: hook.URL, false: conversion.URL} {
+				parsed, err := url.Parse(*at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				paths[isHook] = parsed.Path
+			}
 		}
 		for path, body := range map[string]string{
-			path(hook.URL, ofHook):             `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"ConfigMap"},"object":` + mapObject + `}}`,
-			path(conversion.URL, ofConversion): string(conversionReview("")),
+			paths[true]:  `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"version":"v1","kind":"ConfigMap"},"object":` + mapObject + `}}`,
+			paths[false]: string(conversionReview("")),
 		} {
 			if code, text := post(t, s, path, []byte(body)); code != http.StatusOK {
 				t.Errorf("%s: %d %s", path, code, text)
 			}
 		}
 	}
-	for _, text := range []string{"https://a?b=c", "https://a/#b", "https://a:b@c", "http://a", "https://"} {
-		if _, err := namesOf(admissionregistrationv1.WebhookClientConfig{URL: &text}); err == nil {
-			t.Errorf("%s is accepted", text)
+}
+
+func TestAddressesOfServers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]address{
+		"https://a":                    {name: "a", host: "a", port: 443},
+		"https://[::1]:9443/x":         {name: "::1", host: "[::1]:9443", port: 9443, path: "/x"},
+		"https://a.b.svc":              {service: kube.Key{Namespace: "b", Name: "a"}, name: "a.b.svc", host: "a.b.svc", port: 443},
+		"https://a.b.svc:8443/x/y/":    {service: kube.Key{Namespace: "b", Name: "a"}, name: "a.b.svc", host: "a.b.svc:8443", port: 8443, path: "/x/y"},
+		"https://a.b.svc.cluster.test": {name: "a.b.svc.cluster.test", host: "a.b.svc.cluster.test", port: 443},
+		"https://b.svc":                {name: "b.svc", host: "b.svc", port: 443},
+	} {
+		if got, err := parseAddress(text); err != nil || got != want {
+			t.Errorf("%s is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "a.b.svc", "https://a?b=c", "https://a?", "https://a/#b", "https://a#", "https://a:b@c", "http://a", "https://", "https://:443", "https://a:0", "https://a:65536", "https://.b.svc", "https://a..svc"} {
+		if got, err := parseAddress(text); err == nil || !strings.Contains(err.Error(), "URL is ") {
+			t.Errorf("%s is accepted: %+v, %v", text, got, err)
 		}
 	}
 }
@@ -246,7 +275,11 @@ func TestBundleOnly(t *testing.T) {
 		if registered, _, err := ruled(t, w, hook, bundleOnly); registered || err == nil || !strings.Contains(err.Error(), `"operator" not found`) {
 			t.Errorf("without a configuration: registered %t, %v", registered, err)
 		}
-		installed := serve(t, hook).Configurations("operator", certificatesFor(w.client).ClientConfig)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		configurations, err := serve(t, hook).Configurations("operator", certificatesFor(w.client).URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := validatingOf(t, configurations[0])
 		installed.Labels = map[string]string{"chart": "a"}
 		installed.Webhooks[0].TimeoutSeconds = new(int32(3))
 		installed.Webhooks[0].ClientConfig.Service.Port = new(int32(8443))
@@ -273,35 +306,20 @@ func TestBundleOnly(t *testing.T) {
 	})
 }
 
-// A rule is for each of its resources in each of its groups: a name of one group can be that of a kind in another.
-func TestRulesForSeveralGroups(t *testing.T) {
-	t.Parallel()
-	served := func(gv schema.GroupVersion) []metav1.APIResource {
-		return map[string][]metav1.APIResource{
-			"a": {{Name: "logging", Kind: "Logging"}}, "b": {{Name: "loggings", Kind: "Logging"}},
-		}[gv.Group]
-	}
-	for _, groups := range [][]string{{"a", "b"}, {"b", "a"}} {
-		rule := admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"v1"}, Resources: []string{"logging", "loggings"}}
-		if missing, err := (admission{}).compareRule(rule, served); err != nil || len(missing) > 0 {
-			t.Errorf("%v: missing %v, error %v", groups, missing, err)
-		}
-	}
-}
-
-// A hook without a name and rules is asked about creations and updates of its kind.
-func TestDefaultNameAndRules(t *testing.T) {
+// A hook without a name and resources is asked about creations and updates of its kind.
+func TestDefaultNameAndResources(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{Cluster: connect(t), Hooks: []Hook{Validating(HookConfig{}, allow[*corev1.Pod]), Mutating(HookConfig{}, allow[*networkingv1.Ingress])}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, obj := range s.Configurations("web", admissionregistrationv1.WebhookClientConfig{URL: new("https://web:9443")}) {
-		var hooks []admissionregistrationv1.ValidatingWebhook
-		if err := throughJSON(hooksOf(obj), &hooks); err != nil {
-			t.Fatal(err)
-		}
+	configurations, err := s.Configurations("web", "https://web:9443", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range configurations {
+		hooks := validatingOf(t, obj).Webhooks
 		rule := hooks[0].Rules[0]
 		got = append(got, fmt.Sprint(hooks[0].Name, rule.Operations, rule.APIGroups, rule.APIVersions, rule.Resources))
 	}
