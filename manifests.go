@@ -40,7 +40,7 @@ const manifestsCommand = "manifests"
 //
 // It calls run with a Program that makes no request, and whose Run returns when everything is created and cancels the
 // context of run. RBAC has what the parts of this program, with these ARGUMENTS, do: informers in their namespaces,
-// children, finalizers and the status in the namespaces in which the kinds are watched, Events, the lease, webhooks,
+// children, finalizers and the status in the namespaces of the controllers that have them, Events, leases, webhooks,
 // which the program registers when it serves them, and definitions, which it may not create, because they exist. What
 // else handlers do is in Program.Permissions.
 //
@@ -195,11 +195,6 @@ func (*deployment) prepare(p *Program) error {
 		return errors.New("Webhooks.CertFile or KeyFile is set, and the Deployment has no files: leave them empty " +
 			"for certificates in a Secret, which the program keeps")
 	}
-	if lease := p.Manager.LeaderElection; lease != nil && lease.Fence {
-		changed := *lease
-		changed.Identity = cmp.Or(os.Getenv("POD_UID"), "pod") + "_" // must agree with the environment
-		p.Manager.LeaderElection = &changed
-	}
 	return nil
 }
 
@@ -220,23 +215,42 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 		o.Scheme = "HTTPS"
 	}
 	o.GracePeriod = max(30, int(math.Ceil(config.ShutdownTimeout.Seconds()))+1)
-	o.Permissions, o.ReadOnly = apiobject.ObserversOf(p.cluster).Permissions(), p.Options.ReadOnly
+	observers := apiobject.ObserversOf(p.cluster)
+	o.Permissions, o.ReadOnly = observers.Permissions(), p.Options.ReadOnly
+	for _, name := range observers.ControllersOfUnknownKinds() {
+		p.cluster.Logger().Warn("permissions for the objects of a controller are not printed", "controller", name,
+			"hint", "the kind of its Retriever is not known: add them to Program.Permissions")
+	}
 	o.Rules, o.ClusterRules, o.Namespaces = p.Permissions, p.ClusterPermissions, p.cluster.Namespaces()
 	if err := d.addPorts(p, config); err != nil {
 		return err
 	}
-	if lease := config.LeaderElection; lease != nil && lease.Fence {
-		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespace, Name: lease.Name},
-			kube.Key{Namespace: o.Namespace, Name: o.Name}, d.exemptions()...)
-		if err != nil {
-			return err
-		}
-		o.Fence, o.Policy = true, string(policy)
+	if err := d.addFences(); err != nil {
+		return err
 	}
 	if len(p.definitions) > 0 {
 		return o.AddDefinitions(p.definitions[0])
 	}
 	return nil
+}
+
+// addFences replaces the permissions of leases with a fence by the objects of the fence, which have them.
+func (d *deployment) addFences() error {
+	o := &d.objects
+	exempt := d.exemptions()
+	var errs []error
+	o.Permissions = slices.DeleteFunc(o.Permissions, func(lease apiobject.Permission) bool {
+		if !lease.Fence {
+			return false
+		}
+		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespaces[0], Name: lease.Names[0]},
+			kube.Key{Namespace: o.Namespace, Name: o.Name}, exempt...)
+		if errs = append(errs, err); !slices.Contains(o.Policies, string(policy)) {
+			o.Policies = append(o.Policies, string(policy))
+		}
+		return true
+	})
+	return errors.Join(errs...)
 }
 
 // exemptions are what replicas write that do not hold the lease.

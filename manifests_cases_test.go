@@ -1,10 +1,12 @@
 package evenkeel_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel"
@@ -30,20 +33,12 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
+	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/owned"
 	"github.com/evenkeel-go/evenkeel/owned/watched"
 )
 
 type runFunc = func(context.Context, *evenkeel.Program) error
-
-// rulesIfAny are the rules of a role in short form, empty if there is no such role.
-func rulesIfAny(t *testing.T, objects map[string]*unstructured.Unstructured, name string) []string {
-	t.Helper()
-	if objects[name] == nil {
-		return nil
-	}
-	return rulesOf(t, objects, name)
-}
 
 // A rule for objects of some names must not become one for all objects.
 func TestManifestsKeepResourceNames(t *testing.T) {
@@ -94,7 +89,7 @@ func TestManifestsOfTwoControllersOfOneKind(t *testing.T) {
 		}
 		return p.Run(ctx, operator, report)
 	})
-	for _, rule := range rulesIfAny(t, objects, "ClusterRole prod.web") {
+	for _, rule := range rulesOf(t, objects, "ClusterRole prod.web") {
 		if strings.Contains(rule, "deployments") && rule != "[apps] [deployments] [] [list watch]" {
 			t.Errorf("Deployments are only read outside of vault, and the ClusterRole has %s", rule)
 		}
@@ -119,7 +114,7 @@ func TestManifestsOfFinalizerOfMetadata(t *testing.T) {
 		}
 		return p.Run(ctx, operator)
 	})
-	if got := rulesIfAny(t, objects, "ClusterRole prod.web"); !slices.Contains(got, "[] [configmaps] [] [get list patch watch]") {
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Contains(got, "[] [configmaps] [] [get list patch watch]") {
 		t.Errorf("%q", got)
 	}
 }
@@ -141,8 +136,8 @@ func TestManifestsOfEventsBesideWatchedEvents(t *testing.T) {
 		}
 		return p.Run(ctx, watch)
 	})
-	if got := rulesIfAny(t, objects, "ClusterRole prod.web"); !strings.Contains(fmt.Sprint(got), "[events] [] [create patch]") {
-		t.Errorf("the ClusterRole is %q, the Role in vault %q", got, rulesIfAny(t, objects, "Role vault/prod.web"))
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); !strings.Contains(fmt.Sprint(got), "[events] [] [create patch]") {
+		t.Errorf("the ClusterRole is %q, the Role in vault %q", got, rulesOf(t, objects, "Role vault/prod.web"))
 	}
 }
 
@@ -166,8 +161,8 @@ func TestManifestsOfChildrenOfOwnersOutsideOfLimit(t *testing.T) {
 		}
 		return p.Run(ctx, operator)
 	}, "--", "--namespaces=a")
-	if got := rulesIfAny(t, objects, "Role vault/prod.web"); !strings.Contains(fmt.Sprint(got), "create") || !strings.Contains(fmt.Sprint(got), "secrets") {
-		t.Errorf("owners are in vault, where their children are created: %q; in a: %q", got, rulesIfAny(t, objects, "Role a/prod.web"))
+	if got := rulesOf(t, objects, "Role vault/prod.web"); !strings.Contains(fmt.Sprint(got), "create") || !strings.Contains(fmt.Sprint(got), "secrets") {
+		t.Errorf("owners are in vault, where their children are created: %q; in a: %q", got, rulesOf(t, objects, "Role a/prod.web"))
 	}
 }
 
@@ -185,11 +180,76 @@ func fenced(hooks bool) runFunc {
 func TestManifestsHaveLeaseRulesOnce(t *testing.T) {
 	t.Parallel()
 	objects := objectsOf(t, fenced(false))
-	own, fence := rulesIfAny(t, objects, "Role prod/web"), rulesIfAny(t, objects, "Role prod/fence.prod.web")
+	own, fence := rulesOf(t, objects, "Role prod/web"), rulesOf(t, objects, "Role prod/fence.prod.web")
 	for _, rule := range own {
 		if slices.Contains(fence, rule) {
 			t.Errorf("%s is in the Roles web and fence.prod.web: without one of them, nothing fails", rule)
 		}
+	}
+}
+
+// A program may have fenced leases of its own, also without the uid of a Pod in the environment of the command.
+func TestManifestsHaveFencesOfOwnLeases(t *testing.T) {
+	t.Parallel()
+	objects := objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
+		cluster, err := p.Connect()
+		if err != nil {
+			return err
+		}
+		p.Manager.LeaderElection = &leader.Config{Fence: true}
+		locks, err := leader.New(leader.Config{Cluster: cluster, Namespace: "locks", Name: "shards", Fence: true})
+		if err != nil {
+			return err
+		}
+		plain, err := leader.New(leader.Config{Cluster: cluster, Namespace: "locks", Name: "plain"})
+		if err != nil {
+			return err
+		}
+		for name, elector := range map[string]*leader.Elector{"locks": locks, "plain": plain} {
+			p.Manager.Runnables = append(p.Manager.Runnables, manager.Runnable{Name: name, Runner: manager.RunFunc(func(ctx context.Context) error {
+				return elector.Run(ctx, func(context.Context) error { return nil })
+			})})
+		}
+		return p.Run(ctx)
+	})
+	for _, name := range []string{"fence.prod.web", "fence.locks.shards"} {
+		if objects["ValidatingAdmissionPolicy "+name] == nil {
+			t.Errorf("the policy %s is missing", name)
+		}
+	}
+	if rules := rulesOf(t, objects, "Role locks/fence.locks.shards"); len(rules) == 0 {
+		t.Error("the lease of a fence has no rules")
+	}
+	want := []string{"[coordination.k8s.io] [leases] [] [create]", "[coordination.k8s.io] [leases] [plain] [get update]"}
+	if got := rulesOf(t, objects, "Role locks/prod.web"); !slices.Equal(got, want) {
+		t.Errorf("the other lease has %q, want %q", got, want)
+	}
+	if env := decode[appsv1.Deployment](t, objects, "Deployment prod/web").Spec.Template.Spec.Containers[0].Env; len(env) != 1 {
+		t.Errorf("the environment is %v", env)
+	}
+}
+
+// A controller whose kind is not known before it lists has no permissions for its objects: a warning says so.
+func TestManifestsWarnOfUnknownKinds(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
+		cluster, err := p.Connect()
+		if err != nil {
+			return err
+		}
+		cluster.SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		c, err := controller.New(controller.Config[*unstructured.Unstructured]{
+			Name: "things", Cluster: cluster, Retriever: informer.FromListerWatcher[*unstructured.Unstructured](&cache.ListWatch{}),
+			Handler: func(context.Context, *unstructured.Unstructured) error { return nil },
+		})
+		if err != nil {
+			return err
+		}
+		return p.Run(ctx, c)
+	})
+	if want := "controller=things"; strings.Count(log.String(), "permissions for the objects of a controller are not printed") != 1 || !strings.Contains(log.String(), want) {
+		t.Errorf("the log is %q", log.String())
 	}
 }
 
@@ -241,8 +301,8 @@ func TestManifestsOfClusterScopedKinds(t *testing.T) {
 		}
 		return p.Run(ctx, c)
 	}, "--", "--namespaces=a")
-	if len(rulesIfAny(t, objects, "ClusterRole prod.web")) == 0 {
-		t.Errorf("a cluster-scoped kind is in the Role %q", rulesIfAny(t, objects, "Role a/prod.web"))
+	if len(rulesOf(t, objects, "ClusterRole prod.web")) == 0 {
+		t.Errorf("a cluster-scoped kind is in the Role %q", rulesOf(t, objects, "Role a/prod.web"))
 	}
 }
 
@@ -278,7 +338,7 @@ func TestManifestsOfSecondCluster(t *testing.T) {
 		}
 		return p.Run(ctx, c, remote)
 	})
-	got := rulesIfAny(t, objects, "ClusterRole prod.web")
+	got := rulesOf(t, objects, "ClusterRole prod.web")
 	t.Logf("%q", got)
 	if text := fmt.Sprint(got); strings.Contains(text, "deployments") || strings.Contains(text, "secrets") {
 		t.Errorf("%q", got)
@@ -291,7 +351,7 @@ func TestManifestsOfReadOnlyProgramWithWebhooks(t *testing.T) {
 	objects := objectsOf(t, hooked, "--", "--webhook-listen=:9443", "--read-only", "--authorize", "--listen=:8080", "--probe-listen=:8081")
 	for name := range objects {
 		if strings.Contains(name, "Role") && !strings.Contains(name, "Binding") {
-			t.Log(name, rulesIfAny(t, objects, name))
+			t.Log(name, rulesOf(t, objects, name))
 		}
 	}
 }
@@ -306,7 +366,7 @@ func TestManifestsOfAllVerbs(t *testing.T) {
 		}
 		return empty(ctx, p)
 	})
-	if got := rulesIfAny(t, objects, "ClusterRole prod.web"); !slices.Equal(got, []string{"[apps] [deployments] [] [*]"}) {
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Equal(got, []string{"[apps] [deployments] [] [*]"}) {
 		t.Errorf("the rules are %q", got)
 	}
 }
@@ -351,7 +411,7 @@ func TestManifestsOfFormerKinds(t *testing.T) {
 		}
 		return p.Run(ctx, operator)
 	})
-	if got := rulesIfAny(t, objects, "ClusterRole prod.web"); len(got) > 0 {
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); len(got) > 0 {
 		t.Errorf("all owners are in vault, and the ClusterRole has %q", got)
 	}
 }

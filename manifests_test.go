@@ -65,9 +65,12 @@ func decode[T any](t *testing.T, objects map[string]*unstructured.Unstructured, 
 	return into
 }
 
-// rulesOf returns the rules of a role in short form.
+// rulesOf returns the rules of a role in short form, none if there is no such role.
 func rulesOf(t *testing.T, objects map[string]*unstructured.Unstructured, name string) []string {
 	t.Helper()
+	if objects[name] == nil {
+		return nil
+	}
 	var texts []string
 	for _, rule := range decode[rbacv1.ClusterRole](t, objects, name).Rules {
 		texts = append(texts, fmt.Sprintf("%s %s %s %s", rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs))

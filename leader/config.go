@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/kubeconfig"
 	"github.com/evenkeel-go/evenkeel/internal/leadership"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
@@ -113,7 +114,8 @@ func (c Config) validate() error {
 	}
 	mistakes.AddIf(c.Identity == noLeaderYet, "Identity %q is reserved for leases that have had no leader "+
 		"yet", c.Identity)
-	if uid := os.Getenv(podUIDVariable); c.Fence && (c.podUID() == "" || uid != "" && c.podUID() != uid) {
+	isPrinted := apiobject.ObserversOf(c.Cluster).RecordsPermissions() // it has no Pod
+	if uid := os.Getenv(podUIDVariable); c.Fence && !isPrinted && (c.podUID() == "" || uid != "" && c.podUID() != uid) {
 		mistakes.Addf("Identity is %q: for Fence it must begin with the uid of the Pod and %q: set the environment "+
 			"variable %s from the downward API (fieldPath metadata.uid)", c.Identity, identitySeparator, podUIDVariable)
 	}

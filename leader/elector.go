@@ -68,16 +68,17 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	if config.Fence {
 		e.fence = newFence(e)
 	}
-	if config.Fence {
-		return e, nil // FenceManifest has the permissions
+	renew := apiobject.Permission{
+		Kind:  coordinationv1.SchemeGroupVersion.WithKind("Lease"),
+		Names: []string{config.Name}, Namespaces: []string{config.Namespace}, Verbs: []string{"get", "update"},
+		Fence: config.Fence,
 	}
-	permission := apiobject.Permission{
-		Kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Namespaces: []string{config.Namespace},
+	observers := apiobject.ObserversOf(config.Cluster)
+	if observers.Require(renew); !config.Fence {
+		create := renew
+		create.Names, create.Verbs = nil, []string{"create"} // its name is not known when a create is authorized
+		observers.Require(create)
 	}
-	create, renew := permission, permission
-	create.Verbs = []string{"create"} // the name of a new object is not known when a create is authorized
-	renew.Names, renew.Verbs = []string{config.Name}, []string{"get", "update"}
-	apiobject.ObserversOf(config.Cluster).Require(create, renew)
 	return e, nil
 }
 

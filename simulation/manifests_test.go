@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/finalizer"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
+	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/middleware"
 	"github.com/evenkeel-go/evenkeel/owned"
@@ -36,8 +38,9 @@ import (
 // refusals is a transport that notes the requests without permission.
 type refusals struct {
 	http.RoundTripper
-	mu      sync.Mutex
-	refused []string // guarded by mu
+	manifests string
+	mu        sync.Mutex
+	refused   []string // guarded by mu
 }
 
 func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -50,6 +53,21 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// asPrinted applies the manifests of a program, and returns the connection of its account, and what is refused to it.
+func asPrinted(t *testing.T, c *simulation.Cluster, run func(context.Context, *evenkeel.Program) error, args ...string) (*rest.Config, *refusals) {
+	t.Helper()
+	text, err := evenkeel.Manifests("web", run, append([]string{"--image=x", "--namespace=prod", "--"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(string(text))
+	config := c.RESTConfig("web")
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:prod:web"}
+	requests := &refusals{RoundTripper: config.Transport, manifests: string(text)}
+	config.Transport = requests
+	return config, requests
+}
+
 // permitted is a program that a test runs with the permissions that it prints.
 type permitted struct {
 	namespaces []string // the limit of the program
@@ -59,11 +77,11 @@ type permitted struct {
 
 func (p permitted) test(t *testing.T, c *simulation.Cluster) {
 	t.Helper()
-	args := []string{"--image=x", "--namespace=prod", "--"}
+	var args []string
 	for _, namespace := range p.namespaces {
 		args = append(args, "--namespaces="+namespace)
 	}
-	text, err := evenkeel.Manifests("web", func(ctx context.Context, program *evenkeel.Program) error {
+	config, requests := asPrinted(t, c, func(ctx context.Context, program *evenkeel.Program) error {
 		cluster, err := program.Connect()
 		if err != nil {
 			return err
@@ -74,14 +92,6 @@ func (p permitted) test(t *testing.T, c *simulation.Cluster) {
 		}
 		return program.Run(ctx, runner)
 	}, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Apply(string(text))
-	config := c.RESTConfig("web")
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:prod:web"}
-	requests := &refusals{RoundTripper: config.Transport}
-	config.Transport = requests
 	cluster, err := kube.Connect(config)
 	if err == nil {
 		err = cluster.SetNamespaces(p.namespaces...)
@@ -103,9 +113,15 @@ func (p permitted) test(t *testing.T, c *simulation.Cluster) {
 	requests.mu.Lock()
 	defer requests.mu.Unlock()
 	if len(requests.refused) > 0 {
-		t.Errorf("refused requests: %q\n%s", slices.Compact(requests.refused), text)
+		t.Errorf("refused requests: %q\n%s", slices.Compact(requests.refused), requests.manifests)
 	}
 }
+
+// named is a Runner with a name, which programs need.
+type named manager.RunFunc
+
+func (n named) Name() string                  { return "web" }
+func (n named) Run(ctx context.Context) error { return n(ctx) }
 
 // applies returns a function that applies objects one after the other.
 func applies(objects ...string) func(*simulation.Cluster) {
@@ -189,6 +205,57 @@ func TestProgramsWithPrintedPermissions(t *testing.T) {
 				Status: func(obj *corev1.Service) (*[]metav1.Condition, *int64) { return &obj.Status.Conditions, nil },
 			})
 		}, use: applies("{apiVersion: v1, kind: Service, metadata: {name: a, namespace: vault}, spec: {ports: [{port: 80}]}}")},
+		"two operators with one kind of children": {new: func(_ *simulation.Cluster, cluster *kube.Cluster) (manager.Runner, error) {
+			of := func(name, namespace string) (manager.Runner, error) {
+				return evenkeel.New(evenkeel.Config[*corev1.ConfigMap]{
+					Name: name, Cluster: cluster, Owns: []watched.Kind{watched.Of[*batchv1.Job]()},
+					Controller: controller.Config[*corev1.ConfigMap]{Retriever: informer.RetrieveSelected[*corev1.ConfigMap](cluster, kube.Selection{Namespaces: []string{namespace}, LabelSelector: "web"})},
+					Handle: func(ctx context.Context, obj *corev1.ConfigMap, run *evenkeel.Run) error {
+						_, err := run.Apply(ctx, someJob(obj))
+						return err
+					},
+				})
+			}
+			first, err := of("first", "a")
+			second, errSecond := of("second", "vault")
+			return named(func(ctx context.Context) error {
+				var running sync.WaitGroup
+				running.Go(func() { _ = first.Run(ctx) })
+				defer running.Wait()
+				return second.Run(ctx)
+			}), errors.Join(err, errSecond)
+		}, use: func(c *simulation.Cluster) {
+			applies(strings.Replace(someConfigMap, "default", "a", 1), strings.Replace(someConfigMap, "default", "vault", 1))(c)
+			simulation.Get[*batchv1.Job](c, "a/a")
+			simulation.Get[*batchv1.Job](c, "vault/a")
+		}},
+		"a lease that another replica takes over": {new: func(_ *simulation.Cluster, cluster *kube.Cluster) (manager.Runner, error) {
+			candidate := func(identity string) (*leader.Elector, error) {
+				return leader.New(leader.Config{Cluster: cluster, Namespace: "vault", Name: "web", Identity: identity})
+			}
+			first, err := candidate("first")
+			second, errSecond := candidate("second")
+			return named(func(ctx context.Context) error {
+				var running sync.WaitGroup
+				defer running.Wait()
+				running.Go(func() {
+					_ = first.Run(ctx, func(ctx context.Context) error {
+						select {
+						case <-ctx.Done():
+						case <-time.After(time.Minute):
+						}
+						return nil
+					})
+				})
+				return second.Run(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					return nil
+				})
+			}), errors.Join(err, errSecond)
+		}, use: func(c *simulation.Cluster) {
+			c.Advance(5 * time.Minute)
+			c.Expect("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: vault, name: web}, spec: {holderIdentity: second}}")
+		}},
 		"Events about a Node": {namespaces: []string{"a"}, new: func(_ *simulation.Cluster, cluster *kube.Cluster) (manager.Runner, error) {
 			return controller.New(controller.Config[*corev1.Node]{
 				Name: "web", Cluster: cluster,

@@ -252,6 +252,17 @@ func (e *editing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return e.refusals.RoundTrip(req)
 }
 
+// installs is a program that only installs definitions.
+func installs(definitions crd.Definitions) func(context.Context, *evenkeel.Program) error {
+	return func(ctx context.Context, p *evenkeel.Program) error {
+		if _, err := p.Connect(); err != nil {
+			return err
+		}
+		p.Install(definitions)
+		return p.Run(ctx)
+	}
+}
+
 // The migration of a program that only installs definitions, while another client writes an object.
 func TestPrintedPermissionsOfMigrationBesideAnotherWriter(t *testing.T) {
 	t.Parallel()
@@ -261,20 +272,8 @@ func TestPrintedPermissionsOfMigrationBesideAnotherWriter(t *testing.T) {
 	}
 	manifests := letters("v1") + "{apiVersion: example.com/v1, kind: Letter, metadata: {name: l}, spec: {text: hello}}\n"
 	simulation.Test(t, simulation.Config{YAML: manifests}, func(t *testing.T, c *simulation.Cluster) {
-		text, err := evenkeel.Manifests("web", func(ctx context.Context, p *evenkeel.Program) error {
-			if _, err := p.Connect(); err != nil {
-				return err
-			}
-			p.Install(definitions)
-			return p.Run(ctx)
-		}, "--image=x", "--namespace=prod")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Apply(string(text))
-		config := c.RESTConfig("web")
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:prod:web"}
-		requests := &editing{refusals: &refusals{RoundTripper: config.Transport}, edit: func() {
+		config, refused := asPrinted(t, c, installs(definitions))
+		requests := &editing{refusals: refused, edit: func() {
 			c.Apply("{apiVersion: example.com/v2, kind: Letter, metadata: {name: l}, spec: {text: changed}}")
 		}}
 		config.Transport = requests
@@ -307,21 +306,7 @@ func TestPrintedPermissionsOfDefinitionInConflict(t *testing.T) {
 	// another definition has its names for a while
 	other := strings.Replace(strings.Replace(letters("v2"), "letters.example.com", "notes.example.com", 1), "plural: letters", "plural: notes", 1)
 	simulation.Test(t, simulation.Config{YAML: other}, func(t *testing.T, c *simulation.Cluster) {
-		text, err := evenkeel.Manifests("web", func(ctx context.Context, p *evenkeel.Program) error {
-			if _, err := p.Connect(); err != nil {
-				return err
-			}
-			p.Install(definitions)
-			return p.Run(ctx)
-		}, "--image=x", "--namespace=prod")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Apply(string(text))
-		config := c.RESTConfig("web")
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:prod:web"}
-		requests := &refusals{RoundTripper: config.Transport}
-		config.Transport = requests
+		config, requests := asPrinted(t, c, installs(definitions))
 		cluster, err := kube.Connect(config)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -19,6 +20,11 @@ type Permission struct {
 	// Namespaces are those of the objects; "*" means all. Default: those of the cluster's limit, or all.
 	Namespaces []string
 
+	// OutsideNamespaces replaces Namespaces if Of lives in no namespace. Default: those of the cluster's limit, or all.
+	OutsideNamespaces []string
+
+	// Fence is whether the objects of a fence have the permission: leader.FenceManifest for the lease.
+	Fence bool
 	// Standby is whether replicas without the lease need it too.
 	Standby bool
 
@@ -38,16 +44,19 @@ type controlled struct {
 	namespaces []string
 }
 
-// Controls records that a controller handles objects of a Go type and a kind in namespaces, and writes Events about
-// them.
+// Controls records that a controller handles objects of a Go type and a kind, empty if it is not known, in namespaces,
+// and writes Events about them.
 func (o *Observers) Controls(
 	controller string, owner reflect.Type, kind schema.GroupVersionKind, namespaces []string,
 ) {
-	if o == nil || kind.Empty() {
+	if o == nil {
 		return
 	}
-	events := schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}
-	o.Require(Permission{Kind: events, Verbs: []string{"create", "patch"}, Namespaces: namespaces, Of: kind})
+	o.Require(Permission{
+		Kind:  schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"},
+		Verbs: []string{"create", "patch"}, Namespaces: namespaces, Of: kind,
+		OutsideNamespaces: []string{metav1.NamespaceDefault},
+	})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.records {
@@ -106,7 +115,9 @@ func (o *Observers) Permissions() []Permission {
 					one.Kind = by.kind
 				}
 				one.Namespaces, one.Of, found = by.namespaces, by.kind, true
-				all = append(all, one)
+				if !one.Kind.Empty() {
+					all = append(all, one)
+				}
 			}
 		}
 		if !found && !permission.Kind.Empty() {
@@ -114,6 +125,28 @@ func (o *Observers) Permissions() []Permission {
 		}
 	}
 	return all
+}
+
+// ControllersOfUnknownKinds returns the names of controllers whose permissions Permissions lacks.
+func (o *Observers) ControllersOfUnknownKinds() (names []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, by := range o.controlled {
+		if by.kind.Empty() {
+			names = append(names, by.controller)
+		}
+	}
+	return names
+}
+
+// RecordsPermissions reports whether RecordPermissions was called: the program prints its manifests, and does not run.
+func (o *Observers) RecordsPermissions() bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.records
 }
 
 // RequireOf is Require for the objects of the controllers of the Go type T. Which of them has the part is not known: it

@@ -24,8 +24,8 @@ type Program struct {
 	// Probes is the name of the port of the probes, or "". Scheme is that of the port http, HTTP or HTTPS.
 	Probes, ProbeScheme, Scheme string
 	GracePeriod                 int // in seconds
-	// Authorize is whether /metrics needs a token, Fence whether the Pod needs its uid.
-	Authorize, Fence bool
+	// Authorize is whether /metrics needs a token.
+	Authorize bool
 
 	// Permissions and Rules become RBAC: in Namespaces, or with a ClusterRole if there are none. ClusterRules apply to
 	// all namespaces.
@@ -37,8 +37,8 @@ type Program struct {
 
 	// Definitions are printed. OtherDefinitions are those of other kinds, which exist.
 	Definitions, OtherDefinitions []Definition
-	// Policy is further YAML.
-	Policy string
+	// Policies are the fences of leases, as YAML. With one the Pod gets its uid.
+	Policies []string
 
 	NetworkPolicy, ServiceMonitor bool
 }

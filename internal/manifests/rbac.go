@@ -9,7 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
@@ -76,10 +75,8 @@ func (p Program) Roles() ([]Role, error) {
 			mistakes = append(mistakes, err)
 		}
 		namespaces := permission.Namespaces
-		if _, ofCluster, _ := p.resourceOf(permission.Of); ofCluster && permission.Kind.Group == "events.k8s.io" {
-			namespaces = []string{metav1.NamespaceDefault} // Events about objects that live in no namespace
-		} else if ofCluster {
-			namespaces = nil
+		if _, ofCluster, _ := p.resourceOf(permission.Of); ofCluster {
+			namespaces = permission.OutsideNamespaces
 		}
 		if clusterScoped {
 			namespaces = []string{allNamespaces}

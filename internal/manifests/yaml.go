@@ -40,8 +40,8 @@ func (p Program) YAML() ([]byte, error) {
 	if p.ServiceMonitor {
 		w.addServiceMonitor()
 	}
-	if p.Policy != "" {
-		w.add("%s", p.Policy)
+	for _, policy := range p.Policies {
+		w.add("%s", policy)
 	}
 	return []byte(strings.Join(w.documents, "\n---\n") + "\n"), errors.Join(w.errs...)
 }
@@ -166,7 +166,7 @@ func (w *writer) container() string {
 		// kubelet expands $(NAME), and replaces $$ by $
 		fmt.Fprintf(&text, "\n        - %s", w.json(strings.ReplaceAll(arg, "$", "$$")))
 	}
-	if w.Fence {
+	if len(w.Policies) > 0 {
 		text.WriteString("\n        env:\n        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}")
 	}
 	if len(w.Ports) > 0 {
