@@ -66,7 +66,9 @@ func Main(m *testing.M, config localcluster.Config, prepare func(ctx context.Con
 	os.Exit(status)
 }
 
-func start(config localcluster.Config, prepare func(context.Context, *rest.Config) error) (stop func() error, err error) {
+func start(
+	config localcluster.Config, prepare func(context.Context, *rest.Config) error,
+) (stop func() error, err error) {
 	// A cluster of the caller is never used.
 	if err := os.Unsetenv(clientcmd.RecommendedConfigPathEnvVar); err != nil {
 		return nil, err
