@@ -1,9 +1,10 @@
 # Even Keel's commands. GNU make 4.3, a POSIX shell and Go are all they need: every other tool is built from dev/tools/go.mod
 # into .bin/, never taken from PATH. .ci/run calls `make test`, `make test-race`, `make demo ONCE=1` and `make lint`.
 #
-# Modules: the root is the library; examples/ uses it through a replace; localcluster/server/ is a Kubernetes control plane
-# in one binary; dev/ has what contributors need; dev/tools/ holds the tools' versions. There is no go.work on purpose: a workspace selects one version of each
-# dependency for all its modules, and localcluster is on Kubernetes 1.36 (k8s.io/* v0.36) while the library is on v0.37.
+# Modules: the root is the library; examples/ uses it through a replace; examples/webapp/ is one to copy; localcluster/server/
+# is a Kubernetes control plane in one binary; dev/ has what contributors need; dev/tools/ holds the tools' versions. There is
+# no go.work on purpose: a workspace selects one version of each dependency for all its modules, and localcluster is on
+# Kubernetes 1.36 (k8s.io/* v0.36) while the library is on v0.37.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -15,7 +16,7 @@ endif
 
 BIN := .bin
 # The modules that make lint checks: the library, and what its users and its tests use.
-LINTED := . simulation examples dev/integration tracing/otel compat/kooper compat/controllerruntime
+LINTED := . simulation examples examples/webapp dev/integration tracing/otel compat/kooper compat/controllerruntime
 # make lint-all checks the other modules too, but for programs on other libraries, which would have those libraries
 # linted with them. Their dependencies (Kubernetes, Prometheus) take minutes.
 MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/cache bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
@@ -102,6 +103,7 @@ test-memory:
 	$(call gotest,compat/kooper) ./... || status=1; \
 	$(call gotest,compat/controllerruntime) ./... || status=1; \
 	$(call gotest,examples) ./... || status=1; \
+	$(call gotest,examples/webapp) ./... || status=1; \
 	$(call gotest,dev/integration) -short $(call having,dev/integration,anyCluster\.Test) || status=1; \
 	exit $$status
 
@@ -279,7 +281,8 @@ docs: ## Copy the code samples in the docs from the files that they name
 
 .PHONY: generate
 generate: ## Generate definitions, DeepCopy functions and manifests of examples/webapp and database
-	cd examples && go generate ./webapp/... ./database/...
+	cd examples && go generate ./database/...
+	$(MAKE) --no-print-directory -C examples/webapp generate
 
 # Not a part of lint: govulncheck downloads the Go vulnerability database, and CI has no network but the module proxy.
 .PHONY: vuln

@@ -25,11 +25,10 @@ import (
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
@@ -37,24 +36,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
+	clustertest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, nil)
 }
 
 // connect installs the operator, and returns the cluster with both versions of WebApp, and a client with all permissions.
 func connect(t *testing.T) (*kube.Cluster, *client.Client) {
 	t.Helper()
-	cluster, err := kube.Connect(exampletest.RESTConfig(t), v1.AddToScheme, v2.AddToScheme)
+	cluster, err := kube.Connect(clustertest.RESTConfig(t), v1.AddToScheme, v2.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.HTTPClient().CloseIdleConnections)
-	if _, err := manifest.InstallCRD(t.Context(), cluster, v1.CRD); err != nil {
+	if err := clustertest.InstallCRD(t.Context(), cluster, v1.CRD); err != nil {
 		t.Fatal(err)
 	}
-	if err := manifest.Apply(t.Context(), cluster, "", config.RBAC()); err != nil {
+	if err := clustertest.Apply(t.Context(), cluster, "", config.RBAC()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := manifest.Client(cluster)
+	c, err := clustertest.Client(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,27 +63,27 @@ func connect(t *testing.T) (*kube.Cluster, *client.Client) {
 // With only the permissions of folder config, the program must make the sample ready, hold the lease, and delete all
 // children and records.
 func TestProgramWithSample(t *testing.T) {
-	exampletest.AnyCluster(t, simulation.Config{})
+	clustertest.AnyCluster(t, simulation.Config{})
 	cluster, c := connect(t)
 	// Without a lease, the operator would wait for the time of one.
 	lease := []byte(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: ` + operator.Name + `}}`)
-	if err := manifest.Apply(t.Context(), cluster, operator.Name, lease); err != nil {
+	if err := clustertest.Apply(t.Context(), cluster, operator.Name, lease); err != nil {
 		t.Fatal(err)
 	}
 	outside := &records{targets: map[string]string{}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
-	address := exampletest.FreeAddress(t)
-	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
+	address := clustertest.FreeAddress(t)
+	stop := clustertest.Go(t, func(ctx context.Context) error {
 		return run(ctx, evenkeel.NewProgram(operator.Name, "--kubeconfig", asOperator(t), "--records", server.URL, "--listen", address))
 	})
 
-	namespace := exampletest.Namespace(t)
-	if err := manifest.Apply(t.Context(), cluster, namespace, config.Sample); err != nil {
+	namespace := clustertest.Namespace(t)
+	if err := clustertest.Apply(t.Context(), cluster, namespace, config.Sample); err != nil {
 		t.Fatal(err)
 	}
 	key := kube.Key{Namespace: namespace, Name: "shop"}
-	exampletest.Eventually(t, "the WebApp is ready", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the WebApp is ready", func(ctx context.Context) (bool, string) {
 		app, err := client.Get[*v1.WebApp](ctx, c, key)
 		if err != nil {
 			return false, err.Error()
@@ -97,7 +96,7 @@ func TestProgramWithSample(t *testing.T) {
 	if code, body := get(t, "http://"+address+"/readyz"); code != http.StatusOK {
 		t.Errorf("readyz: %d %s", code, body)
 	}
-	exampletest.Eventually(t, "a run is counted when it has ended", func(context.Context) (bool, string) {
+	clustertest.Eventually(t, "a run is counted when it has ended", func(context.Context) (bool, string) {
 		_, body := get(t, "http://"+address+"/metrics") //nolint:contextcheck // it has the test's
 		return strings.Contains(body, `evenkeel_controller_handle_seconds_count{controller="webapp-operator",outcome="success"}`), body
 	})
@@ -112,7 +111,7 @@ func TestProgramWithSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exampletest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
 		_, err := client.Get[*v1.WebApp](ctx, c, key)
 		return errors.Is(err, client.ErrGone), fmt.Sprint(err)
 	})
@@ -131,10 +130,10 @@ func TestProgramWithWebhooks(t *testing.T) {
 	outside := &records{targets: map[string]string{"taken.example.com": ""}, owners: map[string]string{"taken.example.com": "another"}}
 	server := httptest.NewServer(outside)
 	t.Cleanup(server.Close)
-	address := exampletest.FreeAddress(t)
-	_, stop := exampletest.Go(t, func(ctx context.Context, _ io.Writer) error {
+	address := clustertest.FreeAddress(t)
+	stop := clustertest.Go(t, func(ctx context.Context) error {
 		return run(ctx, evenkeel.NewProgram(operator.Name,
-			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", exampletest.FreeAddress(t),
+			"--kubeconfig", asOperator(t), "--records", server.URL, "--listen", clustertest.FreeAddress(t),
 			"--webhook-listen", address, "--webhook-url", "https://"+address, "--domain", "example.com",
 		))
 	})
@@ -143,11 +142,11 @@ func TestProgramWithWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := exampletest.Namespace(t)
+	namespace := clustertest.Namespace(t)
 	app := func(name, host string) *v1.WebApp {
 		return &v1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1.WebAppSpec{Image: "shop:1", Host: host}}
 	}
-	exampletest.Eventually(t, "the webhooks are called", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the webhooks are called", func(ctx context.Context) (bool, string) {
 		got, err := client.Create(ctx, dry, app("shop", "shop"))
 		if err != nil || got.Spec.Host != "shop.example.com" {
 			return false, fmt.Sprint(got, err)
@@ -155,7 +154,7 @@ func TestProgramWithWebhooks(t *testing.T) {
 		_, err = client.Create(ctx, dry, app("shop", "taken"))
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `spec.host: Invalid value: "taken.example.com": its record belongs to another owner: another`), fmt.Sprint(err)
 	})
-	exampletest.Eventually(t, "the webhooks are called for v2", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the webhooks are called for v2", func(ctx context.Context) (bool, string) {
 		_, err := client.Create(ctx, dry, &v2.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}, Spec: v2.WebAppSpec{App: v2.App{Image: "shop:1"}, Host: "taken"}})
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `spec.host: Invalid value: "taken.example.com"`), fmt.Sprint(err)
 	})
@@ -163,18 +162,18 @@ func TestProgramWithWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exampletest.Eventually(t, "the host of another WebApp is rejected", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the host of another WebApp is rejected", func(ctx context.Context) (bool, string) {
 		_, err := client.Create(ctx, dry, app("second", "shop"))
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "used by WebApp "+namespace+"/shop"), fmt.Sprint(err)
 	})
-	exampletest.Eventually(t, "the record is created", func(context.Context) (bool, string) {
+	clustertest.Eventually(t, "the record is created", func(context.Context) (bool, string) {
 		all := outside.all()
 		return all["shop.example.com"] != "", fmt.Sprint(all)
 	})
 	if err := client.Delete(t.Context(), c, shop); err != nil {
 		t.Fatal(err)
 	}
-	exampletest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
 		_, err := client.Get[*v1.WebApp](ctx, c, kube.KeyOf(shop))
 		return errors.Is(err, client.ErrGone), fmt.Sprint(err)
 	})
@@ -182,13 +181,13 @@ func TestProgramWithWebhooks(t *testing.T) {
 }
 
 func TestInvalidAddress(t *testing.T) {
-	exampletest.AnyCluster(t, simulation.Config{})
+	clustertest.AnyCluster(t, simulation.Config{})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
-	err = run(t.Context(), evenkeel.NewProgram(operator.Name, "--kubeconfig", exampletest.Kubeconfig(t), "--listen", taken.Addr().String()))
+	err = run(t.Context(), evenkeel.NewProgram(operator.Name, "--kubeconfig", clustertest.Kubeconfig(t), "--listen", taken.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the error is %v", err)
 	}
@@ -220,7 +219,7 @@ func uninstall(t *testing.T, cluster *kube.Cluster, c *client.Client) {
 	}
 	err := crd.Remove(ctx, c, v1.Resource+"."+v1.Group)
 	if err == nil {
-		_, err = manifest.InstallCRD(ctx, cluster, v1.CRD)
+		err = clustertest.InstallCRD(ctx, cluster, v1.CRD)
 	}
 	if err != nil {
 		t.Error(err)
@@ -230,7 +229,7 @@ func uninstall(t *testing.T, cluster *kube.Cluster, c *client.Client) {
 // asOperator returns the path of a kubeconfig for the service account of folder config.
 func asOperator(t *testing.T) string {
 	t.Helper()
-	kubeconfig, err := clientcmd.LoadFromFile(exampletest.Kubeconfig(t))
+	kubeconfig, err := clientcmd.LoadFromFile(clustertest.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,14 +29,11 @@ import (
 
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
-	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
 	"github.com/evenkeel-go/evenkeel/simulation"
@@ -57,20 +54,20 @@ type deployed struct {
 
 func newDeployed(t *testing.T) *deployed {
 	t.Helper()
-	config := exampletest.RESTConfig(t)
+	config := clustertest.RESTConfig(t)
 	admin, err := kube.Connect(config, v1.AddToScheme, v2.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.HTTPClient().CloseIdleConnections)
-	d := &deployed{T: t, admin: admin, namespace: exampletest.Namespace(t)}
-	if d.client, err = manifest.Client(admin); err != nil {
+	d := &deployed{T: t, admin: admin, namespace: clustertest.Namespace(t)}
+	if d.client, err = clustertest.Client(admin); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(&records{targets: map[string]string{}, owners: map[string]string{}})
 	t.Cleanup(server.Close)
 	free := func() string { // on all interfaces, as in a Pod
-		_, port, err := net.SplitHostPort(exampletest.FreeAddress(t))
+		_, port, err := net.SplitHostPort(clustertest.FreeAddress(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +80,7 @@ func newDeployed(t *testing.T) *deployed {
 	}
 	text, err := evenkeel.Manifests(operator.Name, run, append([]string{"--image=webapp:1", "--namespace=" + operator.Name, "--network-policy", "--"}, d.arguments...)...)
 	if err == nil {
-		d.objects, err = manifest.Read(text)
+		d.objects, err = clustertest.Read(text)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +91,7 @@ func newDeployed(t *testing.T) *deployed {
 // kubeconfig returns the path of a kubeconfig of the service account, whose requests pass a proxy that notes refused ones.
 func (d *deployed) kubeconfig() string {
 	d.Helper()
-	administrator := exampletest.RESTConfig(d)
+	administrator := clustertest.RESTConfig(d)
 	target, err := url.Parse(administrator.Host)
 	if err != nil {
 		d.Fatal(err)
@@ -142,7 +139,7 @@ func (d *deployed) refusals() []string {
 // until waits for a step of the test. It returns false if a request of the program was refused.
 func (d *deployed) until(what string, done func(ctx context.Context) (bool, string)) bool {
 	d.Helper()
-	exampletest.Eventually(d, what, func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(d, what, func(ctx context.Context) (bool, string) {
 		ok, state := done(ctx)
 		return ok || len(d.refusals()) > 0, state
 	})
@@ -156,7 +153,7 @@ func (d *deployed) apply(selected func(obj *unstructured.Unstructured) bool) {
 		if !selected(obj) {
 			continue
 		}
-		if err := manifest.ApplyObject(d.Context(), d.admin, obj.DeepCopy()); err != nil {
+		if err := clustertest.ApplyObject(d.Context(), d.admin, obj.DeepCopy()); err != nil {
 			d.Fatalf("%s %s: %v", obj.GetKind(), obj.GetName(), err)
 		}
 	}
@@ -169,7 +166,7 @@ func (d *deployed) test() {
 	isDefinition := func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "CustomResourceDefinition" }
 	d.apply(isDefinition)
 	d.until("the WebApp is created before there are webhooks", func(ctx context.Context) (bool, string) {
-		err := manifest.Apply(ctx, d.admin, d.namespace, config.Sample)
+		err := clustertest.Apply(ctx, d.admin, d.namespace, config.Sample)
 		return err == nil, fmt.Sprint(err)
 	})
 	d.apply(func(obj *unstructured.Unstructured) bool { return !isDefinition(obj) })
@@ -180,7 +177,7 @@ func (d *deployed) test() {
 		p.Events().Event(reference, corev1.EventTypeNormal, "Tested", "Test", "the program writes Events")
 		return nil
 	})}}
-	_, stop := exampletest.Go(d.T, func(ctx context.Context, _ io.Writer) error { return run(ctx, p) })
+	stop := clustertest.Go(d.T, func(ctx context.Context) error { return run(ctx, p) })
 	defer stop()
 	if !d.until("the WebApp is ready", func(ctx context.Context) (bool, string) {
 		app, err := client.Get[*v1.WebApp](ctx, d.client, key)
@@ -290,7 +287,7 @@ func TestProgramWithoutOneRule(t *testing.T) {
 				return // for clusters with the admission plugin OwnerReferencesPermissionEnforcement
 			}
 			if strings.Contains(rule, "/status") { // after seconds
-				testlength.OnlyLong(t)
+				clustertest.OnlyLong(t)
 			}
 			d.test()
 			refused := strings.Join(d.refusals(), "\n")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http/httptest"
 	"slices"
@@ -20,11 +19,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/operator"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -55,8 +53,8 @@ func (r *releases) third() release { return append(r.second(), "--store-v2") }
 // start runs a release until stop.
 func (r *releases) start(arguments release) (stop func()) {
 	r.Helper()
-	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", exampletest.FreeAddress(r.T)}, arguments...)
-	_, stop = exampletest.Go(r.T, func(ctx context.Context, _ io.Writer) error {
+	arguments = append(release{"--kubeconfig", asOperator(r.T), "--records", r.records, "--listen", clustertest.FreeAddress(r.T)}, arguments...)
+	stop = clustertest.Go(r.T, func(ctx context.Context) error {
 		return run(ctx, evenkeel.NewProgram(operator.Name, arguments...))
 	})
 	return stop
@@ -66,7 +64,7 @@ func (r *releases) start(arguments release) (stop func()) {
 func (r *releases) ready(names ...string) {
 	r.Helper()
 	for _, name := range names {
-		exampletest.Eventually(r.T, "WebApp "+name+" is ready", func(ctx context.Context) (bool, string) {
+		clustertest.Eventually(r.T, "WebApp "+name+" is ready", func(ctx context.Context) (bool, string) {
 			app, err := client.Get[*v1.WebApp](ctx, r.client, kube.Key{Namespace: r.namespace, Name: name})
 			if err != nil {
 				return false, err.Error()
@@ -80,7 +78,7 @@ func (r *releases) ready(names ...string) {
 // converts waits until the API server converts WebApps.
 func (r *releases) converts() {
 	r.Helper()
-	exampletest.Eventually(r.T, "objects are converted", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(r.T, "objects are converted", func(ctx context.Context) (bool, string) {
 		one, err := client.Get[*v1.WebApp](ctx, r.client, kube.Key{Namespace: r.namespace, Name: "shop"})
 		if err != nil {
 			return false, err.Error()
@@ -92,7 +90,7 @@ func (r *releases) converts() {
 		return two.Spec.App.Image == one.Spec.Image && two.Spec.App.Env["GREETING"] == one.Spec.Config["GREETING"] && two.Spec.Mode == v2.Running, fmt.Sprintf("%+v", two.Spec)
 	})
 	// The hooks are called, too.
-	exampletest.Eventually(r.T, "the conversion lasts", func(ctx context.Context) (bool, string) {
+	clustertest.Eventually(r.T, "the conversion lasts", func(ctx context.Context) (bool, string) {
 		app := &v2.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "shop"}}
 		_, err := client.Patch(ctx, r.client, app, client.RawPatch("application/merge-patch+json", []byte(`{}`)))
 		return err == nil, fmt.Sprint(err)
@@ -102,7 +100,7 @@ func (r *releases) converts() {
 // leader waits until a process other than the given one leads, and returns it.
 func (r *releases) leader(other string) (identity string) {
 	r.Helper()
-	exampletest.Eventually(r.T, "another process leads", func(context.Context) (bool, string) {
+	clustertest.Eventually(r.T, "another process leads", func(context.Context) (bool, string) {
 		identity = holder(r.T, r.client) //nolint:contextcheck // it has the test's
 		return identity != "" && identity != other, identity
 	})
@@ -169,7 +167,7 @@ func TestUpdateAndRollback(t *testing.T) {
 	cluster, c := connect(t)
 	server := httptest.NewServer(&records{targets: map[string]string{}, owners: map[string]string{}})
 	t.Cleanup(server.Close)
-	r := &releases{T: t, client: c, namespace: exampletest.Namespace(t), records: server.URL, webhooks: exampletest.FreeAddress(t)}
+	r := &releases{T: t, client: c, namespace: clustertest.Namespace(t), records: server.URL, webhooks: clustertest.FreeAddress(t)}
 	t.Cleanup(func() { uninstall(t, cluster, c) })
 	definition := func() *apiextensionsv1.CustomResourceDefinition {
 		definition, err := client.Get[*apiextensionsv1.CustomResourceDefinition](t.Context(), c, kube.Key{Name: v1.Resource + "." + v1.Group})
@@ -180,7 +178,7 @@ func TestUpdateAndRollback(t *testing.T) {
 	}
 
 	stop := r.start(r.first())
-	if err := manifest.Apply(t.Context(), cluster, r.namespace, config.Sample); err != nil {
+	if err := clustertest.Apply(t.Context(), cluster, r.namespace, config.Sample); err != nil {
 		t.Fatal(err)
 	}
 	r.ready("shop")
@@ -221,14 +219,14 @@ func TestUpdateAndRollback(t *testing.T) {
 	stop = next(stop, r.third())
 	migrated := func() {
 		t.Helper()
-		exampletest.Eventually(t, "the stored objects are migrated", func(context.Context) (bool, string) {
+		clustertest.Eventually(t, "the stored objects are migrated", func(context.Context) (bool, string) {
 			stored := definition().Status.StoredVersions
 			return slices.Equal(stored, []string{v2.Version}), fmt.Sprint(stored)
 		})
 	}
 	migrated()
 	unchanged("the third release")
-	if err := manifest.Apply(t.Context(), cluster, "", v1.CRD); !apierrors.IsInvalid(err) {
+	if err := clustertest.Apply(t.Context(), cluster, "", v1.CRD); !apierrors.IsInvalid(err) {
 		t.Errorf("the definition of the first release is applied: %v", err)
 	}
 	r.setImage(v1.Version, "shop", "shop:2")
@@ -273,7 +271,7 @@ func TestUpdateAndRollback(t *testing.T) {
 		if err := client.Delete(t.Context(), c, app); err != nil {
 			t.Fatal(err)
 		}
-		exampletest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
+		clustertest.Eventually(t, "the WebApp is gone", func(ctx context.Context) (bool, string) {
 			_, err := client.Get[*v1.WebApp](ctx, c, kube.KeyOf(app))
 			return errors.Is(err, client.ErrGone), fmt.Sprint(err)
 		})

@@ -39,7 +39,7 @@ type program struct {
 func programs() []program {
 	return []program{
 		{
-			name: evenKeel, title: "Even Keel", module: "examples", pkg: "webapp",
+			name: evenKeel, title: "Even Keel", module: "examples/webapp", pkg: ".",
 			flags: []string{"-listen=127.0.0.1:0", "-leader-elect=false"}, // as the other one
 		},
 		{

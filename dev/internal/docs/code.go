@@ -149,7 +149,9 @@ func compiled(root, name string) error {
 }
 
 // compiledModules returns the folders of the modules that make test compiles.
-func compiledModules() []string { return []string{".", "examples", "simulation", "dev/integration"} }
+func compiledModules() []string {
+	return []string{".", "examples", "examples/webapp", "simulation", "dev/integration"}
+}
 
 // cutRegion returns the text between // region NAME and its // endregion, or all text if the name is empty, without
 // region lines and without common indentation.

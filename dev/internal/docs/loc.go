@@ -65,9 +65,10 @@ func CodeTable(root string, programs []Program) (string, error) {
 	return out.String(), nil
 }
 
-// Count returns the program's files with their lines of code, sorted within each path. Not counted are tests, folders
-// named api, because the types of a custom resource are the same whatever the operator is written on, and what the go
-// command ignores. It refuses a path without any code: most likely it is misspelt.
+// Count returns the program's files with their lines of code, sorted within each path. Not counted are tests and
+// folders whose name ends in test, folders named api, because the types of a custom resource are the same whatever
+// the operator is written on, and what the go command ignores. It refuses a path without any code: most likely it is
+// misspelt.
 func (p Program) Count(root string) ([]CodeFile, error) {
 	var files []CodeFile
 	for _, start := range p.Paths {
@@ -108,7 +109,8 @@ func (p Program) Count(root string) ([]CodeFile, error) {
 }
 
 func hasOwnCode(folder string) bool {
-	return folder != "api" && folder != "testdata" && !strings.HasPrefix(folder, ".") && !strings.HasPrefix(folder, "_")
+	return folder != "api" && folder != "testdata" && !strings.HasSuffix(folder, "test") &&
+		!strings.HasPrefix(folder, ".") && !strings.HasPrefix(folder, "_")
 }
 
 // CountLines returns how many lines of a Go file have code on them: neither blank lines nor those with nothing but a

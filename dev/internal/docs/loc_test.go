@@ -47,6 +47,7 @@ func TestCodeTable(t *testing.T) {
 		"examples/a/main_test.go":      "package main\n",
 		"examples/a/api/v1/types.go":   "package v1\n",
 		"examples/a/testdata/x.go":     "package x\n",
+		"examples/a/atest/x.go":        "package atest\n",
 		"examples/a/.hidden/x.go":      "package x\n",
 		"examples/a/config/crd.yaml":   "a: b\n",
 		"bench/b/main.go":              "package main\n",

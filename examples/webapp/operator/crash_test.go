@@ -15,8 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/client"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -41,12 +40,12 @@ func TestWebappKilledBetweenAnyTwoWrites(t *testing.T) {
 	one := func(n, life int) bool { return life == n%4 }
 	places := []place{
 		{"memory", inMemory, 1, func(n, life int) bool {
-			return testlength.Count(0, 1) == 1 || life == 1+n%3 || life == 0 && n%4 == 0
+			return clustertest.Count(0, 1) == 1 || life == 1+n%3 || life == 0 && n%4 == 0
 		}},
-		{"memory, stored in v2", inMemoryWithV2, testlength.Count(5, 1), one},
+		{"memory, stored in v2", inMemoryWithV2, clustertest.Count(5, 1), one},
 	}
 	if clustertest.Real() {
-		places = append(places, place{"cluster", onCluster, testlength.Count(5, 1), one})
+		places = append(places, place{"cluster", onCluster, clustertest.Count(5, 1), one})
 	}
 	for _, place := range places {
 		undisturbed := &gate{}

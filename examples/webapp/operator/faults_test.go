@@ -14,8 +14,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/internal/clustertest"
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
@@ -41,7 +40,7 @@ func TestWebappSurvivesEveryFault(t *testing.T) {
 				t.Errorf("%s%s: no life has a request for this fault", f.name, plot.act)
 			}
 			// Different faults begin at different points, so that every kind of request has faults.
-			step := testlength.Count(12, 1)
+			step := clustertest.Count(12, 1)
 			for k := n % max(1, min(step, len(at))); k < len(at); k += step {
 				memory.life(f, plot, at[k])
 			}

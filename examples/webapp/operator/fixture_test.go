@@ -23,17 +23,16 @@ import (
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
-	"github.com/evenkeel-go/evenkeel/examples/internal/manifest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/config"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // these tests create much garbage
-	exampletest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, install)
+	clustertest.Main(m, localcluster.Config{Controllers: true, Nodes: 1}, install)
 }
 
 func install(ctx context.Context, to *rest.Config) error {
@@ -53,7 +52,7 @@ func install(ctx context.Context, to *rest.Config) error {
 	if _, err = crd.Ensure(ctx, c, definitions); err != nil {
 		return err
 	}
-	return manifest.Apply(ctx, cluster, "", config.RBAC())
+	return clustertest.Apply(ctx, cluster, "", config.RBAC())
 }
 
 // withAccount adds the service account in folder config to a manifest.
@@ -296,7 +295,7 @@ func (w *world) tryDelete(name string) error {
 // until waits until check returns nil.
 func (w *world) until(what string, check func() error) {
 	w.Helper()
-	exampletest.Eventually(w.T, what, func(context.Context) (bool, string) {
+	clustertest.Eventually(w.T, what, func(context.Context) (bool, string) {
 		err := check()
 		return err == nil, fmt.Sprint(err)
 	})

@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
-	"github.com/evenkeel-go/evenkeel/internal/testlength"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/localcluster"
 )
 
 // The API server is killed and restarted while WebApps change.
 func TestWebappSurvivesAPIServerRestart(t *testing.T) {
-	testlength.OnlyLong(t)
+	clustertest.OnlyLong(t)
 	cluster, err := localcluster.Start(t.Context(), localcluster.Config{Controllers: true, Nodes: 1})
 	if err != nil {
 		t.Fatal(err)

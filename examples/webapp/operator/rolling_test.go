@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evenkeel-go/evenkeel"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -228,7 +228,7 @@ func (w *world) lead(version func(*kube.Cluster, Records) evenkeel.Config[*v1.We
 // untilStandby waits until the replica waits for the lease of another one.
 func (r *replica) untilStandby() {
 	r.Helper()
-	exampletest.Eventually(r.T, "the replica is a standby", func(context.Context) (bool, string) {
+	clustertest.Eventually(r.T, "the replica is a standby", func(context.Context) (bool, string) {
 		at := r.manager.Leadership()
 		return at.Standby && at.Leader != "" && r.manager.Ready() == nil, fmt.Sprint(at)
 	})

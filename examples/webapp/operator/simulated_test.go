@@ -13,10 +13,10 @@ import (
 
 	"github.com/evenkeel-go/evenkeel"
 	"github.com/evenkeel-go/evenkeel/crd"
-	"github.com/evenkeel-go/evenkeel/examples/internal/exampletest"
 	v1 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v1"
 	v2 "github.com/evenkeel-go/evenkeel/examples/webapp/api/v2"
 	"github.com/evenkeel-go/evenkeel/examples/webapp/hooks"
+	"github.com/evenkeel-go/evenkeel/examples/webapp/internal/clustertest"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/simulation"
 	"github.com/evenkeel-go/evenkeel/webhook"
@@ -38,7 +38,7 @@ func inMemory(story func(w *world)) func(t *testing.T) {
 
 // onCluster returns a test that runs story with a world in the real cluster. It is skipped if there is none.
 func onCluster(story func(w *world)) func(t *testing.T) {
-	return func(t *testing.T) { story(newWorldIn(t, exampletest.RESTConfig(t))) }
+	return func(t *testing.T) { story(newWorldIn(t, clustertest.RESTConfig(t))) }
 }
 
 // inMemoryWithV2 is inMemory with WebApps that are stored in v2, so that all WebApps of the operator are converted.
