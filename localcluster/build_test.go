@@ -236,7 +236,7 @@ func TestFindSource(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(content), "module "+clusterModulePath+"\n") {
 		t.Errorf("found %s, which is not the cluster's module: %v", source, err)
 	}
-	if flags := linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
+	if flags := newBuilder(t, io.Discard).linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
 		t.Errorf("linker flags are %q, without the Kubernetes version", flags)
 	}
 }

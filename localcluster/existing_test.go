@@ -105,6 +105,37 @@ func TestWaitForExistingClusterIsReportedOnce(t *testing.T) {
 	}
 }
 
+func TestExistingClusterMustBeAsRequested(t *testing.T) {
+	t.Parallel()
+	kubeconfig := serverConfig(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			_, _ = io.WriteString(w, `{"gitVersion":"v1.35.7+k3s1"}`)
+		}
+	}, nil)
+	tests := map[string]struct {
+		config Config
+		want   string
+	}{
+		"its version":   {Config{KubernetesVersion: "1.35"}, ""},
+		"other minor":   {Config{KubernetesVersion: "1.34"}, "has Kubernetes v1.35.7+k3s1, but Config.KubernetesVersion or " + EnvKubernetesVersion + " is 1.34"},
+		"other patch":   {Config{KubernetesVersion: "1.35.4"}, "v1.35.7+k3s1"},
+		"arguments":     {Config{APIServerArgs: []string{"--v=1"}}, "APIServerArgs cannot be set"},
+		"feature gates": {Config{FeatureGates: map[string]bool{"A": true}}, "FeatureGates"},
+		"not a version": {Config{KubernetesVersion: "latest"}, `"latest"`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := test.config
+			config.Kubeconfig, config.Progress = kubeconfig, io.Discard
+			_, err := Start(t.Context(), config)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestExistingCluster(t *testing.T) {
 	t.Parallel()
 	ours := start(t, Config{})
