@@ -133,10 +133,10 @@ test-all: localcluster-binary ## Run all that make test shortens or leaves out; 
 	dev/test-all
 
 # The oldest and the newest version of localcluster/kubernetes.go.
-VERSIONS ?= 1.34 1.37
+VERSIONS ?= 1.36 1.37
 
 .PHONY: test-versions
-test-versions: ## Run the tests that need a real API server on the oldest and the newest supported Kubernetes: VERSIONS='1.34 1.37'
+test-versions: ## Run the tests that need a real API server on the oldest and the newest supported Kubernetes: VERSIONS='1.36 1.37'
 	dev/test-versions $(VERSIONS)
 
 .PHONY: test-repeat

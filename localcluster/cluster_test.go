@@ -363,11 +363,12 @@ func TestRejectedFeatureGateOrFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other := map[bool]string{true: "1.36", false: "1.37"}[os.Getenv(EnvKubernetesVersion) == "1.37"]
 	for unknown, config := range map[string]Config{
 		"NoSuchGate":                 {FeatureGates: map[string]bool{"NoSuchGate": true}},
 		"--no-such-flag":             {APIServerArgs: []string{"--no-such-flag=1"}},
 		"always has its own etcd":    {APIServerArgs: []string{"--etcd-servers=unix:///none"}},
-		"this binary has Kubernetes": {KubernetesVersion: "1.35", Binary: binary},
+		"this binary has Kubernetes": {KubernetesVersion: other, Binary: binary},
 	} {
 		if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), unknown) {
 			t.Errorf("%s: got %v", unknown, err)

@@ -49,7 +49,7 @@ type Config struct {
 	// are errors. Paths of files must be absolute. Default: none.
 	APIServerArgs []string
 
-	// KubernetesVersion is a supported minor version, such as "1.34", or one of the supported patch versions. Errors for
+	// KubernetesVersion is a supported minor version, such as "1.37", or one of the supported patch versions. Errors for
 	// other values list them. Default: the environment variable EnvKubernetesVersion, then the module's own version.
 	KubernetesVersion string
 

@@ -49,13 +49,13 @@ func TestConfigArguments(t *testing.T) {
 		},
 		"everything": {
 			Config{
-				Nodes: 2, SecondServer: true, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second, KubernetesVersion: "1.34",
+				Nodes: 2, SecondServer: true, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second, KubernetesVersion: "1.37",
 				FeatureGates: map[string]bool{"B": false, "A": true},
 				Users:        []User{{Name: "u", Groups: []string{"g", "h"}}, {Name: "v"}}, APIServerArgs: []string{"--v=1", "--w"},
 			},
 			[]string{
 				"up", "--control", "--ready-timeout=5s", "--controllers", "--nodes=2", "--second-server", "--dir=/d", "--port=1234",
-				"--feature-gates=A=true,B=false", "--kubernetes-version=1.34", "--apiserver-arg=--v=1", "--apiserver-arg=--w", "--user=u=g,h", "--user=v=",
+				"--feature-gates=A=true,B=false", "--kubernetes-version=1.37", "--apiserver-arg=--v=1", "--apiserver-arg=--w", "--user=u=g,h", "--user=v=",
 			},
 		},
 	}

@@ -16,7 +16,7 @@ const EnvKubernetesVersion = "EVENKEEL_KUBERNETES_VERSION"
 const defaultKubernetes = "1.36.3"
 
 // kubernetesVersions returns all supported versions, from old to new.
-func kubernetesVersions() []string { return []string{"1.34.4", "1.35.4", defaultKubernetes, "1.37.2"} }
+func kubernetesVersions() []string { return []string{defaultKubernetes, "1.37.2"} }
 
 // requested is a Kubernetes version that the caller selected. Its zero value selects the default.
 type requested struct {

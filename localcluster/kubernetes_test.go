@@ -16,8 +16,8 @@ func TestRequestedVersion(t *testing.T) {
 	t.Setenv(EnvKubernetesVersion, "")
 	for text, want := range map[string]struct{ full, modFile string }{
 		"":        {"", ""},
-		"1.34":    {"1.34.4", "versions/1.34.mod"},
-		"v1.34":   {"1.34.4", "versions/1.34.mod"},
+		"1.37":    {"1.37.2", "versions/1.37.mod"},
+		"v1.37":   {"1.37.2", "versions/1.37.mod"},
 		"1.37.2":  {"1.37.2", "versions/1.37.mod"},
 		"1.36":    {defaultKubernetes, ""},
 		"v1.36.3": {defaultKubernetes, ""},
@@ -31,7 +31,7 @@ func TestRequestedVersion(t *testing.T) {
 
 func TestVersionFromEnvironment(t *testing.T) {
 	t.Setenv(EnvKubernetesVersion, "1.37")
-	for field, want := range map[string]string{"": "1.37.2", "1.34": "1.34.4"} {
+	for field, want := range map[string]string{"": "1.37.2", "1.36": "1.36.3"} {
 		if r, err := requestedVersion(field); err != nil || r.full != want {
 			t.Errorf("field %q: got %+v, %v; want %s", field, r, err, want)
 		}
@@ -48,8 +48,8 @@ func TestVersionFromEnvironment(t *testing.T) {
 func TestUnsupportedVersionsAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"../x", "latest", "1.12", "1.38", "1", "1.", ".34", "v", "vv1.34", "1.34.", "1.34.99", "1.34.4-rc.1", "1.34/../1.37", " 1.34", "-1.34",
-		"1.3", "2.34", "1.34\n", "versions/1.34", "1.034",
+		"../x", "latest", "1.12", "1.35", "1.38", "1", "1.", ".37", "v", "vv1.37", "1.37.", "1.37.99", "1.37.2-rc.1", "1.36/../1.37", " 1.37", "-1.37",
+		"1.3", "2.37", "1.37\n", "versions/1.37", "1.037",
 	} {
 		for name, use := range map[string]func() error{
 			"Start": func() error {
@@ -61,7 +61,7 @@ func TestUnsupportedVersionsAreRejected(t *testing.T) {
 				return err
 			},
 		} {
-			if err := use(); err == nil || !strings.Contains(err.Error(), "must be 1.34 to 1.37, or one of 1.34.4, ") {
+			if err := use(); err == nil || !strings.Contains(err.Error(), "must be 1.36 to 1.37, or one of 1.36.3, ") {
 				t.Errorf("%s with %q: got %v", name, text, err)
 			}
 		}

@@ -89,7 +89,7 @@ func parseOptions(args []string) (options, error) {
 		"cache of its own")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as "+
 		"ShardedListAndWatch=true,OtherGate=false")
-	flags.StringVar(&opts.KubernetesVersion, "kubernetes-version", "", "Kubernetes `version`, such as 1.34; the command "+
+	flags.StringVar(&opts.KubernetesVersion, "kubernetes-version", "", "Kubernetes `version`, such as 1.37; the command "+
 		"builds the binary for it (default: "+kubernetesVersion()+")")
 	flags.StringArrayVar(&opts.APIServerArgs, "apiserver-arg", nil, "a `flag` of kube-apiserver, such as "+
 		"--audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself, but addresses, "+

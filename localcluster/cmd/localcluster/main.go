@@ -2,7 +2,7 @@
 // executes it with all arguments. Tests start the same cluster with package localcluster.
 //
 //	go run ./localcluster/cmd/localcluster --controllers --nodes 2
-//	go run ./localcluster/cmd/localcluster --kubernetes-version 1.34
+//	go run ./localcluster/cmd/localcluster --kubernetes-version 1.37
 //	go run ./localcluster/cmd/localcluster --help
 //
 // A supervisor (systemd, make, a script) should not start it with "go run" or "go tool": they do not pass on SIGTERM,
