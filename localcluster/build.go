@@ -47,8 +47,8 @@ const (
 // The first build takes minutes (seven to eight on two idle cores) and about 4 GB in Go's caches, which later builds
 // share.
 //
-// Errors: an unsupported version, no go command, no source, a failed build (with the compiler's last lines), and the end
-// of ctx.
+// Errors: an unsupported version, no go command, no source, a failed build (with the compiler's last lines), and the
+// end of ctx.
 func Build(ctx context.Context, kubernetesVersion string, progress io.Writer) (path string, err error) {
 	if err := supported(); err != nil {
 		return "", err

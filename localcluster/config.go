@@ -49,8 +49,8 @@ type Config struct {
 	// are errors. Paths of files must be absolute. Default: none.
 	APIServerArgs []string
 
-	// KubernetesVersion is a supported minor version, such as "1.37", or one of the supported patch versions. Errors for
-	// other values list them. Default: the environment variable EnvKubernetesVersion, then the module's own version.
+	// KubernetesVersion is a supported minor version, such as "1.37", or one of the supported patch versions. Errors
+	// for other values list them. Default: the environment variable EnvKubernetesVersion, then the module's version.
 	KubernetesVersion string
 
 	// Users exist in the cluster from the start. Each has a kubeconfig file in users/ of the cluster's folder;

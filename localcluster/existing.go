@@ -50,8 +50,8 @@ func existingCluster(cfg Config) (existing, bool) {
 // connect waits until the cluster is ready.
 func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 	if len(cfg.FeatureGates) > 0 || len(cfg.APIServerArgs) > 0 {
-		return nil, fmt.Errorf("localcluster: Config.FeatureGates and Config.APIServerArgs cannot be set for the existing "+
-			"cluster (%s): unset %s and Config.Kubeconfig to start one with them", e.name(), EnvExisting)
+		return nil, fmt.Errorf("localcluster: Config.FeatureGates and Config.APIServerArgs cannot be set for the "+
+			"existing cluster (%s): unset %s and Config.Kubeconfig to start one with them", e.name(), EnvExisting)
 	}
 	var config *rest.Config
 	raw, err := e.rules.Load()
