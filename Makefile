@@ -134,6 +134,13 @@ test-race: ## Run the tests of the engine with the race detector
 test-all: localcluster-binary ## Run all that make test shortens or leaves out; dev/test-all.txt has the last result
 	dev/test-all
 
+# The oldest and the newest version of localcluster/kubernetes.go.
+VERSIONS ?= 1.36 1.37
+
+.PHONY: test-versions
+test-versions: ## Run the tests that need a real API server on the oldest and the newest supported Kubernetes: VERSIONS='1.36 1.37'
+	dev/test-versions $(VERSIONS)
+
 .PHONY: test-repeat
 test-repeat: | $(BIN) ## Repeat make test COUNT=n times on a busy machine (n/5 with processes); goes on where it stopped
 	COUNT='$(COUNT)' dev/test-repeat
@@ -181,9 +188,12 @@ lint: $(BIN)/golangci-lint ## Check formatting, linters, go.mod files and commit
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: lint-all
-lint-all: ## make lint in all modules, and build for other platforms
+lint-all: ## make lint in all modules and with other Kubernetes versions' go.mod files, and build for other platforms
 	@$(MAKE) --no-print-directory lint LINTED='$(MODULES)'
 	@status=0; \
+	for file in $(wildcard localcluster/server/versions/*.mod); do \
+		go mod tidy -C localcluster/server -modfile=versions/$${file##*/} -diff || status=1; \
+	done; \
 	for platform in $(PLATFORMS); do \
 		echo "lint: go build for $$platform"; \
 		for m in . simulation; do \

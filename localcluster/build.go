@@ -29,14 +29,14 @@ const (
 )
 
 // Build builds the localcluster binary, unless it is cached, and returns its path. Start calls it. Call it earlier to
-// control when the first build happens, which takes minutes.
+// control when the first build happens, which takes minutes. kubernetesVersion is as [Config.KubernetesVersion].
 //
 // Flow:
 //  1. Find the source: [EnvSource]; otherwise the module localcluster next to the
 //     Even Keel that the go command finds in the working directory; otherwise next
 //     to this package's own source; otherwise the published module of the same version.
 //  2. Look up the binary in the cache (evenkeel/localcluster in the user's cache
-//     directory) by a hash of the source, the Go version and the platform.
+//     directory) by a hash of the source, the versions and the platform.
 //  3. Build it with the go command, and write the progress to progress. Environment
 //     variables that change builds (GOFLAGS, GOWORK, GOOS, GOAMD64, ...) have no
 //     effect.
@@ -47,16 +47,24 @@ const (
 // The first build takes minutes (seven to eight on two idle cores) and about 4 GB in Go's caches, which later builds
 // share.
 //
-// Errors: no go command, no source, a failed build (with the compiler's last lines), and the end of ctx.
-func Build(ctx context.Context, progress io.Writer) (path string, err error) {
+// Errors: an unsupported version, no go command, no source, a failed build (with the compiler's last lines), and the
+// end of ctx.
+func Build(ctx context.Context, kubernetesVersion string, progress io.Writer) (path string, err error) {
 	if err := supported(); err != nil {
 		return "", err
+	}
+	version, err := requestedVersion(kubernetesVersion)
+	if err != nil {
+		return "", fmt.Errorf("localcluster: selecting the Kubernetes version: %w", err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("localcluster: finding the cache directory for the binary: %w", err)
 	}
-	b := builder{goCommand: "go", cache: filepath.Join(cache, "evenkeel", "localcluster"), progress: progress}
+	b := builder{
+		goCommand: "go", cache: filepath.Join(cache, "evenkeel", "localcluster"), progress: progress,
+		modFile: version.modFile(),
+	}
 	if path, err = b.build(ctx, os.Getenv(EnvSource)); err != nil {
 		return "", fmt.Errorf("localcluster: %w", err)
 	}
@@ -68,6 +76,7 @@ type builder struct {
 	goCommand string
 	cache     string
 	progress  io.Writer
+	modFile   string // path in the source's folder of a file that replaces go.mod, or ""
 }
 
 func (b builder) build(ctx context.Context, source string) (string, error) {
@@ -146,14 +155,15 @@ func (b builder) compile(ctx context.Context, source, binary string) error {
 	fmt.Fprintf(b.progress, "localcluster: building Kubernetes from source, once for this version: it takes a few "+
 		"minutes and about 4 GB of disk in Go's caches\n")
 	p := newProgress(b.progress)
-	list := b.command(ctx, source, "list", "-deps", "-f", "{{.ImportPath}}", ".")
+	modFile := "-modfile=" + b.modFile // go.mod if it is empty
+	list := b.command(ctx, source, "list", modFile, "-deps", "-f", "{{.ImportPath}}", ".")
 	output, err := p.run(ctx, list, "downloaded", "modules")
 	if err != nil {
 		return fmt.Errorf("listing the packages of %s: %w", source, err)
 	}
 	p.total = strings.Count(output, "\n")
 	built := filepath.Join(temp, "localcluster")
-	build := b.command(ctx, source, "build", "-v", "-o", built, "-ldflags", linkerFlags(source), ".")
+	build := b.command(ctx, source, "build", modFile, "-v", "-o", built, "-ldflags", b.linkerFlags(source), ".")
 	if _, err := p.run(ctx, build, "compiled", "packages"); err != nil {
 		return fmt.Errorf("building %s: %w", source, err)
 	}

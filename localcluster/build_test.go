@@ -220,6 +220,7 @@ func TestSourceFromEnvironment(t *testing.T) {
 	t.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv(EnvSource, source)
+	t.Setenv(EnvKubernetesVersion, "")
 	_, err = Start(t.Context(), Config{Progress: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "localcluster: building "+source) {
 		t.Errorf("got %v, want a failed build of %s", err, source)
@@ -236,7 +237,7 @@ func TestFindSource(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(content), "module "+clusterModulePath+"\n") {
 		t.Errorf("found %s, which is not the cluster's module: %v", source, err)
 	}
-	if flags := linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
+	if flags := newBuilder(t, io.Discard).linkerFlags(source); !strings.Contains(flags, "gitVersion=v1.") || !strings.Contains(flags, "gitMajor=1 ") {
 		t.Errorf("linker flags are %q, without the Kubernetes version", flags)
 	}
 }

@@ -42,8 +42,9 @@ type Cluster struct {
 //
 // The caller must call Stop. ctx only applies to Start, not to the lifetime of the cluster.
 //
-// Errors: an invalid Config (all mistakes at once), a failed build, a port or Dir that is in use, a cluster that is not
-// ready in time (with the last log lines of its components), and the end of ctx.
+// Errors: an invalid Config (all mistakes at once), a failed build, a port or Dir that is in use, an existing cluster
+// with another Kubernetes version, a cluster that is not ready in time (with the last log lines of its components), and
+// the end of ctx.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("localcluster: invalid Config: %w", err)
@@ -56,7 +57,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	if cfg.Binary == "" {
-		binary, err := Build(ctx, cfg.Progress)
+		binary, err := Build(ctx, cfg.KubernetesVersion, cfg.Progress)
 		if err != nil {
 			return nil, err
 		}

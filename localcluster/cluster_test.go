@@ -2,9 +2,11 @@ package localcluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -102,8 +104,12 @@ func TestAPIServerOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(version.GitVersion, "v1.36.") {
-			t.Errorf("the server's version is %s", version.GitVersion)
+		want, err := requestedVersion("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full := "v" + cmp.Or(want.full, defaultKubernetes); version.GitVersion != full {
+			t.Errorf("the server's version is %s, want %s", version.GitVersion, full)
 		}
 	})
 	t.Run("pods can be created", func(t *testing.T) {
@@ -341,8 +347,8 @@ func wantPrivate(t *testing.T, dir string) {
 func TestNotReadyErrorHasLogLines(t *testing.T) {
 	testlength.OnlyLong(t)
 	t.Parallel()
-	// Without etcd the API server logs that it waits for it, and is never ready.
-	_, err := Start(t.Context(), Config{ReadyTimeout: 5 * time.Second, APIServerArgs: []string{"--etcd-servers=unix:///none"}})
+	// The API server logs each failed check of etcd, and is never ready.
+	_, err := Start(t.Context(), Config{ReadyTimeout: 5 * time.Second, APIServerArgs: []string{"--etcd-readycheck-timeout=1ns"}})
 	for _, want := range []string{"waiting for apiserver: not ready within 5s: ", "last log lines", "increase the ready timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)
@@ -350,12 +356,19 @@ func TestNotReadyErrorHasLogLines(t *testing.T) {
 	}
 }
 
-func TestUnknownFeatureGateOrFlag(t *testing.T) {
+func TestRejectedFeatureGateOrFlag(t *testing.T) {
 	testlength.OnlyLong(t)
 	t.Parallel()
+	binary, err := Build(t.Context(), "", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := map[bool]string{true: "1.36", false: "1.37"}[os.Getenv(EnvKubernetesVersion) == "1.37"]
 	for unknown, config := range map[string]Config{
-		"NoSuchGate":     {FeatureGates: map[string]bool{"NoSuchGate": true}},
-		"--no-such-flag": {APIServerArgs: []string{"--no-such-flag=1"}},
+		"NoSuchGate":                 {FeatureGates: map[string]bool{"NoSuchGate": true}},
+		"--no-such-flag":             {APIServerArgs: []string{"--no-such-flag=1"}},
+		"always has its own etcd":    {APIServerArgs: []string{"--etcd-servers=unix:///none"}},
+		"this binary has Kubernetes": {KubernetesVersion: other, Binary: binary},
 	} {
 		if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), unknown) {
 			t.Errorf("%s: got %v", unknown, err)

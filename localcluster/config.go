@@ -45,8 +45,13 @@ type Config struct {
 	FeatureGates map[string]bool
 
 	// APIServerArgs are flags for kube-apiserver, such as "--audit-log-path=/tmp/audit.log". One that the cluster sets
-	// itself, such as --authorization-mode=Node,RBAC, is replaced. Paths of files must be absolute. Default: none.
+	// itself, such as --authorization-mode=Node,RBAC, is replaced, but those of addresses, etcd, certificates and keys
+	// are errors. Paths of files must be absolute. Default: none.
 	APIServerArgs []string
+
+	// KubernetesVersion is a supported minor version, such as "1.37", or one of the supported patch versions. Errors
+	// for other values list them. Default: the environment variable EnvKubernetesVersion, then the module's version.
+	KubernetesVersion string
 
 	// Users exist in the cluster from the start. Each has a kubeconfig file in users/ of the cluster's folder;
 	// Cluster.User returns their credentials. RBAC rules in the cluster define their permissions: almost none at first.
@@ -57,8 +62,9 @@ type Config struct {
 	// include the build. Default: DefaultReadyTimeout.
 	ReadyTimeout time.Duration
 
-	// Kubeconfig is the path of a kubeconfig file. Its current context is used instead of a new cluster, and all other
-	// fields except ReadyTimeout and Progress are ignored. Default: the environment variable EnvExisting decides.
+	// Kubeconfig is the path of a kubeconfig file. Its current context is used instead of a new cluster. A cluster of
+	// another KubernetesVersion is an error, and so are FeatureGates and APIServerArgs. All other fields except
+	// ReadyTimeout and Progress are ignored. Default: the environment variable EnvExisting decides.
 	Kubeconfig string
 
 	// Progress receives the progress of the build and of the start as text lines. Use io.Discard for none. Default:
@@ -78,6 +84,7 @@ type User struct {
 // withDefaults returns a copy with the defaults set.
 func (c Config) withDefaults() Config {
 	c.Controllers = c.Controllers || c.Nodes > 0
+	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, os.Getenv(EnvKubernetesVersion))
 	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
 	c.FeatureGates = maps.Clone(c.FeatureGates)
 	c.APIServerArgs = slices.Clone(c.APIServerArgs)
@@ -95,6 +102,9 @@ func (c Config) validate() error {
 	}
 	if c.Port < 0 || c.Port > 65535 {
 		errs = append(errs, fmt.Errorf("field Port is %d: must be 1 to 65535, or 0 for a free port", c.Port))
+	}
+	if _, err := requestedVersion(c.KubernetesVersion); err != nil {
+		errs = append(errs, fmt.Errorf("field KubernetesVersion: %w", err))
 	}
 	if c.ReadyTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout,
@@ -147,6 +157,9 @@ func (c Config) arguments() []string {
 			gates = append(gates, name+"="+strconv.FormatBool(c.FeatureGates[name]))
 		}
 		args = append(args, "--feature-gates="+strings.Join(gates, ","))
+	}
+	if c.KubernetesVersion != "" {
+		args = append(args, "--kubernetes-version="+c.KubernetesVersion)
 	}
 	for _, arg := range c.APIServerArgs {
 		args = append(args, "--apiserver-arg="+arg)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConfigDefaults(t *testing.T) {
-	t.Parallel()
+	t.Setenv(EnvKubernetesVersion, "")
 	got := Config{}.withDefaults()
 	if got.Progress == nil {
 		t.Error("Progress has no default")
@@ -27,10 +27,10 @@ func TestConfigDefaults(t *testing.T) {
 func TestValidateReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{
-		Nodes: -1, Port: 70000, ReadyTimeout: -1, APIServerArgs: []string{"--v=1", "v=1"},
+		Nodes: -1, Port: 70000, ReadyTimeout: -1, KubernetesVersion: "1.12", APIServerArgs: []string{"--v=1", "v=1"},
 		Users: []User{{}, {Name: "a=b"}, {Name: "c", Groups: []string{"d,e"}}},
 	})
-	for _, want := range []string{"Nodes is -1", "Port is 70000", "ReadyTimeout is -1ns", `APIServerArgs[1] is "v=1"`, "Users[0] has no Name", "Users[1]", "Users[2]"} {
+	for _, want := range []string{"Nodes is -1", "Port is 70000", "ReadyTimeout is -1ns", `KubernetesVersion: the version is "1.12"`, `APIServerArgs[1] is "v=1"`, "Users[0] has no Name", "Users[1]", "Users[2]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -38,7 +38,7 @@ func TestValidateReportsAllMistakes(t *testing.T) {
 }
 
 func TestConfigArguments(t *testing.T) {
-	t.Parallel()
+	t.Setenv(EnvKubernetesVersion, "")
 	tests := map[string]struct {
 		config Config
 		want   []string
@@ -49,19 +49,18 @@ func TestConfigArguments(t *testing.T) {
 		},
 		"everything": {
 			Config{
-				Nodes: 2, SecondServer: true, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second,
+				Nodes: 2, SecondServer: true, Dir: "/d", Port: 1234, ReadyTimeout: 5 * time.Second, KubernetesVersion: "1.37",
 				FeatureGates: map[string]bool{"B": false, "A": true},
 				Users:        []User{{Name: "u", Groups: []string{"g", "h"}}, {Name: "v"}}, APIServerArgs: []string{"--v=1", "--w"},
 			},
 			[]string{
 				"up", "--control", "--ready-timeout=5s", "--controllers", "--nodes=2", "--second-server", "--dir=/d", "--port=1234",
-				"--feature-gates=A=true,B=false", "--apiserver-arg=--v=1", "--apiserver-arg=--w", "--user=u=g,h", "--user=v=",
+				"--feature-gates=A=true,B=false", "--kubernetes-version=1.37", "--apiserver-arg=--v=1", "--apiserver-arg=--w", "--user=u=g,h", "--user=v=",
 			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if diff := cmp.Diff(test.want, test.config.withDefaults().arguments()); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}

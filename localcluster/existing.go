@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,6 +49,10 @@ func existingCluster(cfg Config) (existing, bool) {
 
 // connect waits until the cluster is ready.
 func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
+	if len(cfg.FeatureGates) > 0 || len(cfg.APIServerArgs) > 0 {
+		return nil, fmt.Errorf("localcluster: Config.FeatureGates and Config.APIServerArgs cannot be set for the "+
+			"existing cluster (%s): unset %s and Config.Kubeconfig to start one with them", e.name(), EnvExisting)
+	}
 	var config *rest.Config
 	raw, err := e.rules.Load()
 	if err == nil {
@@ -65,7 +70,36 @@ func (e existing) connect(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s is not ready: %w", e.name(),
 			config.Host, err)
 	}
+	if err := checkVersion(config, cfg.KubernetesVersion); err != nil {
+		return nil, fmt.Errorf("localcluster: the existing cluster (%s) at %s: %w", e.name(), config.Host, err)
+	}
 	return &Cluster{config: config, kubeconfig: e.path()}, nil
+}
+
+// checkVersion returns an error if the cluster does not have the requested Kubernetes version.
+func checkVersion(config *rest.Config, asked string) error {
+	want, err := requestedVersion(asked)
+	if err != nil || want.text == "" {
+		return err
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("creating an HTTP client: %w", err)
+	}
+	defer httpClient.CloseIdleConnections()
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for its version: %w", err)
+	}
+	if !want.includes(version.GitVersion) {
+		return fmt.Errorf("it has Kubernetes %s, but Config.KubernetesVersion or %s is %s", version.GitVersion,
+			EnvKubernetesVersion, asked)
+	}
+	return nil
 }
 
 // path returns the file that the configuration came from, or "" if there are several.

@@ -89,7 +89,7 @@ func TestExistingClusterWithPermanentError(t *testing.T) {
 }
 
 func TestWaitForExistingClusterIsReportedOnce(t *testing.T) {
-	t.Parallel()
+	t.Setenv(EnvKubernetesVersion, "") // the server has no version
 	var requests atomic.Int32
 	kubeconfig := serverConfig(t, func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) < 3 {
@@ -102,6 +102,37 @@ func TestWaitForExistingClusterIsReportedOnce(t *testing.T) {
 	}
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "waiting up to 1m0s for the existing cluster ("+kubeconfig+")") {
 		t.Errorf("progress is %q", got)
+	}
+}
+
+func TestExistingClusterMustBeAsRequested(t *testing.T) {
+	t.Parallel()
+	kubeconfig := serverConfig(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			_, _ = io.WriteString(w, `{"gitVersion":"v1.36.7+k3s1"}`)
+		}
+	}, nil)
+	tests := map[string]struct {
+		config Config
+		want   string
+	}{
+		"its version":   {Config{KubernetesVersion: "1.36"}, ""},
+		"other minor":   {Config{KubernetesVersion: "1.37"}, "has Kubernetes v1.36.7+k3s1, but Config.KubernetesVersion or " + EnvKubernetesVersion + " is 1.37"},
+		"other patch":   {Config{KubernetesVersion: "1.36.3"}, "v1.36.7+k3s1"},
+		"arguments":     {Config{APIServerArgs: []string{"--v=1"}}, "APIServerArgs cannot be set"},
+		"feature gates": {Config{FeatureGates: map[string]bool{"A": true}}, "FeatureGates"},
+		"not a version": {Config{KubernetesVersion: "latest"}, `"latest"`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := test.config
+			config.Kubeconfig, config.Progress = kubeconfig, io.Discard
+			_, err := Start(t.Context(), config)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
 

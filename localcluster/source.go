@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,9 @@ const EnvSource = "EVENKEEL_LOCALCLUSTER_SOURCE"
 const (
 	modulePath        = "github.com/evenkeel-go/evenkeel"
 	clusterModulePath = modulePath + "/localcluster/server"
+
+	// versionsDir is the folder of the cluster's module with a go.mod for each Kubernetes version but the default.
+	versionsDir = "versions"
 )
 
 // findSource returns the folder of the cluster's module.
@@ -75,14 +79,14 @@ func (b builder) key(ctx context.Context, source string) (string, error) {
 		return "", fmt.Errorf("asking the go command for its version in %s: %w", source, withStderr(err))
 	}
 	hash := sha256.New()
-	fmt.Fprintln(hash, string(output), goFlags, linkerFlags(source))
+	fmt.Fprintln(hash, string(output), goFlags, b.linkerFlags(source))
 	err = filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name := entry.Name()
 		if entry.IsDir() {
-			if path != source && strings.HasPrefix(name, ".") {
+			if path != source && (strings.HasPrefix(name, ".") || name == versionsDir) {
 				return fs.SkipDir
 			}
 			return nil
@@ -92,6 +96,10 @@ func (b builder) key(ctx context.Context, source string) (string, error) {
 		}
 		return addFile(hash, source, path)
 	})
+	if sums, ok := strings.CutSuffix(b.modFile, ".mod"); ok && err == nil {
+		err = errors.Join(addFile(hash, source, filepath.Join(source, b.modFile)),
+			addFile(hash, source, filepath.Join(source, sums+".sum")))
+	}
 	if err != nil {
 		return "", fmt.Errorf("reading the source of the cluster in %s: %w", source, err)
 	}
@@ -123,11 +131,11 @@ func addFile(hash io.Writer, root, path string) error {
 	return err
 }
 
-// linkerFlags returns flags that set the binary's Kubernetes version from the source's go.mod, and omit debug
+// linkerFlags returns flags that set the binary's Kubernetes version from the go.mod of the build, and omit debug
 // information.
-func linkerFlags(source string) string {
+func (b builder) linkerFlags(source string) string {
 	flags := "-s -w"
-	content, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	content, err := os.ReadFile(filepath.Join(source, cmp.Or(b.modFile, "go.mod")))
 	if err != nil {
 		return flags // the go command will report the error
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -53,11 +54,7 @@ func serve(ctx context.Context, s settings) error {
 // apiServerOptions parses the flags as kube-apiserver's command does, and sets the listener on the reserved port.
 func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.CompletedOptions, error) {
 	var none apiserveroptions.CompletedOptions
-	server := apiserveroptions.NewServerRunOptions()
-	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
-	for _, set := range server.Flags().FlagSets {
-		flags.AddFlagSet(set)
-	}
+	server, flags := newOptions()
 	if err := flags.Parse(apiServerFlags(s)); err != nil {
 		return none, fmt.Errorf("reading kube-apiserver's flags: %w", err)
 	}
@@ -85,6 +82,36 @@ func apiServerOptions(ctx context.Context, s settings) (apiserveroptions.Complet
 		return none, fmt.Errorf("checking kube-apiserver's options: %w", err)
 	}
 	return completed, nil
+}
+
+// newOptions returns the defaults of kube-apiserver's options and the flags that change them.
+func newOptions() (*apiserveroptions.ServerRunOptions, *pflag.FlagSet) {
+	server := apiserveroptions.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range server.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	return server, flags
+}
+
+// checkAPIServerArg returns an error for a flag that kube-apiserver does not accept, and for one that is not the
+// user's.
+func checkAPIServerArg(arg string) error {
+	switch flagName(arg) {
+	case "", "help":
+		return errors.New("must be a flag such as --audit-log-path=/tmp/audit.log")
+	case "bind-address", "advertise-address", "secure-port":
+		return errors.New("the cluster listens on " + loopback + " only; --port sets its port")
+	case "etcd-servers":
+		return errors.New("the cluster always has its own etcd")
+	case "service-cluster-ip-range":
+		return errors.New("the controllers and the certificate depend on the cluster's own range")
+	case "client-ca-file", "tls-cert-file", "tls-private-key-file", "service-account-key-file",
+		"service-account-signing-key-file":
+		return errors.New("the cluster's users and controllers depend on its own certificates and keys")
+	}
+	_, flags := newOptions()
+	return flags.Parse([]string{arg})
 }
 
 func apiServerFlags(s settings) []string {

@@ -53,6 +53,8 @@ type options struct {
 	Nodes        int
 	SecondServer bool
 	FeatureGates string
+	// KubernetesVersion is the version that this binary must have, or "".
+	KubernetesVersion string
 	// APIServerArgs are flags of kube-apiserver, such as "--name=value".
 	APIServerArgs []string
 	Users         []user
@@ -87,9 +89,11 @@ func parseOptions(args []string) (options, error) {
 		"cache of its own")
 	flags.StringVar(&opts.FeatureGates, "feature-gates", "", "`gates` for all components, such as "+
 		"ShardedListAndWatch=true,OtherGate=false")
+	flags.StringVar(&opts.KubernetesVersion, "kubernetes-version", "", "Kubernetes `version`, such as 1.37; the command "+
+		"builds the binary for it (default: "+kubernetesVersion()+")")
 	flags.StringArrayVar(&opts.APIServerArgs, "apiserver-arg", nil, "a `flag` of kube-apiserver, such as "+
-		"--audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself; paths of "+
-		"files must be absolute")
+		"--audit-log-path=/tmp/audit.log (repeatable); it replaces the one that the cluster sets itself, but addresses, "+
+		"etcd, certificates and keys cannot be replaced; paths of files must be absolute")
 	flags.StringArrayVar(&users, "user", nil, "a user, `name=group1,group2`, with its own certificate and kubeconfig "+
 		"(repeatable); your RBAC rules define its permissions")
 	flags.StringVar(&opts.Kubeconfig, "kubeconfig", "", "`file` for a copy of the administrator's kubeconfig "+
@@ -130,10 +134,13 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("--ready-timeout is %v: must be a positive duration such as 60s",
 			o.ReadyTimeout))
 	}
+	if !hasVersion(kubernetesVersion(), o.KubernetesVersion) {
+		errs = append(errs, fmt.Errorf("--kubernetes-version is %s, but this binary has Kubernetes %s: "+
+			"localcluster/cmd/localcluster builds one for each version", o.KubernetesVersion, kubernetesVersion()))
+	}
 	for _, arg := range o.APIServerArgs {
-		if flagName(arg) == "" {
-			errs = append(errs,
-				fmt.Errorf("--apiserver-arg is %q: must be a flag such as --audit-log-path=/tmp/audit.log", arg))
+		if err := checkAPIServerArg(arg); err != nil {
+			errs = append(errs, fmt.Errorf("--apiserver-arg is %q: %w", arg, err))
 		}
 	}
 	for gate := range strings.SplitSeq(o.FeatureGates, ",") {
@@ -143,6 +150,12 @@ func (o options) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// hasVersion reports whether version, such as v1.36.3, has the minor or patch version asked, such as 1.36.
+func hasVersion(version, asked string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(version, "v"), strings.TrimPrefix(asked, "v"))
+	return asked == "" || ok && (rest == "" || rest[0] == '.')
 }
 
 func parseUser(text string) (user, error) {

@@ -86,7 +86,7 @@ func compare(t *testing.T, name, want, got string) {
 // pair returns clients of the real server and of one in memory, which have the namespace.
 func pair(t *testing.T, namespace string) [2]kubectl {
 	t.Helper()
-	binary, err := localcluster.Build(t.Context(), t.Output())
+	binary, err := localcluster.Build(t.Context(), "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
