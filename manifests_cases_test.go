@@ -1,7 +1,6 @@
 package evenkeel_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,6 +30,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/client"
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlog"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/leader"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -232,13 +232,13 @@ func TestManifestsHaveFencesOfOwnLeases(t *testing.T) {
 // A controller whose kind is not known before it lists has no permissions for its objects: a warning says so.
 func TestManifestsWarnOfUnknownKinds(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
+	log := &testlog.Buffer{}
 	objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
 		cluster, err := p.Connect()
 		if err != nil {
 			return err
 		}
-		cluster.SetLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		cluster.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
 		c, err := controller.New(controller.Config[*unstructured.Unstructured]{
 			Name: "things", Cluster: cluster, Retriever: informer.FromListerWatcher[*unstructured.Unstructured](&cache.ListWatch{}),
 			Handler: func(context.Context, *unstructured.Unstructured) error { return nil },

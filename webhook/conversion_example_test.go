@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -101,10 +102,7 @@ func ExampleServer_Conversions() {
 	install := func(ctx context.Context, c *client.Client, server *webhook.Server, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 		// region install
 		conversions, err := server.Conversions("https://operator.shop.svc", nil)
-		if err != nil {
-			return err
-		}
-		if err := crd.SetConversions(conversions, definitions...); err != nil {
+		if err := errors.Join(err, crd.SetConversions(conversions, definitions...)); err != nil {
 			return err
 		}
 		_, err = crd.Ensure(ctx, c, definitions)
@@ -122,15 +120,9 @@ func ExampleServer_Configurations_certManager() {
 	}
 	// region manifests
 	const service = "https://operator.shop.svc"
-	conversions, err := server.Conversions(service, nil)
-	if err != nil {
-		panic(err)
-	}
-	if err := crd.SetConversions(conversions, definition); err != nil {
-		panic(err)
-	}
 	configurations, err := server.Configurations("shop-operator", service, nil)
-	if err != nil {
+	conversions, errConversions := server.Conversions(service, nil)
+	if err := errors.Join(err, errConversions, crd.SetConversions(conversions, definition)); err != nil {
 		panic(err)
 	}
 	for _, obj := range append(configurations, definition) {
