@@ -217,9 +217,10 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 	o.GracePeriod = max(30, int(math.Ceil(config.ShutdownTimeout.Seconds()))+1)
 	observers := apiobject.ObserversOf(p.cluster)
 	o.Permissions, o.ReadOnly = observers.Permissions(), p.Options.ReadOnly
-	for _, name := range observers.ControllersOfUnknownKinds() {
-		p.cluster.Logger().Warn("permissions for the objects of a controller are not printed", "controller", name,
-			"hint", "the kind of its Retriever is not known: add them to Program.Permissions")
+	for _, name := range observers.ControllersWithOwnRetrievers() {
+		p.cluster.Logger().Warn("what the Retriever of a controller requests is not among the printed permissions",
+			"controller", name, "hint", "add it to Program.Permissions, and, if its kind is not known before it "+
+				"lists, the permissions for its objects")
 	}
 	o.Rules, o.ClusterRules, o.Namespaces = p.Permissions, p.ClusterPermissions, p.cluster.Namespaces()
 	if err := d.addPorts(p, config); err != nil {
@@ -250,6 +251,10 @@ func (d *deployment) addFences() error {
 		}
 		return true
 	})
+	if len(o.Policies) > 1 {
+		errs = append(errs, errors.New("the program has several fenced leases: each fence would reject the writes of "+
+			"the holder of another one: fence one lease, or run the parts as two programs with their own accounts"))
+	}
 	return errors.Join(errs...)
 }
 

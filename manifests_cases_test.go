@@ -188,49 +188,71 @@ func TestManifestsHaveLeaseRulesOnce(t *testing.T) {
 	}
 }
 
-// A program may have fenced leases of its own, also without the uid of a Pod in the environment of the command.
-func TestManifestsHaveFencesOfOwnLeases(t *testing.T) {
-	t.Parallel()
-	objects := objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
+// electing runs electors beside the program's own one.
+func electing(fenced bool, leases ...leader.Config) runFunc {
+	return func(ctx context.Context, p *evenkeel.Program) error {
 		cluster, err := p.Connect()
 		if err != nil {
 			return err
 		}
-		p.Manager.LeaderElection = &leader.Config{Fence: true}
-		locks, err := leader.New(leader.Config{Cluster: cluster, Namespace: "locks", Name: "shards", Fence: true})
-		if err != nil {
-			return err
-		}
-		plain, err := leader.New(leader.Config{Cluster: cluster, Namespace: "locks", Name: "plain"})
-		if err != nil {
-			return err
-		}
-		for name, elector := range map[string]*leader.Elector{"locks": locks, "plain": plain} {
-			p.Manager.Runnables = append(p.Manager.Runnables, manager.Runnable{Name: name, Runner: manager.RunFunc(func(ctx context.Context) error {
+		p.Manager.LeaderElection = &leader.Config{Fence: fenced}
+		for _, config := range leases {
+			config.Cluster, config.Namespace = cluster, "locks"
+			elector, err := leader.New(config)
+			if err != nil {
+				return err
+			}
+			p.Manager.Runnables = append(p.Manager.Runnables, manager.Runnable{Name: config.Name, Runner: manager.RunFunc(func(ctx context.Context) error {
 				return elector.Run(ctx, func(context.Context) error { return nil })
 			})})
 		}
 		return p.Run(ctx)
-	})
-	for _, name := range []string{"fence.prod.web", "fence.locks.shards"} {
-		if objects["ValidatingAdmissionPolicy "+name] == nil {
-			t.Errorf("the policy %s is missing", name)
-		}
-	}
-	if rules := rulesOf(t, objects, "Role locks/fence.locks.shards"); len(rules) == 0 {
-		t.Error("the lease of a fence has no rules")
-	}
-	want := []string{"[coordination.k8s.io] [leases] [] [create]", "[coordination.k8s.io] [leases] [plain] [get update]"}
-	if got := rulesOf(t, objects, "Role locks/prod.web"); !slices.Equal(got, want) {
-		t.Errorf("the other lease has %q, want %q", got, want)
-	}
-	if env := decode[appsv1.Deployment](t, objects, "Deployment prod/web").Spec.Template.Spec.Containers[0].Env; len(env) != 1 {
-		t.Errorf("the environment is %v", env)
 	}
 }
 
-// A controller whose kind is not known before it lists has no permissions for its objects: a warning says so.
-func TestManifestsWarnOfUnknownKinds(t *testing.T) {
+// A lease of the program's own may have the fence, also without the uid of a Pod in the environment of the command. Each
+// replica may take a lease without a fence, which the fence exempts.
+func TestManifestsHaveFenceOfOwnLease(t *testing.T) {
+	t.Parallel()
+	for _, fenced := range []string{"web", "shards"} {
+		of := map[string]string{"web": "fence.prod.web", "shards": "fence.locks.shards"}
+		objects := objectsOf(t, electing(fenced == "web", leader.Config{Name: "shards", Fence: fenced == "shards"}, leader.Config{Name: "plain"}))
+		policy := objects["ValidatingAdmissionPolicy "+of[fenced]]
+		if policy == nil {
+			t.Fatalf("the policy %s is missing", of[fenced])
+		}
+		if text := fmt.Sprint(policy.Object); !strings.Contains(text, "plain") || strings.Contains(of[fenced], "prod") && !strings.Contains(text, "shards") {
+			t.Errorf("the policy %s does not exempt the other leases: %s", of[fenced], text)
+		}
+		if rules := rulesOf(t, objects, strings.Replace("Role NAMESPACE/"+of[fenced], "NAMESPACE", strings.Split(of[fenced], ".")[1], 1)); len(rules) == 0 {
+			t.Error("the lease of a fence has no rules")
+		}
+		if got := rulesOf(t, objects, "Role locks/prod.web"); !slices.Contains(got, "[coordination.k8s.io] [leases] [plain] [get update]") && !slices.Contains(got, "[coordination.k8s.io] [leases] [shards] [get update]") {
+			t.Errorf("the other leases have %q", got)
+		}
+		if env := decode[appsv1.Deployment](t, objects, "Deployment prod/web").Spec.Template.Spec.Containers[0].Env; len(env) != 1 {
+			t.Errorf("the environment is %v", env)
+		}
+	}
+	for name, run := range map[string]runFunc{
+		"several fenced leases":         electing(true, leader.Config{Name: "shards", Fence: true}),
+		"begin with the uid of the Pod": electing(false, leader.Config{Name: "shards", Fence: true, Identity: "x"}),
+	} {
+		if _, err := evenkeel.Manifests("web", run, "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("the error is %v, want %q", err, name)
+		}
+	}
+}
+
+// listedBy is a controller with a Retriever of the program's own.
+func listedBy[T kube.Object](cluster *kube.Cluster, name string) (*controller.Controller[T], error) {
+	return controller.New(controller.Config[T]{
+		Name: name, Cluster: cluster, Retriever: informer.FromListerWatcher[T](&cache.ListWatch{}), Handler: func(context.Context, T) error { return nil },
+	})
+}
+
+// Requests of a Retriever of the program's own are not known: a warning says so.
+func TestManifestsWarnOfOwnRetrievers(t *testing.T) {
 	t.Parallel()
 	log := &testlog.Buffer{}
 	objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
@@ -239,17 +261,20 @@ func TestManifestsWarnOfUnknownKinds(t *testing.T) {
 			return err
 		}
 		cluster.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
-		c, err := controller.New(controller.Config[*unstructured.Unstructured]{
-			Name: "things", Cluster: cluster, Retriever: informer.FromListerWatcher[*unstructured.Unstructured](&cache.ListWatch{}),
-			Handler: func(context.Context, *unstructured.Unstructured) error { return nil },
-		})
+		things, err := listedBy[*unstructured.Unstructured](cluster, "things")
 		if err != nil {
 			return err
 		}
-		return p.Run(ctx, c)
+		pods, err := listedBy[*corev1.Pod](cluster, "pods")
+		if err != nil {
+			return err
+		}
+		return p.Run(ctx, things, pods)
 	})
-	if want := "controller=things"; strings.Count(log.String(), "permissions for the objects of a controller are not printed") != 1 || !strings.Contains(log.String(), want) {
-		t.Errorf("the log is %q", log.String())
+	for _, name := range []string{"controller=things", "controller=pods"} {
+		if !strings.Contains(log.String(), name) || strings.Count(log.String(), "what the Retriever of a controller requests") != 2 {
+			t.Errorf("the log is %q, want %s", log.String(), name)
+		}
 	}
 }
 

@@ -146,7 +146,7 @@ func (p *Program) Connect(addTypes ...func(*runtime.Scheme) error) (*kube.Cluste
 	p.Flags.StringVar(&p.Webhooks.Listen, "webhook-listen", p.Webhooks.Listen, "`address` of the webhook server, for "+
 		"example \":9443\"; no server if it is empty")
 	p.Flags.StringVar(&p.webhookURL, "webhook-url", "", "`URL` at which the API server reaches the webhook server; "+
-		"by default a Service of the program's name in the namespace of the lease")
+		"https://NAME.NAMESPACE.svc is a Service; by default that of the program's name in the namespace of the lease")
 	parse, connect := p.Options.Parse, p.Options.Connect
 	if p.deployment != nil {
 		parse, connect = p.deployment.parser(p), p.deployment.connector(p)

@@ -81,7 +81,8 @@ func New[T kube.Object](config Config[T]) (*Controller[T], error) {
 		if kind.Empty() && config.Cluster != nil {
 			kind, _ = config.Cluster.KindOf(apiobject.New[T]())
 		}
-		observers.Controls(config.Name, reflect.TypeFor[T](), kind, cache.Of(inf).Namespaces())
+		of := cache.Of(inf)
+		observers.Controls(config.Name, reflect.TypeFor[T](), kind, of.Namespaces(), of.Cluster() == nil)
 	}
 	return c, nil
 }

@@ -115,7 +115,11 @@ func (c Config) validate() error {
 	mistakes.AddIf(c.Identity == noLeaderYet, "Identity %q is reserved for leases that have had no leader "+
 		"yet", c.Identity)
 	isPrinted := apiobject.ObserversOf(c.Cluster).RecordsPermissions() // it has no Pod
-	if uid := os.Getenv(podUIDVariable); c.Fence && !isPrinted && (c.podUID() == "" || uid != "" && c.podUID() != uid) {
+	isOfPod := strings.Contains(c.Identity, identitySeparator)
+	if uid := os.Getenv(podUIDVariable); !isPrinted {
+		isOfPod = c.podUID() != "" && (uid == "" || c.podUID() == uid)
+	}
+	if c.Fence && !isOfPod {
 		mistakes.Addf("Identity is %q: for Fence it must begin with the uid of the Pod and %q: set the environment "+
 			"variable %s from the downward API (fieldPath metadata.uid)", c.Identity, identitySeparator, podUIDVariable)
 	}

@@ -71,7 +71,7 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	renew := apiobject.Permission{
 		Kind:  coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 		Names: []string{config.Name}, Namespaces: []string{config.Namespace}, Verbs: []string{"get", "update"},
-		Fence: config.Fence,
+		Fence: config.Fence, Standby: !config.Fence, // beside the fence of another lease
 	}
 	observers := apiobject.ObserversOf(config.Cluster)
 	if observers.Require(renew); !config.Fence {

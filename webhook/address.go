@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,7 +26,7 @@ type address struct {
 func parseAddress(text string) (address, error) {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil ||
-		strings.ContainsAny(text, "?#") || strings.Contains("."+parsed.Hostname(), "..") {
+		strings.ContainsAny(text, "?#") || strings.ContainsAny(parsed.Hostname(), "%/") {
 		return address{}, fmt.Errorf("URL is %q: want https://HOST:PORT/PATH, or for a Service "+
 			"https://NAME.NAMESPACE.svc:PORT/PATH, each with an optional port and path", text)
 	}
@@ -36,8 +38,17 @@ func parseAddress(text string) (address, error) {
 		name: parsed.Hostname(), host: parsed.Host, port: int64(port), //nolint:gosec // it has 16 bits
 		path: strings.TrimSuffix(parsed.EscapedPath(), "/"),
 	}
-	if labels := strings.Split(a.name, "."); len(labels) == 3 && labels[2] == "svc" {
-		a.service = kube.Key{Namespace: labels[1], Name: labels[0]}
+	labels := strings.Split(strings.ToLower(a.name), ".")
+	if len(labels) != 3 || labels[2] != "svc" {
+		return a, nil
+	}
+	a.service, a.name = kube.Key{Namespace: labels[1], Name: labels[0]}, strings.Join(labels, ".")
+	problems := append(validation.IsDNS1123Label(labels[0]), validation.IsDNS1123Label(labels[1])...)
+	if a.path != parsed.Path && a.path+"/" != parsed.Path {
+		problems = append(problems, "the path of a Service has no escapes")
+	}
+	if len(problems) > 0 {
+		return address{}, fmt.Errorf("URL is %q, that of a Service: %s", text, strings.Join(problems, "; "))
 	}
 	return a, nil
 }

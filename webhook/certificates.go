@@ -78,7 +78,7 @@ type keeper struct {
 	appliedAt    time.Time            // of the last apply
 	trustedSince map[string]time.Time // by the authority: the first apply of a bundle with it
 	reported     string               // the last error that was logged
-	checked      bool                 // the rules have no mistakes
+	checked      bool                 // Resources has no mistakes
 	warned       map[string]bool      // the hooks with resources that the cluster lacks
 
 	mu      sync.Mutex

@@ -21,7 +21,8 @@ func registrationVersion() schema.GroupVersion {
 
 // Configurations returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration that register the
 // hooks, each only if there are hooks for it. Both have the name. url is as for Certificates. The API server trusts the
-// authorities in caBundle, in PEM, or, without caBundle, those of its host. The objects can be applied or printed.
+// authorities in caBundle, in PEM, or, without caBundle, those of its host. The objects are unstructured, and can be
+// applied or printed.
 //
 // Errors: an invalid URL.
 func (s *Server) Configurations(name, url string, caBundle []byte) ([]kube.Object, error) {
@@ -115,7 +116,7 @@ func selector(s *metav1.LabelSelector) map[string]any {
 	return object
 }
 
-// clientConfig is how the API server calls a hook, with a default port of a Service.
+// clientConfig is how the API server calls a hook.
 func (a address) clientConfig(hook string, caBundle []byte) map[string]any {
 	config := map[string]any{}
 	path := a.path + "/" + hook

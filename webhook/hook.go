@@ -42,12 +42,13 @@ type HookConfig struct {
 	// Name is a domain name with at least three labels, for example "hosts.webapps.example.com". The path of the hook
 	// is "/" and Name. Default: for example "validating.webapps.example.com", from the resource and its group.
 	Name string
-	// Operations are those that the API server asks about. Default: creations and updates.
+	// Operations are those that the API server asks about, for all Resources: other operations for other resources, or
+	// a limit to namespaced ones, need another hook or MatchConditions. Default: creations and updates.
 	Operations []admissionv1.Operation
-	// Resources are those that the API server asks about. Without a Version, the group and the version are those of the
-	// hook's Go type; set both for a subresource of another group, such as deployments/scale. All must have the kind of
-	// the Go type, so that wildcards ("*") need unstructured.Unstructured. Default: the resource of the Go type, whose
-	// name is the usual plural of the kind in lower case.
+	// Resources are those that the API server asks about. Without Group and Version, these are those of the hook's Go
+	// type; set Version, and Group unless it is the core group, for a subresource of another group, such as
+	// deployments/scale. All must have the kind of the Go type, so that wildcards ("*") need unstructured.Unstructured.
+	// Default: the resource of the Go type, whose name is the usual plural of the kind in lower case.
 	Resources []schema.GroupVersionResource
 	// Ignore admits requests without a decision: if the webhook cannot be reached, panics, does not respond in time, or
 	// the objects are too large for it. Default: such requests are rejected.
@@ -154,7 +155,7 @@ func newHook[T kube.Object](config HookConfig, mutating bool, functions []Func[T
 	return Hook{name: config.Name, protocol: a}
 }
 
-// prepare implements protocol: it completes the rules.
+// prepare implements protocol: it completes the options.
 func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs := slices.Clone(a.errs)
 	if a.empty != nil {
@@ -173,11 +174,11 @@ func (a admission) prepare(cluster *kube.Cluster) (protocol, []error) {
 	errs.addIf(a.options.Reinvoke && !a.mutating,
 		"Reinvoke is true for a validating hook: only mutating hooks are called again")
 	errs.addIf(len(a.options.Resources) == 0, "Resources is empty: the API server would never call the hook")
+	errs = append(errs, a.checkOperations()...)
 	a.options.Operations = slices.Clone(a.options.Operations)
 	if len(a.options.Operations) == 0 {
 		a.options.Operations = []admissionv1.Operation{admissionv1.Create, admissionv1.Update}
 	}
-	errs = append(errs, a.checkOperations()...)
 	a.options.MatchConditions = maps.Clone(a.options.MatchConditions)
 	a.options.Resources = slices.Clone(a.options.Resources)
 	for i := range a.options.Resources {
@@ -269,7 +270,7 @@ func (a admission) call(
 	ctx context.Context, s *Server, request *admissionv1.AdmissionRequest,
 ) (response *admissionv1.AdmissionResponse, err error) {
 	if got := schema.GroupVersionKind(request.Kind); a.empty != nil && got != a.kind {
-		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its rules",
+		return nil, fmt.Errorf("webhook %s got an object of %s, and its Go type is for %s: change its Resources",
 			a.options.Name, got, a.kind)
 	}
 	panicked := s.guard.Call("webhook "+a.options.Name, func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,21 +19,31 @@ import (
 // checkOperations returns the operations that do not exist.
 func (a admission) checkOperations() (errs mistakes) {
 	known := []admissionv1.Operation{"CREATE", "UPDATE", "DELETE", "CONNECT", "*"}
+	connected := []string{"exec", "attach", "portforward", "proxy"}
 	for i, operation := range a.options.Operations {
 		errs.addIf(!slices.Contains(known, operation), "Operations[%d] is %q: want one of %q", i, operation, known)
+	}
+	errs.addIf(len(a.options.Operations) > 1 && slices.Contains(a.options.Operations, "*"),
+		"Operations has \"*\" beside others")
+	for i, r := range a.options.Resources {
+		_, subresource, _ := strings.Cut(r.Resource, "/")
+		errs.addIf(len(a.options.Operations) == 0 && slices.Contains(connected, subresource), "Resources[%d] is %q, "+
+			"which has CONNECT requests only: set Operations", i, r.Resource)
 	}
 	return errs
 }
 
 // checkResource returns the mistakes in a resource that the Go type of the hook shows.
 func (a admission) checkResource(r schema.GroupVersionResource) []error {
-	if r.Version == "" || r.Resource == "" {
-		return []error{errors.New("lacks Version or Resource")}
+	var errs mistakes
+	errs.addIf(r.Version == "", "lacks a Version")
+	errs.addIf(r.Resource == "", "lacks a Resource")
+	if len(errs) > 0 {
+		return errs
 	}
 	if a.empty == nil {
 		return nil
 	}
-	var errs mistakes
 	errs.addIf(r.Resource == "*" || strings.HasSuffix(r.Resource, "/*"), "is %q: requests for kinds other than %s "+
 		"would fail: name the resources and subresources, or use unstructured.Unstructured", r.Resource, a.kind.Kind)
 	errs.addIf(!strings.Contains(r.Resource, "/") && r.GroupVersion() != a.kind.GroupVersion(),
@@ -80,7 +91,7 @@ func (k *keeper) checkResources(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		var missing []string
+		missing, others := map[string]string{}, map[string]bool{}
 		for i, r := range a.options.Resources {
 			if strings.Contains(r.Group+r.Version+r.Resource, "*") {
 				continue
@@ -89,14 +100,18 @@ func (k *keeper) checkResources(ctx context.Context) error {
 			found, err := a.compareResource(gv, known.resources(ctx, k.config.Client.Cluster(), gv), r.Resource)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("hook %s: Resources[%d] %w", hook.name, i, err))
-			} else if !found {
-				missing = append(missing, r.Resource)
+			} else if found {
+				others[r.Resource] = true
+			} else {
+				missing[r.Resource] = strings.TrimSuffix(r.Resource+"."+r.Version+"."+r.Group, ".")
 			}
 		}
+		// A hook may name several versions and groups, of which a cluster has one.
+		maps.DeleteFunc(missing, func(name, _ string) bool { return others[name] })
 		if len(missing) > 0 && known.err == nil && !k.warned[hook.name] {
 			k.warned[hook.name] = true
 			k.logger.WarnContext(ctx, "webhook names resources that the cluster lacks", "webhook", hook.name,
-				"resources", missing)
+				"resources", slices.Sorted(maps.Values(missing)))
 		}
 	}
 	// A request that fails must not keep the hooks from their certificates: it is repeated at the next registration.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -39,6 +40,12 @@ func optionsFor(gv schema.GroupVersion, resources ...string) HookConfig {
 	for _, name := range resources {
 		options.Resources = append(options.Resources, gv.WithResource(name))
 	}
+	return options
+}
+
+func execOptions(operations ...admissionv1.Operation) HookConfig {
+	options := optionsFor(corev1.SchemeGroupVersion, "pods/exec")
+	options.Operations = operations
 	return options
 }
 
@@ -69,6 +76,11 @@ func TestNewRejectsResourcesOfOtherKinds(t *testing.T) {
 		"all versions":         {Validating(optionsFor(schema.GroupVersion{Version: "*"}, "pods"), allow[*corev1.Pod]), `the Go type of the hook is for v1: omit group and version`},
 		"another version":      {Validating(optionsFor(schema.GroupVersion{Version: "v2"}, "pods"), allow[*corev1.Pod]), `omit group and version`},
 		"another group":        {Validating(optionsFor(schema.GroupVersion{Group: "apps", Version: "v1"}, "pods"), allow[*corev1.Pod]), `omit group and version`},
+		"only a group":         {Validating(optionsFor(schema.GroupVersion{Group: "apps"}, "pods/status"), allow[*corev1.Pod]), "Resources[0] lacks a Version"},
+		"no resource":          {Validating(optionsFor(corev1.SchemeGroupVersion, ""), allow[*corev1.Pod]), "Resources[0] lacks a Resource"},
+		"exec":                 {Validating(execOptions(), allow[*unstructured.Unstructured]), `is "pods/exec", which has CONNECT requests only`},
+		"exec with CONNECT":    {Validating(execOptions("CONNECT"), allow[*unstructured.Unstructured]), ""},
+		"* beside another":     {Validating(execOptions("*", "CONNECT"), allow[*unstructured.Unstructured]), `Operations has "*" beside others`},
 		"named subresources":   {Validating(optionsFor(schema.GroupVersion{}, "pods", "pods/status"), allow[*corev1.Pod]), ""},
 		"one subresource":      {Validating(optionsFor(any1, "*/scale"), allow[*corev1.Pod]), ""},
 		"another group's":      {Validating(optionsFor(schema.GroupVersion{Group: "apps", Version: "v1"}, "deployments/scale"), allow[*corev1.Pod]), ""},
@@ -165,22 +177,25 @@ func ruled(t *testing.T, w *world, hook Hook, change func(*Certificates)) (regis
 // request. A mistake is an error before the hook is registered; a resource that may be installed later is logged once.
 func TestResourcesAreComparedWithTheCluster(t *testing.T) {
 	t.Parallel()
+	twoVersions := optionsFor(corev1.SchemeGroupVersion, "secrets")
+	twoVersions.Resources = append(twoVersions.Resources, schema.GroupVersionResource{Version: "v2", Resource: "secrets"})
 	for name, test := range map[string]struct {
 		hook             Hook
 		failure, warning string
 	}{
-		"right":             {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets"), allow[*corev1.Secret])},
-		"singular":          {hook: Validating(optionsFor(schema.GroupVersion{}, "secret"), allow[*corev1.Secret]), failure: `Resources[0] is "secret": the name of the resource is secrets`},
-		"kind":              {hook: Validating(optionsFor(schema.GroupVersion{}, "Secrets"), allow[*corev1.Secret]), failure: "the name of the resource is secrets"},
-		"mistyped":          {hook: Validating(optionsFor(schema.GroupVersion{}, "zecrets"), allow[*corev1.Secret]), failure: `is "zecrets": that of Secret is secrets`},
-		"another kind":      {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets", "configmaps"), allow[*corev1.Secret]), failure: `is "configmaps", whose objects are of /v1, Kind=ConfigMap`},
-		"subresource":       {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/binding"), allow[*corev1.Pod]), failure: `is "pods/binding", whose objects are of /v1, Kind=Binding`},
-		"no subresource":    {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/other"), allow[*corev1.Pod]), warning: "[pods/other]"},
-		"status":            {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/status"), allow[*corev1.Pod])},
-		"any kind, right":   {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secrets", "configmaps"), allow[*unstructured.Unstructured])},
-		"any kind, kind":    {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secret"), allow[*unstructured.Unstructured]), failure: "the name of the resource is secrets"},
-		"any kind, missing": {hook: Validating(optionsFor(schema.GroupVersion{Group: "example.com", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured]), warning: "[widgets]"},
-		"any kind, all":     {hook: Validating(optionsFor(schema.GroupVersion{Group: "*", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured])},
+		"right":              {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets"), allow[*corev1.Secret])},
+		"singular":           {hook: Validating(optionsFor(schema.GroupVersion{}, "secret"), allow[*corev1.Secret]), failure: `Resources[0] is "secret": the name of the resource is secrets`},
+		"kind":               {hook: Validating(optionsFor(schema.GroupVersion{}, "Secrets"), allow[*corev1.Secret]), failure: "the name of the resource is secrets"},
+		"mistyped":           {hook: Validating(optionsFor(schema.GroupVersion{}, "zecrets"), allow[*corev1.Secret]), failure: `is "zecrets": that of Secret is secrets`},
+		"another kind":       {hook: Validating(optionsFor(schema.GroupVersion{}, "secrets", "configmaps"), allow[*corev1.Secret]), failure: `is "configmaps", whose objects are of /v1, Kind=ConfigMap`},
+		"subresource":        {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/binding"), allow[*corev1.Pod]), failure: `is "pods/binding", whose objects are of /v1, Kind=Binding`},
+		"no subresource":     {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/other"), allow[*corev1.Pod]), warning: "[pods/other.v1]"},
+		"status":             {hook: Validating(optionsFor(schema.GroupVersion{}, "pods/status"), allow[*corev1.Pod])},
+		"any kind, right":    {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secrets", "configmaps"), allow[*unstructured.Unstructured])},
+		"any kind, kind":     {hook: Validating(optionsFor(corev1.SchemeGroupVersion, "secret"), allow[*unstructured.Unstructured]), failure: "the name of the resource is secrets"},
+		"any kind, missing":  {hook: Validating(optionsFor(schema.GroupVersion{Group: "example.com", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured]), warning: "[widgets.v1.example.com]"},
+		"one version of two": {hook: Validating(twoVersions, allow[*unstructured.Unstructured])},
+		"any kind, all":      {hook: Validating(optionsFor(schema.GroupVersion{Group: "*", Version: "v1"}, "widgets"), allow[*unstructured.Unstructured])},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,13 +267,14 @@ func TestAddressesOfServers(t *testing.T) {
 		"https://a.b.svc":              {service: kube.Key{Namespace: "b", Name: "a"}, name: "a.b.svc", host: "a.b.svc", port: 443},
 		"https://a.b.svc:8443/x/y/":    {service: kube.Key{Namespace: "b", Name: "a"}, name: "a.b.svc", host: "a.b.svc:8443", port: 8443, path: "/x/y"},
 		"https://a.b.svc.cluster.test": {name: "a.b.svc.cluster.test", host: "a.b.svc.cluster.test", port: 443},
+		"https://A.b.SVC":              {service: kube.Key{Namespace: "b", Name: "a"}, name: "a.b.svc", host: "A.b.SVC", port: 443},
 		"https://b.svc":                {name: "b.svc", host: "b.svc", port: 443},
 	} {
 		if got, err := parseAddress(text); err != nil || got != want {
 			t.Errorf("%s is %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "a.b.svc", "https://a?b=c", "https://a?", "https://a/#b", "https://a#", "https://a:b@c", "http://a", "https://", "https://:443", "https://a:0", "https://a:65536", "https://.b.svc", "https://a..svc"} {
+	for _, text := range []string{"", "a.b.svc", "https://a?b=c", "https://a?", "https://a/#b", "https://a#", "https://a:b@c", "http://a", "https://", "https://:443", "https://a:0", "https://a:65536", "https://.b.svc", "https://a..svc", "https://a_b.c.svc", "https://*.b.svc", "https://a.-b.svc", "https://a.b.svc/c%20d", "https://[fe80::1%25eth0]"} {
 		if got, err := parseAddress(text); err == nil || !strings.Contains(err.Error(), "URL is ") {
 			t.Errorf("%s is accepted: %+v, %v", text, got, err)
 		}

@@ -452,7 +452,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		"Hooks[0] is empty", `Hooks[1] "test.example.com": no function`, "Hooks[2] \"test.example.com\": function 1 is nil",
 		`Hooks[3] "short": Name`, `Hooks[4] "/a.b.c": Name`, "Hooks[5] \"test.example.com\": Resources is empty",
 		"Hooks[6] \"test.example.com\": Operations[0] is \"create\"", "Hooks[7] \"test.example.com\": Timeout is 1.5s", "Hooks[8] \"test.example.com\": Timeout is 31s",
-		"Hooks[9] \"test.example.com\": Reinvoke", "Hooks[10] \"test.example.com\": Resources[0] lacks Version",
+		"Hooks[9] \"test.example.com\": Reinvoke", "Hooks[10] \"test.example.com\": Resources[0] lacks a Version",
 		"Hooks[11] \"test.example.com\": ", "unregistered", "another hook has the same name", "CertFile and KeyFile, or Certificates, are required",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -38,16 +38,17 @@ type Permission struct {
 
 // controlled are the objects that a controller handles.
 type controlled struct {
-	controller string
-	owner      reflect.Type
-	kind       schema.GroupVersionKind
-	namespaces []string
+	controller   string
+	owner        reflect.Type
+	kind         schema.GroupVersionKind
+	namespaces   []string
+	ownRetriever bool
 }
 
 // Controls records that a controller handles objects of a Go type and a kind, empty if it is not known, in namespaces,
-// and writes Events about them.
+// and writes Events about them. ownRetriever is whether the program lists and watches them by itself.
 func (o *Observers) Controls(
-	controller string, owner reflect.Type, kind schema.GroupVersionKind, namespaces []string,
+	controller string, owner reflect.Type, kind schema.GroupVersionKind, namespaces []string, ownRetriever bool,
 ) {
 	if o == nil {
 		return
@@ -60,7 +61,7 @@ func (o *Observers) Controls(
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.records {
-		o.controlled = append(o.controlled, controlled{controller, owner, kind, namespaces})
+		o.controlled = append(o.controlled, controlled{controller, owner, kind, namespaces, ownRetriever})
 	}
 }
 
@@ -127,12 +128,13 @@ func (o *Observers) Permissions() []Permission {
 	return all
 }
 
-// ControllersOfUnknownKinds returns the names of controllers whose permissions Permissions lacks.
-func (o *Observers) ControllersOfUnknownKinds() (names []string) {
+// ControllersWithOwnRetrievers returns the names of controllers of which Permissions lacks list and watch, and, if
+// their kinds are not known, the other permissions for their objects.
+func (o *Observers) ControllersWithOwnRetrievers() (names []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, by := range o.controlled {
-		if by.kind.Empty() {
+		if by.ownRetriever {
 			names = append(names, by.controller)
 		}
 	}
