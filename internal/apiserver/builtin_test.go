@@ -106,6 +106,22 @@ func TestStatusIgnoresMetadata(t *testing.T) {
 	}
 }
 
+// An apply of a Node, also of its status, is validated: a field that the schema does not have is an error.
+func TestApplyOfNodeRejectsUnknownFields(t *testing.T) {
+	t.Parallel()
+	nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+	nodes.ClusterScoped, nodes.Status = true, true
+	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
+	mustSend(t, s, "POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`)
+	for path, field := range map[string]string{"": "spec", "/status": "status"} {
+		body := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"` + field + `":{"unknown":"x"}}`
+		code, text := send(t, s, "PATCH", "/api/v1/nodes/n"+path+"?fieldManager=m", body, "Content-Type", "application/apply-patch+yaml")
+		if want := "." + field + ".unknown: field not declared in schema"; code < 400 || !strings.Contains(text, want) {
+			t.Errorf("apply of nodes%s: %d %s, want an error with %q", path, code, text, want)
+		}
+	}
+}
+
 func TestUnregisteredType(t *testing.T) {
 	t.Parallel()
 	kind := Builtin[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods", func(*runtime.Scheme) error { return nil })
