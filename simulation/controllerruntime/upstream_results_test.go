@@ -46,7 +46,9 @@ func results(report []byte, output string, err error) (specs []spec, _ error) {
 		return specs, nil
 	}
 	for _, test := range failed {
-		specs = append(specs, spec{LeafNodeText: test[1], State: "failed"})
+		s := spec{LeafNodeText: test[1], State: "failed"}
+		s.Failure.Message = output
+		specs = append(specs, s)
 	}
 	if len(failed) == 0 && err != nil {
 		specs = append(specs, spec{LeafNodeText: fmt.Sprintf("the process: %v", err), State: "failed"})
