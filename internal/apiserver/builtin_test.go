@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // A built-in kind without own rules counts generations, keeps the status apart, and is served as protobuf.
@@ -119,6 +120,28 @@ func TestApplyOfNodeRejectsUnknownFields(t *testing.T) {
 		if want := "." + field + ".unknown: field not declared in schema"; code < 400 || !strings.Contains(text, want) {
 			t.Errorf("apply of nodes%s: %d %s, want an error with %q", path, code, text, want)
 		}
+	}
+}
+
+// As in kube-apiserver, the preferred version of a group is the latest stable one.
+func TestPreferredVersionIsLatestStable(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) {
+		for _, version := range []string{"v1", "v1beta1", "v2", "v3alpha1", "v10beta1"} {
+			c.Kinds = append(c.Kinds, Custom(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "K" + version}, "k"+version))
+		}
+	})
+	text := mustSend(t, s, "GET", "/apis/example.com", "")
+	last := -1
+	for _, version := range []string{"v2", "v1", "v10beta1", "v1beta1", "v3alpha1"} {
+		at := strings.Index(text, `"version":"`+version+`"`)
+		if at <= last {
+			t.Fatalf("version %s is not in its place: %s", version, text)
+		}
+		last = at
+	}
+	if !strings.Contains(text, `"preferredVersion":{"groupVersion":"example.com/v2"`) {
+		t.Errorf("preferred version: %s", text)
 	}
 }
 
