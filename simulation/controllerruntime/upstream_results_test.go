@@ -59,8 +59,8 @@ func results(report []byte, output string, err error) (specs []spec, _ error) {
 // explanation is a reason for which specs of a suite fail.
 type explanation struct {
 	specs  *regexp.Regexp
-	reason string
-	failed int // the number of these specs that failed
+	reason string // begins with "sometimes" if they may also pass
+	failed int    // the number of these specs that failed
 }
 
 // explanationsOf returns the explanations of a suite. A line of the file is "suite: regexp: reason".
@@ -79,7 +79,7 @@ func explanationsOf(t *testing.T, suite string) (list []*explanation) {
 }
 
 // report logs the counts of a suite and the specs that failed. A spec that fails without an explanation fails the test,
-// and so does an explanation without a spec that fails.
+// and so does an explanation without a spec that fails, unless they fail sometimes only.
 func report(tb testing.TB, suite string, explained []*explanation, specs []spec) {
 	tb.Helper()
 	counts := map[string]int{}
@@ -98,7 +98,7 @@ func report(tb testing.TB, suite string, explained []*explanation, specs []spec)
 		tb.Logf("%s: %s\nexplained: %s", s.State, s.name(), explained[i].reason)
 	}
 	for _, e := range explained {
-		if e.failed == 0 {
+		if e.failed == 0 && !strings.HasPrefix(e.reason, "sometimes") {
 			tb.Errorf("no spec failed that matches %s: remove its explanation", e.specs)
 		}
 	}
@@ -126,10 +126,13 @@ func TestUpstreamReportNeedsExplanations(t *testing.T) {
 	failed := spec{ContainerHierarchyTexts: []string{"UnsafeDisableDeepCopy"}, LeafNodeText: "a", State: "failed"}
 	other := spec{LeafNodeText: "b", State: "panicked"}
 	passed := spec{LeafNodeText: "c", State: "passed"}
+	sometimes := &explanation{specs: regexp.MustCompile("^x$"), reason: "sometimes: the first list is done already"}
+	explained = append(explained, sometimes)
 	for _, tc := range []struct {
 		specs []spec
 		want  int // failures
 	}{
+		{[]spec{failed, {LeafNodeText: "x", State: "failed"}}, 0},
 		{[]spec{passed}, 1}, // the explanation is not needed anymore
 		{[]spec{passed, failed}, 0},
 		{[]spec{passed, failed, other}, 1},

@@ -43,21 +43,17 @@ func TestUpstream(t *testing.T) {
 		name   string
 		suites []string
 		cache  string // the value of replaceCache
-		// attempts is the number of times that a spec may run until it passes. Specs that read with a cancelled context
-		// fail if the informer syncs before the read begins, which a cluster in memory makes likelier.
-		attempts string
-		start    func(t *testing.T) (kubeconfig string)
+		start  func(t *testing.T) (kubeconfig string)
 	}{
-		{"memory", slices.Concat(used, others), "", "3", startMemory},
-		{"local", used, "", "1", startLocal},
-		{"compat", used, "1", "1", startLocal},
+		{"memory", slices.Concat(used, others), "", startMemory},
+		{"local", used, "", startLocal},
+		{"compat", used, "1", startLocal},
 	} {
 		for _, suite := range on.suites {
 			name := on.name + "/" + suite
 			t.Run(name, func(t *testing.T) {
 				binary := compile(t, filepath.Join(source, "pkg", filepath.FromSlash(suite)))
-				cmd := exec.CommandContext(t.Context(), binary, "-test.timeout=20m", "-test.v",
-					"-ginkgo.flake-attempts="+on.attempts)
+				cmd := exec.CommandContext(t.Context(), binary, "-test.timeout=20m", "-test.v")
 				cmd.Env = append(os.Environ(), replaceCache+"="+on.cache,
 					"USE_EXISTING_CLUSTER=true", "KUBECONFIG="+on.start(t))
 				report(t, name, explanationsOf(t, name), run(t, cmd))
