@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evenkeel-go/evenkeel/client"
@@ -292,6 +294,28 @@ func TestServe(t *testing.T) {
 		}
 	}
 	t.Error("the watch ended")
+}
+
+// As with kube-apiserver, a client of the kubeconfig file has a transport for TLS, and one connection for all requests.
+func TestServeHasHTTP2(t *testing.T) {
+	t.Parallel()
+	config, err := clientcmd.BuildConfigFromFlags("", simulation.New(t, simulation.Config{}).Serve())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	res, err := c.Get(config.Host + "/api/v1/namespaces")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if c.Transport == nil || res.Proto != "HTTP/2.0" || res.StatusCode != http.StatusOK {
+		t.Errorf("transport %v, response %s %s", c.Transport, res.Proto, res.Status)
+	}
 }
 
 // Watches with a timeout that client-go may have chosen at random have the same duration; others have the requested one.

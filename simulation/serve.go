@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -15,20 +16,26 @@ import (
 )
 
 // Serve serves the API on a port of this machine until the end of the test, for programs in other processes such as
-// kubectl, and returns the path of a kubeconfig file. It cannot be called in a bubble: other processes have real time.
+// kubectl, and returns the path of a kubeconfig file. Like kube-apiserver, it has TLS and HTTP/2. It cannot be called in
+// a bubble: other processes have real time.
 func (c *Cluster) Serve() (kubeconfig string) {
 	c.tb.Helper()
 	if c.virtual {
 		c.tb.Fatal("simulation: Serve needs real time: use New outside of Test and of synctest.Test")
 	}
-	server := httptest.NewServer(c.log)
+	server := httptest.NewUnstartedServer(c.log)
+	server.EnableHTTP2 = true
+	server.StartTLS()
 	c.tb.Cleanup(func() {
 		c.server.CloseWatches()
 		server.CloseClientConnections()
 		server.Close()
 	})
 	config := clientcmdapi.NewConfig()
-	config.Clusters["simulation"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.Clusters["simulation"] = &clientcmdapi.Cluster{
+		Server:                   server.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
 	config.Contexts["simulation"] = &clientcmdapi.Context{Cluster: "simulation"}
 	config.CurrentContext = "simulation"
 	kubeconfig = filepath.Join(c.tb.TempDir(), "kubeconfig")

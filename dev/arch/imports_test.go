@@ -117,7 +117,6 @@ func layers() map[string]place {
 
 		"localcluster/cmd/...": {may: []string{"localcluster"}},
 		"dev/arch":             {},
-		"dev/peers":            {may: []string{"localcluster"}},
 		"internal/clustertest": {may: []string{"client", "controller", "informer", "kube", "localcluster"}},
 		// An API server for tests, which any package's tests may use. It imports nothing of the library, so that a defect in
 		// the tested code cannot break it.

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // A built-in kind without own rules counts generations, keeps the status apart, and is served as protobuf.
@@ -103,6 +104,44 @@ func TestStatusIgnoresMetadata(t *testing.T) {
 				t.Errorf("metadata changed: %s", text)
 			}
 		}
+	}
+}
+
+// An apply of a Node, also of its status, is validated: a field that the schema does not have is an error.
+func TestApplyOfNodeRejectsUnknownFields(t *testing.T) {
+	t.Parallel()
+	nodes := Builtin[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes", corev1.AddToScheme)
+	nodes.ClusterScoped, nodes.Status = true, true
+	s := newServer(t, func(c *Config) { c.Kinds = append(c.Kinds, nodes) })
+	mustSend(t, s, "POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`)
+	for path, field := range map[string]string{"": "spec", "/status": "status"} {
+		body := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"` + field + `":{"unknown":"x"}}`
+		code, text := send(t, s, "PATCH", "/api/v1/nodes/n"+path+"?fieldManager=m", body, "Content-Type", "application/apply-patch+yaml")
+		if want := "." + field + ".unknown: field not declared in schema"; code < 400 || !strings.Contains(text, want) {
+			t.Errorf("apply of nodes%s: %d %s, want an error with %q", path, code, text, want)
+		}
+	}
+}
+
+// As in kube-apiserver, the preferred version of a group is the latest stable one.
+func TestPreferredVersionIsLatestStable(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) {
+		for _, version := range []string{"v1", "v1beta1", "v2", "v3alpha1", "v10beta1"} {
+			c.Kinds = append(c.Kinds, Custom(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "K" + version}, "k"+version))
+		}
+	})
+	text := mustSend(t, s, "GET", "/apis/example.com", "")
+	last := -1
+	for _, version := range []string{"v2", "v1", "v10beta1", "v1beta1", "v3alpha1"} {
+		at := strings.Index(text, `"version":"`+version+`"`)
+		if at <= last {
+			t.Fatalf("version %s is not in its place: %s", version, text)
+		}
+		last = at
+	}
+	if !strings.Contains(text, `"preferredVersion":{"groupVersion":"example.com/v2"`) {
+		t.Errorf("preferred version: %s", text)
 	}
 }
 

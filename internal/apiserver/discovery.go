@@ -98,12 +98,15 @@ func (s *serving) kindsOf(group, version string) []*Kind {
 	return kinds
 }
 
+// versionsOf returns the versions of a group, the preferred one first.
 func (s *serving) versionsOf(group string) []string {
 	var versions []string
 	for _, kind := range s.kindsOf(group, "") {
 		versions = append(versions, kind.Version)
 	}
-	return slices.Compact(versions)
+	versions = slices.Compact(versions)
+	slices.SortFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return versions
 }
 
 func (s *serving) group(name string) metav1.APIGroup {

@@ -57,6 +57,7 @@ coordination.v1.LeaseSpec acquireTime:<meta.v1.MicroTime> holderIdentity:s lease
 core.v1.AWSElasticBlockStoreVolumeSource fsType:s partition:n readOnly:b volumeID:s
 core.v1.Affinity nodeAffinity:<core.v1.NodeAffinity> podAffinity:<core.v1.PodAffinity> podAntiAffinity:<core.v1.PodAntiAffinity>
 core.v1.AppArmorProfile localhostProfile:s type:s
+core.v1.AttachedVolume devicePath:s name:s
 core.v1.AzureDiskVolumeSource cachingMode:s diskName:s diskURI:s fsType:s kind:s readOnly:b
 core.v1.AzureFileVolumeSource readOnly:b secretName:s shareName:s
 core.v1.CSIVolumeSource driver:s fsType:s nodePublishSecretRef:<core.v1.LocalObjectReference> readOnly:b volumeAttributes:{s}
@@ -68,10 +69,12 @@ core.v1.ClusterTrustBundleProjection labelSelector:<meta.v1.LabelSelector> name:
 core.v1.ConfigMap apiVersion:s binaryData:{s} data:{s} immutable:b kind:s metadata:<meta.v1.ObjectMeta>
 core.v1.ConfigMapEnvSource name:s optional:b
 core.v1.ConfigMapKeySelector! key:s name:s optional:b
+core.v1.ConfigMapNodeConfigSource kubeletConfigKey:s name:s namespace:s resourceVersion:s uid:s
 core.v1.ConfigMapProjection items:[<core.v1.KeyToPath>] name:s optional:b
 core.v1.ConfigMapVolumeSource defaultMode:n defaultUser:n items:[<core.v1.KeyToPath>] name:s optional:b
 core.v1.Container args:[s] command:[s] env:[<core.v1.EnvVar>|name] envFrom:[<core.v1.EnvFromSource>] image:s imagePullPolicy:s lifecycle:<core.v1.Lifecycle> livenessProbe:<core.v1.Probe> name:s="" ports:[<core.v1.ContainerPort>|containerPort,protocol] readinessProbe:<core.v1.Probe> resizePolicy:[<core.v1.ContainerResizePolicy>] resources:<core.v1.ResourceRequirements> restartPolicy:s restartPolicyRules:[<core.v1.ContainerRestartRule>] securityContext:<core.v1.SecurityContext> startupProbe:<core.v1.Probe> stdin:b stdinOnce:b terminationMessagePath:s terminationMessagePolicy:s tty:b volumeDevices:[<core.v1.VolumeDevice>|devicePath] volumeMounts:[<core.v1.VolumeMount>|mountPath] workingDir:s
 core.v1.ContainerExtendedResourceRequest containerName:s requestName:s resourceName:s
+core.v1.ContainerImage names:[s] sizeBytes:n
 core.v1.ContainerPort containerPort:n=0 hostIP:s hostPort:n name:s protocol:s="TCP"
 core.v1.ContainerResizePolicy resourceName:s restartPolicy:s
 core.v1.ContainerRestartRule action:s exitCodes:<core.v1.ContainerRestartRuleOnExitCodes>
@@ -82,6 +85,7 @@ core.v1.ContainerStateTerminated containerID:s exitCode:n finishedAt:<meta.v1.Ti
 core.v1.ContainerStateWaiting message:s reason:s
 core.v1.ContainerStatus allocatedResources:{<api.resource.Quantity>} allocatedResourcesStatus:[<core.v1.ResourceStatus>|name] containerID:s image:s imageID:s lastState:<core.v1.ContainerState> name:s ready:b resources:<core.v1.ResourceRequirements> restartCount:n started:b state:<core.v1.ContainerState> stopSignal:s user:<core.v1.ContainerUser> volumeMounts:[<core.v1.VolumeMountStatus>|mountPath]
 core.v1.ContainerUser linux:<core.v1.LinuxContainerUser>
+core.v1.DaemonEndpoint Port:n
 core.v1.DownwardAPIProjection items:[<core.v1.DownwardAPIVolumeFile>]
 core.v1.DownwardAPIVolumeFile fieldRef:<core.v1.ObjectFieldSelector> mode:n path:s resourceFieldRef:<core.v1.ResourceFieldSelector> user:n
 core.v1.DownwardAPIVolumeSource defaultMode:n defaultUser:n items:[<core.v1.DownwardAPIVolumeFile>]
@@ -125,13 +129,27 @@ core.v1.Namespace apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<core.v
 core.v1.NamespaceCondition lastTransitionTime:<meta.v1.Time> message:s reason:s status:s type:s=""
 core.v1.NamespaceSpec finalizers:[s]
 core.v1.NamespaceStatus conditions:[<core.v1.NamespaceCondition>|type] phase:s
+core.v1.Node apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<core.v1.NodeSpec> status:<core.v1.NodeStatus>
+core.v1.NodeAddress address:s type:s=""
 core.v1.NodeAffinity preferredDuringSchedulingIgnoredDuringExecution:[<core.v1.PreferredSchedulingTerm>] requiredDuringSchedulingIgnoredDuringExecution:<core.v1.NodeSelector>
 core.v1.NodeAllocatableMappedResources name:s="" quantity:<api.resource.Quantity>
 core.v1.NodeAllocatableOverheadResources name:s="" perContainer:<api.resource.Quantity> perPod:<api.resource.Quantity>
 core.v1.NodeAllocatableResourceClaimStatus containers:[s|] mapping:[<core.v1.NodeAllocatableMappedResources>|name] overhead:[<core.v1.NodeAllocatableOverheadResources>|name] resourceClaimName:s=""
+core.v1.NodeCondition lastHeartbeatTime:<meta.v1.Time> lastTransitionTime:<meta.v1.Time> message:s reason:s status:s type:s=""
+core.v1.NodeConfigSource configMap:<core.v1.ConfigMapNodeConfigSource>
+core.v1.NodeConfigStatus active:<core.v1.NodeConfigSource> assigned:<core.v1.NodeConfigSource> error:s lastKnownGood:<core.v1.NodeConfigSource>
+core.v1.NodeDaemonEndpoints kubeletEndpoint:<core.v1.DaemonEndpoint>
+core.v1.NodeFeatures supplementalGroupsPolicy:b
+core.v1.NodePodPreemptionPolicy disableResizePreemption:[s|]
+core.v1.NodeRuntimeHandler features:<core.v1.NodeRuntimeHandlerFeatures> name:s
+core.v1.NodeRuntimeHandlerFeatures recursiveReadOnlyMounts:b userNamespaces:b
 core.v1.NodeSelector! nodeSelectorTerms:[<core.v1.NodeSelectorTerm>]
 core.v1.NodeSelectorRequirement key:s operator:s values:[s]
 core.v1.NodeSelectorTerm! matchExpressions:[<core.v1.NodeSelectorRequirement>] matchFields:[<core.v1.NodeSelectorRequirement>]
+core.v1.NodeSpec configSource:<core.v1.NodeConfigSource> externalID:s podCIDR:s podCIDRs:[s|] podPreemptionPolicy:<core.v1.NodePodPreemptionPolicy> providerID:s taints:[<core.v1.Taint>] unschedulable:b
+core.v1.NodeStatus addresses:[<core.v1.NodeAddress>|type] allocatable:{<api.resource.Quantity>} capacity:{<api.resource.Quantity>} conditions:[<core.v1.NodeCondition>|type] config:<core.v1.NodeConfigStatus> daemonEndpoints:<core.v1.NodeDaemonEndpoints> declaredFeatures:[s] features:<core.v1.NodeFeatures> images:[<core.v1.ContainerImage>] nodeInfo:<core.v1.NodeSystemInfo> phase:s runtimeHandlers:[<core.v1.NodeRuntimeHandler>] volumesAttached:[<core.v1.AttachedVolume>] volumesInUse:[s]
+core.v1.NodeSwapStatus capacity:n
+core.v1.NodeSystemInfo architecture:s bootID:s containerRuntimeVersion:s kernelVersion:s kubeProxyVersion:s kubeletVersion:s machineID:s operatingSystem:s osImage:s runningInUserNamespace:b swap:<core.v1.NodeSwapStatus> systemUUID:s
 core.v1.ObjectFieldSelector! apiVersion:s fieldPath:s
 core.v1.ObjectReference! apiVersion:s fieldPath:s kind:s name:s namespace:s resourceVersion:s uid:s
 core.v1.PersistentVolumeClaim apiVersion:s kind:s metadata:<meta.v1.ObjectMeta> spec:<core.v1.PersistentVolumeClaimSpec> status:<core.v1.PersistentVolumeClaimStatus>
@@ -194,6 +212,7 @@ core.v1.SleepAction seconds:n
 core.v1.StorageOSVolumeSource fsType:s readOnly:b secretRef:<core.v1.LocalObjectReference> volumeName:s volumeNamespace:s
 core.v1.Sysctl name:s value:s
 core.v1.TCPSocketAction host:s port:<util.intstr.IntOrString>
+core.v1.Taint effect:s key:s timeAdded:<meta.v1.Time> value:s
 core.v1.Toleration effect:s key:s operator:s tolerationSeconds:n value:s
 core.v1.TopologySpreadConstraint labelSelector:<meta.v1.LabelSelector> matchLabelKeys:[s] maxSkew:n minDomains:n nodeAffinityPolicy:s nodeTaintsPolicy:s topologyKey:s="" whenUnsatisfiable:s=""
 core.v1.TypedLocalObjectReference! apiGroup:s kind:s name:s

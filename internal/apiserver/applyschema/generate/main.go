@@ -30,7 +30,7 @@ func main() {
 // roots returns the types of the kinds that the package has, and those of metadata for all other kinds.
 func roots() []string {
 	return []string{
-		"core.v1.ConfigMap", "core.v1.Event", "core.v1.Namespace", "core.v1.Pod", "core.v1.PodTemplate",
+		"core.v1.ConfigMap", "core.v1.Event", "core.v1.Namespace", "core.v1.Node", "core.v1.Pod", "core.v1.PodTemplate",
 		"core.v1.Secret", "core.v1.Service",
 		"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "batch.v1.Job",
 		"coordination.v1.Lease", "events.v1.Event", "policy.v1.Eviction", "policy.v1.PodDisruptionBudget",
