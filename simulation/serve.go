@@ -16,8 +16,8 @@ import (
 )
 
 // Serve serves the API on a port of this machine until the end of the test, for programs in other processes such as
-// kubectl, and returns the path of a kubeconfig file. Like kube-apiserver, it has TLS and HTTP/2. It cannot be called in
-// a bubble: other processes have real time.
+// kubectl, and returns the path of a kubeconfig file. Like kube-apiserver, it has TLS and HTTP/2. It cannot be called
+// in a bubble: other processes have real time.
 func (c *Cluster) Serve() (kubeconfig string) {
 	c.tb.Helper()
 	if c.virtual {
