@@ -137,6 +137,10 @@ test-all: localcluster-binary ## Run all that make test shortens or leaves out; 
 # The oldest and the newest version of localcluster/kubernetes.go.
 VERSIONS ?= 1.36 1.37
 
+.PHONY: test-upgrade
+test-upgrade: $(BIN)/apidiff ## Compare with an earlier version, FROM=COMMIT: the public API, and operators on each other's objects
+	dev/test-upgrade $(FROM)
+
 .PHONY: test-versions
 test-versions: ## Run the tests that need a real API server on the oldest and the newest supported Kubernetes: VERSIONS='1.36 1.37'
 	dev/test-versions $(VERSIONS)
@@ -313,7 +317,7 @@ $(BIN):
 # Each tool is built once, and again when tools/ names another version of anything it is made of. (`go tool` would link
 # it anew on each call.) Its package is the line of dev/tools/go.mod's tool block that ends in its name.
 tool_package = $(shell sed -n 's|^[[:space:]]*\([^ ]*/$(notdir $@)\)$$|\1|p' dev/tools/go.mod | head -n 1)
-$(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/benchstat $(BIN)/gofumpt: dev/tools/go.mod dev/tools/go.sum | $(BIN)
+$(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/benchstat $(BIN)/gofumpt $(BIN)/apidiff: dev/tools/go.mod dev/tools/go.sum | $(BIN)
 	@echo "building $(notdir $@) from dev/tools/go.mod$(if $(filter %golangci-lint,$@), (minutes the first time))"
 	@go build -C dev/tools -o "$(CURDIR)/$@" $(tool_package)
 	@touch $@
