@@ -220,7 +220,7 @@ func TestSourceFromEnvironment(t *testing.T) {
 	t.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv(EnvSource, source)
-	t.Setenv(EnvKubernetesVersion, "")
+	t.Setenv(envKubernetesVersion, "")
 	_, err = Start(t.Context(), Config{Progress: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "localcluster: building "+source) {
 		t.Errorf("got %v, want a failed build of %s", err, source)

@@ -363,7 +363,7 @@ func TestRejectedFeatureGateOrFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := map[bool]string{true: "1.36", false: "1.37"}[os.Getenv(EnvKubernetesVersion) == "1.37"]
+	other := map[bool]string{true: "1.36", false: "1.37"}[os.Getenv(envKubernetesVersion) == "1.37"]
 	for unknown, config := range map[string]Config{
 		"NoSuchGate":                 {FeatureGates: map[string]bool{"NoSuchGate": true}},
 		"--no-such-flag":             {APIServerArgs: []string{"--no-such-flag=1"}},

@@ -50,7 +50,8 @@ type Config struct {
 	APIServerArgs []string
 
 	// KubernetesVersion is a supported minor version, such as "1.37", or one of the supported patch versions. Errors
-	// for other values list them. Default: the environment variable EnvKubernetesVersion, then the module's version.
+	// for other values list them. Default: the environment variable EVENKEEL_KUBERNETES_VERSION, then the module's
+	// version.
 	KubernetesVersion string
 
 	// Users exist in the cluster from the start. Each has a kubeconfig file in users/ of the cluster's folder;
@@ -84,7 +85,7 @@ type User struct {
 // withDefaults returns a copy with the defaults set.
 func (c Config) withDefaults() Config {
 	c.Controllers = c.Controllers || c.Nodes > 0
-	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, os.Getenv(EnvKubernetesVersion))
+	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, os.Getenv(envKubernetesVersion))
 	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
 	c.FeatureGates = maps.Clone(c.FeatureGates)
 	c.APIServerArgs = slices.Clone(c.APIServerArgs)
@@ -104,7 +105,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("field Port is %d: must be 1 to 65535, or 0 for a free port", c.Port))
 	}
 	if _, err := requestedVersion(c.KubernetesVersion); err != nil {
-		errs = append(errs, fmt.Errorf("field KubernetesVersion: %w", err))
+		errs = append(errs, err)
 	}
 	if c.ReadyTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field ReadyTimeout is %v: must be positive, or 0 for %v", c.ReadyTimeout,

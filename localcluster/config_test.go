@@ -10,7 +10,7 @@ import (
 )
 
 func TestConfigDefaults(t *testing.T) {
-	t.Setenv(EnvKubernetesVersion, "")
+	t.Setenv(envKubernetesVersion, "")
 	got := Config{}.withDefaults()
 	if got.Progress == nil {
 		t.Error("Progress has no default")
@@ -30,7 +30,7 @@ func TestValidateReportsAllMistakes(t *testing.T) {
 		Nodes: -1, Port: 70000, ReadyTimeout: -1, KubernetesVersion: "1.12", APIServerArgs: []string{"--v=1", "v=1"},
 		Users: []User{{}, {Name: "a=b"}, {Name: "c", Groups: []string{"d,e"}}},
 	})
-	for _, want := range []string{"Nodes is -1", "Port is 70000", "ReadyTimeout is -1ns", `KubernetesVersion: the version is "1.12"`, `APIServerArgs[1] is "v=1"`, "Users[0] has no Name", "Users[1]", "Users[2]"} {
+	for _, want := range []string{"Nodes is -1", "Port is 70000", "ReadyTimeout is -1ns", `KubernetesVersion is "1.12"`, `APIServerArgs[1] is "v=1"`, "Users[0] has no Name", "Users[1]", "Users[2]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -38,7 +38,7 @@ func TestValidateReportsAllMistakes(t *testing.T) {
 }
 
 func TestConfigArguments(t *testing.T) {
-	t.Setenv(EnvKubernetesVersion, "")
+	t.Setenv(envKubernetesVersion, "")
 	tests := map[string]struct {
 		config Config
 		want   []string

@@ -97,7 +97,7 @@ func checkVersion(config *rest.Config, asked string) error {
 	}
 	if !want.includes(version.GitVersion) {
 		return fmt.Errorf("it has Kubernetes %s, but Config.KubernetesVersion or %s is %s", version.GitVersion,
-			EnvKubernetesVersion, asked)
+			envKubernetesVersion, asked)
 	}
 	return nil
 }

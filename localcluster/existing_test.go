@@ -89,7 +89,7 @@ func TestExistingClusterWithPermanentError(t *testing.T) {
 }
 
 func TestWaitForExistingClusterIsReportedOnce(t *testing.T) {
-	t.Setenv(EnvKubernetesVersion, "") // the server has no version
+	t.Setenv(envKubernetesVersion, "") // the server has no version
 	var requests atomic.Int32
 	kubeconfig := serverConfig(t, func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) < 3 {
@@ -117,7 +117,7 @@ func TestExistingClusterMustBeAsRequested(t *testing.T) {
 		want   string
 	}{
 		"its version":   {Config{KubernetesVersion: "1.36"}, ""},
-		"other minor":   {Config{KubernetesVersion: "1.37"}, "has Kubernetes v1.36.7+k3s1, but Config.KubernetesVersion or " + EnvKubernetesVersion + " is 1.37"},
+		"other minor":   {Config{KubernetesVersion: "1.37"}, "has Kubernetes v1.36.7+k3s1, but Config.KubernetesVersion or " + envKubernetesVersion + " is 1.37"},
 		"other patch":   {Config{KubernetesVersion: "1.36.3"}, "v1.36.7+k3s1"},
 		"arguments":     {Config{APIServerArgs: []string{"--v=1"}}, "APIServerArgs cannot be set"},
 		"feature gates": {Config{FeatureGates: map[string]bool{"A": true}}, "FeatureGates"},

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// EnvKubernetesVersion is the name of the environment variable with the default of [Config.KubernetesVersion]. With it,
-// the same tests run on several Kubernetes versions.
-const EnvKubernetesVersion = "EVENKEEL_KUBERNETES_VERSION"
+// envKubernetesVersion is the environment variable with the default of [Config.KubernetesVersion]. With it, the same
+// tests run on several Kubernetes versions.
+const envKubernetesVersion = "EVENKEEL_KUBERNETES_VERSION"
 
 // defaultKubernetes is the version in the go.mod of the cluster's module. For the other versions, the module's folder
 // versions has files that replace go.mod and go.sum.
@@ -26,9 +26,9 @@ type requested struct {
 
 // requestedVersion returns the version that field or, if field is empty, the environment variable selects.
 func requestedVersion(field string) (requested, error) {
-	name, text := "the version", field
+	name, text := "KubernetesVersion", field
 	if field == "" {
-		name, text = EnvKubernetesVersion, os.Getenv(EnvKubernetesVersion)
+		name, text = envKubernetesVersion, os.Getenv(envKubernetesVersion)
 	}
 	r := requested{text: strings.TrimPrefix(text, "v")}
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestRequestedVersion(t *testing.T) {
-	t.Setenv(EnvKubernetesVersion, "")
+	t.Setenv(envKubernetesVersion, "")
 	for text, want := range map[string]struct{ full, modFile string }{
 		"":        {"", ""},
 		"1.37":    {"1.37.2", "versions/1.37.mod"},
@@ -30,7 +30,7 @@ func TestRequestedVersion(t *testing.T) {
 }
 
 func TestVersionFromEnvironment(t *testing.T) {
-	t.Setenv(EnvKubernetesVersion, "1.37")
+	t.Setenv(envKubernetesVersion, "1.37")
 	for field, want := range map[string]string{"": "1.37.2", "1.36": "1.36.3"} {
 		if r, err := requestedVersion(field); err != nil || r.full != want {
 			t.Errorf("field %q: got %+v, %v; want %s", field, r, err, want)
@@ -39,8 +39,8 @@ func TestVersionFromEnvironment(t *testing.T) {
 	if args := (Config{}).withDefaults().arguments(); !strings.Contains(strings.Join(args, " "), "--kubernetes-version=1.37") {
 		t.Errorf("the binary's arguments are %q, without the version", args)
 	}
-	t.Setenv(EnvKubernetesVersion, "latest")
-	if _, err := Start(t.Context(), Config{Progress: io.Discard}); err == nil || !strings.Contains(err.Error(), EnvKubernetesVersion+` is "latest"`) {
+	t.Setenv(envKubernetesVersion, "latest")
+	if _, err := Start(t.Context(), Config{Progress: io.Discard}); err == nil || !strings.Contains(err.Error(), envKubernetesVersion+` is "latest"`) {
 		t.Errorf("got %v, want an error that names the variable", err)
 	}
 }

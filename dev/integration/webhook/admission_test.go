@@ -132,6 +132,9 @@ func TestFailurePolicies(t *testing.T) {
 				e := newEnv(t)
 				options := e.options("failing")
 				options.Ignore = ignore
+				if name == "time-out" {
+					options.Timeout = 5 * time.Second
+				}
 				inner := f
 				if inner == nil {
 					inner = func(context.Context, *mapRequest) error { return nil }
@@ -224,9 +227,7 @@ func TestReplacedAuthority(t *testing.T) {
 func TestLargeObjects(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	options := e.options("large")
-	options.Timeout = 30 * time.Second // with the race detector, and beside the other tests, a review takes seconds
-	e.serve(webhook.Mutating(options, probe("l", func(_ context.Context, r *mapRequest) error {
+	e.serve(webhook.Mutating(e.options("large"), probe("l", func(_ context.Context, r *mapRequest) error {
 		r.Object.Data["size"] = fmt.Sprint(len(r.Admission.Object.Raw))
 		return nil
 	})))

@@ -78,10 +78,11 @@ func (e *env) renew(authority certificates.Pair) {
 	}
 }
 
-// options are the options of a hook for the creation, the update and the deletion of the ConfigMaps of the test.
+// options are the options of a hook for the creation, the update and the deletion of the ConfigMaps of the test. A call
+// may take long: with the race detector, and beside other tests, it takes seconds.
 func (e *env) options(name string) webhook.HookConfig {
 	return webhook.HookConfig{
-		Name: name + ".example.com", Timeout: 2 * time.Second,
+		Name: name + ".example.com", Timeout: 30 * time.Second,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.namespace}},
 		Operations:        []admissionv1.Operation{"*"}, Resources: []schema.GroupVersionResource{{Resource: "configmaps"}},
 	}
