@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	_ "embed"
 	"errors"
 	"flag" //nolint:depguard // a Program has the flags of a program
 	"fmt"
@@ -30,19 +31,24 @@ import (
 	"github.com/evenkeel-go/evenkeel/manager"
 )
 
+// alerts are the rules of the PrometheusRule, on the metrics of a Program.
+//
+//go:embed docs/dashboards/alerts.yaml
+var alerts string
+
 // manifestsCommand is the first argument with which Main prints Manifests.
 const manifestsCommand = "manifests"
 
 // Manifests returns the objects with which a cluster runs the program, as YAML: its namespace, the definitions of
 // Install, a service account with RBAC, a Deployment, and a Service. Main prints them for the arguments "manifests
 // --image=IMAGE --namespace=NAMESPACE -- ARGUMENTS"; ARGUMENTS become those of the Deployment. The environment is
-// ignored. Further flags of the command add a NetworkPolicy or a ServiceMonitor; --help lists them.
+// ignored. Further flags of the command add a NetworkPolicy, a ServiceMonitor or alerts; --help lists them.
 //
 // It calls run with a Program that makes no request, and whose Run returns when everything is created and cancels the
 // context of run. RBAC has what the parts of this program, with these ARGUMENTS, do: informers in their namespaces,
 // children, finalizers and the status in the namespaces of the controllers that have them, Events, leases, webhooks,
 // which the program registers when it serves them, and definitions, which it may not create, because they exist. What
-// else handlers do is in Program.Permissions.
+// else handlers do is told by Program.Permit.
 //
 // Errors: those of run, also of requests that it makes before Run, and of Run; run has not called Program.Run; invalid
 // flags; settings that need files; addresses that other hosts cannot reach; kinds without a known resource.
@@ -73,6 +79,7 @@ func Manifests(name string, run func(ctx context.Context, p *Program) error, arg
 // deployment is what Manifests finds out about a Program.
 type deployment struct {
 	objects  manifests.Program
+	alerts   bool   // whether to print them
 	recorded func() // is called at the end of Run
 	err      error  // the result of Run
 }
@@ -86,6 +93,8 @@ func (d *deployment) parse(name string, args []string) ([]string, error) {
 	flags.BoolVar(&o.NetworkPolicy, "network-policy", false, "add a NetworkPolicy that admits connections to the "+
 		"program's ports only")
 	flags.BoolVar(&o.ServiceMonitor, "service-monitor", false, "add a ServiceMonitor for the Prometheus operator")
+	flags.BoolVar(&d.alerts, "alerts", false, "add a PrometheusRule with docs/dashboards/alerts.yaml for the "+
+		"Prometheus operator; equal alerts of several programs are one in Alertmanager")
 	flags.Func("crd", "YAML `file` with CustomResourceDefinitions of other kinds that the program uses; may be "+
 		"repeated", func(path string) error {
 		text, err := os.ReadFile(path) //nolint:gosec // the user names it
@@ -217,16 +226,18 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 	o.GracePeriod = max(30, int(math.Ceil(config.ShutdownTimeout.Seconds()))+1)
 	observers := apiobject.ObserversOf(p.cluster)
 	o.Permissions, o.ReadOnly = observers.Permissions(), p.Options.ReadOnly
-	for _, name := range observers.ControllersWithOwnRetrievers() {
-		p.cluster.Logger().Warn("what the Retriever of a controller requests is not among the printed permissions",
-			"controller", name, "hint", "add it to Program.Permissions, and, if its kind is not known before it "+
-				"lists, the permissions for its objects")
+	o.Requests, o.Namespaces = p.requests, p.cluster.Namespaces()
+	for _, by := range observers.OwnRetrievers() {
+		if resource := o.Resource(by.Kind); !o.Permits("list", resource) || !o.Permits("watch", resource) {
+			p.cluster.Logger().Warn("what the Retriever of a controller requests is not among the printed permissions",
+				"controller", by.Controller, "hint", "call Program.Permit for list and watch, and, if its kind is not "+
+					"known before it lists, for what the controller does with its objects")
+		}
 	}
-	o.Rules, o.ClusterRules, o.Namespaces = p.Permissions, p.ClusterPermissions, p.cluster.Namespaces()
 	if err := d.addPorts(p, config); err != nil {
 		return err
 	}
-	if err := d.addFences(); err != nil {
+	if err := errors.Join(d.addFence(), d.addAlerts(p)); err != nil {
 		return err
 	}
 	if len(p.definitions) > 0 {
@@ -235,8 +246,25 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 	return nil
 }
 
-// addFences replaces the permissions of leases with a fence by the objects of the fence, which have them.
-func (d *deployment) addFences() error {
+// addAlerts records the alerts, if they are printed.
+func (d *deployment) addAlerts(p *Program) error {
+	if !d.alerts {
+		return nil
+	}
+	if namespace := p.Metrics.Namespace; namespace != "" && namespace != "evenkeel" {
+		return fmt.Errorf("--alerts: Metrics.Namespace is %q: the alerts are on metrics with the default prefix",
+			namespace)
+	}
+	if !p.Metrics.CompatibleNames {
+		p.cluster.Logger().Warn("the alert EvenkeelRequestsFail needs Program.Metrics.CompatibleNames, and never " +
+			"fires without it")
+	}
+	_, d.objects.Alerts, _ = strings.Cut(alerts, "\n") // without the comment
+	return nil
+}
+
+// addFence replaces the permissions of the lease with a fence by the objects of the fence, which have them.
+func (d *deployment) addFence() error {
 	o := &d.objects
 	exempt := d.exemptions()
 	var errs []error
@@ -246,15 +274,9 @@ func (d *deployment) addFences() error {
 		}
 		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespaces[0], Name: lease.Names[0]},
 			kube.Key{Namespace: o.Namespace, Name: o.Name}, exempt...)
-		if errs = append(errs, err); !slices.Contains(o.Policies, string(policy)) {
-			o.Policies = append(o.Policies, string(policy))
-		}
+		o.Fence, errs = string(policy), append(errs, err)
 		return true
 	})
-	if len(o.Policies) > 1 {
-		errs = append(errs, errors.New("the program has several fenced leases: each fence would reject the writes of "+
-			"the holder of another one: fence one lease, or run the parts as two programs with their own accounts"))
-	}
 	return errors.Join(errs...)
 }
 

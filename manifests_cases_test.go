@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,26 +38,6 @@ import (
 )
 
 type runFunc = func(context.Context, *evenkeel.Program) error
-
-// A rule for objects of some names must not become one for all objects.
-func TestManifestsKeepResourceNames(t *testing.T) {
-	t.Parallel()
-	named := func(names ...string) runFunc {
-		return func(ctx context.Context, p *evenkeel.Program) error {
-			p.Permissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: names}}
-			return empty(ctx, p)
-		}
-	}
-	rules := decode[rbacv1.ClusterRole](t, objectsOf(t, named("a b", "c")), "ClusterRole prod.web").Rules
-	if !slices.Equal(rules[0].ResourceNames, []string{"a b", "c"}) {
-		t.Errorf("the names became %q", rules[0].ResourceNames)
-	}
-	for _, names := range [][]string{{""}, {"a", ""}} {
-		if _, err := evenkeel.Manifests("web", named(names...), "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), "empty name") {
-			t.Errorf("names %q: %v", names, err)
-		}
-	}
-}
 
 // A controller that only reads a kind must not get the verbs that another one needs elsewhere.
 func TestManifestsOfTwoControllersOfOneKind(t *testing.T) {
@@ -235,7 +214,7 @@ func TestManifestsHaveFenceOfOwnLease(t *testing.T) {
 		}
 	}
 	for name, run := range map[string]runFunc{
-		"several fenced leases":         electing(true, leader.Config{Name: "shards", Fence: true}),
+		"fence one lease for all":       electing(true, leader.Config{Name: "shards", Fence: true}),
 		"begin with the uid of the Pod": electing(false, leader.Config{Name: "shards", Fence: true, Identity: "x"}),
 	} {
 		if _, err := evenkeel.Manifests("web", run, "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), name) {
@@ -251,15 +230,40 @@ func listedBy[T kube.Object](cluster *kube.Cluster, name string) (*controller.Co
 	})
 }
 
-// Requests of a Retriever of the program's own are not known: a warning says so.
+// Requests of a Retriever of the program's own are not known: a warning says so, until the program declares them.
 func TestManifestsWarnOfOwnRetrievers(t *testing.T) {
 	t.Parallel()
+	for _, permitted := range []struct {
+		resource string
+		verbs    []string
+		want     []string
+	}{
+		{"pods", []string{"get", "list"}, []string{"controller=things", "controller=pods"}},
+		{"configmaps", []string{"list", "watch"}, []string{"controller=pods"}}, // the kind of things is not known
+		{"pods", []string{"*"}, nil},
+	} {
+		log := ownRetrieversWith(t, permitted.resource, permitted.verbs...)
+		if strings.Count(log, "what the Retriever of a controller requests") != len(permitted.want) {
+			t.Errorf("with %s of %s the log is %q, want %s", permitted.verbs, permitted.resource, log, permitted.want)
+		}
+		for _, name := range permitted.want {
+			if !strings.Contains(log, name) {
+				t.Errorf("with %s of %s the log is %q, want %s", permitted.verbs, permitted.resource, log, name)
+			}
+		}
+	}
+}
+
+// ownRetrieversWith returns the log of a program that is printed.
+func ownRetrieversWith(t *testing.T, resource string, verbs ...string) string {
+	t.Helper()
 	log := &testlog.Buffer{}
 	objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
 		cluster, err := p.Connect()
 		if err != nil {
 			return err
 		}
+		p.Permit(corev1.Resource(resource), verbs)
 		cluster.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
 		things, err := listedBy[*unstructured.Unstructured](cluster, "things")
 		if err != nil {
@@ -271,10 +275,30 @@ func TestManifestsWarnOfOwnRetrievers(t *testing.T) {
 		}
 		return p.Run(ctx, things, pods)
 	})
-	for _, name := range []string{"controller=things", "controller=pods"} {
-		if !strings.Contains(log.String(), name) || strings.Count(log.String(), "what the Retriever of a controller requests") != 2 {
-			t.Errorf("the log is %q, want %s", log.String(), name)
+	return log.String()
+}
+
+// Alerts on metrics that the program does not have would never fire.
+func TestManifestsOfAlertsOnOtherMetrics(t *testing.T) {
+	t.Parallel()
+	log := &testlog.Buffer{}
+	named := func(namespace string) runFunc {
+		return func(ctx context.Context, p *evenkeel.Program) error {
+			p.Metrics.Namespace = namespace
+			cluster, err := p.Connect()
+			if err != nil {
+				return err
+			}
+			cluster.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
+			return p.Run(ctx)
 		}
+	}
+	if _, err := evenkeel.Manifests("web", named("web"), "--image=x", "--namespace=prod", "--alerts"); err == nil || !strings.Contains(err.Error(), `Metrics.Namespace is "web"`) {
+		t.Errorf("the error is %v", err)
+	}
+	objectsOf(t, named("evenkeel"), "--alerts")
+	if !strings.Contains(log.String(), "EvenkeelRequestsFail needs Program.Metrics.CompatibleNames") {
+		t.Errorf("the log is %q", log)
 	}
 }
 
@@ -385,10 +409,8 @@ func TestManifestsOfReadOnlyProgramWithWebhooks(t *testing.T) {
 func TestManifestsOfAllVerbs(t *testing.T) {
 	t.Parallel()
 	objects := objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
-		p.Permissions = []rbacv1.PolicyRule{
-			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"*"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get"}},
-		}
+		p.Permit(appsv1.Resource("deployments"), []string{"*"})
+		p.Permit(appsv1.Resource("deployments"), []string{"get"})
 		return empty(ctx, p)
 	})
 	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Equal(got, []string{"[apps] [deployments] [] [*]"}) {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,10 +85,8 @@ func deploymentsOf(ctx context.Context, p *evenkeel.Program) error {
 	if err != nil {
 		return err
 	}
-	p.Permissions = []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get"}},
-	}
+	p.Permit(corev1.Resource("pods/eviction"), []string{"create"})
+	p.Permit(storagev1.Resource("storageclasses"), []string{"get"})
 	operator, err := evenkeel.New(evenkeel.Config[*corev1.ConfigMap]{
 		Name: "web", Cluster: cluster, Owns: []watched.Kind{watched.Of[*appsv1.Deployment]()},
 		Handle:    func(context.Context, *corev1.ConfigMap, *evenkeel.Run) error { return nil },
@@ -253,28 +252,43 @@ func empty(ctx context.Context, p *evenkeel.Program) error {
 
 func TestManifestsOfPermissions(t *testing.T) {
 	t.Parallel()
-	permitted := func(rule rbacv1.PolicyRule) func(context.Context, *evenkeel.Program) error {
+	gateways := schema.GroupResource{Group: "gateway.networking.k8s.io", Resource: "gatewayclasses"}
+	permitted := func(declare func(p *evenkeel.Program)) func(context.Context, *evenkeel.Program) error {
 		return func(ctx context.Context, p *evenkeel.Program) error {
-			p.Permissions = []rbacv1.PolicyRule{rule}
-			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses"}, Verbs: []string{"get"}}}
+			declare(p)
 			return empty(ctx, p)
 		}
 	}
-	objects := objectsOf(t, permitted(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "nodes"}, Verbs: []string{"get"}}),
-		"--", "--namespaces=a", "--leader-elect=false")
-	if diff := cmp.Diff([]string{"[] [nodes] [] [get]", "[gateway.networking.k8s.io] [gatewayclasses] [] [get]"}, rulesOf(t, objects, "ClusterRole prod.web")); diff != "" {
-		t.Errorf("the ClusterRole (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"[] [secrets] [] [get]"}, rulesOf(t, objects, "Role a/prod.web")); diff != "" {
-		t.Errorf("the Role (-want +got):\n%s", diff)
-	}
-	for _, rule := range []rbacv1.PolicyRule{
-		{Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"pods"}},
-		{APIGroups: []string{""}, Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}},
+	objects := objectsOf(t, permitted(func(p *evenkeel.Program) {
+		p.Permit(corev1.Resource("secrets"), []string{"get"})
+		p.Permit(corev1.Resource("nodes"), []string{"get"}, kube.Key{Name: "a"})
+		p.Permit(gateways, []string{"get"}, kube.Key{Namespace: kube.AllNamespaces})
+		p.Permit(corev1.Resource("configmaps"), []string{"get", "watch"},
+			kube.Key{Namespace: "kube-system", Name: "b"}, kube.Key{Namespace: "kube-system", Name: "a"}, kube.Key{Namespace: "kube-system", Name: "a"}, kube.Key{Name: "own"}, kube.Key{Namespace: "vault"}, kube.Key{Namespace: "vault", Name: "a"})
+	}), "--", "--namespaces=a", "--leader-elect=false")
+	for role, want := range map[string][]string{
+		"ClusterRole prod.web":      {"[] [nodes] [a] [get]", "[gateway.networking.k8s.io] [gatewayclasses] [] [get]"},
+		"Role a/prod.web":           {"[] [secrets] [] [get]", "[] [configmaps] [own] [get watch]"},
+		"Role kube-system/prod.web": {"[] [configmaps] [a b] [get watch]"},
+		"Role vault/prod.web":       {"[] [configmaps] [] [get watch]"},
 	} {
-		if _, err := evenkeel.Manifests("web", permitted(rule), "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), "it needs Verbs") {
-			t.Errorf("%v: %v", rule, err)
+		if diff := cmp.Diff(want, rulesOf(t, objects, role)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", role, diff)
+		}
+	}
+	for want, declare := range map[string]func(p *evenkeel.Program){
+		"both are needed":    func(p *evenkeel.Program) { p.Permit(corev1.Resource(""), []string{"get"}) },
+		"the verbs are []":   func(p *evenkeel.Program) { p.Permit(corev1.Resource("pods"), nil) },
+		`the verbs are [""]`: func(p *evenkeel.Program) { p.Permit(corev1.Resource("/status"), []string{""}) },
+		"a key is empty": func(p *evenkeel.Program) {
+			p.Permit(corev1.Resource("pods"), []string{"get"}, kube.Key{Name: "a"}, kube.Key{})
+		},
+		"live in no namespace": func(p *evenkeel.Program) {
+			p.Permit(corev1.Resource("nodes/status"), []string{"get"}, kube.Key{Namespace: "a"})
+		},
+	} {
+		if _, err := evenkeel.Manifests("web", permitted(declare), "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}
 }
@@ -425,7 +439,7 @@ func TestManifestsEndTheContext(t *testing.T) {
 // A program that is limited to namespaces gets a Role in each, and a ClusterRole for kinds that live in none.
 func TestManifestsInNamespaces(t *testing.T) {
 	t.Parallel()
-	objects := objectsOf(t, deploymentsOf, "--network-policy", "--service-monitor", "--",
+	objects := objectsOf(t, deploymentsOf, "--network-policy", "--service-monitor", "--alerts", "--",
 		"--namespaces=a,prod", "--listen=:8443", "--probe-listen=:8081", "--authorize", "--lease-name=other", "--shutdown-timeout=40s")
 	wantCluster := []string{
 		"[] [nodes] [] [list watch]", "[authentication.k8s.io] [tokenreviews] [] [create]",
@@ -454,6 +468,14 @@ func TestManifestsInNamespaces(t *testing.T) {
 	}
 	if monitor := fmt.Sprint(objects["ServiceMonitor prod/web"]); !strings.Contains(monitor, "scheme:https") || !strings.Contains(monitor, "bearerTokenFile") {
 		t.Errorf("the ServiceMonitor is %s", monitor)
+	}
+	text, err := os.ReadFile("docs/dashboards/alerts.yaml")
+	var want any
+	if err := errors.Join(err, yaml.Unmarshal(text, &want)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, objects["PrometheusRule prod/web"].Object["spec"]); diff != "" {
+		t.Errorf("the PrometheusRule (-file +printed):\n%s", diff)
 	}
 }
 

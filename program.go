@@ -15,12 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/event"
+	"github.com/evenkeel-go/evenkeel/internal/manifests"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/manager"
@@ -59,10 +61,6 @@ type Program struct {
 	// of the lease, and a registration with the name of the Program, so that several installations in one cluster need
 	// names of their own. Serve adds Hooks.
 	Webhooks webhook.Config
-	// Permissions are those of the program's own requests, for Manifests: what handlers and Runners do beyond what
-	// informers, children, finalizers and the status need, also with the same kinds. They apply to the namespaces of
-	// the cluster (see kube.Cluster.SetNamespaces), or to all, and ClusterPermissions to all. Default: none.
-	Permissions, ClusterPermissions []rbacv1.PolicyRule
 
 	name        string
 	args        []string
@@ -73,6 +71,7 @@ type Program struct {
 	ran         bool
 	parsed      map[string]bool    // the names of the flags that Connect has parsed
 	caches      []manager.Runnable // that webhooks read
+	requests    []manifests.Request
 	definitions []Installer
 	conversions []*unstructured.Unstructured // that the webhook server serves and registers
 	deployment  *deployment                  // of Manifests; otherwise nil
@@ -179,6 +178,20 @@ func (p *Program) Events() *event.Recorder {
 		p.deployment.requireEvents(p)
 	}
 	return p.events
+}
+
+// Permit declares requests of the program's own, for Manifests: verbs, such as "get", for a resource, such as
+// corev1.Resource("secrets") or corev1.Resource("pods/eviction"). These are requests of handlers and Runners that
+// informers, children, finalizers and the status do not make by themselves, also those for the same kinds. objects
+// limits them to names, to namespaces, or to both. A key without a namespace, and no objects at all, mean the
+// namespaces of the cluster (see kube.Cluster.SetNamespaces), or all of them; kube.AllNamespaces is all in any case.
+// Manifests returns mistakes in the arguments. Call it before Run; a program that is not printed ignores it.
+func (p *Program) Permit(resource schema.GroupResource, verbs []string, objects ...kube.Key) {
+	request := manifests.Request{Resource: resource, Verbs: verbs}
+	for _, object := range objects {
+		request.Objects = append(request.Objects, types.NamespacedName(object))
+	}
+	p.requests = append(p.requests, request)
 }
 
 // served is an Operator.

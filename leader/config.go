@@ -45,7 +45,8 @@ type Config struct {
 	// FenceManifest. A candidate does not acquire the lease before the policy has rejected a write of its own, and a
 	// new leader does not work before the policy accepts one. Both are creates with dryRun, so the fence needs no
 	// further permission. It takes about 10 ms of a take-over. What is left: the API servers of a cluster see a new
-	// holder at different times; this one is the API server of Cluster. Default: false.
+	// holder at different times; this one is the API server of Cluster. A Cluster has one fenced lease, because each
+	// fence rejects what the holder of another one writes. Default: false.
 	Fence bool
 	// Labels are set on the lease by its holder. Labels with other keys are kept. Default: none.
 	Labels map[string]string

@@ -65,7 +65,13 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 		logger: config.Cluster.Logger().With("lease", lease, "identity", config.Identity),
 		clock:  newClock(suspended),
 	}
+	observers := apiobject.ObserversOf(config.Cluster)
 	if config.Fence {
+		if first := observers.Fence(lease); first != lease {
+			return nil, fmt.Errorf("new elector for lease %q: Fence: the lease %s has a fence on this Cluster, which "+
+				"would reject the writes of another leader: fence one lease for all of the work, or run the parts "+
+				"as two programs with service accounts of their own", name, first)
+		}
 		e.fence = newFence(e)
 	}
 	renew := apiobject.Permission{
@@ -73,8 +79,8 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 		Names: []string{config.Name}, Namespaces: []string{config.Namespace}, Verbs: []string{"get", "update"},
 		Fence: config.Fence, Standby: !config.Fence, // beside the fence of another lease
 	}
-	observers := apiobject.ObserversOf(config.Cluster)
-	if observers.Require(renew); !config.Fence {
+	observers.Require(renew)
+	if !config.Fence {
 		create := renew
 		create.Names, create.Verbs = nil, []string{"create"} // its name is not known when a create is authorized
 		observers.Require(create)

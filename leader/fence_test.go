@@ -257,6 +257,25 @@ func TestFenceConfig(t *testing.T) {
 	}
 }
 
+// The fence of each lease would reject the writes of the holder of the other one.
+func TestSecondFenceOnConnection(t *testing.T) {
+	t.Parallel()
+	cluster := connect(t, nil)
+	fenced := func(name string) error {
+		_, err := New(Config{Cluster: cluster, Name: name, Namespace: "prod", Fence: true, Identity: "uid_1"})
+		return err
+	}
+	if err := errors.Join(fenced("printer"), fenced("printer")); err != nil {
+		t.Errorf("two electors of one lease: %v", err)
+	}
+	if err := fenced("scanner"); err == nil || !strings.Contains(err.Error(), "the lease prod/printer has a fence on this Cluster") {
+		t.Errorf("two fenced leases: %v", err)
+	}
+	if _, err := New(Config{Cluster: cluster, Name: "scanner", Namespace: "prod"}); err != nil {
+		t.Errorf("a lease without a fence: %v", err)
+	}
+}
+
 func TestFenceManifest(t *testing.T) {
 	t.Parallel()
 	lease, account := kube.Key{Namespace: "prod", Name: "printer"}, kube.Key{Namespace: "prod", Name: "operator"}

@@ -36,7 +36,7 @@ type Child struct {
 	// Once creates the child until it has finished: for a Job with ttlSecondsAfterFinished, which is deleted then. When
 	// Ready finds it Current or Failed, the Set notes that in an annotation of the owner (evenkeel.dev/finished), which
 	// needs the verbs get and patch for the owner. evenkeel.Manifests have patch if Jobs or Pods are among the kinds;
-	// otherwise declare it in Program.Permissions. A finished child is not created again, also with Recreate, and keeps
+	// otherwise declare it by Program.Permit. A finished child is not created again, also with Recreate, and keeps
 	// its state. A child that is deleted before that runs again, so it may run more than once. Change its name to run
 	// it again. Default false: a Job with a TTL is created again each time, which is logged once.
 	Once bool

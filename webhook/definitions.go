@@ -7,8 +7,6 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -138,21 +136,14 @@ func (s *Server) Roles(name string) []kube.Object {
 	if s.keeper == nil {
 		return nil
 	}
-	version := rbacv1.SchemeGroupVersion.String()
-	role := &rbacv1.Role{
-		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.keeper.config.Secret.Namespace, Name: name},
+	var all []kube.Object
+	for _, of := range manifests.RolesOf(s.keeper.permissions()) {
+		role := &unstructured.Unstructured{Object: map[string]any{"rules": of.JSON()}}
+		role.SetAPIVersion(manifests.RBACVersion)
+		role.SetKind(of.Kind())
+		role.SetNamespace(of.Namespace)
+		role.SetName(name)
+		all = append(all, role)
 	}
-	clusterRole := &rbacv1.ClusterRole{
-		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}
-	for _, roles := range manifests.RolesOf(s.keeper.permissions()) {
-		if roles.Namespace == "" {
-			clusterRole.Rules = roles.Rules
-		} else {
-			role.Rules = roles.Rules
-		}
-	}
-	return []kube.Object{role, clusterRole}
+	return all
 }

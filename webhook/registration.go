@@ -93,7 +93,7 @@ func patchBundle(ctx context.Context, c *client.Client, obj *unstructured.Unstru
 	var hooks []any
 	installed, _, _ := unstructured.NestedSlice(obj.Object, "webhooks")
 	for _, hook := range installed {
-		name, _, _ := unstructured.NestedString(hook.(map[string]any), "name") //nolint:forcetypeassert // registration
+		name := hook.(map[string]any)["name"] //nolint:forcetypeassert // of registration
 		hooks = append(hooks, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
 	}
 	return patchHooks(ctx, c, obj, types.StrategicMergePatchType, hooks)

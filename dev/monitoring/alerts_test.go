@@ -28,19 +28,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/controller"
-	"github.com/evenkeel-go/evenkeel/internal/testfile"
 	"github.com/evenkeel-go/evenkeel/retry"
 )
 
 const (
-	alertsFile     = "../../docs/dashboards/alerts.yaml"
-	ruleObjectFile = "../../docs/dashboards/prometheusrule.yaml"
-	runbookFile    = "../../docs/operations.md"
-	pageFile       = "../../docs/dashboards/README.md"
+	alertsFile  = "../../docs/dashboards/alerts.yaml"
+	runbookFile = "../../docs/operations.md"
+	pageFile    = "../../docs/dashboards/README.md"
 )
 
 //nolint:gochecknoglobals // a flag must be defined before the tests begin
-var update = flag.Bool("update", false, "write docs/dashboards/prometheusrule.yaml and evenkeel.svg")
+var update = flag.Bool("update", false, "write docs/dashboards/evenkeel.svg")
 
 // firedAlerts evaluates all alert rules on scrapes, and returns the summaries of the alerts that fired, by the name of the
 // rule.
@@ -172,19 +170,6 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The object for the Prometheus operator must have the same rules. Flag -update writes it.
-func TestPrometheusRule(t *testing.T) {
-	t.Parallel()
-	var want strings.Builder
-	want.WriteString("# alerts.yaml as an object for the Prometheus operator. Add the labels that the ruleSelector of your Prometheus requires.\n" +
-		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: evenkeel\nspec:\n")
-	_, groups, _ := strings.Cut(readFile(t, alertsFile), "\ngroups:\n")
-	for line := range strings.Lines("groups:\n" + groups) {
-		want.WriteString("  " + line)
-	}
-	testfile.Expect(t, ruleObjectFile, want.String(), *update)
 }
 
 func readFile(t *testing.T, name string) string {

@@ -1,6 +1,7 @@
 package apiobject
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"sync"
@@ -18,6 +19,8 @@ type Observers struct {
 	metrics any                                       // guarded by mu
 	events  any                                       // guarded by mu
 	wrap    func(http.RoundTripper) http.RoundTripper // guarded by mu; measures requests
+
+	fenced string // guarded by mu; see Fence
 
 	records     bool             // guarded by mu; see RecordPermissions
 	permissions []Permission     // guarded by mu
@@ -123,6 +126,18 @@ func (o *Observers) SetCreated() {
 func (o *Observers) HasParts() (created bool) {
 	o.Shared(func(map[any]any) { created = o.created })
 	return created
+}
+
+// Fence records the lease under whose fence this cluster's connection writes, and returns it, or an earlier one. It
+// returns lease for a nil o.
+func (o *Observers) Fence(lease string) (first string) {
+	if o == nil {
+		return lease
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fenced = cmp.Or(o.fenced, lease)
+	return o.fenced
 }
 
 // Metrics returns the metrics of SetMetrics as an R, or nil. o may be nil.

@@ -128,17 +128,23 @@ func (o *Observers) Permissions() []Permission {
 	return all
 }
 
-// ControllersWithOwnRetrievers returns the names of controllers of which Permissions lacks list and watch, and, if
-// their kinds are not known, the other permissions for their objects.
-func (o *Observers) ControllersWithOwnRetrievers() (names []string) {
+// OwnRetriever is a controller of which Permissions lacks list and watch. If its Kind is empty, it was not known, and
+// the other permissions for its objects are missing too.
+type OwnRetriever struct {
+	Controller string
+	Kind       schema.GroupVersionKind
+}
+
+// OwnRetrievers returns the controllers that list and watch by themselves.
+func (o *Observers) OwnRetrievers() (all []OwnRetriever) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, by := range o.controlled {
 		if by.ownRetriever {
-			names = append(names, by.controller)
+			all = append(all, OwnRetriever{by.controller, by.kind})
 		}
 	}
-	return names
+	return all
 }
 
 // RecordsPermissions reports whether RecordPermissions was called: the program prints its manifests, and does not run.

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
@@ -27,20 +28,28 @@ type Program struct {
 	// Authorize is whether /metrics needs a token.
 	Authorize bool
 
-	// Permissions and Rules become RBAC: in Namespaces, or with a ClusterRole if there are none. ClusterRules apply to
-	// all namespaces.
-	Permissions         []apiobject.Permission
-	Rules, ClusterRules []rbacv1.PolicyRule
-	Namespaces          []string
+	// Permissions and Requests become RBAC: in Namespaces, or with a ClusterRole if there are none.
+	Permissions []apiobject.Permission
+	Requests    []Request
+	Namespaces  []string
 	// ReadOnly removes the verbs of writes from Permissions.
 	ReadOnly bool
 
 	// Definitions are printed. OtherDefinitions are those of other kinds, which exist.
 	Definitions, OtherDefinitions []Definition
-	// Policies are the fences of leases, as YAML. With one the Pod gets its uid.
-	Policies []string
+	// Fence is the fence of a lease, as YAML, or "". With it the Pod gets its uid.
+	Fence string
 
 	NetworkPolicy, ServiceMonitor bool
+	// Alerts are the groups of a PrometheusRule, as YAML, or "".
+	Alerts string
+}
+
+// Request is what the program does by itself: see evenkeel.Program.Permit.
+type Request struct {
+	Resource schema.GroupResource
+	Verbs    []string
+	Objects  []types.NamespacedName
 }
 
 // Port is a port of the Pod, and Service the one of the Service.

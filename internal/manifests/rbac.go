@@ -7,20 +7,52 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
-// allNamespaces is the entry of Permission.Namespaces for all namespaces.
-const allNamespaces = "*"
+// RBACVersion is the version of roles. Go types of them would make each program of evenkeel.Main 0.2 MB larger, because
+// the linker keeps all that a package registers in its init.
+const RBACVersion = "rbac.authorization.k8s.io/v1"
+
+const (
+	allNamespaces = "*" // kube.AllNamespaces
+	allVerbs      = "*"
+)
 
 // Role is a ClusterRole, or with a Namespace a Role.
 type Role struct {
 	Namespace string
-	Rules     []rbacv1.PolicyRule
+	Rules     []Rule
+}
+
+// Rule permits verbs for resources of a group, for the objects with Names, or for all.
+type Rule struct {
+	Group                   string
+	Resources, Names, Verbs []string
+}
+
+// JSON returns the rules as values of an unstructured object.
+func (r Role) JSON() (rules []any) {
+	list := func(texts []string) (values []any) {
+		for _, text := range texts {
+			values = append(values, text)
+		}
+		return values
+	}
+	for _, rule := range r.Rules {
+		object := map[string]any{
+			"apiGroups": []any{rule.Group}, "resources": list(rule.Resources), "verbs": list(rule.Verbs),
+		}
+		if len(rule.Names) > 0 {
+			object["resourceNames"] = list(rule.Names)
+		}
+		rules = append(rules, object)
+	}
+	return rules
 }
 
 // Kind returns the kind of the role.
@@ -32,7 +64,7 @@ func (r Role) Kind() string {
 }
 
 // grant is what a rule is about, and where it applies: an empty namespace means the cluster.
-type grant struct{ namespace, group, names, resource, url string }
+type grant struct{ namespace, group, names, resource string }
 
 // grants are the verbs of each grant.
 type grants map[grant]map[string]bool
@@ -51,19 +83,19 @@ func (g grants) needed(of grant) []string {
 	verbs := maps.Clone(g[of])
 	for _, namespace := range []string{"", of.namespace} {
 		for _, names := range []string{"", of.names} {
-			wider := grant{namespace, of.group, names, of.resource, of.url}
+			wider := grant{namespace, of.group, names, of.resource}
 			maps.DeleteFunc(verbs, func(verb string, _ bool) bool {
-				return verb != rbacv1.VerbAll && g[wider][rbacv1.VerbAll] || wider != of && g[wider][verb]
+				return verb != allVerbs && g[wider][allVerbs] || wider != of && g[wider][verb]
 			})
 		}
 	}
 	return slices.Sorted(maps.Keys(verbs))
 }
 
-// Roles returns the roles with the permissions and the rules, in the order of their namespaces. Equal rules of several
-// parts become one, and resources of a group with the same verbs share one.
+// Roles returns the roles with the permissions and the requests, in the order of their namespaces. Equal rules of
+// several parts become one, and resources of a group with the same verbs share one.
 //
-// Errors: invalid rules, and kinds whose resource is not known.
+// Errors: invalid requests, and kinds whose resource is not known.
 func (p Program) Roles() ([]Role, error) {
 	all := grants{}
 	var mistakes []error
@@ -92,14 +124,11 @@ func (p Program) Roles() ([]Role, error) {
 		}
 		for _, namespace := range p.places(namespaces) {
 			names := joined(permission.Names)
-			all.add(grant{namespace, resource.Group, names, resource.Resource, ""}, verbs)
+			all.add(grant{namespace, resource.Group, names, resource.Resource}, verbs)
 		}
 	}
-	for _, rule := range p.Rules {
-		mistakes = append(mistakes, p.addRule(all, rule, nil))
-	}
-	for _, rule := range p.ClusterRules {
-		mistakes = append(mistakes, p.addRule(all, rule, []string{allNamespaces}))
+	for _, request := range p.Requests {
+		mistakes = append(mistakes, p.addRequest(all, request))
 	}
 	return all.roles(), errors.Join(mistakes...)
 }
@@ -109,40 +138,60 @@ func writesAlways(group string) bool {
 	return slices.Contains([]string{"coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"}, group)
 }
 
-// addRule adds a rule of the program, or returns what is wrong with it.
-func (p Program) addRule(all grants, rule rbacv1.PolicyRule, namespaces []string) error {
-	hasResources := len(rule.APIGroups) > 0 && len(rule.Resources) > 0
-	hasAny := len(rule.APIGroups)+len(rule.Resources)+len(rule.ResourceNames) > 0
-	if len(rule.Verbs) == 0 || hasResources == (len(rule.NonResourceURLs) > 0) || hasAny != hasResources {
-		return fmt.Errorf("the permission %+v: it needs Verbs, and either APIGroups and Resources or NonResourceURLs",
-			rule)
+// addRequest adds a request of the program, or returns what is wrong with it.
+func (p Program) addRequest(all grants, r Request) error {
+	name, _, _ := strings.Cut(r.Resource.Resource, "/")
+	if name == "" || len(r.Verbs) == 0 || slices.Contains(r.Verbs, "") {
+		return fmt.Errorf("Program.Permit: the resource is %q and the verbs are %q: both are needed, such as "+
+			"corev1.Resource(\"secrets\") and \"get\"", r.Resource, r.Verbs)
 	}
-	if slices.Contains(rule.ResourceNames, "") {
-		return fmt.Errorf("the permission %+v: ResourceNames has an empty name, which would permit all", rule)
+	clusterScoped := p.isClusterScoped(schema.GroupResource{Group: r.Resource.Group, Resource: name})
+	names := map[string][]string{} // by namespace
+	for _, object := range r.Objects {
+		switch {
+		case object == (types.NamespacedName{}):
+			return fmt.Errorf("Program.Permit of %s: a key is empty, which would permit all objects: pass none for all",
+				r.Resource)
+		case clusterScoped && object.Namespace != "" && object.Namespace != allNamespaces:
+			return fmt.Errorf("Program.Permit of %s in namespace %s: these objects live in no namespace", r.Resource,
+				object.Namespace)
+		}
+		names[object.Namespace] = append(names[object.Namespace], object.Name)
 	}
-	for _, url := range rule.NonResourceURLs {
-		all.add(grant{url: url}, rule.Verbs)
+	if len(r.Objects) == 0 {
+		names[""] = nil
 	}
-	for _, group := range rule.APIGroups {
-		for _, resource := range rule.Resources {
-			name, _, _ := strings.Cut(resource, "/")
-			in := namespaces
-			if p.isClusterScoped(schema.GroupResource{Group: group, Resource: name}) {
-				in = []string{allNamespaces}
-			}
-			for _, namespace := range p.places(in) {
-				all.add(grant{namespace, group, joined(rule.ResourceNames), resource, ""}, rule.Verbs)
-			}
+	for namespace, names := range names {
+		var in []string
+		if clusterScoped {
+			namespace = allNamespaces
+		}
+		if namespace != "" {
+			in = []string{namespace}
+		}
+		if slices.Sort(names); slices.Contains(names, "") { // all in this namespace
+			names = nil
+		}
+		for _, namespace := range p.places(in) {
+			all.add(grant{namespace, r.Resource.Group, joined(slices.Compact(names)), r.Resource.Resource}, r.Verbs)
 		}
 	}
 	return nil
 }
 
+// Permits reports whether the program's own requests have a verb for a resource, or for any if it is empty.
+func (p Program) Permits(verb string, resource schema.GroupResource) bool {
+	return slices.ContainsFunc(p.Requests, func(r Request) bool {
+		return (resource.Empty() || r.Resource == resource) &&
+			(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, allVerbs))
+	})
+}
+
 func (g grants) roles() []Role {
-	rules := map[string][]rbacv1.PolicyRule{}
+	rules := map[string][]Rule{}
 	compare := func(a, b grant) int {
-		return slices.Compare([]string{a.namespace, a.group, a.names, a.resource, a.url},
-			[]string{b.namespace, b.group, b.names, b.resource, b.url})
+		return slices.Compare([]string{a.namespace, a.group, a.names, a.resource},
+			[]string{b.namespace, b.group, b.names, b.resource})
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(g), compare) {
 		if verbs := g.needed(of); len(verbs) > 0 {
@@ -157,22 +206,18 @@ func (g grants) roles() []Role {
 }
 
 // add adds a rule, or its resource to an earlier one with the same verbs and names.
-func add(rules []rbacv1.PolicyRule, g grant, verbs []string) []rbacv1.PolicyRule {
-	if g.url != "" {
-		return append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{g.url}, Verbs: verbs})
-	}
-	added := rbacv1.PolicyRule{APIGroups: []string{g.group}, Resources: []string{g.resource}, Verbs: verbs}
+func add(rules []Rule, g grant, verbs []string) []Rule {
+	var names []string
 	if g.names != "" {
-		added.ResourceNames = strings.Split(g.names, "\x00")
+		names = strings.Split(g.names, "\x00")
 	}
 	for i, rule := range rules {
-		if slices.Equal(rule.APIGroups, added.APIGroups) && slices.Equal(rule.ResourceNames, added.ResourceNames) &&
-			slices.Equal(rule.Verbs, verbs) {
+		if rule.Group == g.group && slices.Equal(rule.Names, names) && slices.Equal(rule.Verbs, verbs) {
 			rules[i].Resources = append(rule.Resources, g.resource)
 			return rules
 		}
 	}
-	return append(rules, added)
+	return append(rules, Rule{Group: g.group, Resources: []string{g.resource}, Names: names, Verbs: verbs})
 }
 
 // joined returns names as the part of a map's key. No name of an object contains a zero byte.

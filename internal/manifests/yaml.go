@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,8 +39,11 @@ func (p Program) YAML() ([]byte, error) {
 	if p.ServiceMonitor {
 		w.addServiceMonitor()
 	}
-	for _, policy := range p.Policies {
-		w.add("%s", policy)
+	if p.Alerts != "" {
+		w.addAlerts()
+	}
+	if p.Fence != "" {
+		w.add("%s", p.Fence)
 	}
 	return []byte(strings.Join(w.documents, "\n---\n") + "\n"), errors.Join(w.errs...)
 }
@@ -97,16 +99,12 @@ func (w *writer) metadata(namespace string) string {
 }
 
 func (w *writer) addRole(role Role) {
-	const version = "apiVersion: " + rbacv1.GroupName + "/v1\n"
+	const version = "apiVersion: " + RBACVersion + "\n"
 	var rules strings.Builder
 	for _, rule := range role.Rules {
-		if len(rule.NonResourceURLs) > 0 {
-			fmt.Fprintf(&rules, "\n- nonResourceURLs: %s", w.json(rule.NonResourceURLs))
-		} else {
-			fmt.Fprintf(&rules, "\n- apiGroups: %s\n  resources: %s", w.json(rule.APIGroups), w.json(rule.Resources))
-			if len(rule.ResourceNames) > 0 {
-				fmt.Fprintf(&rules, "\n  resourceNames: %s", w.json(rule.ResourceNames))
-			}
+		fmt.Fprintf(&rules, "\n- apiGroups: [%s]\n  resources: %s", w.json(rule.Group), w.json(rule.Resources))
+		if len(rule.Names) > 0 {
+			fmt.Fprintf(&rules, "\n  resourceNames: %s", w.json(rule.Names))
 		}
 		fmt.Fprintf(&rules, "\n  verbs: %s", w.json(rule.Verbs))
 	}
@@ -166,7 +164,7 @@ func (w *writer) container() string {
 		// kubelet expands $(NAME), and replaces $$ by $
 		fmt.Fprintf(&text, "\n        - %s", w.json(strings.ReplaceAll(arg, "$", "$$")))
 	}
-	if len(w.Policies) > 0 {
+	if w.Fence != "" {
 		text.WriteString("\n        env:\n        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}")
 	}
 	if len(w.Ports) > 0 {
@@ -231,4 +229,13 @@ spec:
   endpoints:
   - port: http
     path: /metrics%s`, w.metadata(w.Namespace), w.text(w.Name), security)
+}
+
+func (w *writer) addAlerts() {
+	var spec strings.Builder
+	for line := range strings.Lines(w.Alerts) {
+		spec.WriteString("  " + line)
+	}
+	w.add("apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n%s\nspec:\n%s", w.metadata(w.Namespace),
+		spec.String())
 }

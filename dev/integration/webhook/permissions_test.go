@@ -2,14 +2,16 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -88,11 +90,8 @@ func TestDocumentedRoles(t *testing.T) {
 	if !ok {
 		t.Fatalf("the page has no two roles:\n%s", manifest)
 	}
-	role, clusterRole := &rbacv1.Role{}, &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict([]byte(roleText), role); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(clusterRoleText), clusterRole); err != nil {
+	role, clusterRole := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	if err := errors.Join(yaml.Unmarshal([]byte(roleText), &role.Object), yaml.Unmarshal([]byte(clusterRoleText), &clusterRole.Object)); err != nil {
 		t.Fatal(err)
 	}
 	server, err := webhook.New(webhook.Config{
@@ -104,7 +103,7 @@ func TestDocumentedRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := server.Roles("webhook-example"); !reflect.DeepEqual(got, []kube.Object{role, clusterRole}) {
-		t.Errorf("the roles are %v %v", got[0], got[1])
+	if diff := cmp.Diff([]kube.Object{clusterRole, role}, server.Roles("webhook-example")); diff != "" {
+		t.Errorf("the roles (-page +server):\n%s", diff)
 	}
 }
