@@ -91,7 +91,7 @@ func newUpgrade(t *testing.T) *upgrade {
 	t.Cleanup(records.Close)
 	address := func() string {
 		listener := clustertest.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-		defer listener.Close()
+		defer func() { _ = listener.Close() }()
 		return listener.Addr().String()
 	}
 	hooks := address()
@@ -223,8 +223,10 @@ func (u *upgrade) written() map[string]any {
 	u.Helper()
 	all := map[string]any{}
 	for _, kind := range []schema.GroupVersionKind{
-		{Group: "webapp.example.com", Version: "v1", Kind: "WebApp"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
-		{Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
+		{Group: "webapp.example.com", Version: "v1", Kind: "WebApp"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ConfigMap"},
 	} {
 		selection := kube.Selection{Kind: kind, Namespaces: []string{u.Namespace}}
 		for obj, err := range client.List[*unstructured.Unstructured](u.Context(), u.Client, selection) {
