@@ -413,6 +413,85 @@ func TestOptions(t *testing.T) {
 	})
 }
 
+// A run that writes its own object runs again, even if the event arrives during the run: many reconcilers add a finalizer
+// and return.
+func TestOwnWritesRunKeyAgain(t *testing.T) {
+	t.Parallel()
+	inBubbleWithoutCache(t, func(w *world) {
+		mgr, r := w.newManager(nil), &runs{}
+		adds := reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			var cm corev1.ConfigMap
+			if err := mgr.GetClient().Get(ctx, req.NamespacedName, &cm); err != nil {
+				return ctrl.Result{}, err
+			}
+			if controllerutil.AddFinalizer(&cm, "example.com/x") {
+				err := mgr.GetClient().Update(ctx, &cm)
+				time.Sleep(time.Second)
+				return ctrl.Result{}, err
+			}
+			return r.Reconcile(ctx, req)
+		})
+		w.must(controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(adds))
+		w.create(configMap("shop", "a"))
+		stop := w.run(mgr)
+		time.Sleep(time.Minute)
+		w.wantRuns(r, "a")
+		w.must(stop())
+	})
+}
+
+// No worker takes the place of one that does not return. The end of the manager cancels runs, and waits for them.
+func TestRunsThatDoNotReturn(t *testing.T) {
+	t.Parallel()
+	inBubbleWithoutCache(t, func(w *world) {
+		grace := time.Hour
+		mgr := w.newManager(func(o *ctrl.Options) { o.GracefulShutdownTimeout = &grace })
+		ended := false
+		r := reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+			<-ctx.Done()
+			time.Sleep(40 * time.Second)
+			ended = true
+			return ctrl.Result{}, nil
+		})
+		c, err := controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Build(r)
+		w.must(err)
+		w.create(configMap("shop", "a"), configMap("shop", "b"))
+		stop := w.run(mgr)
+		time.Sleep(10 * time.Minute)
+		if n := len(c.RecentRuns()); n != 1 {
+			w.Errorf("%d runs, want 1", n)
+		}
+		w.must(stop())
+		if !ended {
+			w.Error("the run has not ended")
+		}
+	})
+}
+
+// A resync of the cache reconciles each object. The controller has none of its own.
+func TestCacheResyncs(t *testing.T) {
+	t.Parallel()
+	inBubbleWithoutCache(t, func(w *world) {
+		period := time.Hour
+		mgr := w.newManager(func(o *ctrl.Options) { o.Cache.SyncPeriod = &period })
+		r := &runs{}
+		c, err := controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Build(r)
+		w.must(err)
+		cm := configMap("shop", "a")
+		w.create(cm)
+		stop := w.run(mgr)
+		w.wantRuns(r, "a")
+		time.Sleep(50 * time.Minute) // the period is 54 to 66 min
+		w.wantRuns(r, "")
+		time.Sleep(20 * time.Minute)
+		w.wantRuns(r, "a")
+		if text := c.Explain(kube.KeyOf(cm)); !strings.Contains(text, "resync of the cache") {
+			w.Errorf("Explain lacks the resync:\n%s", text)
+		}
+		w.must(stop())
+	})
+}
+
 // The logger of a run has the values of controller-runtime.
 func TestLoggerInContext(t *testing.T) {
 	t.Parallel()
@@ -447,7 +526,8 @@ func TestLoggerInContext(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := &runs{result: func(_ string, run int) (ctrl.Result, error) { return once(nil)(run) }}
-	set := func(_ *world, b *controllerruntime.Builder) { b.For(&corev1.ConfigMap{}).Named("counted") }
+	name := fmt.Sprintf("counted_%p", r) // the registry is that of the process
+	set := func(_ *world, b *controllerruntime.Builder) { b.For(&corev1.ConfigMap{}).Named(name) }
 	inManager(t, r, set, func(w *world, _ *controller.Controller[controller.NoObject]) {
 		w.create(configMap("shop", "a"), configMap("shop", "b"))
 		time.Sleep(time.Second)
@@ -456,8 +536,8 @@ func TestMetrics(t *testing.T) {
 		var counts []string
 		for _, family := range families {
 			for _, metric := range family.GetMetric() {
-				if name := family.GetName(); strings.Contains(metric.String(), `"counted"`) && metric.GetCounter().GetValue() > 0 {
-					counts = append(counts, fmt.Sprint(name, " ", metric.GetCounter().GetValue()))
+				if value := metric.GetCounter().GetValue(); strings.Contains(metric.String(), name) && value > 0 {
+					counts = append(counts, fmt.Sprint(family.GetName(), " ", value))
 				}
 			}
 		}

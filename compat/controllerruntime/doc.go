@@ -10,9 +10,9 @@
 // Typed, unstructured and metadata-only objects of a kind are separate informers, as there. They keep managedFields,
 // unless the transform is cache.TransformStripManagedFields.
 //
-// NewControllerManagedBy makes a controller whose queue is the engine of package controller: each run has its causes and
-// its writes (controller.Controller.Explain), hot loops are detected, and with NewClient and NewCache a run begins when
-// the informers show what the last run of its key wrote. Sources, predicates, event handlers and workers stay
+// NewControllerManagedBy makes a controller whose queue is the engine of package controller: each run has its causes
+// and its writes (controller.Controller.Explain), hot loops are detected, and with NewClient and NewCache a run begins
+// when the informers show what the last run of its key wrote. Watches, predicates, event handlers and workers stay
 // controller-runtime's, and so do the context and the metrics of a run.
 //
 // What differs is in docs/migrating/controller-runtime.md.

@@ -43,37 +43,31 @@ func (b *Builder) newRunnable(name string, options ctrlcontroller.Options) (*run
 	}
 	c := &runnable{manager: b.manager, watches: b.watches, queue: newQueue(limiter)}
 	r := &reconciler{options.Reconciler, c.queue, options.RateLimiter != nil}
-	options.Reconciler = r
 	options.MaxConcurrentReconciles = max(options.MaxConcurrentReconciles, 1)
 	config := controller.Config[controller.NoObject]{
 		Name: name, Reconciler: r.handle, Workers: options.MaxConcurrentReconciles,
-		Timeout: options.ReconciliationTimeout,
-		// The cache resyncs, and the sources have a time-out.
-		ResyncInterval: -1, SyncTimeout: -1,
-		Retry: r.retries(),
-		Runs: controller.RunsConfig{
-			// Reconcilers of controller-runtime rely on the events of their own writes, on the exact number of workers,
-			// and on the end of their contexts at the end of the manager's.
-			HandleOwnWrites: true, StuckAfter: -1, DrainTimeout: -1,
-		},
+		Timeout: options.ReconciliationTimeout, Retry: r.retries(),
+		// Reconcilers of controller-runtime rely on the events of their own writes. No worker takes the place of one
+		// that is stuck.
+		Runs:   controller.RunsConfig{HandleOwnWrites: true, StuckAfter: -1},
 		Logger: slog.New(logr.ToSlogHandler(b.manager.GetLogger())),
-	}
-	if config.Timeout <= 0 {
-		config.Timeout = -1
 	}
 	var err error
 	if c.engine, err = controller.New(config); err != nil {
 		return nil, err
 	}
-	c.sources, err = b.newSources(name, options, c.queue)
+	c.sources, err = b.newSources(name, options, r)
 	return c, err
 }
 
-// newSources returns a controller of controller-runtime whose queue is q.
-func (b *Builder) newSources(name string, options ctrlcontroller.Options, q *queue) (ctrlcontroller.Controller, error) {
-	options.NewQueue = func(string, workqueue.TypedRateLimiter[reconcile.Request]) requests { return workerQueue{q} }
-	r := options.Reconciler
+// newSources returns a controller of controller-runtime with the queue of r.
+func (b *Builder) newSources(
+	name string, options ctrlcontroller.Options, r *reconciler,
+) (ctrlcontroller.Controller, error) {
 	options.Reconciler = nil
+	options.NewQueue = func(string, workqueue.TypedRateLimiter[reconcile.Request]) requests {
+		return workerQueue{r.queue}
+	}
 	sources := builder.ControllerManagedBy(withoutAdd{b.manager}).Named(name).WithOptions(options)
 	for _, filter := range b.filters {
 		sources.WithEventFilter(filter)
@@ -121,7 +115,11 @@ func (c *runnable) Start(ctx context.Context) error {
 	if err == nil {
 		err = c.engine.Run(ctx)
 	}
+	if ctx.Err() != nil {
+		err = nil // runs that did not end in time have ended when the workers have
+	}
 	cancel()
+	c.queue.ShutDown() // after Warmup, the sources end later
 	return errors.Join(err, <-ended)
 }
 

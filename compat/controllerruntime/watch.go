@@ -60,6 +60,11 @@ func (h causing) Delete(ctx context.Context, e ctrlevent.DeleteEvent, q requests
 	during(q, why, func(q requests) { h.EventHandler.Delete(ctx, e, q) })
 }
 
+// Generic implements handler.EventHandler. Sources of kinds have no such events.
+func (h causing) Generic(ctx context.Context, e ctrlevent.GenericEvent, q requests) {
+	during(q, controller.Trigger{}, func(q requests) { h.EventHandler.Generic(ctx, e, q) })
+}
+
 // during calls a handler with a queue for which why is the reason until the call returns.
 func during(q requests, why controller.Trigger, call func(q requests)) {
 	of := &eventQueue{workerQueue: q.(workerQueue), why: why} // of newSources
