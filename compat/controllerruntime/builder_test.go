@@ -138,6 +138,9 @@ func TestForAndOwns(t *testing.T) {
 		cm := configMap("shop", "a")
 		w.create(cm)
 		stop := w.run(mgr)
+		if text := c.Explain(kube.KeyOf(cm)); !strings.Contains(text, "ConfigMap shop/a listed") {
+			w.Errorf("Explain lacks the first list:\n%s", text)
+		}
 		key, secret := client.ObjectKeyFromObject(cm), &corev1.Secret{}
 		for hour := range 24 {
 			color := fmt.Sprint(hour)
@@ -159,7 +162,7 @@ func TestForAndOwns(t *testing.T) {
 		w.must(w.user.Update(w.Context(), secret))
 		time.Sleep(time.Second)
 		text := c.Explain(kube.KeyOf(cm))
-		for _, want := range []string{"Secret shop/a updated ", "update Secret shop/a: done", "by user"} {
+		for _, want := range []string{"Secret shop/a updated (spec", "update Secret shop/a: done", " by user"} {
 			if !strings.Contains(text, want) {
 				w.Errorf("Explain lacks %q:\n%s", want, text)
 			}

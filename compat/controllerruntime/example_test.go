@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -35,6 +36,9 @@ func ExampleNewControllerManagedBy() {
 		return controllerruntime.NewControllerManagedBy(manager).
 			For(&appsv1.Deployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Owns(&corev1.ConfigMap{}).
+			Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}).
+			WithEventFilter(predicate.ResourceVersionChangedPredicate{}).
+			Named("deployments").
 			WithOptions(controller.Options{MaxConcurrentReconciles: 3}).
 			Complete(r)
 	}

@@ -3,10 +3,15 @@ package controllerruntime
 import (
 	"context"
 	"testing"
+	"time"
 
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlhandler "sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/evenkeel-go/evenkeel/controller"
 )
 
 // Requests for generic events, which no kind has, would be enqueued too. Those of workers, after a run, are not.
@@ -25,5 +30,46 @@ func TestRequestsOfHandlersAndWorkers(t *testing.T) {
 	h.Generic(t.Context(), ctrlevent.GenericEvent{}, q)
 	if q.Len() != 1 {
 		t.Errorf("%d requests of a handler, want 1", q.Len())
+	}
+}
+
+// The engine gets priorities and delays. The limiter's delay grows, unless another one is shorter.
+func TestTriggersOfRequests(t *testing.T) {
+	t.Parallel()
+	low, none, high := ctrlhandler.LowPriority, 0, 1
+	q := newQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
+	for want, o := range map[controller.Trigger]priorityqueue.AddOpts{
+		{}:                                  {Priority: &none},
+		{Priority: controller.PriorityLow}:  {Priority: &low},
+		{Priority: controller.PriorityHigh}: {Priority: &high},
+		{After: time.Hour}:                  {After: time.Hour},
+		{After: time.Second}:                {RateLimited: true},
+		{After: time.Second + 1}:            {RateLimited: true, After: time.Second + 1},
+	} {
+		req := reconcile.Request{}
+		if want.After == time.Second+1 {
+			req.Name = "second time"
+			q.limiter.When(req)
+		}
+		q.waiting = nil
+		(&eventQueue{workerQueue: workerQueue{q}}).AddWithOpts(o, req)
+		if got := q.waiting[0].why; got != want {
+			t.Errorf("%+v: trigger %+v, want %+v", o, got, want)
+		}
+	}
+}
+
+// A run that no worker takes ends with the workers, or with its context.
+func TestRunWithoutWorker(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	q := newQueue(nil)
+	if _, ok := q.call(cancelled, reconcile.Request{}); ok {
+		t.Error("a run whose context has ended was taken")
+	}
+	q.ShutDown()
+	if _, ok := q.call(t.Context(), reconcile.Request{}); ok || !q.ShuttingDown() {
+		t.Error("a run was taken after the end")
 	}
 }

@@ -115,11 +115,8 @@ func (c *runnable) Start(ctx context.Context) error {
 	if err == nil {
 		err = c.engine.Run(ctx)
 	}
-	if ctx.Err() != nil {
-		err = nil // runs that did not end in time have ended when the workers have
-	}
 	cancel()
-	c.queue.ShutDown() // after Warmup, the sources end later
+	c.queue.ShutDown() // after Warmup, it does not end with ctx
 	return errors.Join(err, <-ended)
 }
 
