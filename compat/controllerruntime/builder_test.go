@@ -337,7 +337,11 @@ func TestResults(t *testing.T) {
 		"error once":     {result: once(failure), within: time.Second, want: 2},
 		"panic once":     {result: func(run int) (ctrl.Result, error) { return once(nil)(run) }, within: time.Second, want: 2},
 		"Requeue":        {result: func(int) (ctrl.Result, error) { return ctrl.Result{Requeue: true}, nil }, within: time.Second, want: 8}, //nolint:staticcheck // programs use it
-		"error, limited": {result: func(int) (ctrl.Result, error) { return ctrl.Result{RequeueAfter: 1}, failure }, options: everyMinute(), within: 5*time.Minute - time.Second, want: 5},
+		"error, limited": {result: func(int) (ctrl.Result, error) { return ctrl.Result{RequeueAfter: 1}, failure }, options: every(time.Minute, 0), within: 5*time.Minute - time.Second, want: 5},
+		"timeout, limited": {result: func(int) (ctrl.Result, error) {
+			time.Sleep(2 * time.Second)
+			return ctrl.Result{}, failure
+		}, options: every(time.Second, time.Second), within: time.Minute - time.Second, want: 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,9 +352,12 @@ func TestResults(t *testing.T) {
 				return test.result(run)
 			}}
 			set := func(_ *world, b *controllerruntime.Builder) { b.For(&corev1.ConfigMap{}).WithOptions(test.options) }
-			inManager(t, r, set, func(w *world, _ *controller.Controller[controller.NoObject]) {
+			inManager(t, r, set, func(w *world, c *controller.Controller[controller.NoObject]) {
 				w.create(configMap("shop", "a"))
 				time.Sleep(test.within)
+				if all := c.RecentRuns(); test.options.ReconciliationTimeout > 0 && all[1].Outcome != controller.OutcomeTimeout {
+					w.Errorf("the outcome is %s", all[1].Outcome)
+				}
 				if n := strings.Count(r.take(), "a"); n != test.want {
 					w.Errorf("%d runs in %s, want %d", n, test.within, test.want)
 				}
@@ -372,19 +379,39 @@ func once(err error) func(run int) (ctrl.Result, error) {
 	}
 }
 
-func everyMinute() ctrlcontroller.Options {
+// every returns options with a constant delay of retries.
+func every(delay, timeout time.Duration) ctrlcontroller.Options {
 	return ctrlcontroller.Options{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Minute, time.Minute),
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](delay, delay),
+		ReconciliationTimeout: timeout,
 	}
 }
 
 // The options of a controller, and those of the manager for all of them, have their effect.
 func TestOptions(t *testing.T) {
 	t.Parallel()
+	for name, test := range map[string]struct {
+		of      ctrlcontroller.Options
+		manager config.Controller
+	}{
+		"of the controller":       {of: ctrlcontroller.Options{MaxConcurrentReconciles: 2}, manager: config.Controller{MaxConcurrentReconciles: 3}},
+		"of the manager":          {manager: config.Controller{MaxConcurrentReconciles: 2}},
+		"of the manager, by kind": {manager: config.Controller{GroupKindConcurrency: map[string]int{"ConfigMap": 2}, MaxConcurrentReconciles: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testWorkers(t, test.of, test.manager)
+		})
+	}
+}
+
+// testWorkers fails unless two runs are made at once, each of at most 1 min.
+func testWorkers(t *testing.T, of ctrlcontroller.Options, all config.Controller) {
+	t.Helper()
 	inBubbleWithoutCache(t, func(w *world) {
 		mgr := w.newManager(func(o *ctrl.Options) {
-			o.Controller.GroupKindConcurrency = map[string]int{"ConfigMap": 2}
-			o.Controller.ReconciliationTimeout = time.Minute
+			all.SkipNameValidation, all.ReconciliationTimeout = o.Controller.SkipNameValidation, time.Minute
+			o.Controller = all
 		})
 		var mu sync.Mutex
 		atOnce, most := 0, 0
@@ -403,7 +430,7 @@ func TestOptions(t *testing.T) {
 			}
 			return ctrl.Result{}, reconcile.TerminalError(ctx.Err())
 		})
-		w.must(controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(r))
+		w.must(controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithOptions(of).Complete(r))
 		stop := w.run(mgr)
 		for i := range 5 {
 			w.create(configMap("shop", fmt.Sprint(i)))
@@ -495,7 +522,7 @@ func TestCacheResyncs(t *testing.T) {
 	})
 }
 
-// The logger of a run has the values of controller-runtime.
+// The logger of a run has the values of controller-runtime. An error is logged once.
 func TestLoggerInContext(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -509,7 +536,7 @@ func TestLoggerInContext(t *testing.T) {
 		mgr := w.newManager(func(o *ctrl.Options) { o.Logger = logger })
 		r := reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 			ctrl.LoggerFrom(ctx).Info("here", "same", strings.Contains(fmt.Sprint(ctrlcontroller.ReconcileIDFromContext(ctx)), "-"))
-			return ctrl.Result{}, nil
+			return ctrl.Result{}, errors.New("broken")
 		})
 		w.must(controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(r))
 		w.create(configMap("shop", "a"))
@@ -519,8 +546,12 @@ func TestLoggerInContext(t *testing.T) {
 			`"ConfigMap"={"name"="a" "namespace"="shop"} "namespace"="shop" "name"="a" "reconcileID"="`
 		mu.Lock()
 		defer mu.Unlock()
+		text := strings.Join(lines, "\n")
+		if n, failed := strings.Count(text, `"here"`), strings.Count(text, "broken"); n != failed {
+			w.Errorf("%d lines with the errors of %d runs:\n%s", failed, n, text)
+		}
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) && strings.HasSuffix(line, `"same"=true`) }) {
-			w.Errorf("no line with %s in\n%s", want, strings.Join(lines, "\n"))
+			w.Errorf("no line with %s in\n%s", want, text)
 		}
 	})
 }

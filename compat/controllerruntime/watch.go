@@ -48,7 +48,7 @@ func (h causing) Create(ctx context.Context, e ctrlevent.CreateEvent, q requests
 func (h causing) Update(ctx context.Context, e ctrlevent.UpdateEvent, q requests) {
 	before, after := e.ObjectOld, e.ObjectNew
 	why := controller.Trigger{FromList: true, Detail: "resync of the cache"}
-	if before.GetUID() != after.GetUID() || before.GetResourceVersion() != after.GetResourceVersion() {
+	if before.GetResourceVersion() != after.GetResourceVersion() {
 		why = controller.Trigger{Change: h.change(informer.Updated, after, before, after, false)}
 	}
 	during(q, why, func(q requests) { h.EventHandler.Update(ctx, e, q) })
