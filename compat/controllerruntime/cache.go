@@ -56,14 +56,18 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if err != nil {
 		return nil, err // of controller-runtime, unchanged
 	}
-	return &encodedCache{selecting}, nil
+	return &encodedCache{selecting, factory}, nil
 }
 
 // encodedCache passes reads on to controller-runtime's cache. The objects of our informers are copies, so it forbids
 // another copy. It passes the label selector and the limit of a list on to the informer as a requirement on a field,
 // because controller-runtime would otherwise select and limit after everything is decoded, and ignore objects that
 // cannot be decoded.
-type encodedCache struct{ cache.Cache }
+type encodedCache struct {
+	cache.Cache
+
+	factory *informerFactory
+}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *encodedCache) NeedLeaderElection() bool { return false }

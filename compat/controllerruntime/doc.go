@@ -1,5 +1,6 @@
-// Package controllerruntime is a cache for controller-runtime that keeps the encoded bytes of objects instead of their
-// Go structs. A main changes one line:
+// Package controllerruntime lets an operator on controller-runtime use parts of this module, one line at a time.
+//
+// NewCache is a cache that keeps the encoded bytes of objects instead of their Go structs:
 //
 //	manager, err := ctrl.NewManager(config, ctrl.Options{NewCache: controllerruntime.NewCache})
 //
@@ -7,5 +8,12 @@
 // applies cache.Options, combines namespaces and waits for informers. Only its informers are replaced.
 //
 // Typed, unstructured and metadata-only objects of a kind are separate informers, as there. They keep managedFields,
-// unless the transform is cache.TransformStripManagedFields. What differs is in docs/migrating/controller-runtime.md.
+// unless the transform is cache.TransformStripManagedFields.
+//
+// NewControllerManagedBy makes a controller whose queue is the engine of package controller: each run has its causes
+// and its writes (controller.Controller.Explain), hot loops are detected, and with NewClient and NewCache a run begins
+// when the informers show what the last run of its key wrote. Watches, predicates, event handlers and workers stay
+// controller-runtime's, and so do the context and the metrics of a run.
+//
+// What differs is in docs/migrating/controller-runtime.md.
 package controllerruntime

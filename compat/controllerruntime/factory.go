@@ -2,18 +2,19 @@ package controllerruntime
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
-	"net/http"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -24,21 +25,30 @@ type informerFactory struct {
 	mapper meta.RESTMapper
 	// preferred accepts the content types of the program's config, or protobuf and JSON by default. json accepts JSON.
 	preferred, json *kube.Cluster
+
+	mu   sync.Mutex
+	made []*sharedInformer // guarded by mu; without most of those that have stopped
+}
+
+// informersOf returns the informers of a kind that run.
+func (f *informerFactory) informersOf(kind schema.GroupVersionKind) (all []informer.Any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.made {
+		if s.HasSynced() && !s.IsStopped() && s.engine.Kind() == kind {
+			all = append(all, s.engine)
+		}
+	}
+	return all
 }
 
 func newInformerFactory(config *rest.Config, opts cache.Options) (*informerFactory, error) {
-	server, _, err := rest.DefaultServerUrlFor(config)
+	shared, err := connection(config, opts.HTTPClient)
 	if err != nil {
-		return nil, fmt.Errorf("find the URL of the API server: %w", err)
+		return nil, err
 	}
-	shared := &rest.Config{
-		Host: server.String(), Transport: opts.HTTPClient.Transport, UserAgent: config.UserAgent,
-		RateLimiter: config.RateLimiter, Timeout: config.Timeout,
-		WarningHandler: config.WarningHandler, WarningHandlerWithContext: config.WarningHandlerWithContext,
-	}
-	if shared.Transport == nil {
-		shared.Transport = http.DefaultTransport
-	}
+	shared.RateLimiter, shared.Timeout = config.RateLimiter, config.Timeout
+	shared.WarningHandler, shared.WarningHandlerWithContext = config.WarningHandler, config.WarningHandlerWithContext
 	if shared.RateLimiter == nil && config.QPS > 0 {
 		shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, cmp.Or(config.Burst, rest.DefaultBurst))
 	}

@@ -45,7 +45,7 @@ type sharedInformer struct {
 func (f *informerFactory) newInformer(
 	lw toolscache.ListerWatcher, model runtime.Object, resync time.Duration, _ toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
-	return &sharedInformer{
+	s := &sharedInformer{
 		model: model, resync: resync, logger: f.preferred.Logger(),
 		synced: make(chan struct{}), ended: make(chan struct{}),
 		make: func(set settings) (engineInformer, error) {
@@ -56,6 +56,10 @@ func (f *informerFactory) newInformer(
 			return f.newEngineInformer(selection, model, set)
 		},
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made = append(slices.DeleteFunc(f.made, (*sharedInformer).IsStopped), s)
+	return s
 }
 
 // SetWatchErrorHandler sets a function that is called for each list or watch that fails.
