@@ -29,8 +29,8 @@ type RequestRecorder interface {
 	// ObserveHook is called for each hook of a new server, with its path. began is called when a request for it begins,
 	// and ended at its end, with the HTTP status and whether a function of the hook panicked.
 	ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool)))
-	// ObserveCertificateReads is called when the server starts. reads returns how often Config.CertFile and KeyFile were
-	// read since New, and how often they had no valid certificate, until stop is called at the end of the server.
+	// ObserveCertificateReads is called when the server starts. reads returns how often Config.CertFile and KeyFile
+	// were read since New, and how often they had no valid certificate, until stop is called at the end of the server.
 	ObserveCertificateReads(reads func() (all, failed uint64)) (stop func())
 }
 

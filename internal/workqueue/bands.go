@@ -60,8 +60,7 @@ func (r *ready[K, C]) take(now time.Duration) *item[K, C] {
 	ring := &r.rings[band]
 	g := ring.first
 	entry := g.bands[band].pop()
-	r.inBand[band].remove(entry, byBand)
-	r.counts[band]--
+	r.leave(band, entry)
 	r.all.remove(entry, byAge)
 	g.processing++
 	g.ready--
@@ -127,8 +126,7 @@ func (r *ready[K, C]) raise(entry *item[K, C], priority Priority) {
 		return
 	}
 	band, g := entry.band(), entry.group
-	r.inBand[band].remove(entry, byBand)
-	r.counts[band]--
+	r.leave(band, entry)
 	g.bands[band].remove(entry)
 	if g.bands[band].empty() {
 		r.rings[band].leave(g)
@@ -146,6 +144,12 @@ func (r *ready[K, C]) enter(entry *item[K, C]) {
 	if r.limit == 0 || g.processing < r.limit {
 		r.rings[band].join(g)
 	}
+}
+
+// leave removes a key from its band.
+func (r *ready[K, C]) leave(band int, entry *item[K, C]) {
+	r.inBand[band].remove(entry, byBand)
+	r.counts[band]--
 }
 
 // oldest returns the key that has been ready for longest, or nil.

@@ -89,7 +89,7 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 // WrappedRoundTripper implements client-go's RoundTripperWrapper.
 func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// traceLookups returns a trace of one request. A dial for it can continue after the request has used another connection.
+// traceLookups returns a trace of one request. A dial for it can continue while the request uses another connection.
 func (m compatibleRequests) traceLookups() *httptrace.ClientTrace {
 	var mu sync.Mutex
 	var host string

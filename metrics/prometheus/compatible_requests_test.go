@@ -75,6 +75,9 @@ func TestSizesOfRequests(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+	if counts := histogramCounts(t, registry, "rest_client_request_size_bytes"); counts["{host=api,verb=POST}"] != 1 {
+		t.Errorf("requests: %v, want one of POST", counts)
+	}
 	if counts := histogramCounts(t, registry, "rest_client_response_size_bytes"); counts["{host=api,verb=POST}"] != 2 || counts["{host=api,verb=PUT}"] != 0 {
 		t.Errorf("responses: %v, want two of POST, and none of PUT", counts)
 	}

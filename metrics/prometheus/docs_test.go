@@ -129,16 +129,16 @@ const tableEnd = `
 const compatibleIntro = `
 ## Names of client-go and controller-runtime
 
-` + "`Config.CompatibleNames`" + ` adds these names, with the same buckets, for existing dashboards and alerts:
+` + "`Config.CompatibleNames`" + ` adds these names, with the same meaning and buckets, for existing dashboards and alerts:
 
-| metric | type | labels | meaning |
-|---|---|---|---|
+| metric | type | labels |
+|---|---|---|
 `
 
 const compatibleEnd = `
 - The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. ` + "`priority`" + ` is ` + "`-100`" + `, ` + "`0`" + ` or ` + "`100`" + `:
   ` + "`PriorityLow`" + `, ` + "`PriorityNormal`" + `, ` + "`PriorityHigh`" + `.
-- ` + "`webhook`" + ` is the path of the hook.
+- ` + "`webhook`" + ` is the path of the hook. ` + "`certwatcher_*`" + ` are the files of webhook servers.
 - Missing: ` + "`rest_client_request_retries_total`" + `, because no request is repeated: see ` + "`code`" + ` 429 of the requests.
   ` + "`rest_client_rate_limiter_duration_seconds`" + `: there is no rate limit by default.
   ` + "`controller_runtime_client_consistency_wait_duration_seconds`" + `: keys wait instead of reads, see ` + "`evenkeel_controller_hold_seconds`" + `.
@@ -152,11 +152,14 @@ process and the build.
 `
 
 func writeRow(table *strings.Builder, name string, e exposed) {
-	labels := ""
-	if len(e.labels) > 0 {
-		labels = "`" + strings.Join(slices.Sorted(maps.Keys(e.labels)), "`, `") + "`"
+	fmt.Fprintf(table, "| `%s` | %s | %s | %s |\n", name, e.kind, labelsIn(e), e.help)
+}
+
+func labelsIn(e exposed) string {
+	if len(e.labels) == 0 {
+		return ""
 	}
-	fmt.Fprintf(table, "| `%s` | %s | %s | %s |\n", name, e.kind, labels, e.help)
+	return "`" + strings.Join(slices.Sorted(maps.Keys(e.labels)), "`, `") + "`"
 }
 
 func tableOf(all, compatible map[string]exposed) string {
@@ -183,7 +186,7 @@ func tableOf(all, compatible map[string]exposed) string {
 	table.WriteString(tableEnd)
 	table.WriteString(compatibleIntro)
 	for _, name := range slices.Sorted(maps.Keys(compatible)) {
-		writeRow(&table, name, compatible[name])
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, compatible[name].kind, labelsIn(compatible[name]))
 	}
 	table.WriteString(compatibleEnd)
 	return table.String()

@@ -61,9 +61,9 @@ type Config struct {
 	// that scrape them. Default false.
 	NativeHistograms bool
 	// CompatibleNames adds metrics with the names, labels and buckets of client-go and controller-runtime, for
-	// existing dashboards and alerts: workqueue_*, controller_runtime_*, rest_client_* and
-	// leader_election_master_status (both need Cluster), controller_runtime_webhook_* and certwatcher_*. Do not register those of client-go or controller-runtime
-	// with the same Registerer. Default false.
+	// existing dashboards and alerts: workqueue_*, controller_runtime_*, certwatcher_*, rest_client_* and
+	// leader_election_master_status (the last two need Cluster). Do not register those of client-go or
+	// controller-runtime with the same Registerer. Default false.
 	CompatibleNames bool
 }
 
