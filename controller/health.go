@@ -31,6 +31,8 @@ type Stats struct {
 	Phase Phase
 	// Ready is the number of keys that are ready and wait for a worker.
 	Ready int
+	// ReadyByPriority are the parts of Ready. Priorities without ready keys may be missing.
+	ReadyByPriority map[Priority]int
 	// Delayed is the number of delayed keys: requeued or debounced.
 	Delayed int
 	// Processing is the number of keys that workers are processing. Workers is Config.Workers.
@@ -63,6 +65,9 @@ func (c *Controller[T]) Stats() Stats {
 	if c.loop != nil {
 		q := c.loop.queue.Stats()
 		s.Ready, s.Delayed, s.Backoff, s.Held, s.Processing = q.Ready, q.Delayed, q.Backoff, q.Held, q.Processing
+		s.ReadyByPriority = map[Priority]int{
+			PriorityLow: q.ReadyLow, PriorityNormal: q.ReadyNormal, PriorityHigh: q.ReadyHigh,
+		}
 		s.WaitingForRoom = c.loop.feeder.backlog.size()
 		s.UnfinishedRuns, s.LongestRun = c.loop.pool.unfinished(time.Now())
 		if !q.OldestReady.IsZero() {

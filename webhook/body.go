@@ -134,16 +134,20 @@ func checkKind(got, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// fail writes an error as an HTTP response. An error without a code is a failure of the program, which was logged.
-func (s *Server) fail(ctx context.Context, w http.ResponseWriter, name string, began time.Time, err error) {
-	s.record(name, resultOf(ctx, err), began)
-	code := http.StatusInternalServerError
+// fail writes an error as an HTTP response, and returns its code and the result for metrics. An error without a code is
+// a failure of the program, which was logged.
+func (s *Server) fail(
+	ctx context.Context, w http.ResponseWriter, name string, began time.Time, err error,
+) (code int, result string) {
+	code, result = http.StatusInternalServerError, resultOf(ctx, err)
+	s.record(name, result, began)
 	if withCode := (statusError{}); errors.As(err, &withCode) {
 		code = withCode.code
 		s.log(ctx, slog.LevelWarn, "", "review without a decision", "webhook", name, "status", code, "error",
 			usercode.Error(err))
 	}
 	http.Error(w, usercode.Text(err), code)
+	return code, result
 }
 
 // statusError is an error with the code of its HTTP response.

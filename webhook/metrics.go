@@ -23,10 +23,48 @@ type Recorder interface {
 	ObserveCertificate(server string, expiry func() time.Time) (stop func())
 }
 
+// RequestRecorder is a Recorder that also follows the HTTP requests and the reads of the certificate's files.
+type RequestRecorder interface {
+	Recorder
+	// ObserveHook is called for each hook of a new server, with its path. began is called when a request for it begins,
+	// and ended at its end, with the HTTP status and whether a function of the hook panicked.
+	ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool)))
+	// ObserveCertificateReads is called when the server starts. reads returns how often Config.CertFile and KeyFile
+	// were read since New, and how often they had no valid certificate, until stop is called at the end of the server.
+	ObserveCertificateReads(reads func() (all, failed uint64)) (stop func())
+}
+
 const (
 	resultSuccess  = "success"
 	resultRejected = "rejected"
+	resultPanic    = "panic"
 )
+
+// observeHook returns the function that is called when a request for a hook begins.
+func (s *Server) observeHook(hook Hook) (began func() (ended func(status int, panicked bool))) {
+	if recorder, ok := s.metrics.(RequestRecorder); ok && !usercode.IsNil(recorder) {
+		_, isConversion := hook.protocol.(conversion)
+		return recorder.ObserveHook("/"+hook.name, isConversion)
+	}
+	return func() func(int, bool) { return func(int, bool) {} }
+}
+
+// observe adds the certificate of a running server to the metrics until stop is called.
+func (s *Server) observe() (stop func()) {
+	if usercode.IsNil(s.metrics) {
+		return func() {}
+	}
+	stopExpiry := s.metrics.ObserveCertificate(s.Name(), s.expiry)
+	recorder, ok := s.metrics.(RequestRecorder)
+	if !ok {
+		return stopExpiry
+	}
+	stopReads := recorder.ObserveCertificateReads(s.http.CertificateReads)
+	return func() {
+		stopReads()
+		stopExpiry()
+	}
+}
 
 // resultOf returns the result of a review without a decision.
 func resultOf(ctx context.Context, err error) string {
@@ -36,7 +74,7 @@ func resultOf(ctx context.Context, err error) string {
 	case errors.As(err, &withCode) && withCode.code < http.StatusInternalServerError:
 		return "invalid"
 	case errors.As(err, &panicked):
-		return "panic"
+		return resultPanic
 	case ctx.Err() != nil:
 		return "timeout"
 	}

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,13 +20,15 @@ import (
 	"github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
-var _ Recorder = (*prometheus.Recorder)(nil)
+var _ RequestRecorder = (*prometheus.Recorder)(nil)
 
 // recorded collects the results of reviews, and the end of the certificate.
 type recorded struct {
 	mu      sync.Mutex
-	results []string         // guarded by mu
-	expiry  func() time.Time // guarded by mu
+	results []string // guarded by mu
+	// requests are "path conversion began" and "path status panicked".
+	requests []string         // guarded by mu
+	expiry   func() time.Time // guarded by mu
 }
 
 func (r *recorded) WebhookReviewed(name, result string, took time.Duration) {
@@ -38,6 +41,23 @@ func (r *recorded) ObserveCertificate(_ string, expiry func() time.Time) (stop f
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expiry = expiry
+	return func() {}
+}
+
+func (r *recorded) ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool))) {
+	add := func(format string, args ...any) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.requests = append(r.requests, path+" "+fmt.Sprintf(format, args...))
+	}
+	add("conversion %t", isConversion)
+	return func() func(int, bool) {
+		add("began")
+		return func(status int, panicked bool) { add("%d %t", status, panicked) }
+	}
+}
+
+func (r *recorded) ObserveCertificateReads(func() (all, failed uint64)) (stop func()) {
 	return func() {}
 }
 
@@ -96,6 +116,17 @@ func TestReviewsAreMeasured(t *testing.T) {
 			accessName + " success 0s", accessName + " panic 0s", robotsCRD + " success 0s", robotsCRD + " failed 0s", robotsCRD + " invalid 0s", robotsCRD + " invalid 0s",
 		}
 		if diff := cmp.Diff(want, metrics.results); diff != "" {
+			t.Error(diff)
+		}
+		requests := []string{"/" + hookName + " conversion false", "/" + robotsCRD + " conversion true", "/" + accessName + " conversion false"}
+		for _, ended := range []string{
+			hookName + " 200 false", hookName + " 200 false", hookName + " 500 false", hookName + " 500 true", hookName + " 500 false",
+			accessName + " 200 false", accessName + " 500 true", robotsCRD + " 200 false", robotsCRD + " 200 false", robotsCRD + " 400 false", robotsCRD + " 400 false",
+		} {
+			name, _, _ := strings.Cut(ended, " ")
+			requests = append(requests, "/"+name+" began", "/"+ended)
+		}
+		if diff := cmp.Diff(requests, metrics.requests); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -211,9 +211,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("the webhook server runs already")
 	}
 	defer s.running.Store(false)
-	if !usercode.IsNil(s.metrics) {
-		defer s.metrics.ObserveCertificate(s.Name(), s.expiry)()
-	}
+	defer s.observe()()
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -289,7 +287,10 @@ func (s *Server) byName(hooks map[string]http.Handler) http.Handler {
 // reviews returns the handler of a hook. An error status is not a decision.
 func (s *Server) reviews(hook Hook) http.Handler {
 	limit, timeout := hook.protocol.limits()
+	begin := s.observeHook(hook)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		status, result, ended := http.StatusOK, "", begin()
+		defer func() { ended(status, result == resultPanic) }()
 		s.records[hook.name].received.Store(true)
 		began, places, release := time.Now(), &places{}, func() {}
 		ctx := observers.WithLogger(req.Context(), s.logger)
@@ -298,7 +299,6 @@ func (s *Server) reviews(hook Hook) http.Handler {
 		defer places.release()
 		defer func() { release() }()
 		var body, text []byte
-		var result string
 		if err == nil {
 			err = s.checkClient(hook, w, req)
 		}
@@ -312,7 +312,7 @@ func (s *Server) reviews(hook Hook) http.Handler {
 			text, result, err = s.review(ctx, hook, body, places)
 		}
 		if err != nil {
-			s.fail(ctx, w, hook.name, began, err)
+			status, result = s.fail(ctx, w, hook.name, began, err)
 			return
 		}
 		s.record(hook.name, result, began)

@@ -42,7 +42,7 @@ func TestServesMetricsAndReadiness(t *testing.T) {
 	})
 	_, body := get(t.Context(), t, url+"metrics")
 	for _, series := range []string{
-		`workqueue_depth{controller="namespaces",name="namespaces"} `,
+		`workqueue_depth{controller="namespaces",name="namespaces",priority="0"} `,
 		`controller_runtime_reconcile_total{controller="namespaces",result="success"} `,
 		`rest_client_requests_total{code="200",`, "go_goroutines ", "go_build_info{", "process_cpu_seconds_total ",
 	} {

@@ -31,6 +31,8 @@ type fileValue[T comparable] struct {
 	read     time.Time // guarded by mu; the last read
 	contents [][]byte  // guarded by mu; of the last read
 	reported string    // guarded by mu; the error that was logged
+	reads    uint64    // guarded by mu
+	failures uint64    // guarded by mu; reads without a valid value
 }
 
 // load reads the files for the first time.
@@ -85,8 +87,26 @@ func (v *fileValue[T]) refreshLocked() {
 	}
 }
 
+// counts returns the number of reads, and of those without a valid value. v may be nil.
+func (v *fileValue[T]) counts() (reads, failures uint64) {
+	if v == nil {
+		return 0, 0
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.reads, v.failures
+}
+
 // readLocked reads the files. mu must be held.
 func (v *fileValue[T]) readLocked() {
+	v.reads++
+	if v.parseLocked(); v.err != nil {
+		v.failures++
+	}
+}
+
+// parseLocked sets what the files contain. mu must be held.
+func (v *fileValue[T]) parseLocked() {
 	v.read = time.Now()
 	var contents [][]byte
 	var errs []error

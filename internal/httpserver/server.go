@@ -168,6 +168,9 @@ func (s *Server) Handshake(ctx context.Context) error {
 	return nil
 }
 
+// CertificateReads returns how often the files of the certificate were read, and how often they had no valid one.
+func (s *Server) CertificateReads() (reads, failures uint64) { return s.certificate.counts() }
+
 // Expiry returns the end of the certificate in the files, or the zero time without files.
 func (s *Server) Expiry() time.Time {
 	if s.certificate == nil {

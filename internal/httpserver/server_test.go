@@ -477,6 +477,9 @@ func TestCertificateReload(t *testing.T) {
 		expect(6, "")
 		time.Sleep(11 * time.Minute)
 		expect(6, "has expired at ")
+		if reads, failures := server.CertificateReads(); reads != 11 || failures != 4 {
+			t.Errorf("%d reads with %d failures, want 11 with 4", reads, failures)
+		}
 		if n := server.logs.Count("certificate reloaded"); n != 4 {
 			t.Errorf("%d records of a new certificate, want 4", n)
 		}

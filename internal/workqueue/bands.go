@@ -22,6 +22,8 @@ type ready[K comparable, C any] struct {
 	// in which they entered it: a key with a raised priority keeps its age, but is the last in its new band.
 	all    list[K, C]
 	inBand [bands]list[K, C]
+	// counts is the number of keys in each band.
+	counts [bands]int
 	// takes is the number of takes. overdueTurn is the band with the next turn among overdue bands.
 	takes       uint
 	overdueTurn int
@@ -58,7 +60,7 @@ func (r *ready[K, C]) take(now time.Duration) *item[K, C] {
 	ring := &r.rings[band]
 	g := ring.first
 	entry := g.bands[band].pop()
-	r.inBand[band].remove(entry, byBand)
+	r.leave(band, entry)
 	r.all.remove(entry, byAge)
 	g.processing++
 	g.ready--
@@ -124,7 +126,7 @@ func (r *ready[K, C]) raise(entry *item[K, C], priority Priority) {
 		return
 	}
 	band, g := entry.band(), entry.group
-	r.inBand[band].remove(entry, byBand)
+	r.leave(band, entry)
 	g.bands[band].remove(entry)
 	if g.bands[band].empty() {
 		r.rings[band].leave(g)
@@ -137,10 +139,17 @@ func (r *ready[K, C]) raise(entry *item[K, C], priority Priority) {
 func (r *ready[K, C]) enter(entry *item[K, C]) {
 	band, g := entry.band(), entry.group
 	r.inBand[band].push(entry, byBand)
+	r.counts[band]++
 	g.bands[band].push(entry)
 	if r.limit == 0 || g.processing < r.limit {
 		r.rings[band].join(g)
 	}
+}
+
+// leave removes a key from its band.
+func (r *ready[K, C]) leave(band int, entry *item[K, C]) {
+	r.inBand[band].remove(entry, byBand)
+	r.counts[band]--
 }
 
 // oldest returns the key that has been ready for longest, or nil.

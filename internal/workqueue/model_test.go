@@ -459,6 +459,14 @@ func (m *model) stats() workqueue.Stats {
 			s.Delayed++
 		case workqueue.Ready:
 			s.Ready++
+			switch k.next.priority {
+			case workqueue.PriorityLow:
+				s.ReadyLow++
+			case workqueue.PriorityNormal:
+				s.ReadyNormal++
+			case workqueue.PriorityHigh:
+				s.ReadyHigh++
+			}
 			if s.OldestReady.IsZero() || k.next.readySince.Before(s.OldestReady) {
 				s.OldestReady = k.next.readySince
 			}

@@ -59,6 +59,8 @@ func (q *Queue[K, C]) move(entry *item[K, C], to state) {
 type Stats struct {
 	// Ready is the number of keys that are ready and wait for a worker or for their group's limit.
 	Ready int
+	// ReadyLow, ReadyNormal and ReadyHigh are the parts of Ready by priority.
+	ReadyLow, ReadyNormal, ReadyHigh int
 	// Delayed is the number of delayed keys, without those in backoff and held ones.
 	Delayed int
 	// Backoff is the number of keys in backoff.
@@ -85,6 +87,7 @@ func (q *Queue[K, C]) Stats() Stats {
 		Processing: q.count[processing] + q.count[processingAgain],
 		Down:       q.phase != open,
 	}
+	s.ReadyLow, s.ReadyNormal, s.ReadyHigh = q.ready.counts[0], q.ready.counts[1], q.ready.counts[2]
 	if entry := q.ready.oldest(); entry != nil {
 		s.OldestReady = q.began.Add(entry.readySince)
 	}

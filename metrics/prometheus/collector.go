@@ -22,6 +22,8 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 		describe(to, c.compat.queue)
 		describe(to, c.compat.workers)
 		to <- c.compat.leads
+		to <- c.compat.reads
+		to <- c.compat.failedReads
 	}
 }
 
@@ -55,6 +57,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		for _, all := range c.electors.read() {
 			c.compat.collectLeadership(to, all)
 		}
+		c.compat.collectReads(to, c.certificateReads.read()[""])
 	}
 }
 

@@ -1,11 +1,8 @@
 package prometheus
 
 import (
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,12 +17,15 @@ type compatible struct {
 	queueWait, work                                 *prometheus.HistogramVec
 	reconciles, errors, terminals, panics, timeouts *prometheus.CounterVec
 	reconcileTime                                   *prometheus.HistogramVec
-	requests                                        *prometheus.CounterVec
-	requestTime                                     *prometheus.HistogramVec
+
+	requests compatibleRequests
+	hooks    compatibleHooks
 
 	all            []prometheus.Collector
 	queue, workers []gauge[controller.Stats] // with the labels name and controller, and controller
 	leads          *prometheus.Desc
+	// Reads of certificates.
+	reads, failedReads *prometheus.Desc
 }
 
 func newCompatible(native bool) *compatible {
@@ -60,14 +60,15 @@ func newCompatible(native bool) *compatible {
 			0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
 			1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 		}, "controller"),
-		requests: counter("rest_client_requests_total",
-			"HTTP requests by status code, method and host.", "code", "method", "host"),
-		requestTime: histogram("rest_client_request_duration_seconds",
-			"Time between the request and the header of its response.",
-			[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host"),
 		leads: prometheus.NewDesc("leader_election_master_status", "1 if this process leads, otherwise 0.",
 			[]string{"name"}, nil),
+		reads: prometheus.NewDesc("certwatcher_read_certificate_total",
+			"Reads of the files of webhook servers' certificates.", nil, nil),
+		failedReads: prometheus.NewDesc("certwatcher_read_certificate_errors_total",
+			"Reads of these files that found no valid certificate.", nil, nil),
 	}
+	c.requests = newCompatibleRequests(counter, histogram)
+	c.hooks = newCompatibleHooks(&made, counter, histogram)
 	c.all = made
 	c.addGauges()
 	return c
@@ -84,8 +85,14 @@ func (c *compatible) addGauges() {
 		})
 	}
 	both := []string{"name", "controller"}
-	add(&c.queue, "workqueue_depth", "Keys that are ready and wait for a worker.", both, sum,
-		func(s controller.Stats) float64 { return float64(s.Ready) })
+	depth := prometheus.NewDesc("workqueue_depth", "Keys that are ready and wait for a worker, by priority.",
+		append(slices.Clone(both), "priority"), nil)
+	for priority, value := range compatiblePriorities() {
+		c.queue = append(c.queue, gauge[controller.Stats]{
+			desc: depth, labels: []string{value}, merge: sum,
+			value: func(s controller.Stats) float64 { return float64(s.ReadyByPriority[priority]) },
+		})
+	}
 	add(&c.queue, "workqueue_unfinished_work_seconds", "Sum of the durations of the current runs so far.", both, sum,
 		func(s controller.Stats) float64 { return s.UnfinishedRuns.Seconds() })
 	add(&c.queue, "workqueue_longest_running_processor_seconds", "Duration of the longest current run so far.", both,
@@ -96,6 +103,28 @@ func (c *compatible) addGauges() {
 	add(&c.workers, "controller_runtime_active_workers", "Workers that are processing a key.", both[1:], sum,
 		func(s controller.Stats) float64 { return float64(s.Processing) })
 }
+
+// compatiblePriorities returns the values of the label priority: controller-runtime adds the keys of first lists with
+// -100 and others with 0, and has no name for a high priority.
+func compatiblePriorities() map[controller.Priority]string {
+	return map[controller.Priority]string{
+		controller.PriorityLow: "-100", controller.PriorityNormal: "0", controller.PriorityHigh: "100",
+	}
+}
+
+// collectReads sends the reads of all certificates.
+func (c *compatible) collectReads(to chan<- prometheus.Metric, all []certificateReads) {
+	var total certificateReads
+	for _, reads := range all {
+		total.all += reads.all
+		total.failed += reads.failed
+	}
+	to <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(total.all))
+	to <- prometheus.MustNewConstMetric(c.failedReads, prometheus.CounterValue, float64(total.failed))
+}
+
+// certificateReads are the reads of the files of a certificate.
+type certificateReads struct{ all, failed uint64 }
 
 // collectLeadership sends 1 for each lease that one of the electors holds.
 func (c *compatible) collectLeadership(to chan<- prometheus.Metric, all []leader.Status) {
@@ -176,40 +205,3 @@ func (c *compatibleController) countRun(run controller.RunRecord) {
 		c.errors.Inc()
 	}
 }
-
-// wrapTransport returns a transport that counts the requests of next in rest_client_*, or next itself unless
-// Config.CompatibleNames is set.
-func (r *Recorder) wrapTransport(next http.RoundTripper) http.RoundTripper {
-	if r.compat == nil {
-		return next
-	}
-	return &countingTransport{next: next, metrics: r.compat}
-}
-
-type countingTransport struct {
-	// Immutable.
-	next    http.RoundTripper
-	metrics *compatible
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	method, host, began := req.Method, label(req.URL.Host), time.Now()
-	if !slices.Contains([]string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodOptions,
-	}, method) {
-		method = otherValue
-	}
-	resp, err := t.next.RoundTrip(req)
-	code := "<error>" // client-go's value
-	if err == nil {
-		code = strconv.Itoa(resp.StatusCode)
-	}
-	t.metrics.requests.WithLabelValues(code, method, host).Inc()
-	t.metrics.requestTime.WithLabelValues(method, host).Observe(time.Since(began).Seconds())
-	return resp, err
-}
-
-// WrappedRoundTripper implements client-go's RoundTripperWrapper.
-func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }

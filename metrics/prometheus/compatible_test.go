@@ -65,7 +65,7 @@ func TestCompatibleNamesOfController(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		expectValues(t, registry, map[string]float64{
-			"workqueue_depth{controller=pods,name=pods}":                             0,
+			"workqueue_depth{controller=pods,name=pods,priority=0}":                  0,
 			"workqueue_adds_total{controller=pods,name=pods}":                        1,
 			"workqueue_unfinished_work_seconds{controller=pods,name=pods}":           60,
 			"workqueue_longest_running_processor_seconds{controller=pods,name=pods}": 60,
@@ -101,13 +101,15 @@ func TestUnfinishedWorkOfSeveralRuns(t *testing.T) {
 	t.Parallel()
 	recorder, registry := newCompatibleRecorder(t)
 	for _, stats := range []controller.Stats{
-		{Ready: 2, UnfinishedRuns: 5 * time.Second, LongestRun: 4 * time.Second},
-		{Ready: 1, UnfinishedRuns: 3 * time.Second, LongestRun: 3 * time.Second},
+		{Ready: 2, ReadyByPriority: map[controller.Priority]int{-1: 1, 0: 1}, UnfinishedRuns: 5 * time.Second, LongestRun: 4 * time.Second},
+		{Ready: 4, ReadyByPriority: map[controller.Priority]int{-1: 3, 1: 1}, UnfinishedRuns: 3 * time.Second, LongestRun: 3 * time.Second},
 	} {
 		recorder.ObserveController("pods", func() controller.Stats { return stats })
 	}
 	expectValues(t, registry, map[string]float64{
-		"workqueue_depth{controller=pods,name=pods}":                             3,
+		"workqueue_depth{controller=pods,name=pods,priority=-100}":               4,
+		"workqueue_depth{controller=pods,name=pods,priority=0}":                  1,
+		"workqueue_depth{controller=pods,name=pods,priority=100}":                1,
 		"workqueue_unfinished_work_seconds{controller=pods,name=pods}":           8,
 		"workqueue_longest_running_processor_seconds{controller=pods,name=pods}": 4,
 	})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"testing"
@@ -39,10 +40,12 @@ func exposedMetrics(t *testing.T) map[string]exposed {
 // compatibleMetrics returns the metrics that Config.CompatibleNames adds.
 func compatibleMetrics(t *testing.T) map[string]exposed {
 	t.Helper()
-	recorder, registry, transport := newRecorderOfCluster(t, func(*http.Request) (*http.Response, error) {
+	recorder, registry, transport := newRecorderOfCluster(t, func(req *http.Request) (*http.Response, error) {
+		lookUp(req, "api")
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	})
 	recordAll(recorder)
+	recorder.ObserveHook("/hosts.example.com", false)
 	defer recorder.ObserveLeadership(func() leader.Status { return leader.Status{Lease: "system/operator"} })()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/", nil)
 	resp, err := transport.RoundTrip(req)
@@ -53,6 +56,13 @@ func compatibleMetrics(t *testing.T) map[string]exposed {
 	all := describe(t, registry)
 	maps.DeleteFunc(all, func(name string, _ exposed) bool { return strings.HasPrefix(name, "evenkeel_") })
 	return all
+}
+
+// lookUp calls the trace of a request as package net does for a new connection.
+func lookUp(req *http.Request, host string) {
+	trace := httptrace.ContextClientTrace(req.Context())
+	trace.DNSStart(httptrace.DNSStartInfo{Host: host})
+	trace.DNSDone(httptrace.DNSDoneInfo{})
 }
 
 // describe returns all metrics of a registry.
@@ -119,14 +129,19 @@ const tableEnd = `
 const compatibleIntro = `
 ## Names of client-go and controller-runtime
 
-` + "`Config.CompatibleNames`" + ` adds these names, with the same buckets, for existing dashboards and alerts:
+` + "`Config.CompatibleNames`" + ` adds these names, with the same meaning and buckets, for existing dashboards and alerts:
 
-| metric | type | labels | meaning |
-|---|---|---|---|
+| metric | type | labels |
+|---|---|---|
 `
 
 const compatibleEnd = `
-- The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. There is no label ` + "`priority`" + `.
+- The labels ` + "`name`" + ` and ` + "`controller`" + ` of a queue are both the name of the controller. ` + "`priority`" + ` is ` + "`-100`" + `, ` + "`0`" + ` or ` + "`100`" + `:
+  ` + "`PriorityLow`" + `, ` + "`PriorityNormal`" + `, ` + "`PriorityHigh`" + `.
+- ` + "`webhook`" + ` is the path of the hook. ` + "`certwatcher_*`" + ` are the files of webhook servers.
+- Missing: ` + "`rest_client_request_retries_total`" + `, because no request is repeated: see ` + "`code`" + ` 429 of the requests.
+  ` + "`rest_client_rate_limiter_duration_seconds`" + `: there is no rate limit by default.
+  ` + "`controller_runtime_client_consistency_wait_duration_seconds`" + `: keys wait instead of reads, see ` + "`evenkeel_controller_hold_seconds`" + `.
 - ` + "`workqueue_adds_total`" + ` also counts additions of a key that the queue contains already.
 - ` + "`result`" + ` is ` + "`success`" + `, ` + "`error`" + `, ` + "`requeue_after`" + `, or ` + "`requeue`" + ` for a run that was cancelled by the shutdown.
 - ` + "`rest_client_*`" + ` and ` + "`leader_election_master_status`" + ` need ` + "`Config.Cluster`" + `. Durations end with the header of the response, and
@@ -137,8 +152,14 @@ process and the build.
 `
 
 func writeRow(table *strings.Builder, name string, e exposed) {
-	labels := strings.Join(slices.Sorted(maps.Keys(e.labels)), "`, `")
-	fmt.Fprintf(table, "| `%s` | %s | `%s` | %s |\n", name, e.kind, labels, e.help)
+	fmt.Fprintf(table, "| `%s` | %s | %s | %s |\n", name, e.kind, labelsIn(e), e.help)
+}
+
+func labelsIn(e exposed) string {
+	if len(e.labels) == 0 {
+		return ""
+	}
+	return "`" + strings.Join(slices.Sorted(maps.Keys(e.labels)), "`, `") + "`"
 }
 
 func tableOf(all, compatible map[string]exposed) string {
@@ -165,7 +186,7 @@ func tableOf(all, compatible map[string]exposed) string {
 	table.WriteString(tableEnd)
 	table.WriteString(compatibleIntro)
 	for _, name := range slices.Sorted(maps.Keys(compatible)) {
-		writeRow(&table, name, compatible[name])
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, compatible[name].kind, labelsIn(compatible[name]))
 	}
 	table.WriteString(compatibleEnd)
 	return table.String()

@@ -61,9 +61,9 @@ type Config struct {
 	// that scrape them. Default false.
 	NativeHistograms bool
 	// CompatibleNames adds metrics with the names, labels and buckets of client-go and controller-runtime, for
-	// existing dashboards and alerts: workqueue_*, controller_runtime_*, rest_client_* and
-	// leader_election_master_status (both need Cluster). Do not register those of client-go or controller-runtime
-	// with the same Registerer. Default false.
+	// existing dashboards and alerts: workqueue_*, controller_runtime_*, certwatcher_*, rest_client_* and
+	// leader_election_master_status (the last two need Cluster). Do not register those of client-go or
+	// controller-runtime with the same Registerer. Default false.
 	CompatibleNames bool
 }
 
@@ -93,11 +93,12 @@ type Recorder struct {
 	gauges  gauges
 	compat  *compatible // nil unless Config.CompatibleNames
 
-	controllers  observations[controller.Stats]
-	informers    observations[informer.Health]
-	electors     observations[leader.Status]
-	certificates observations[time.Time]
-	byController *lookup[*controllerMetrics] // by controller
+	controllers      observations[controller.Stats]
+	informers        observations[informer.Health]
+	electors         observations[leader.Status]
+	certificates     observations[time.Time]
+	certificateReads observations[certificateReads]
+	byController     *lookup[*controllerMetrics] // by controller
 }
 
 var _ controller.Recorder = (*Recorder)(nil)
