@@ -189,11 +189,12 @@ func (p Program) Permits(verb string, resource schema.GroupResource) bool {
 
 func (g grants) roles() []Role {
 	rules := map[string][]Rule{}
-	compare := func(a, b grant) int {
-		return slices.Compare([]string{a.namespace, a.group, a.names, a.resource},
-			[]string{b.namespace, b.group, b.names, b.resource})
+	inOrder := map[string]grant{} // texts are sorted, because a sort of structs is 15 kB in each program
+	for of := range g {
+		inOrder[joined([]string{of.namespace, of.group, of.names, of.resource})] = of
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(g), compare) {
+	for _, key := range slices.Sorted(maps.Keys(inOrder)) {
+		of := inOrder[key]
 		if verbs := g.needed(of); len(verbs) > 0 {
 			rules[of.namespace] = add(rules[of.namespace], of, verbs)
 		}
