@@ -38,7 +38,7 @@ func TestUpstream(t *testing.T) {
 		"client/apiutil", "cluster", "controller/controllerutil", "envtest", "handler", "internal/controller",
 		"internal/recorder", "manager/internal/integration", "metrics/filters", "reconcile", "webhook",
 	}
-	source := copyModule(t, used)
+	source := copyRuntime(t, used)
 	for _, on := range []struct {
 		name   string
 		suites []string
@@ -53,10 +53,7 @@ func TestUpstream(t *testing.T) {
 			name := on.name + "/" + suite
 			t.Run(name, func(t *testing.T) {
 				binary := compile(t, filepath.Join(source, "pkg", filepath.FromSlash(suite)))
-				cmd := exec.CommandContext(t.Context(), binary, "-test.timeout=20m", "-test.v")
-				cmd.Env = append(os.Environ(), replaceCache+"="+on.cache,
-					"USE_EXISTING_CLUSTER=true", "KUBECONFIG="+on.start(t))
-				report(t, name, explanationsOf(t, name), run(t, cmd))
+				report(t, name, explanationsOf(t, name), run(t, binary, on.start(t), replaceCache+"="+on.cache))
 			})
 		}
 	}
@@ -72,12 +69,13 @@ func compile(t *testing.T, dir string) (binary string) {
 	return binary
 }
 
-// run runs the tests in the folder of cmd, and returns the specs of their report.
-func run(t *testing.T, cmd *exec.Cmd) []spec {
+// run runs the tests of a suite on a cluster, and returns the specs of their report.
+func run(t *testing.T, binary, kubeconfig string, environment ...string) []spec {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
-	cmd.Args = append(cmd.Args, "-ginkgo.json-report="+file)
-	cmd.Dir = filepath.Dir(cmd.Path)
+	cmd := exec.CommandContext(t.Context(), binary, "-test.timeout=20m", "-test.v", "-ginkgo.json-report="+file)
+	cmd.Env = append(append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+kubeconfig), environment...)
+	cmd.Dir = filepath.Dir(binary)
 	text, runErr := cmd.CombinedOutput()
 	reported, err := os.ReadFile(file)
 	if err != nil {
@@ -117,15 +115,23 @@ func startLocal(t *testing.T) (kubeconfig string) {
 	return cluster.Kubeconfig()
 }
 
-// copyModule copies controller-runtime, and lets its cache.New call that of the layer if a suite asks for it.
-func copyModule(t *testing.T, suites []string) (dir string) {
+// copyRuntime copies controller-runtime, and lets its cache.New call that of the layer if a suite asks for it.
+func copyRuntime(t *testing.T, suites []string) (dir string) {
 	t.Helper()
-	root, err := filepath.Abs(filepath.FromSlash("../.."))
-	if err != nil {
-		t.Fatal(err)
+	dir = copyModule(t, strings.TrimSpace(output(t, filepath.Join(root(t), layer), "go", "list", "-m", "-f", "{{.Dir}}", module)))
+	cache := filepath.Join(dir, "pkg", "cache", "cache.go")
+	write(t, cache, replaceNew(t, read(t, cache)))
+	for _, suite := range suites {
+		addTest(t, filepath.Join(dir, "pkg", suite), suite)
 	}
-	own := filepath.Join(root, filepath.FromSlash(layer))
-	original := strings.TrimSpace(output(t, own, "go", "list", "-m", "-f", "{{.Dir}}", module))
+	return dir
+}
+
+// copyModule copies a module from its folder in the module cache, and adds the library and the layer to what it requires.
+func copyModule(t *testing.T, original string) (dir string) {
+	t.Helper()
+	root := root(t)
+	own := filepath.Join(root, layer)
 	dir = t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(original)); err != nil {
 		t.Fatal(err)
@@ -136,12 +142,17 @@ func copyModule(t *testing.T, suites []string) (dir string) {
 		"-require="+library+"/"+layer+"@v0.0.0", "-replace="+library+"/"+layer+"="+own)
 	sums := filepath.Join(dir, "go.sum")
 	write(t, sums, read(t, sums)+read(t, filepath.Join(own, "go.sum"))+read(t, filepath.Join(root, "go.sum")))
-	cache := filepath.Join(dir, "pkg", "cache", "cache.go")
-	write(t, cache, replaceNew(t, read(t, cache)))
-	for _, suite := range suites {
-		addTest(t, filepath.Join(dir, "pkg", suite), suite)
-	}
 	return dir
+}
+
+// root returns the folder of the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.FromSlash("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 // replaceNew lets cache.New in the text of its file call the variable Replaced.
