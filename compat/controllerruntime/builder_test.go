@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,7 +186,15 @@ func TestRunsSeeOwnWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubbleWithoutCache(t, func(w *world) {
-				mgr := w.newManager(func(o *ctrl.Options) { o.NewClient = test.newClient })
+				var warns atomic.Bool
+				mgr := w.newManager(func(o *ctrl.Options) {
+					o.NewClient = test.newClient
+					o.Logger = funcr.New(func(_, args string) {
+						if strings.Contains(args, "runs do not wait for own writes") {
+							warns.Store(true)
+						}
+					}, funcr.Options{})
+				})
 				cm := configMap("shop", "a")
 				r := &runs{result: func(_ string, run int) (result ctrl.Result, err error) {
 					if run == 1 {
@@ -213,6 +222,9 @@ func TestRunsSeeOwnWrites(t *testing.T) {
 					w.Errorf("runs %q, want a", got)
 				}
 				w.must(stop())
+				if waits := test.want == ""; warns.Load() == waits {
+					w.Errorf("a warning: %t, want %t", warns.Load(), !waits)
+				}
 			})
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -124,13 +123,20 @@ func (c *runnable) Start(ctx context.Context) error {
 func (c *runnable) reads(ctx context.Context) (all []informer.Any) {
 	cached, _ := c.manager.GetCache().(*encodedCache)
 	observed, _ := c.manager.GetClient().(*observedClient)
+	if cached == nil || observed == nil {
+		if cached != nil || observed != nil {
+			c.manager.GetLogger().Info("runs do not wait for own writes", "hint", "manager.Options needs both "+
+				"NewCache and NewClient of this package, without wrappers")
+		}
+		return nil
+	}
 	for _, w := range c.watches {
-		kind, err := c.manager.GetClient().GroupVersionKindFor(w.object)
-		if err != nil || cached == nil || observed == nil {
-			continue // own writes are not known
+		kind, err := observed.GroupVersionKindFor(w.object)
+		if err != nil {
+			continue // its watch failed
 		}
 		if _, err := observed.cluster.Resource(ctx, kind); err != nil {
-			ctrllog.FromContext(ctx).Error(err, "kind not found, own writes of it are not awaited", "kind", kind)
+			c.manager.GetLogger().Error(err, "kind not found, own writes of it are not awaited", "kind", kind)
 		}
 		for _, of := range cached.factory.informersOf(kind) {
 			if !slices.Contains(all, of) {
