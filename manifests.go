@@ -48,7 +48,7 @@ const manifestsCommand = "manifests"
 // context of run. RBAC has what the parts of this program, with these ARGUMENTS, do: informers in their namespaces,
 // children, finalizers and the status in the namespaces of the controllers that have them, Events, leases, webhooks,
 // which the program registers when it serves them, and definitions, which it may not create, because they exist. What
-// else handlers do is told by Program.Permit.
+// else handlers do is declared by Program.Permit.
 //
 // Errors: those of run, also of requests that it makes before Run, and of Run; run has not called Program.Run; invalid
 // flags; settings that need files; addresses that other hosts cannot reach; kinds without a known resource.
@@ -227,23 +227,22 @@ func (d *deployment) record(p *Program, config manager.Config) error {
 	observers := apiobject.ObserversOf(p.cluster)
 	o.Permissions, o.ReadOnly = observers.Permissions(), p.Options.ReadOnly
 	o.Requests, o.Namespaces = p.requests, p.cluster.Namespaces()
-	for _, by := range observers.OwnRetrievers() {
-		if resource := o.Resource(by.Kind); !o.Permits("list", resource) || !o.Permits("watch", resource) {
+	if len(p.definitions) > 0 {
+		if err := o.AddDefinitions(p.definitions[0]); err != nil {
+			return err
+		}
+	}
+	for _, retriever := range observers.OwnRetrievers() {
+		if resource := o.Resource(retriever.Kind); !o.Permits("list", resource) || !o.Permits("watch", resource) {
 			p.cluster.Logger().Warn("what the Retriever of a controller requests is not among the printed permissions",
-				"controller", by.Controller, "hint", "call Program.Permit for list and watch, and, if its kind is not "+
-					"known before it lists, for what the controller does with its objects")
+				"controller", retriever.Controller, "hint", "call Program.Permit for list and watch, and, if its kind "+
+					"is not known before it lists, for what the controller does with its objects")
 		}
 	}
 	if err := d.addPorts(p, config); err != nil {
 		return err
 	}
-	if err := errors.Join(d.addFence(), d.addAlerts(p)); err != nil {
-		return err
-	}
-	if len(p.definitions) > 0 {
-		return o.AddDefinitions(p.definitions[0])
-	}
-	return nil
+	return errors.Join(d.addFence(), d.addAlerts(p))
 }
 
 // addAlerts records the alerts, if they are printed.
@@ -256,8 +255,8 @@ func (d *deployment) addAlerts(p *Program) error {
 			namespace)
 	}
 	if !p.Metrics.CompatibleNames {
-		p.cluster.Logger().Warn("the alert EvenkeelRequestsFail needs Program.Metrics.CompatibleNames, and never " +
-			"fires without it")
+		p.cluster.Logger().Warn("alerts never fire without Program.Metrics.CompatibleNames", "alerts",
+			"EvenkeelNoLeader, EvenkeelTwoLeaders, EvenkeelRequestsFail")
 	}
 	_, d.objects.Alerts, _ = strings.Cut(alerts, "\n") // without the comment
 	return nil
@@ -266,18 +265,15 @@ func (d *deployment) addAlerts(p *Program) error {
 // addFence replaces the permissions of the lease with a fence by the objects of the fence, which have them.
 func (d *deployment) addFence() error {
 	o := &d.objects
-	exempt := d.exemptions()
-	var errs []error
-	o.Permissions = slices.DeleteFunc(o.Permissions, func(lease apiobject.Permission) bool {
-		if !lease.Fence {
-			return false
-		}
-		policy, err := leader.FenceManifest(kube.Key{Namespace: lease.Namespaces[0], Name: lease.Names[0]},
-			kube.Key{Namespace: o.Namespace, Name: o.Name}, exempt...)
-		o.Fence, errs = string(policy), append(errs, err)
-		return true
-	})
-	return errors.Join(errs...)
+	hasFence := func(lease apiobject.Permission) bool { return lease.Fence }
+	i := slices.IndexFunc(o.Permissions, hasFence)
+	if i < 0 {
+		return nil
+	}
+	lease := kube.Key{Namespace: o.Permissions[i].Namespaces[0], Name: o.Permissions[i].Names[0]}
+	policy, err := leader.FenceManifest(lease, kube.Key{Namespace: o.Namespace, Name: o.Name}, d.exemptions()...)
+	o.Fence, o.Permissions = string(policy), slices.DeleteFunc(o.Permissions, hasFence)
+	return err
 }
 
 // exemptions are what replicas write that do not hold the lease.

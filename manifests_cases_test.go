@@ -241,6 +241,7 @@ func TestManifestsWarnOfOwnRetrievers(t *testing.T) {
 		{"pods", []string{"get", "list"}, []string{"controller=things", "controller=pods"}},
 		{"configmaps", []string{"list", "watch"}, []string{"controller=pods"}}, // the kind of things is not known
 		{"pods", []string{"*"}, nil},
+		{"*", []string{"*"}, nil},
 	} {
 		log := ownRetrieversWith(t, permitted.resource, permitted.verbs...)
 		if strings.Count(log, "what the Retriever of a controller requests") != len(permitted.want) {
@@ -297,7 +298,7 @@ func TestManifestsOfAlertsOnOtherMetrics(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	objectsOf(t, named("evenkeel"), "--alerts")
-	if !strings.Contains(log.String(), "EvenkeelRequestsFail needs Program.Metrics.CompatibleNames") {
+	if !strings.Contains(log.String(), "alerts never fire without Program.Metrics.CompatibleNames") {
 		t.Errorf("the log is %q", log)
 	}
 }
@@ -414,6 +415,37 @@ func TestManifestsOfAllVerbs(t *testing.T) {
 		return empty(ctx, p)
 	})
 	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Equal(got, []string{"[apps] [deployments] [] [*]"}) {
+		t.Errorf("the rules are %q", got)
+	}
+}
+
+// A program that is read-only writes nothing, so it needs no permission to write.
+func TestManifestsOfReadOnlyRequests(t *testing.T) {
+	t.Parallel()
+	objects := objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
+		p.Permit(corev1.Resource("secrets"), []string{"get", "create", "delete"})
+		p.Permit(corev1.Resource("configmaps"), []string{"*"})
+		return empty(ctx, p)
+	}, "--", "--read-only")
+	want := []string{"[] [configmaps] [] [get list watch]", "[] [secrets] [] [get]"}
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Equal(got, want) {
+		t.Errorf("the rules are %q", got)
+	}
+}
+
+// A file for --crd needs no name of the definition: that of an aggregated API has none.
+func TestManifestsOfRequestsForKindInFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "crd.yaml")
+	text := "kind: CustomResourceDefinition\nspec: {group: example.com, scope: Cluster, names: {kind: Fleet, plural: fleets}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects := objectsOf(t, func(ctx context.Context, p *evenkeel.Program) error {
+		p.Permit(schema.GroupResource{Group: "example.com", Resource: "fleets"}, []string{"get"})
+		return empty(ctx, p)
+	}, "--crd="+path, "--", "--namespaces=a")
+	if got := rulesOf(t, objects, "ClusterRole prod.web"); !slices.Contains(got, "[example.com] [fleets] [] [get]") {
 		t.Errorf("the rules are %q", got)
 	}
 }

@@ -280,14 +280,19 @@ func TestManifestsOfPermissions(t *testing.T) {
 		"both are needed":    func(p *evenkeel.Program) { p.Permit(corev1.Resource(""), []string{"get"}) },
 		"the verbs are []":   func(p *evenkeel.Program) { p.Permit(corev1.Resource("pods"), nil) },
 		`the verbs are [""]`: func(p *evenkeel.Program) { p.Permit(corev1.Resource("/status"), []string{""}) },
-		"a key is empty": func(p *evenkeel.Program) {
+		"the key is empty": func(p *evenkeel.Program) {
 			p.Permit(corev1.Resource("pods"), []string{"get"}, kube.Key{Name: "a"}, kube.Key{})
 		},
-		"live in no namespace": func(p *evenkeel.Program) {
+		"are cluster-scoped": func(p *evenkeel.Program) {
 			p.Permit(corev1.Resource("nodes/status"), []string{"get"}, kube.Key{Namespace: "a"})
 		},
+		"no namespace has this name": func(p *evenkeel.Program) {
+			p.Permit(corev1.Resource("pods"), []string{"get"}, kube.Key{Namespace: "A_b"})
+		},
+		"no object has this name": func(p *evenkeel.Program) { p.Permit(corev1.Resource("pods"), []string{"get"}, kube.Key{Name: "*"}) },
+		"its scope is not known":  func(p *evenkeel.Program) { p.Permit(gateways, []string{"get"}) },
 	} {
-		if _, err := evenkeel.Manifests("web", permitted(declare), "--image=x", "--namespace=prod"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := evenkeel.Manifests("web", permitted(declare), "--image=x", "--namespace=prod", "--", "--namespaces=a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}

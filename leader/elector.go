@@ -67,10 +67,10 @@ func newElector(config Config, namespaceFile string) (*Elector, error) {
 	}
 	observers := apiobject.ObserversOf(config.Cluster)
 	if config.Fence {
-		if first := observers.Fence(lease); first != lease {
+		if first := observers.ClaimFence(lease); first != lease {
 			return nil, fmt.Errorf("new elector for lease %q: Fence: the lease %s has a fence on this Cluster, which "+
 				"would reject the writes of another leader: fence one lease for all of the work, or run the parts "+
-				"as two programs with service accounts of their own", name, first)
+				"as two programs with service accounts of their own", lease, first)
 		}
 		e.fence = newFence(e)
 	}

@@ -128,8 +128,8 @@ func (k *keeper) permissions() []apiobject.Permission {
 	return all
 }
 
-// Roles returns a Role and a ClusterRole with the permissions that Config.Certificates needs, and no others; nil
-// without Certificates. The ClusterRole has the name, and the Role too, in the namespace of the Secret. They can be
+// Roles returns the permissions that Config.Certificates needs, and no others, as unstructured objects: a ClusterRole,
+// if it needs one, and a Role in the namespace of the Secret, both with the name; nil without Certificates. They can be
 // printed, or applied by an administrator, and need bindings to the program's service account. The permissions of
 // hooks, and those of crd.Ensure, are not in them.
 func (s *Server) Roles(name string) []kube.Object {
@@ -137,11 +137,11 @@ func (s *Server) Roles(name string) []kube.Object {
 		return nil
 	}
 	var all []kube.Object
-	for _, of := range manifests.RolesOf(s.keeper.permissions()) {
-		role := &unstructured.Unstructured{Object: map[string]any{"rules": of.JSON()}}
+	for _, permitted := range manifests.RolesOf(s.keeper.permissions()) {
+		role := &unstructured.Unstructured{Object: map[string]any{"rules": permitted.JSON()}}
 		role.SetAPIVersion(manifests.RBACVersion)
-		role.SetKind(of.Kind())
-		role.SetNamespace(of.Namespace)
+		role.SetKind(permitted.Kind())
+		role.SetNamespace(permitted.Namespace)
 		role.SetName(name)
 		all = append(all, role)
 	}

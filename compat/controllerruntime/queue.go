@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -25,21 +27,15 @@ type queue struct {
 	isClosed sync.Once
 
 	mu      sync.Mutex
-	enqueue controller.Enqueue         // guarded by mu; nil until the engine runs
-	waiting []waitingKey               // guarded by mu; for enqueue
-	taken   map[reconcile.Request]*run // guarded by mu; runs that workers have taken
-}
-
-// waitingKey is a key that is enqueued when the engine runs.
-type waitingKey struct {
-	key kube.Key
-	why controller.Trigger
+	enqueue controller.Enqueue              // guarded by mu; nil until the engine runs
+	waiting map[kube.Key]controller.Trigger // guarded by mu; for enqueue
+	taken   map[reconcile.Request]*run      // guarded by mu; runs that workers have taken
 }
 
 func newQueue(limiter workqueue.TypedRateLimiter[reconcile.Request]) *queue {
 	return &queue{
 		limiter: limiter, runs: make(chan *run), synced: make(chan struct{}), closed: make(chan struct{}),
-		taken: map[reconcile.Request]*run{},
+		waiting: map[kube.Key]controller.Trigger{}, taken: map[reconcile.Request]*run{},
 	}
 }
 
@@ -47,8 +43,8 @@ func newQueue(limiter workqueue.TypedRateLimiter[reconcile.Request]) *queue {
 func (q *queue) attach(enqueue controller.Enqueue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.waiting {
-		enqueue(w.key, w.why)
+	for key, why := range q.waiting {
+		enqueue(key, why)
 	}
 	q.enqueue, q.waiting = enqueue, nil
 }
@@ -58,12 +54,26 @@ func (q *queue) add(req reconcile.Request, why controller.Trigger) {
 	q.mu.Lock()
 	enqueue := q.enqueue
 	if enqueue == nil {
-		q.waiting = append(q.waiting, waitingKey{key, why})
+		q.wait(key, why)
 	}
 	q.mu.Unlock()
 	if enqueue != nil {
 		enqueue(key, why)
 	}
+}
+
+// wait keeps a key until the engine runs: with Warmup, for as long as another process leads. So it keeps each key once,
+// and no states of objects, except for the names of listed ones. mu must be held.
+func (q *queue) wait(key kube.Key, why controller.Trigger) {
+	if why.Change.Type != informer.Listed {
+		why.Change, why.Detail = informer.Change{}, cmp.Or(why.Detail, "before the start")
+	}
+	if before, found := q.waiting[key]; found {
+		before.After = min(before.After, why.After)
+		before.Priority = max(before.Priority, why.Priority)
+		why = before
+	}
+	q.waiting[key] = why
 }
 
 // call lets a worker of controller-runtime call the Reconciler, and waits for it. ok is false if there is no worker

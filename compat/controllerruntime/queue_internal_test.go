@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -12,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Requests for generic events, which no kind has, would be enqueued too. Those of workers, after a run, are not.
@@ -46,14 +49,15 @@ func TestTriggersOfRequests(t *testing.T) {
 		{After: time.Second}:                {RateLimited: true},
 		{After: time.Second + 1}:            {RateLimited: true, After: time.Second + 1},
 	} {
+		want.Detail = "before the start"
 		req := reconcile.Request{}
 		if want.After == time.Second+1 {
 			req.Name = "second time"
 			q.limiter.When(req)
 		}
-		q.waiting = nil
+		clear(q.waiting)
 		(&eventQueue{workerQueue: workerQueue{q}}).AddWithOpts(o, req)
-		if got := q.waiting[0].why; got != want {
+		if got := q.waiting[kube.Key{Name: req.Name}]; got != want {
 			t.Errorf("%+v: trigger %+v, want %+v", o, got, want)
 		}
 	}
@@ -71,5 +75,23 @@ func TestRunWithoutWorker(t *testing.T) {
 	q.ShutDown()
 	if _, ok := q.call(t.Context(), reconcile.Request{}); ok || !q.ShuttingDown() {
 		t.Error("a run was taken after the end")
+	}
+}
+
+// A process that does not lead keeps each key once, and no states of objects.
+func TestWaitingKeysAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	q := newQueue(nil)
+	change, err := informer.NewChange(informer.Updated, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{}, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{time.Minute, time.Second, time.Hour} {
+		q.add(reconcile.Request{}, controller.Trigger{Change: change, After: after})
+	}
+	q.add(reconcile.Request{}, controller.Trigger{After: time.Hour, Priority: controller.PriorityHigh})
+	want := controller.Trigger{Detail: "before the start", After: time.Second, Priority: controller.PriorityHigh}
+	if got := q.waiting[kube.Key{}]; len(q.waiting) != 1 || got != want {
+		t.Errorf("%d keys with %+v, want %+v", len(q.waiting), got, want)
 	}
 }

@@ -41,11 +41,15 @@ func (b *Builder) newRunnable(name string, options ctrlcontroller.Options) (*run
 			5*time.Millisecond, 1000*time.Second)
 	}
 	c := &runnable{manager: b.manager, watches: b.watches, queue: newQueue(limiter)}
-	r := &reconciler{options.Reconciler, c.queue, options.RateLimiter != nil}
+	r := &reconciler{options.Reconciler, c.queue}
 	options.MaxConcurrentReconciles = max(options.MaxConcurrentReconciles, 1)
 	config := controller.Config[controller.NoObject]{
 		Name: name, Reconciler: r.handle, Workers: options.MaxConcurrentReconciles,
-		Timeout: options.ReconciliationTimeout, Retry: r.retries(),
+		Timeout: options.ReconciliationTimeout, Retry: retries(),
+		// As there, each event runs a failed key: a Reconciler often fails until another object's status changes.
+		Queue: controller.QueueConfig{
+			EndBackoffIf: func(c controller.Cause) bool { return c.Source != controller.SourceLoop },
+		},
 		// Reconcilers of controller-runtime rely on the events of their own writes. No worker takes the place of one
 		// that is stuck.
 		Runs:   controller.RunsConfig{HandleOwnWrites: true, StuckAfter: -1},
@@ -166,9 +170,8 @@ func (s engineSource) Prepare(controller.Target) (controller.PreparedSource, err
 
 // reconciler is the Handler of the engine, and the Reconciler that the workers of controller-runtime call.
 type reconciler struct {
-	to       reconcile.Reconciler // of the program
-	queue    *queue
-	isCustom bool // the rate limiter is that of the program: it determines the retries
+	to    reconcile.Reconciler // of the program
+	queue *queue
 }
 
 // run is a run of the engine.
@@ -218,10 +221,8 @@ func (r *reconciler) handle(ctx context.Context, key kube.Key) error {
 	switch {
 	case errors.Is(err, reconcile.TerminalError(nil)):
 		return controller.Terminal(err)
-	case err != nil && r.isCustom:
-		return limited{err, limiter.When(req)}
 	case err != nil:
-		return err
+		return limited{err, limiter.When(req)}
 	case result.RequeueAfter > 0:
 		return &controller.RequeueError{After: result.RequeueAfter, Priority: priorityOf(result.Priority)}
 	case result.Requeue: //nolint:staticcheck // programs use it
@@ -232,18 +233,15 @@ func (r *reconciler) handle(ctx context.Context, key kube.Key) error {
 	return nil
 }
 
-// limitedClass is the class of errors whose retries the program's rate limiter determines.
-const limitedClass = "rateLimiter"
-
-// retries returns the retry config. controller-runtime logs errors.
-func (r *reconciler) retries() retry.Config {
-	config := retry.Config{Every: retry.Policy{QuietFailures: math.MaxInt}}
-	if r.isCustom {
-		config.Classify = func(error) retry.Class { return limitedClass }
-		atOnce := retry.Policy{Base: time.Millisecond, Max: time.Millisecond, Factor: 1, Jitter: -1}
-		config.Policies = map[retry.Class]retry.Policy{limitedClass: atOnce, retry.Timeout: atOnce}
+// retries returns the retry config: the rate limiter determines when, as there. controller-runtime logs errors.
+func retries() retry.Config {
+	const class = "rateLimiter"
+	atOnce := retry.Policy{Base: time.Millisecond, Max: time.Millisecond, Factor: 1, Jitter: -1}
+	return retry.Config{
+		Every:    retry.Policy{QuietFailures: math.MaxInt},
+		Classify: func(error) retry.Class { return class },
+		Policies: map[retry.Class]retry.Policy{class: atOnce, retry.Timeout: atOnce},
 	}
-	return config
 }
 
 // limited is an error that is retried after a delay, at most 10 min.

@@ -20,7 +20,7 @@ type Observers struct {
 	events  any                                       // guarded by mu
 	wrap    func(http.RoundTripper) http.RoundTripper // guarded by mu; measures requests
 
-	fenced string // guarded by mu; see Fence
+	fenced string // guarded by mu; see ClaimFence
 
 	records     bool             // guarded by mu; see RecordPermissions
 	permissions []Permission     // guarded by mu
@@ -128,9 +128,9 @@ func (o *Observers) HasParts() (created bool) {
 	return created
 }
 
-// Fence records the lease under whose fence this cluster's connection writes, and returns it, or an earlier one. It
-// returns lease for a nil o.
-func (o *Observers) Fence(lease string) (first string) {
+// ClaimFence records the lease under whose fence this cluster's connection writes, and returns it, or an earlier one.
+// It returns lease for a nil o.
+func (o *Observers) ClaimFence(lease string) (first string) {
 	if o == nil {
 		return lease
 	}

@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 )
 
-// RBACVersion is the version of roles. Go types of them would make each program of evenkeel.Main 0.2 MB larger, because
-// the linker keeps all that a package registers in its init.
+// RBACVersion is the version of roles. Their Go types would make each program of evenkeel.Main larger, because the
+// linker keeps all that a package registers in its init.
 const RBACVersion = "rbac.authorization.k8s.io/v1"
 
 const (
@@ -116,12 +117,7 @@ func (p Program) Roles() ([]Role, error) {
 		if permission.Subresource != "" {
 			resource.Resource += "/" + permission.Subresource
 		}
-		verbs := permission.Verbs
-		if p.ReadOnly && !writesAlways(resource.Group) {
-			verbs = slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool {
-				return !slices.Contains([]string{"get", "list", "watch"}, verb)
-			})
-		}
+		verbs := p.permitted(resource.Group, permission.Verbs)
 		for _, namespace := range p.places(namespaces) {
 			names := joined(permission.Names)
 			all.add(grant{namespace, resource.Group, names, resource.Resource}, verbs)
@@ -131,6 +127,18 @@ func (p Program) Roles() ([]Role, error) {
 		mistakes = append(mistakes, p.addRequest(all, request))
 	}
 	return all.roles(), errors.Join(mistakes...)
+}
+
+// permitted returns those of verbs that a program which may be read-only needs.
+func (p Program) permitted(group string, verbs []string) []string {
+	reads := []string{"get", "list", "watch"}
+	if !p.ReadOnly || writesAlways(group) {
+		return verbs
+	}
+	if slices.Contains(verbs, allVerbs) {
+		return reads
+	}
+	return slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return !slices.Contains(reads, verb) })
 }
 
 // writesAlways reports whether kube.Cluster.SetReadOnly does not apply to a group: leases, and reviews.
@@ -145,21 +153,20 @@ func (p Program) addRequest(all grants, r Request) error {
 		return fmt.Errorf("Program.Permit: the resource is %q and the verbs are %q: both are needed, such as "+
 			"corev1.Resource(\"secrets\") and \"get\"", r.Resource, r.Verbs)
 	}
-	clusterScoped := p.isClusterScoped(schema.GroupResource{Group: r.Resource.Group, Resource: name})
+	clusterScoped, isKnown := p.isClusterScoped(schema.GroupResource{Group: r.Resource.Group, Resource: name})
 	names := map[string][]string{} // by namespace
 	for _, object := range r.Objects {
-		switch {
-		case object == (types.NamespacedName{}):
-			return fmt.Errorf("Program.Permit of %s: a key is empty, which would permit all objects: pass none for all",
-				r.Resource)
-		case clusterScoped && object.Namespace != "" && object.Namespace != allNamespaces:
-			return fmt.Errorf("Program.Permit of %s in namespace %s: these objects live in no namespace", r.Resource,
-				object.Namespace)
+		if err := checkObject(object, clusterScoped); err != nil {
+			return fmt.Errorf("Program.Permit of %s for %s: %w", r.Resource, object, err)
 		}
 		names[object.Namespace] = append(names[object.Namespace], object.Name)
 	}
 	if len(r.Objects) == 0 {
 		names[""] = nil
+	}
+	if _, inDefault := names[""]; inDefault && !isKnown && len(p.Namespaces) > 0 {
+		return fmt.Errorf("Program.Permit of %s: its scope is not known: pass the file with its "+
+			"CustomResourceDefinition in --crd, or keys with a namespace, or with kube.AllNamespaces", r.Resource)
 	}
 	for namespace, names := range names {
 		var in []string
@@ -173,23 +180,44 @@ func (p Program) addRequest(all grants, r Request) error {
 			names = nil
 		}
 		for _, namespace := range p.places(in) {
-			all.add(grant{namespace, r.Resource.Group, joined(slices.Compact(names)), r.Resource.Resource}, r.Verbs)
+			all.add(grant{namespace, r.Resource.Group, joined(slices.Compact(names)), r.Resource.Resource},
+				p.permitted(r.Resource.Group, r.Verbs))
 		}
 	}
 	return nil
 }
 
-// Permits reports whether the program's own requests have a verb for a resource, or for any if it is empty.
+// checkObject checks a key of a request.
+func checkObject(object types.NamespacedName, clusterScoped bool) error {
+	switch hasNamespace := object.Namespace != "" && object.Namespace != allNamespaces; {
+	case object == types.NamespacedName{}:
+		return errors.New("the key is empty, which would permit all objects: pass none for all")
+	case hasNamespace && clusterScoped:
+		return errors.New("these objects are cluster-scoped: leave the namespace empty")
+	case hasNamespace && len(validation.IsDNS1123Label(object.Namespace)) > 0:
+		return errors.New("no namespace has this name")
+	case strings.ContainsAny(object.Name, "*/\x00"):
+		return errors.New("no object has this name: leave it empty for all")
+	}
+	return nil
+}
+
+// Permits reports whether the program's own requests have a verb for all objects of a resource in some namespace. If
+// resource is empty, one of any resource is enough.
 func (p Program) Permits(verb string, resource schema.GroupResource) bool {
+	const all = "*" // groups, resources and verbs
+	covers := func(permitted, needed string) bool { return permitted == needed || permitted == all }
 	return slices.ContainsFunc(p.Requests, func(r Request) bool {
-		return (resource.Empty() || r.Resource == resource) &&
-			(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, allVerbs))
+		isNamed := func(object types.NamespacedName) bool { return object.Name != "" }
+		return !slices.ContainsFunc(r.Objects, isNamed) &&
+			(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, allVerbs)) && (resource.Empty() ||
+			covers(r.Resource.Group, resource.Group) && covers(r.Resource.Resource, resource.Resource))
 	})
 }
 
 func (g grants) roles() []Role {
 	rules := map[string][]Rule{}
-	inOrder := map[string]grant{} // texts are sorted, because a sort of structs is 15 kB in each program
+	inOrder := map[string]grant{} // a sort of structs would make each program larger
 	for of := range g {
 		inOrder[joined([]string{of.namespace, of.group, of.names, of.resource})] = of
 	}
@@ -261,13 +289,14 @@ func (p Program) resourceOf(kind schema.GroupVersionKind) (r schema.GroupResourc
 	return r, IsClusterScoped(r), err
 }
 
-func (p Program) isClusterScoped(resource schema.GroupResource) bool {
+// isClusterScoped reports whether the objects of a resource live in no namespace, and whether that is known.
+func (p Program) isClusterScoped(resource schema.GroupResource) (clusterScoped, isKnown bool) {
 	for _, d := range slices.Concat(p.Definitions, p.OtherDefinitions) {
-		if d.field("metadata", "name") == resource.String() {
-			return d.field("spec", "scope") == "Cluster"
+		if d.field("spec", "group") == resource.Group && d.field("spec", "names", "plural") == resource.Resource {
+			return d.field("spec", "scope") == "Cluster", true
 		}
 	}
-	return IsClusterScoped(resource)
+	return IsClusterScoped(resource), IsBuiltIn(resource.Group) || resource.Group == "*"
 }
 
 // RolesOf returns the roles with permissions for built-in kinds.

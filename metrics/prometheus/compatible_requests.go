@@ -77,7 +77,8 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		t.metrics.sent.WithLabelValues(method, host).Observe(float64(req.ContentLength))
 	}
 	// A watch has no size, and a caller may write to the body of a switched protocol.
-	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols && !strings.Contains(req.URL.RawQuery, "watch=") {
+	if err == nil && resp.Body != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
+		!strings.Contains(req.URL.RawQuery, "watch=") {
 		resp.Body = &countedBody{
 			ReadCloser: resp.Body, isError: resp.StatusCode >= http.StatusBadRequest,
 			sizes: t.metrics.received.WithLabelValues(method, host),
