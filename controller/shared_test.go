@@ -85,6 +85,7 @@ func (s *sharing) runsOf(name string) int {
 func (s *sharing) expectWatches(when string, want int) {
 	s.Helper()
 	time.Sleep(10 * time.Second)
+	synctest.Wait() // a watch that has just ended is started again
 	if open := s.server.Watches(); open != want {
 		s.Errorf("%s: %d watches, want %d", when, open, want)
 	}

@@ -143,7 +143,7 @@ func TestSetDefaultsIsSafeForConcurrentUse(t *testing.T) {
 					expect(d, "not set", i, nil, "a/other=dg==", "a/web=dg==", "b/web=dg==")
 				}
 			}
-			if n := d.server.Watches(); n != 1 {
+			if n := d.watches(); n != 1 {
 				d.Errorf("%d watches", n)
 			}
 		})
@@ -172,7 +172,7 @@ func TestDefaultSelectionOfClusterScopedKind(t *testing.T) {
 			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](d.cluster, selection),
 		})
 		expect(d, "shared after rescope", same, err, "web")
-		if n := d.server.Watches(); n != 1 {
+		if n := d.watches(); n != 1 {
 			d.Errorf("%d watches", n)
 		}
 		if err := same.SetRetriever(d.Context(), informer.RetrieveSelected[*metav1.PartialObjectMetadata](d.cluster, selection)); err == nil {

@@ -276,6 +276,7 @@ func runEndsLast(x *cell) {
 	others := 0 // the watches of the controllers that share informers with those that end
 	if x.conf.shared {
 		others = 2 * len(x.processes)
+		synctest.Wait() // a watch that has just ended is started again
 		if n := x.server.Watches(); n != others {
 			x.t.Errorf("%d watches are open, want %d, which controllers share", n, others)
 		}
