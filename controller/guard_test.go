@@ -139,8 +139,8 @@ func TestContract08_PanicOfSourceEndsController(t *testing.T) {
 	for how, fail := range failures() {
 		for name, source := range map[string]controller.Source{
 			"Run":   controller.SourceFunc(func(context.Context, enqueue) error { fail(); return nil }),
-			"Start": prepared{Start: func(context.Context, enqueue) run { fail(); return nil }},
-			"run":   prepared{Start: func(context.Context, enqueue) run { return func() error { fail(); return nil } }},
+			"Start": prepared{Start: func(context.Context, enqueue) (run, error) { fail(); return nil, nil }},
+			"run":   prepared{Start: func(context.Context, enqueue) (run, error) { return func() error { fail(); return nil }, nil }},
 		} {
 			t.Run(how+" in "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -45,9 +45,10 @@ type PreparedSource struct {
 	Reads []informer.Any
 	// Run enqueues keys until ctx ends. An error ends the controller.
 	Run func(ctx context.Context, enqueue Enqueue) error
-	// Start starts the source. It must return once the source misses no further event: no handler is called before.
-	// The controller then calls run once, which must return when ctx has ended. An error of run ends the controller.
-	Start func(ctx context.Context, enqueue Enqueue) (run func() error)
+	// Start starts the source. It must return once the source misses no further event: no handler is called before. An
+	// error ends the controller, before the first handler unless the source was added later. Otherwise the controller
+	// calls run once, which must return when ctx has ended. An error of run ends the controller.
+	Start func(ctx context.Context, enqueue Enqueue) (run func() error, err error)
 	// Keys iterates over all keys that the source has now, in any order, and also several times: those that it would
 	// enqueue as listed if it started now. A controller of NoObject calls it once in each resync interval while the
 	// source runs: it resyncs these keys, and the keys that the source has enqueued since. Keys must be safe for

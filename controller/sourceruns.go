@@ -123,17 +123,22 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 				s.runs.Done()
 				return
 			}
-			run := s.launch(ctx, r, s.enqueue(r.namedSource))
-			go func() { // waited for by wait, and by remove
+			end := func(err error) {
 				defer s.runs.Done()
 				defer close(r.ended)
-				if err := s.guard.Try("Run of "+r.label, run); err != nil && ctx.Err() == nil {
+				if err != nil && ctx.Err() == nil {
 					s.mu.Lock()
 					s.errs = append(s.errs, fmt.Errorf("controller %q: %s: %w", s.controller, r.label, err))
 					s.mu.Unlock()
 					stopIntake()
 				}
-			}()
+			}
+			run, err := s.launch(ctx, r, s.enqueue(r.namedSource))
+			if err != nil {
+				end(err) // before a handler is called
+				return
+			}
+			go func() { end(s.guard.Try("Run of "+r.label, run)) }() // waited for by wait, and by remove
 		}
 		return join, launch
 	}
@@ -352,18 +357,15 @@ func (s *sources) leave() {
 }
 
 // launch starts a source, and returns the function that runs it.
-func (s *sources) launch(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error) {
+func (s *sources) launch(ctx context.Context, r *sourceRun, enqueue Enqueue) (run func() error, err error) {
 	if r.Start == nil {
-		return func() error { return r.Run(ctx, enqueue) }
+		return func() error { return r.Run(ctx, enqueue) }, nil
 	}
 	r.starts.Store(true)
 	defer r.starts.Store(false)
-	err := s.guard.Try("Start of "+r.label, func() error {
-		run = r.Start(ctx, enqueue)
-		return nil
+	err = s.guard.Try("Start of "+r.label, func() (err error) {
+		run, err = r.Start(ctx, enqueue)
+		return err
 	})
-	if err != nil {
-		return func() error { return err }
-	}
-	return run
+	return run, err
 }

@@ -47,9 +47,9 @@ func TestRemoveDoesNotWaitForStartOfAnotherSource(t *testing.T) {
 		defer cancel()
 		s := newSources("test", nil, func(*namedSource) Enqueue { return func(kube.Key, Trigger) {} }, nil)
 		ready, ran := make(chan struct{}), false
-		s.add(&namedSource{PreparedSource: PreparedSource{Name: "slow", Start: func(ctx context.Context, _ Enqueue) func() error {
+		s.add(&namedSource{PreparedSource: PreparedSource{Name: "slow", Start: func(ctx context.Context, _ Enqueue) (func() error, error) {
 			<-ready
-			return func() error { <-ctx.Done(); return nil }
+			return func() error { <-ctx.Done(); return nil }, nil
 		}}}, false)
 		remove := s.add(&namedSource{PreparedSource: PreparedSource{Name: "removed", Run: func(ctx context.Context, _ Enqueue) error {
 			ran = true
@@ -226,13 +226,13 @@ func TestSourceAddedBetweenTerms(t *testing.T) {
 		first.sources.begin(ctx, t.Context(), cancel)
 		c.set(PhaseRunning, first)
 		var removed bool
-		remove, err := c.AddSource(startFunc(func(ctx context.Context, _ Enqueue) func() error {
+		remove, err := c.AddSource(startFunc(func(ctx context.Context, _ Enqueue) (func() error, error) {
 			c.set(PhaseStandby, nil)
 			c.set(PhaseSyncing, second)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.added[0].remove = func() { removed = true } // as the begin of the term does
-			return func() error { <-ctx.Done(); return nil }
+			return func() error { <-ctx.Done(); return nil }, nil
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +249,7 @@ func TestSourceAddedBetweenTerms(t *testing.T) {
 }
 
 // startFunc is the Start function of a source.
-type startFunc func(ctx context.Context, enqueue Enqueue) (run func() error)
+type startFunc func(ctx context.Context, enqueue Enqueue) (run func() error, err error)
 
 func (f startFunc) Prepare(Target) (PreparedSource, error) {
 	return PreparedSource{Name: "source", Start: f}, nil

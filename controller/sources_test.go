@@ -526,14 +526,14 @@ func (s *starting) Prepare(controller.Target) (controller.PreparedSource, error)
 	return controller.PreparedSource{Start: s.start}, nil
 }
 
-func (s *starting) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+func (s *starting) start(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 	s.begun.Store(true)
 	enqueue(key("a"), controller.Trigger{Detail: "begun"})
 	return func() error {
 		<-ctx.Done()
 		s.stopped.Store(true)
 		return nil
-	}
+	}, nil
 }
 
 // TestSourcesStartBeforeFirstRun checks that a source with a Start function has started before the first
@@ -561,13 +561,48 @@ func TestSourcesStartBeforeFirstRun(t *testing.T) {
 	})
 }
 
+// TestSourceThatFailsToStartEndsControllerBeforeFirstRun checks that no handler is called if a source fails to start: a
+// handler that ran could write what the source's error forbids.
+func TestSourceThatFailsToStartEndsControllerBeforeFirstRun(t *testing.T) {
+	refused := errors.New("refused")
+	for name, start := range map[string]func() error{
+		"error":  func() error { return refused },
+		"late":   func() error { time.Sleep(time.Minute); return refused },
+		"panic":  func() error { failures()["panic"](); return nil },
+		"Goexit": func() error { failures()["Goexit"](); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 200 { // the workers start beside the function run of a source
+				var runs journal
+				c := config(newServer("a"), func(_ context.Context, obj configMap) error {
+					runs.add("%s", obj.Name)
+					return nil
+				})
+				last := &starting{}
+				c.Sources = []controller.Source{prepared{Start: func(context.Context, controller.Enqueue) (func() error, error) {
+					return nil, start()
+				}}, last}
+				synctest.Test(t, func(t *testing.T) {
+					err := newController(t, c).Run(t.Context())
+					if err == nil || !strings.Contains(err.Error(), "source 0") {
+						t.Errorf("Run returned %v", err)
+					}
+				})
+				if ran := runs.take(); len(ran) > 0 {
+					t.Fatalf("the handler ran for %q", ran)
+				}
+			}
+		})
+	}
+}
+
 // nosy is a source that calls methods of its controller in Start.
 type nosy struct{ ask func() }
 
 func (s nosy) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{Start: func(context.Context, controller.Enqueue) (run func() error) {
+	return controller.PreparedSource{Start: func(context.Context, controller.Enqueue) (run func() error, err error) {
 		s.ask()
-		return func() error { return nil }
+		return func() error { return nil }, nil
 	}}, nil
 }
 

@@ -111,9 +111,9 @@ type waitingSource struct{ ready error }
 func (s waitingSource) Prepare(controller.Target) (controller.PreparedSource, error) {
 	return controller.PreparedSource{
 		Name: "waiting",
-		Start: func(ctx context.Context, _ controller.Enqueue) func() error {
+		Start: func(ctx context.Context, _ controller.Enqueue) (func() error, error) {
 			<-ctx.Done()
-			return func() error { return nil }
+			return func() error { return nil }, nil
 		},
 		Ready: func() error { return s.ready },
 	}, nil

@@ -149,9 +149,9 @@ func TestTriggerAfter(t *testing.T) {
 type earlySource struct{ after time.Duration }
 
 func (s earlySource) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{Name: "early", Start: func(ctx context.Context, enqueue controller.Enqueue) func() error {
+	return controller.PreparedSource{Name: "early", Start: func(ctx context.Context, enqueue controller.Enqueue) (func() error, error) {
 		enqueue(key("a"), controller.Trigger{After: s.after})
-		return func() error { <-ctx.Done(); return nil }
+		return func() error { <-ctx.Done(); return nil }, nil
 	}}, nil
 }
 

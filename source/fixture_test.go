@@ -160,7 +160,16 @@ func run(ctx context.Context, s controller.Source, enqueue controller.Enqueue) e
 	if prepared.Start == nil {
 		return prepared.Run(ctx, enqueue)
 	}
-	return prepared.Start(ctx, enqueue)()
+	return startAndRun(ctx, prepared, enqueue)
+}
+
+// startAndRun runs a source that has a Start function.
+func startAndRun(ctx context.Context, prepared controller.PreparedSource, enqueue controller.Enqueue) error {
+	run, err := prepared.Start(ctx, enqueue)
+	if err != nil {
+		return err
+	}
+	return run()
 }
 
 // validate returns the mistakes in a source.

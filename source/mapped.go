@@ -142,13 +142,13 @@ func (s *mapped) Prepare(target controller.Target) (controller.PreparedSource, e
 
 // start subscribes to the informer. After run has returned, nothing more is enqueued: stop waits for a change that is
 // being announced.
-func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+func (s *mapped) start(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 	stop := s.objects.Subscribe(func(c informer.Change) { s.changed(ctx, c, enqueue) })
 	return func() error {
 		<-ctx.Done()
 		stop()
 		return nil
-	}
+	}, nil
 }
 
 // all iterates over the keys of all objects.

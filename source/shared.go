@@ -92,7 +92,7 @@ func (s *shared[T]) ready() error {
 }
 
 // start adds an event handler, and returns when it has received all objects.
-func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 	registration, err := s.objects.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			as := informer.Added
@@ -105,7 +105,7 @@ func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run 
 		DeleteFunc: func(obj any) { s.changed(ctx, informer.Deleted, obj, nil, enqueue) },
 	})
 	if err != nil {
-		return func() error { return fmt.Errorf("source %s: %w", s.name, err) }
+		return nil, fmt.Errorf("source %s: %w", s.name, err)
 	}
 	ticker := time.NewTicker(sharedPoll)
 	for ctx.Err() == nil && !registration.HasSynced() && !s.objects.IsStopped() {
@@ -114,7 +114,7 @@ func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run 
 		case <-ticker.C:
 		}
 	}
-	return func() (err error) {
+	run = func() (err error) {
 		defer ticker.Stop()
 		defer func() { // waits for a call of the handler: nothing is enqueued after the end of run
 			if remove := cache.ShutDownEventHandler(s.objects, registration); remove != nil {
@@ -132,6 +132,10 @@ func (s *shared[T]) start(ctx context.Context, enqueue controller.Enqueue) (run 
 			}
 		}
 	}
+	if s.objects.IsStopped() {
+		return nil, run()
+	}
+	return run, nil
 }
 
 // changed enqueues the keys of a change. old and current are nil if there is no such state.

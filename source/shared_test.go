@@ -139,9 +139,9 @@ func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 		q := &queue{}
 		started, ended := make(chan struct{}), make(chan error)
 		go func() { // received below
-			run := prepared.Start(t.Context(), q.add)
+			run, err := prepared.Start(t.Context(), q.add)
 			close(started)
-			ended <- run()
+			ended <- errors.Join(err, run())
 		}()
 		time.Sleep(time.Minute)
 		select {
@@ -164,7 +164,7 @@ func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 		if err := prepared.Ready(); err == nil {
 			t.Error("ready after the informer has stopped")
 		}
-		if err := prepared.Start(t.Context(), q.add)(); err == nil {
+		if err := startAndRun(t.Context(), prepared, q.add); err == nil {
 			t.Error("an informer that has stopped can be used")
 		}
 	})
@@ -191,7 +191,7 @@ func TestSharedEndsIfInformerStopsBeforeSync(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- prepared.Start(ctx, (&queue{}).add)() }() // received below
+		go func() { ended <- startAndRun(ctx, prepared, (&queue{}).add) }() // received below
 		stop := startShared(t, objects)
 		time.Sleep(time.Minute)
 		select {
@@ -221,8 +221,8 @@ func TestSharedEndsAfterItsFunction(t *testing.T) {
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		q, ended := &queue{}, make(chan error, 1)
-		run := prepared.Start(ctx, q.add)
-		go func() { ended <- run() }() // received below
+		go func() { ended <- startAndRun(ctx, prepared, q.add) }() // received below
+		synctest.Wait()
 		server.Put(pointing("c", "a"))
 		synctest.Wait()
 		cancel()
@@ -255,7 +255,7 @@ func TestPanicOfSharedFunctionKeepsOtherKeys(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		q, ended := &queue{}, make(chan error)
-		go func() { ended <- prepared.Start(ctx, q.add)() }() // received below
+		go func() { ended <- startAndRun(ctx, prepared, q.add) }() // received below
 		q.expect(t)
 		server.Put(pointing("c", "a"))
 		q.expect(t, "ns/a: ns/c updated")
@@ -408,11 +408,13 @@ func TestChangesOfSharedHaveKind(t *testing.T) {
 		var kinds []string
 		prepared := prepare(t, source.Shared("shared", objects, targets))
 		ctx, cancel := context.WithCancel(t.Context())
-		run := prepared.Start(ctx, func(_ kube.Key, why controller.Trigger) {
-			kinds = append(kinds, string(why.Change.Type)+" "+why.Change.Kind().String())
-		})
 		ended := make(chan error)
-		go func() { ended <- run() }() // received below
+		go func() { // received below
+			ended <- startAndRun(ctx, prepared, func(_ kube.Key, why controller.Trigger) {
+				kinds = append(kinds, string(why.Change.Type)+" "+why.Change.Kind().String())
+			})
+		}()
+		time.Sleep(time.Second) // it has started
 		server.Delete(key("c"))
 		synctest.Wait()
 		if want := []string{"listed /v1, Kind=ConfigMap", "deleted /v1, Kind=ConfigMap"}; !slices.Equal(kinds, want) {

@@ -55,7 +55,7 @@ func (s triggered) Prepare(target controller.Target) (controller.PreparedSource,
 		}
 	}
 	if start := prepared.Start; start != nil {
-		prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+		prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 			return start(ctx, changing(enqueue))
 		}
 	}

@@ -121,9 +121,9 @@ func TestWithTriggerChangesKeysOfEverySource(t *testing.T) {
 type nameless struct{}
 
 func (*nameless) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{Start: func(ctx context.Context, enqueue controller.Enqueue) func() error {
+	return controller.PreparedSource{Start: func(ctx context.Context, enqueue controller.Enqueue) (func() error, error) {
 		enqueue(key("a"), controller.Trigger{Type: controller.CauseListed})
-		return func() error { <-ctx.Done(); return nil }
+		return func() error { <-ctx.Done(); return nil }, nil
 	}}, nil
 }
 

@@ -161,9 +161,9 @@ type engineSource struct {
 func (s engineSource) Prepare(controller.Target) (controller.PreparedSource, error) {
 	return controller.PreparedSource{
 		Name: "watch", Reads: s.reads,
-		Start: func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+		Start: func(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 			s.queue.attach(enqueue)
-			return func() error { <-ctx.Done(); return nil }
+			return func() error { <-ctx.Done(); return nil }, nil
 		},
 	}, nil
 }

@@ -48,19 +48,21 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 	}
 	s.require(target.Controller)
 	start := prepared.Start
-	prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) func() error {
+	prepared.Start = func(ctx context.Context, enqueue controller.Enqueue) (func() error, error) {
 		release, other := apiobject.ClaimsOf(s.cluster.HTTPClient()).Claim(name, s.holder, target.Controller)
 		if release == nil {
-			return func() error {
-				return fmt.Errorf("set %q of children of %s is used by controller %q already, and both would delete "+
-					"the children of the other: set another Set.Name", name.name, name.owner.Kind, other)
-			}
+			return nil, fmt.Errorf("set %q of children of %s is used by controller %q already, and both would delete "+
+				"the children of the other: set another Set.Name", name.name, name.owner.Kind, other)
 		}
-		run := start(ctx, enqueue)
+		run, err := start(ctx, enqueue)
+		if err != nil {
+			release()
+			return nil, err
+		}
 		return func() error {
 			defer release()
 			return run()
-		}
+		}, nil
 	}
 	return prepared, nil
 }

@@ -113,7 +113,7 @@ func ExampleHTTP() {
 		fmt.Println(err)
 		return
 	}
-	run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
+	run, err := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
 		if why.All {
 			return // objects that were handled before the first poll
 		}
@@ -122,7 +122,10 @@ func ExampleHTTP() {
 			cancel()
 		}
 	})
-	if err := run(); err != nil {
+	if err == nil {
+		err = run()
+	}
+	if err != nil {
 		fmt.Println(err)
 	}
 	// Output:

@@ -81,7 +81,11 @@ func run(ctx context.Context, s *poll.Source, enqueue controller.Enqueue, logs .
 	if err != nil {
 		return err
 	}
-	return prepared.Start(ctx, enqueue)()
+	proceed, err := prepared.Start(ctx, enqueue)
+	if err != nil {
+		return err
+	}
+	return proceed()
 }
 
 // validate returns the mistakes in a source.

@@ -271,10 +271,10 @@ func (s *Source) Prepare(target controller.Target) (controller.PreparedSource, e
 		return controller.PreparedSource{}, fmt.Errorf("poll.New %q: %w", s.config.Name, s.problem)
 	}
 	var latest atomic.Pointer[sourceRun] // of this controller
-	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error) {
+	start := func(ctx context.Context, enqueue controller.Enqueue) (run func() error, err error) {
 		r := s.begin(enqueue, target.Logger)
 		latest.Store(r)
-		return func() error { return s.run(ctx, r) }
+		return func() error { return s.run(ctx, r) }, nil
 	}
 	keys := func(yield func(kube.Key) bool) {
 		if r := latest.Load(); r != nil {

@@ -426,12 +426,15 @@ func TestPollListsEnqueuedKeys(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
+		run, err := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
 			isFormer := key.Name == "b" && why.Type == controller.CauseUpdated
 			if !why.All && !slices.Contains(listed(), key.Name) && !isFormer {
 				t.Errorf("%s is enqueued and not listed", key)
 			}
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		go func() { ended <- run() }() // received below
 		want("a")
 		broken.Store(false)

@@ -240,7 +240,7 @@ func ExampleFromObjectStore() {
 		fmt.Println(err)
 		return
 	}
-	run := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
+	run, err := prepared.Start(ctx, func(key kube.Key, why controller.Trigger) {
 		object, found, err := polled.Item("a") // in a handler
 		switch {
 		case key.Name != "a":
@@ -256,7 +256,10 @@ func ExampleFromObjectStore() {
 			cancel()
 		}
 	})
-	if err := run(); err != nil {
+	if err == nil {
+		err = run()
+	}
+	if err != nil {
 		fmt.Println(err)
 	}
 	// Output:

@@ -152,7 +152,7 @@ type failingSource struct {
 }
 
 func (s failingSource) Prepare(controller.Target) (controller.PreparedSource, error) {
-	return controller.PreparedSource{Name: "failing", Start: func(ctx context.Context, _ controller.Enqueue) func() error {
+	return controller.PreparedSource{Name: "failing", Start: func(ctx context.Context, _ controller.Enqueue) (run func() error, err error) {
 		select {
 		case <-s.starts:
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (s failingSource) Prepare(controller.Target) (controller.PreparedSource, er
 			case <-ctx.Done():
 				return nil
 			}
-		}
+		}, nil
 	}}, nil
 }
 
