@@ -11,9 +11,10 @@
 // unless the transform is cache.TransformStripManagedFields.
 //
 // NewControllerManagedBy makes a controller whose queue is the engine of package controller: each run has its causes
-// and its writes (controller.Controller.Explain), hot loops are detected, and with NewClient and NewCache a run begins
-// when the informers show what the last run of its key wrote. Watches, predicates, event handlers and workers stay
-// controller-runtime's, and so do the context and the metrics of a run.
+// (controller.Controller.Explain). With NewClient and NewCache it also has its writes, a run begins when the informers
+// show what the last run of its key wrote, and a key that runs again and again without progress is reported and held
+// back. Watches, predicates, event handlers and workers stay controller-runtime's, and so do the context and the
+// metrics of a run.
 //
 // What differs is in docs/migrating/controller-runtime.md.
 package controllerruntime

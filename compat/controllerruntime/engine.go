@@ -35,8 +35,25 @@ type engineInformer interface {
 	empty() client.Object
 }
 
+// untyped is what the engine sees of an informer.
+type untyped = cache.Holder[cache.Informer]
+
+// modelled is an informer of encoded objects whose Go type is known: the engine decodes them to find out whether writes
+// change anything.
+type modelled struct {
+	cache.Informer
+	empty func() client.Object
+}
+
+// NewObject implements cache.Informer.
+func (m modelled) NewObject() (obj kube.Object, whole bool) {
+	_, whole = m.Informer.NewObject()
+	return m.empty(), whole
+}
+
 // engineInformerOf implements engineInformer with an informer of T.
 type engineInformerOf[T kube.Object] struct {
+	untyped
 	*informer.Informer[T]
 	decoder wire.Decoder[kube.Object]
 	decoded func(wire.Decoder[kube.Object], T) (client.Object, error)
@@ -96,8 +113,11 @@ func newEngineInformerOf[T kube.Object](
 		config.Transform = func(obj T) error { return s.transform(obj, set.transform) }
 	}
 	var err error
-	s.Informer, err = informer.New(config)
-	return s, err
+	if s.Informer, err = informer.New(config); err != nil {
+		return nil, err
+	}
+	s.untyped = cache.Hold[cache.Informer](&modelled{cache.Of(s.Informer), s.empty})
+	return s, nil
 }
 
 func (s *engineInformerOf[T]) get(key kube.Key) (client.Object, bool, error) {

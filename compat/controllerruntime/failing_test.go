@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/evenkeel-go/evenkeel/compat/controllerruntime"
+	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // A Reconciler often returns an error until the status of an object changes that it owns, which here is JSON as a custom
@@ -101,6 +104,63 @@ func TestRetriesAreThoseOfControllerRuntime(t *testing.T) {
 				if len(delays[0]) < 10 || !slices.Equal(delays[0], delays[1]) {
 					w.Errorf("controller-runtime: %s; here: %s", delays[0], delays[1])
 				}
+			})
+		})
+	}
+}
+
+// A key in a hot loop is reported and held back: if another client reverts each write, and if the Reconciler's own writes
+// run it.
+func TestHotLoopOfReconciler(t *testing.T) {
+	t.Parallel()
+	for name, reverted := range map[string]bool{"fight": true, "own writes": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubbleWithoutCache(t, func(w *world) {
+				mgr := w.newManager(nil)
+				var runs atomic.Int64
+				r := reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+					runs.Add(1)
+					var cm corev1.ConfigMap
+					if err := mgr.GetClient().Get(ctx, req.NamespacedName, &cm); err != nil {
+						return ctrl.Result{}, err
+					}
+					color := "blue"
+					if !reverted {
+						time.Sleep(100 * time.Millisecond)
+						color = time.Now().Format(time.RFC3339Nano)
+					}
+					if cm.Data["color"] == color {
+						return ctrl.Result{}, nil
+					}
+					cm.Data = map[string]string{"color": color}
+					return ctrl.Result{}, mgr.GetClient().Update(ctx, &cm)
+				})
+				c, err := controllerruntime.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Build(r)
+				w.must(err)
+				cm := configMap("shop", "a")
+				w.create(cm)
+				stop := w.run(mgr)
+				red := client.RawPatch(types.MergePatchType, []byte(`{"data":{"color":"red"}}`))
+				count := func(d time.Duration) int64 {
+					before := runs.Load()
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+						if reverted {
+							w.must(w.user.Patch(w.Context(), cm.DeepCopy(), red))
+						}
+					}
+					return runs.Load() - before
+				}
+				if n := count(10 * time.Minute); n < 10 || n > 60 {
+					w.Errorf("%d runs in the first ten minutes", n)
+				}
+				if n := count(10 * time.Minute); n < 5 || n > 15 {
+					w.Errorf("%d runs in the next ten minutes", n)
+				}
+				if text := c.Explain(kube.KeyOf(cm)); !strings.Contains(text, "hot-loop") {
+					w.Errorf("Explain lacks the hot loop:\n%s", text)
+				}
+				w.must(stop())
 			})
 		})
 	}
