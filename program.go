@@ -186,7 +186,8 @@ func (p *Program) Events() *event.Recorder {
 // limits them to names, to namespaces, or to both. A key without a namespace, and no objects at all, mean the
 // namespaces of the cluster (see kube.Cluster.SetNamespaces), or all of them; kube.AllNamespaces means all, also with
 // --namespaces. A name limits create to applies: other creates need a call without names. With --read-only, writes are
-// not printed. Manifests returns mistakes in the arguments. Call it before Run; a program that runs ignores it.
+// not printed. With a fence, the API server rejects the writes of standbys. Manifests returns mistakes in the
+// arguments. Call it before Run; a program that runs ignores it.
 func (p *Program) Permit(resource schema.GroupResource, verbs []string, objects ...kube.Key) {
 	request := manifests.Request{Resource: resource, Verbs: verbs}
 	for _, object := range objects {

@@ -48,7 +48,10 @@ func TestContract05_RunNamesFunctionsThatIgnoreTheirContext(t *testing.T) {
 		}, "source 0 (controller.SourceFunc):", false},
 		"Start of a source": {func(c *testConfig, block func()) {
 			c.Sources = []controller.Source{prepared{
-				Start: func(context.Context, controller.Enqueue) (func() error, error) { block(); return func() error { return nil }, nil },
+				Start: func(context.Context, controller.Enqueue) (func() error, error) {
+					block()
+					return func() error { return nil }, nil
+				},
 			}}
 		}, "source 0 (controller_test.prepared):", false},
 	} {

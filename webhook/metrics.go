@@ -18,20 +18,13 @@ type Recorder interface {
 	//   - failed, panic or timeout: no decision
 	//   - invalid: the HTTP request was not a review, or its client has no valid certificate (Config.ClientCAFile)
 	WebhookReviewed(name, result string, duration time.Duration)
-	// ObserveCertificate is called when the server starts. expiry returns the end of its current certificate, or the
-	// zero time without one, until stop is called at the end of the server.
-	ObserveCertificate(server string, expiry func() time.Time) (stop func())
-}
-
-// RequestRecorder is a Recorder that also follows the HTTP requests and the reads of the certificate's files.
-type RequestRecorder interface {
-	Recorder
-	// ObserveHook is called for each hook of a new server, with its path. began is called when a request for it begins,
-	// and ended at its end, with the HTTP status and whether a function of the hook panicked.
-	ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool)))
-	// ObserveCertificateReads is called when the server starts. reads returns how often Config.CertFile and KeyFile
-	// were read since New, and how often they had no valid certificate, until stop is called at the end of the server.
-	ObserveCertificateReads(reads func() (all, failed uint64)) (stop func())
+	// ObserveHook is called for each hook of a new server, with its path. begin is called when an HTTP request for it
+	// begins, and end at its end, with the HTTP status and whether a function of the hook panicked.
+	ObserveHook(path string, isConversion bool) (begin func() (end func(status int, panicked bool)))
+	// ObserveCertificate is called when the server starts. Until stop is called at the end of the server, expiry
+	// returns the end of its current certificate, or the zero time without one, and reads how often Config.CertFile and
+	// KeyFile were read since New, and how often they had no valid certificate.
+	ObserveCertificate(server string, expiry func() time.Time, reads func() (all, failed uint64)) (stop func())
 }
 
 const (
@@ -41,12 +34,12 @@ const (
 )
 
 // observeHook returns the function that is called when a request for a hook begins.
-func (s *Server) observeHook(hook Hook) (began func() (ended func(status int, panicked bool))) {
-	if recorder, ok := s.metrics.(RequestRecorder); ok && !usercode.IsNil(recorder) {
-		_, isConversion := hook.protocol.(conversion)
-		return recorder.ObserveHook("/"+hook.name, isConversion)
+func (s *Server) observeHook(hook Hook) (begin func() (end func(status int, panicked bool))) {
+	if usercode.IsNil(s.metrics) {
+		return func() func(int, bool) { return func(int, bool) {} }
 	}
-	return func() func(int, bool) { return func(int, bool) {} }
+	_, isConversion := hook.protocol.(conversion)
+	return s.metrics.ObserveHook("/"+hook.name, isConversion)
 }
 
 // observe adds the certificate of a running server to the metrics until stop is called.
@@ -54,16 +47,7 @@ func (s *Server) observe() (stop func()) {
 	if usercode.IsNil(s.metrics) {
 		return func() {}
 	}
-	stopExpiry := s.metrics.ObserveCertificate(s.Name(), s.expiry)
-	recorder, ok := s.metrics.(RequestRecorder)
-	if !ok {
-		return stopExpiry
-	}
-	stopReads := recorder.ObserveCertificateReads(s.http.CertificateReads)
-	return func() {
-		stopReads()
-		stopExpiry()
-	}
+	return s.metrics.ObserveCertificate(s.Name(), s.expiry, s.http.CertificateReads)
 }
 
 // resultOf returns the result of a review without a decision.

@@ -20,7 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/metrics/prometheus"
 )
 
-var _ RequestRecorder = (*prometheus.Recorder)(nil)
+var _ Recorder = (*prometheus.Recorder)(nil)
 
 // recorded collects the results of reviews, and the end of the certificate.
 type recorded struct {
@@ -37,14 +37,14 @@ func (r *recorded) WebhookReviewed(name, result string, took time.Duration) {
 	r.results = append(r.results, name+" "+result+" "+took.String())
 }
 
-func (r *recorded) ObserveCertificate(_ string, expiry func() time.Time) (stop func()) {
+func (r *recorded) ObserveCertificate(_ string, expiry func() time.Time, _ func() (all, failed uint64)) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expiry = expiry
 	return func() {}
 }
 
-func (r *recorded) ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool))) {
+func (r *recorded) ObserveHook(path string, isConversion bool) (begin func() (end func(status int, panicked bool))) {
 	add := func(format string, args ...any) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -55,10 +55,6 @@ func (r *recorded) ObserveHook(path string, isConversion bool) (began func() (en
 		add("began")
 		return func(status int, panicked bool) { add("%d %t", status, panicked) }
 	}
-}
-
-func (r *recorded) ObserveCertificateReads(func() (all, failed uint64)) (stop func()) {
-	return func() {}
 }
 
 // certificate returns the end of the certificate.

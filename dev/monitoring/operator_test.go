@@ -206,7 +206,8 @@ func (o *operator) start() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd })
+	uncertify := o.recorder.ObserveCertificate("webhooks", func() time.Time { return o.certificateEnd },
+		func() (all, failed uint64) { return 1, 0 })
 	stopManager := testrun.Start(w.t, m.Run)
 	w.targets[o.lease.Identity] = promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{})
 	stop = sync.OnceFunc(func() {

@@ -115,6 +115,14 @@ func (e Env) Meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: e.Namespace, Name: name}
 }
 
+// Text returns the text of err, or "" for nil: what a function of Eventually returns.
+func Text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // Must returns a function that returns value, or ends the test if err is not nil.
 func Must[V any](value V, err error) func(testing.TB) V {
 	return func(tb testing.TB) V {

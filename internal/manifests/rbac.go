@@ -21,7 +21,7 @@ const RBACVersion = "rbac.authorization.k8s.io/v1"
 
 const (
 	allNamespaces = "*" // kube.AllNamespaces
-	allVerbs      = "*"
+	wildcard      = "*" // all groups, resources or verbs
 )
 
 // Role is a ClusterRole, or with a Namespace a Role.
@@ -86,7 +86,7 @@ func (g grants) needed(of grant) []string {
 		for _, names := range []string{"", of.names} {
 			wider := grant{namespace, of.group, names, of.resource}
 			maps.DeleteFunc(verbs, func(verb string, _ bool) bool {
-				return verb != allVerbs && g[wider][allVerbs] || wider != of && g[wider][verb]
+				return verb != wildcard && g[wider][wildcard] || wider != of && g[wider][verb]
 			})
 		}
 	}
@@ -135,7 +135,7 @@ func (p Program) permitted(group string, verbs []string) []string {
 	if !p.ReadOnly || writesAlways(group) {
 		return verbs
 	}
-	if slices.Contains(verbs, allVerbs) {
+	if slices.Contains(verbs, wildcard) {
 		return reads
 	}
 	return slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return !slices.Contains(reads, verb) })
@@ -205,12 +205,11 @@ func checkObject(object types.NamespacedName, clusterScoped bool) error {
 // Permits reports whether the program's own requests have a verb for all objects of a resource in some namespace. If
 // resource is empty, one of any resource is enough.
 func (p Program) Permits(verb string, resource schema.GroupResource) bool {
-	const all = "*" // groups, resources and verbs
-	covers := func(permitted, needed string) bool { return permitted == needed || permitted == all }
+	covers := func(permitted, needed string) bool { return permitted == needed || permitted == wildcard }
 	return slices.ContainsFunc(p.Requests, func(r Request) bool {
 		isNamed := func(object types.NamespacedName) bool { return object.Name != "" }
 		return !slices.ContainsFunc(r.Objects, isNamed) &&
-			(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, allVerbs)) && (resource.Empty() ||
+			(slices.Contains(r.Verbs, verb) || slices.Contains(r.Verbs, wildcard)) && (resource.Empty() ||
 			covers(r.Resource.Group, resource.Group) && covers(r.Resource.Resource, resource.Resource))
 	})
 }
@@ -296,7 +295,7 @@ func (p Program) isClusterScoped(resource schema.GroupResource) (clusterScoped, 
 			return d.field("spec", "scope") == "Cluster", true
 		}
 	}
-	return IsClusterScoped(resource), IsBuiltIn(resource.Group) || resource.Group == "*"
+	return IsClusterScoped(resource), IsBuiltIn(resource.Group) || resource.Group == wildcard
 }
 
 // RolesOf returns the roles with permissions for built-in kinds.

@@ -24,7 +24,7 @@ func recordAll(recorder *metrics.Recorder) {
 	for _, result := range []string{"success", "rejected", "failed", "panic", "timeout", "invalid"} {
 		recorder.WebhookReviewed("hosts.example.com", result, time.Millisecond)
 	}
-	recorder.ObserveCertificate("webhooks", func() time.Time { return time.Unix(1, 0) })
+	recorder.ObserveCertificate("webhooks", func() time.Time { return time.Unix(1, 0) }, func() (all, failed uint64) { return 1, 0 })
 }
 
 // BenchmarkRecorder measures the methods that every run calls, and a scrape.

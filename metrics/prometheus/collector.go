@@ -50,14 +50,15 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for name, all := range c.informers.read() {
 		sendAll(to, c.gauges.informers, all, name)
 	}
-	for name, all := range c.certificates.read() {
+	certificates := c.certificates.read()
+	for name, all := range certificates {
 		sendAll(to, c.gauges.certificates, all, name)
 	}
 	if c.compat != nil {
 		for _, all := range c.electors.read() {
 			c.compat.collectLeadership(to, all)
 		}
-		c.compat.collectReads(to, c.certificateReads.read()[""])
+		c.compat.collectReads(to, certificates)
 	}
 }
 

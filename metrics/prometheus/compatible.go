@@ -112,19 +112,18 @@ func compatiblePriorities() map[controller.Priority]string {
 	}
 }
 
-// collectReads sends the reads of all certificates.
-func (c *compatible) collectReads(to chan<- prometheus.Metric, all []certificateReads) {
-	var total certificateReads
-	for _, reads := range all {
-		total.all += reads.all
-		total.failed += reads.failed
+// collectReads sends the reads of the certificates of all servers.
+func (c *compatible) collectReads(to chan<- prometheus.Metric, servers map[string][]certificate) {
+	var reads, failed uint64
+	for _, all := range servers {
+		for _, one := range all {
+			reads += one.reads
+			failed += one.failedReads
+		}
 	}
-	to <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(total.all))
-	to <- prometheus.MustNewConstMetric(c.failedReads, prometheus.CounterValue, float64(total.failed))
+	to <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(reads))
+	to <- prometheus.MustNewConstMetric(c.failedReads, prometheus.CounterValue, float64(failed))
 }
-
-// certificateReads are the reads of the files of a certificate.
-type certificateReads struct{ all, failed uint64 }
 
 // collectLeadership sends 1 for each lease that one of the electors holds.
 func (c *compatible) collectLeadership(to chan<- prometheus.Metric, all []leader.Status) {

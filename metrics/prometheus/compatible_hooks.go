@@ -35,8 +35,8 @@ func newCompatibleHooks(made *vectorList, counter makeCounter, histogram makeHis
 	return h
 }
 
-// ObserveHook implements webhook.RequestRecorder. It does nothing unless Config.CompatibleNames is set.
-func (r *Recorder) ObserveHook(path string, isConversion bool) (began func() (ended func(status int, panicked bool))) {
+// ObserveHook implements webhook.Recorder. It does nothing unless Config.CompatibleNames is set.
+func (r *Recorder) ObserveHook(path string, isConversion bool) (begin func() (end func(status int, panicked bool))) {
 	if r.compat == nil {
 		return func() func(int, bool) { return func(int, bool) {} }
 	}
@@ -61,12 +61,4 @@ func (r *Recorder) ObserveHook(path string, isConversion bool) (began func() (en
 			}
 		}
 	}
-}
-
-// ObserveCertificateReads implements webhook.RequestRecorder. stop waits for a scrape that is reading reads.
-func (r *Recorder) ObserveCertificateReads(reads func() (all, failed uint64)) (stop func()) {
-	return r.certificateReads.add("", func() certificateReads {
-		all, failed := reads()
-		return certificateReads{all, failed}
-	})
 }

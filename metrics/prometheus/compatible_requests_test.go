@@ -147,7 +147,8 @@ func TestCertificateReads(t *testing.T) {
 		expectValues(t, registry, map[string]float64{
 			"certwatcher_read_certificate_total{}": float64(3 * i), "certwatcher_read_certificate_errors_total{}": float64(i),
 		})
-		defer recorder.ObserveCertificateReads(func() (all, failed uint64) { return 3, 1 })()
+		defer recorder.ObserveCertificate("webhooks", func() time.Time { return time.Time{} },
+			func() (all, failed uint64) { return 3, 1 })()
 	}
 	expectValues(t, registry, map[string]float64{
 		"certwatcher_read_certificate_total{}": 6, "certwatcher_read_certificate_errors_total{}": 2,

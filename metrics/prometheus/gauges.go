@@ -60,7 +60,7 @@ func least(a, b float64) float64    { return min(a, b) }
 type gauges struct {
 	controllers  []gauge[controller.Stats]
 	informers    []gauge[informer.Health]
-	certificates []gauge[time.Time]
+	certificates []gauge[certificate]
 }
 
 func newGauges(c Config) gauges {
@@ -69,12 +69,18 @@ func newGauges(c Config) gauges {
 	}
 	return gauges{
 		controllers: controllerGauges(desc), informers: informerGauges(desc),
-		certificates: []gauge[time.Time]{{
+		certificates: []gauge[certificate]{{
 			desc: desc("webhook_certificate_expiry_timestamp_seconds", "End of the certificate of the "+
 				"webhook server, in seconds since 1970. Missing without a certificate.", "server"),
-			value: unix, merge: least,
+			value: func(c certificate) float64 { return unix(c.end) }, merge: least,
 		}},
 	}
+}
+
+// certificate is the state of a webhook server's certificate.
+type certificate struct {
+	end                time.Time
+	reads, failedReads uint64 // of its files
 }
 
 type newDesc = func(name, help string, labels ...string) *prometheus.Desc

@@ -93,12 +93,11 @@ type Recorder struct {
 	gauges  gauges
 	compat  *compatible // nil unless Config.CompatibleNames
 
-	controllers      observations[controller.Stats]
-	informers        observations[informer.Health]
-	electors         observations[leader.Status]
-	certificates     observations[time.Time]
-	certificateReads observations[certificateReads]
-	byController     *lookup[*controllerMetrics] // by controller
+	controllers  observations[controller.Stats]
+	informers    observations[informer.Health]
+	electors     observations[leader.Status]
+	certificates observations[certificate]
+	byController *lookup[*controllerMetrics] // by controller
 }
 
 var _ controller.Recorder = (*Recorder)(nil)
@@ -163,9 +162,14 @@ func (r *Recorder) WebhookReviewed(name, result string, duration time.Duration) 
 	r.vectors.reviews.WithLabelValues(label(name), label(result)).Observe(duration.Seconds())
 }
 
-// ObserveCertificate implements webhook.Recorder. stop waits for a scrape that is reading expiry.
-func (r *Recorder) ObserveCertificate(server string, expiry func() time.Time) (stop func()) {
-	return r.certificates.add(server, expiry)
+// ObserveCertificate implements webhook.Recorder. stop waits for a scrape that calls a function.
+func (r *Recorder) ObserveCertificate(
+	server string, expiry func() time.Time, reads func() (all, failed uint64),
+) (stop func()) {
+	return r.certificates.add(server, func() certificate {
+		all, failed := reads()
+		return certificate{end: expiry(), reads: all, failedReads: failed}
+	})
 }
 
 // Triggered implements controller.Recorder.

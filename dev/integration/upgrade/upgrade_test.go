@@ -205,7 +205,7 @@ func (u *upgrade) delete(name string) {
 	app.SetGroupVersionKind(schema.GroupVersionKind{Group: "webapp.example.com", Version: "v1", Kind: "WebApp"})
 	app.SetNamespace(u.Namespace)
 	app.SetName(name)
-	clustertest.Eventually(u, func() string { return text(client.Delete(u.Context(), u.Client, app)) })
+	clustertest.Eventually(u, func() string { return clustertest.Text(client.Delete(u.Context(), u.Client, app)) })
 	clustertest.Eventually(u, func() string {
 		left := u.written()
 		if _, found := u.hosts.Load("/" + name + ".example.com"); found {
@@ -269,11 +269,4 @@ func (u *upgrade) read(file string) *unstructured.Unstructured {
 		u.Fatal(err)
 	}
 	return obj
-}
-
-func text(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }

@@ -220,7 +220,7 @@ func TestReplacedAuthority(t *testing.T) {
 		return ""
 	})
 	e.renew(other)
-	clustertest.Eventually(t, func() string { return text(create()) })
+	clustertest.Eventually(t, func() string { return clustertest.Text(create()) })
 }
 
 // An object of the largest size that etcd accepts, and two of them in an update.

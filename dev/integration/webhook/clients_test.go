@@ -36,7 +36,7 @@ func TestClientCertificateMissing(t *testing.T) {
 	g.runKeeping(rotating, server)
 	g.install(server)
 	g.awaitConversions()
-	clustertest.Eventually(t, func() string { return text(server.Ready()) })
+	clustertest.Eventually(t, func() string { return clustertest.Text(server.Ready()) })
 	clustertest.Eventually(t, func() string {
 		_, err := client.Create(t.Context(), g.client, g.configMap("one"), client.DryRun())
 		if err == nil {

@@ -195,7 +195,7 @@ func (g *gadgets) awaitConversions() {
 	g.Helper()
 	clustertest.Eventually(g, func() string {
 		_, err := g.of("v1").Create(g.Context(), g.object("v1", "first", map[string]any{"size": "1x2"}), metav1.CreateOptions{})
-		return text(err)
+		return clustertest.Text(err)
 	})
 }
 
@@ -285,7 +285,7 @@ func TestSmokeConversionLosesNoField(t *testing.T) {
 	g.start(listener)
 	clustertest.Eventually(t, func() string {
 		_, err := g.of("v1").Get(t.Context(), "full", metav1.GetOptions{})
-		return text(err)
+		return clustertest.Text(err)
 	})
 }
 
@@ -298,7 +298,7 @@ func TestRotationFailsNoConversion(t *testing.T) {
 	g.start(g.listen()) // a second replica takes part in the rotations
 	g.install(server)
 	g.awaitConversions()
-	clustertest.Eventually(t, func() string { return text(server.Ready()) })
+	clustertest.Eventually(t, func() string { return clustertest.Text(server.Ready()) })
 
 	bundles, authorities, leaves := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	observe := func() error {

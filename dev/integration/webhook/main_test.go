@@ -103,7 +103,7 @@ func (e *env) serve(hooks ...webhook.Hook) (url string, stop func()) {
 		e.Fatal(err)
 	}
 	stop = e.run(e.Context(), server)
-	clustertest.Eventually(e, func() string { return text(server.Ready()) })
+	clustertest.Eventually(e, func() string { return clustertest.Text(server.Ready()) })
 	url = "https://" + listener.Addr().String()
 	e.register(server, url, e.authority.Cert)
 	return url, stop
@@ -157,13 +157,6 @@ func conversions(tb testing.TB, server *webhook.Server, url string, bundle []byt
 		tb.Fatal(err)
 	}
 	return definitions
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 // probe returns a function of a hook that rejects ConfigMaps with the name "probe-" and name, and then calls f.

@@ -57,7 +57,7 @@ func TestRolesSuffice(t *testing.T) {
 	g.client = administrator
 	g.install(server)
 	g.runKeeping(rotating, server)
-	clustertest.Eventually(t, func() string { return text(server.Ready()) })
+	clustertest.Eventually(t, func() string { return clustertest.Text(server.Ready()) })
 	g.awaitConversions()
 	// The rotations update the Secret.
 	stored := func() string {
@@ -70,7 +70,7 @@ func TestRolesSuffice(t *testing.T) {
 	first := stored()
 	clustertest.Eventually(t, func() string {
 		if stored() == first {
-			return "the certificate is not replaced: " + text(server.Ready())
+			return "the certificate is not replaced: " + clustertest.Text(server.Ready())
 		}
 		return ""
 	})

@@ -83,7 +83,7 @@ func TestRotationRejectsNoCall(t *testing.T) {
 	server, _ := e.startKeeping(rotating, listener, url, secret, hook(true))
 	// A second replica takes part in the rotations. The API server does not call it.
 	e.startKeeping(rotating, e.listen(), url, secret, hook(false))
-	clustertest.Eventually(t, func() string { return text(server.Ready()) })
+	clustertest.Eventually(t, func() string { return clustertest.Text(server.Ready()) })
 	e.awaitHooks("x")
 
 	config := rest.CopyConfig(local.RESTConfig())
@@ -169,7 +169,7 @@ func TestFiveReplicasMakeOneCA(t *testing.T) {
 		}
 		starts.Wait()
 		for _, r := range replicas {
-			clustertest.Eventually(t, func() string { return text(r.server.Ready()) })
+			clustertest.Eventually(t, func() string { return clustertest.Text(r.server.Ready()) })
 		}
 		current, err := client.Get[*corev1.Secret](t.Context(), e.client, secret)
 		if err != nil {
