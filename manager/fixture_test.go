@@ -48,6 +48,18 @@ func (j *journal) take() string {
 	return text
 }
 
+// expectStarts expects starts in any order: a runnable counts as started when its Run is called, and what Run does first
+// may come after the start of the next one.
+func (j *journal) expectStarts(t *testing.T, want ...string) {
+	t.Helper()
+	got := strings.Split(j.take(), ", ")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 func (j *journal) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := j.take(); got != want {

@@ -38,7 +38,7 @@ func TestGroupsStartAndStopInOrder(t *testing.T) {
 				m := launch(t, config)
 				pass(time.Second)
 				// Servers need not be ready before caches, and both before the others.
-				j.expect(t, "+servers, +caches")
+				j.expectStarts(t, "+servers", "+caches")
 				parts[Servers].setReady(nil)
 				pass(3 * time.Second)
 				j.expect(t, "")
@@ -186,7 +186,7 @@ func TestFinishedRunnable(t *testing.T) {
 			{Runner: once, Group: Caches, OnFailure: Restart}, {Runner: &part{name: "other", journal: &j}},
 		}})
 		pass(time.Hour)
-		j.expect(t, "+once, -once, +other")
+		j.expectStarts(t, "+once", "-once", "+other")
 		if err := m.Ready(); err != nil {
 			t.Errorf("not ready after a runnable finished: %v", err)
 		}
@@ -316,7 +316,7 @@ func TestLossOfLeadership(t *testing.T) {
 		})
 		m := launch(t, Config{Runnables: runnables, LeaderElection: lease(t, server, "anna")})
 		pass(5 * time.Second)
-		j.expect(t, "+servers, +caches, +always, +leader-only")
+		j.expectStarts(t, "+servers", "+caches", "+always", "+leader-only")
 		elected := m.Elected()
 		<-elected
 
@@ -401,7 +401,7 @@ func TestStandby(t *testing.T) {
 		pass(5 * time.Second)
 		second := launch(t, Config{Runnables: groups(&k, nil), LeaderElection: lease(t, server, "bert")})
 		pass(time.Minute)
-		k.expect(t, "+servers, +caches, +always")
+		k.expectStarts(t, "+servers", "+caches", "+always")
 		if err := errors.Join(first.Ready(), second.Ready()); err != nil {
 			t.Errorf("a replica is not ready: %v", err)
 		}
@@ -499,7 +499,7 @@ func TestAddAndRemove(t *testing.T) {
 		add("a", LeaderOnly)
 		add("b", Servers)
 		add("c", Always)
-		j.expect(t, "+cache, +b")
+		j.expectStarts(t, "+cache", "+b")
 		if err := m.Remove(t.Context(), "a"); err != nil {
 			t.Errorf("remove a runnable that was not started: %v", err)
 		}
