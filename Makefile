@@ -19,7 +19,7 @@ BIN := .bin
 LINTED := . simulation examples examples/webapp dev/integration tracing/otel compat/kooper compat/controllerruntime
 # make lint-all checks the other modules too, but for programs on other libraries, which would have those libraries
 # linted with them. Their dependencies (Kubernetes, Prometheus) take minutes.
-MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/cache bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
+MODULES := $(LINTED) localcluster/server $(addprefix dev/,bench bench/compat bench/shared bench/evenkeel monitoring tools) simulation/controllerruntime
 
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -243,10 +243,6 @@ bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROU
 .PHONY: peers
 peers: localcluster-binary ## Run the tests of controller-runtime and of operators in memory, on local clusters, and on the cache of compat/controllerruntime
 	EVENKEEL_LONG=1 go test -C simulation/controllerruntime -vet=off -count=1 -timeout 120m -v -run '^Test(Upstream|Operators)$$/$(SUITES)' .
-
-.PHONY: bench-caches
-bench-caches: ## Compare the cache of compat/controllerruntime with controller-runtime's
-	go test -C dev/bench/cache -run '^$$' -bench . -count $(COUNT) -timeout 60m .
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named
 # here at its new place.

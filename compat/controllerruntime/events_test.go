@@ -2,6 +2,8 @@ package controllerruntime_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -124,6 +126,70 @@ func TestSlowHandlerDelaysNoOther(t *testing.T) {
 		time.Sleep(4 * time.Hour)
 		if got := calls.Load(); got != 3 {
 			w.Errorf("the slow handler was called %d times, want 3", got)
+		}
+		stop()
+	})
+}
+
+// A handler that is slower than its events lags by the objects that change, not by their changes. Each object's states
+// follow each other, and a deletion is not joined.
+func TestUpdatesThatWaitAreJoined(t *testing.T) {
+	t.Parallel()
+	inBubble(t, cache.Options{}, func(w *world) {
+		var all []*corev1.ConfigMap
+		for i := range 3 {
+			all = append(all, configMap("shop", fmt.Sprint(i)))
+			w.create(all[i])
+		}
+		release, calls, deletions, known := make(chan struct{}), 0, 0, map[string]string{}
+		follow := func(obj any, before string) {
+			<-release
+			calls++
+			cm := obj.(*corev1.ConfigMap)
+			if known[cm.Name] != before {
+				w.Errorf("%s was %q, and its next change is from %q", cm.Name, known[cm.Name], before)
+			}
+			known[cm.Name] = cm.Data["color"]
+		}
+		w.handle(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(obj any) { follow(obj, "") },
+			UpdateFunc: func(before, after any) {
+				if before := before.(*corev1.ConfigMap); before.Name != after.(*corev1.ConfigMap).Name {
+					w.Errorf("%s became another object", before.Name)
+				}
+				follow(after, before.(*corev1.ConfigMap).Data["color"])
+			},
+			DeleteFunc: func(obj any) {
+				deletions++
+				delete(known, obj.(*corev1.ConfigMap).Name)
+			},
+		})
+		quick, _ := w.follow()
+		stop := w.start()
+		paint := func(from, to int) {
+			for i := range to - from {
+				for _, cm := range all {
+					w.paint(cm, fmt.Sprint(from+i))
+				}
+				synctest.Wait()
+			}
+		}
+		paint(0, 1000)
+		w.must(w.user.Delete(w.Context(), all[0]))
+		all[0] = configMap("shop", "0")
+		w.create(all[0])
+		paint(1000, 2000)
+		close(release)
+		synctest.Wait()
+		if calls < 100 || calls > 120 || deletions != 1 {
+			w.Errorf("%d calls and %d deletions", calls, deletions)
+		}
+		paint(2000, 2100)
+		if want := map[string]string{"0": "2099", "1": "2099", "2": "2099"}; !maps.Equal(known, want) {
+			w.Errorf("the handler knows %v, want %v", known, want)
+		}
+		if got := len(quick.take()); got != 3+3*2100+2 {
+			w.Errorf("a handler that is quick got %d events", got)
 		}
 		stop()
 	})

@@ -24,9 +24,19 @@ type handler struct {
 	ended    chan struct{} // closed when the handler was removed, or the informer has ended
 	initial  chan struct{} // closed when the objects that existed at the start were delivered
 
-	mu     sync.Mutex // held to close ended
-	events []*event   // guarded by mu; empty after the end
+	mu     sync.Mutex       // held to close ended
+	events []pending        // guarded by mu; empty after the end
+	latest map[kube.Key]int // guarded by mu; the indexes of events that later ones can join
 }
+
+// pending is an event that waits for a handler: from the state before first to the state after last. They differ if
+// events of an object were joined.
+type pending struct{ first, last *event }
+
+// joinFrom is the number of events that wait before updates are joined. A handler that is slower than its events then
+// lags by the objects that change, and not by their changes. A cache that lists again joins them too. Below this number,
+// a handler gets each change, as the tests of many programs expect.
+const joinFrom = 100
 
 // eventType is the type of an event.
 type eventType int
@@ -47,9 +57,9 @@ type event struct {
 	existed      bool // for added: the object existed at the start
 	uncertain    bool // for deleted: old may not be the last state
 
-	once                sync.Once
-	before, after       client.Object // set by once
-	errBefore, errAfter error         // set by once
+	onceBefore, onceAfter sync.Once
+	before, after         client.Object // set by onceBefore and onceAfter
+	errBefore, errAfter   error         // set by onceBefore and onceAfter
 }
 
 // eventsOf returns the events of a change: two if the object was deleted and created again.
@@ -82,8 +92,11 @@ func (h *handler) changed(c informer.Change) {
 // add adds events to the queue, unless the handler has ended: it remains subscribed until its last call returns.
 func (h *handler) add(events ...*event) {
 	h.mu.Lock()
-	if !isClosed(h.ended) {
-		h.events = append(h.events, events...)
+	for _, e := range events {
+		if isClosed(h.ended) {
+			break
+		}
+		h.join(e)
 	}
 	h.mu.Unlock()
 	select {
@@ -92,10 +105,26 @@ func (h *handler) add(events ...*event) {
 	}
 }
 
-func (h *handler) take() (events []*event) {
+// join adds an event, or joins it to one that waits. The caller holds mu.
+func (h *handler) join(e *event) {
+	if at, found := h.latest[e.key]; found && e.eventType == updated {
+		h.events[at].last = e
+		return
+	}
+	changes := e.eventType == added || e.eventType == updated
+	if changes && !e.existed && len(h.events) >= joinFrom { // a first list has each object once
+		if h.latest == nil {
+			h.latest = map[kube.Key]int{}
+		}
+		h.latest[e.key] = len(h.events)
+	}
+	h.events = append(h.events, pending{e, e})
+}
+
+func (h *handler) take() (events []pending) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	events, h.events = h.events, nil
+	events, h.events, h.latest = h.events, nil, nil
 	return events
 }
 
@@ -103,7 +132,7 @@ func (h *handler) take() (events []*event) {
 func (h *handler) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events = nil
+	h.events, h.latest = nil, nil
 	if !isClosed(h.ended) {
 		close(h.ended)
 	}
@@ -136,19 +165,21 @@ func (h *handler) deliver() {
 					return
 				}
 				h.call(e)
-				events[i] = nil // the objects of a long queue are not kept in memory
+				events[i] = pending{} // the objects of a long queue are not kept in memory
 			}
 		}
 	}
 }
 
 // call calls the handler for an event. A panic ends the process, as in client-go.
-func (h *handler) call(e *event) {
+func (h *handler) call(p pending) {
+	e := p.first
 	if e.eventType == listed {
 		close(h.initial)
 		return
 	}
-	before, errBefore, after, err := e.objects(h.informer.engine)
+	before, errBefore := e.objectBefore(h.informer.engine)
+	after, err := p.last.objectAfter(h.informer.engine)
 	switch {
 	case err != nil:
 		h.informer.logger.Error("event handler not called", "informer", h.informer.Name(), "key", e.key.String(),
@@ -166,26 +197,36 @@ func (h *handler) call(e *event) {
 	}
 }
 
-// objects returns the states before and after an event. If the state before cannot be decoded, it has only the name.
-func (e *event) objects(from engineInformer) (before client.Object, errBefore error, after client.Object, err error) {
-	if e.eventType == resynced {
-		after, _, err = from.get(e.key)
-		return nil, nil, after, err
+// objectBefore returns the state before an event. If it cannot be decoded, it has only the name.
+func (e *event) objectBefore(from engineInformer) (client.Object, error) {
+	if e.eventType != updated && e.eventType != deleted {
+		return nil, nil
 	}
-	e.once.Do(func() {
-		if e.eventType != added {
-			if e.before, e.errBefore = from.decode(e.old); e.errBefore != nil {
-				e.before = from.empty()
-				e.before.SetNamespace(e.key.Namespace)
-				e.before.SetName(e.key.Name)
-			}
+	e.onceBefore.Do(func() {
+		if e.before, e.errBefore = from.decode(e.old); e.errBefore != nil {
+			e.before = from.empty()
+			e.before.SetNamespace(e.key.Namespace)
+			e.before.SetName(e.key.Name)
 		}
-		if e.eventType != deleted {
-			e.after, e.errAfter = from.decode(e.current)
-		}
-		e.old, e.current = store.Kept{}, store.Kept{}
+		e.old = store.Kept{}
 	})
-	return e.before, e.errBefore, e.after, e.errAfter
+	return e.before, e.errBefore
+}
+
+// objectAfter returns the state after an event.
+func (e *event) objectAfter(from engineInformer) (client.Object, error) {
+	if e.eventType == resynced {
+		obj, _, err := from.get(e.key)
+		return obj, err
+	}
+	if e.eventType == deleted {
+		return nil, nil
+	}
+	e.onceAfter.Do(func() {
+		e.after, e.errAfter = from.decode(e.current)
+		e.current = store.Kept{}
+	})
+	return e.after, e.errAfter
 }
 
 // HasSynced reports whether the objects that existed at the start were delivered.

@@ -27,6 +27,9 @@ func (r *runner) buildAll(ctx context.Context) error {
 		if err := r.build(ctx, c.module, ".", program, ""); err != nil {
 			return err
 		}
+		if c.compat {
+			continue // it has no program that is small
+		}
 		smallest := r.binary(c.module + "-smallest")
 		if err := r.build(ctx, c.module, "./smallest", smallest, ""); err != nil {
 			return err
@@ -60,7 +63,7 @@ func (r *runner) buildAll(ctx context.Context) error {
 // coldBuilds builds each smallest controller with an empty build cache.
 func (r *runner) coldBuilds(ctx context.Context) error {
 	for _, c := range modules(contestants(nil)) {
-		if !r.uses(c.module) {
+		if !r.uses(c.module) || c.compat {
 			continue
 		}
 		r.progress("cold build of the smallest controller on %s", c.title)

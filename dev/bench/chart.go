@@ -15,6 +15,7 @@ type chart struct {
 
 type line struct {
 	name   string
+	dashed bool    // another variant of the line before
 	points []point // by x
 }
 
@@ -38,12 +39,12 @@ func (c chart) svg() string {
 	b.WriteString(`<style>
 .back { fill: #ffffff } .text { fill: #1f2328 } .grid { stroke: #d1d9e0; stroke-width: 1 }
 .line { fill: none; stroke-width: 2.5 } .best { stroke-dasharray: 6 4 }
-.c0 { stroke: #0969da } .c1 { stroke: #bc4c00 } .c2 { stroke: #bc4c00 } .c3 { stroke: #1a7f37 } .c4 { stroke: #1a7f37 }
-.d0 { fill: #0969da } .d1, .d2 { fill: #bc4c00 } .d3, .d4 { fill: #1a7f37 }
+.c0 { stroke: #0969da } .c1, .c2 { stroke: #bc4c00 } .c3, .c4 { stroke: #1a7f37 } .c5, .c6 { stroke: #8250df }
+.d0 { fill: #0969da } .d1, .d2 { fill: #bc4c00 } .d3, .d4 { fill: #1a7f37 } .d5, .d6 { fill: #8250df }
 @media (prefers-color-scheme: dark) {
 .back { fill: #0d1117 } .text { fill: #f0f6fc } .grid { stroke: #3d444d }
-.c0 { stroke: #4493f8 } .c1, .c2 { stroke: #f0883e } .c3, .c4 { stroke: #3fb950 }
-.d0 { fill: #4493f8 } .d1, .d2 { fill: #f0883e } .d3, .d4 { fill: #3fb950 }
+.c0 { stroke: #4493f8 } .c1, .c2 { stroke: #f0883e } .c3, .c4 { stroke: #3fb950 } .c5, .c6 { stroke: #ab7df8 }
+.d0 { fill: #4493f8 } .d1, .d2 { fill: #f0883e } .d3, .d4 { fill: #3fb950 } .d5, .d6 { fill: #ab7df8 }
 }
 </style>
 `)
@@ -72,7 +73,7 @@ func (c chart) svg() string {
 		plotBottom+44, c.xTitle)
 	for i, l := range c.lines {
 		class := fmt.Sprintf("line c%d", i)
-		if i == 2 || i == 4 {
+		if l.dashed {
 			class += " best"
 		}
 		var path []string

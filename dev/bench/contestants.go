@@ -14,7 +14,10 @@ type contestant struct {
 	module string
 	// library is the path of its module.
 	library string
-	best    bool
+	// best is true for the other variant of the module's program: a peer at its best, or compat with the engine.
+	best bool
+	// compat is true for controller-runtime with parts of Even Keel. It has a table of its own.
+	compat bool
 }
 
 func contestants(only []string) []contestant {
@@ -33,6 +36,14 @@ func contestants(only []string) []contestant {
 			name: "kooper-best", title: "Kooper at its best", module: "kooper",
 			library: "github.com/spotahome/kooper/v2",
 			best:    true,
+		},
+		{
+			name: "compat", title: "controller-runtime with our cache", module: "compat",
+			library: "sigs.k8s.io/controller-runtime", compat: true,
+		},
+		{
+			name: "compat-engine", title: "with our cache and queue", module: "compat",
+			library: "sigs.k8s.io/controller-runtime", best: true, compat: true,
 		},
 	}
 	if len(only) == 0 {

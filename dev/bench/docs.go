@@ -77,11 +77,15 @@ func document(r *Results, explanations map[string]string) string {
 		"## Figures\n\n")
 	fmt.Fprintf(&b, "Medians of %d rounds with %s objects; less is better. In brackets: Even Keel's figure divided "+
 		"by this one.\n\n", r.Options.Rounds, thousands(slices.Max(r.Options.Sizes)))
-	writeFigures(&b, r)
+	writeFigures(&b, r, func(c contestant) bool { return !c.compat }, func(m metric, c contestant) (float64, bool) {
+		ratio, ok := r.ratio(m.key, c.name)
+		return ratio, ok && c.name != evenKeel && !c.best
+	})
 	writeMillion(&b, r)
 	writeFailures(&b, r)
 	writeMisses(&b, r, explanations)
 	b.WriteString("\n## Where Even Keel is slower\n\n" + strings.TrimSpace(slowerText) + "\n")
+	writeCompat(&b, r)
 	b.WriteString("\n## Memory and CPU by number of Pods\n\n")
 	for _, name := range []string{"heap", "rss", "cpu"} {
 		fmt.Fprintf(&b, "![%s](%s/%s.svg)\n\n", charts(r)[name].title, docsCharts, name)
@@ -93,7 +97,7 @@ func document(r *Results, explanations map[string]string) string {
 func writeVersions(b *strings.Builder, r *Results) {
 	separator := ""
 	for _, c := range contestants(r.Options.Only) {
-		if !c.best {
+		if !c.best && !c.compat {
 			fmt.Fprintf(b, "%s %s %s (Kubernetes libraries %s)", separator, c.title, r.Versions[c.name],
 				r.Kubernetes[c.name])
 			separator = ","
@@ -144,20 +148,41 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 	}
 }
 
-func writeFigures(b *strings.Builder, r *Results) {
+// writeCompat writes the figures of controller-runtime with parts of Even Keel.
+func writeCompat(b *strings.Builder, r *Results) {
+	b.WriteString("\n## controller-runtime with parts of Even Keel\n\nThe program of controller-runtime [with NewCache, " +
+		"and also with NewControllerManagedBy and NewClient](../migrating/controller-runtime.md). In brackets: this " +
+		"figure divided by controller-runtime's.\n\n")
+	writeFigures(b, r, func(c contestant) bool { return c.compat || c.name == controllerRuntime },
+		func(m metric, c contestant) (float64, bool) {
+			own, ok := r.figure(m.key, c.name)
+			base, found := r.figure(m.key, controllerRuntime)
+			return own / base, ok && found && c.compat
+		})
+}
+
+// writeFigures writes a table with a column for each contestant that has selects, and a row for each figure that
+// another one than controller-runtime has. ratio returns what stands in brackets.
+func writeFigures(
+	b *strings.Builder, r *Results, has func(contestant) bool, ratio func(metric, contestant) (float64, bool),
+) {
+	columns := slices.DeleteFunc(contestants(r.Options.Only), func(c contestant) bool { return !has(c) })
 	b.WriteString("| |")
-	for _, c := range contestants(r.Options.Only) {
+	for _, c := range columns {
 		b.WriteString(" " + c.title + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(contestants(r.Options.Only))) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("--:|", len(columns)) + "\n")
 	for _, m := range metricsOf(r.Options) {
-		if len(r.Figures[m.key]) == 0 || m.smaller {
+		isMeasured := slices.ContainsFunc(columns, func(c contestant) bool {
+			return c.name != controllerRuntime && len(r.Figures[m.key][c.name]) > 0
+		})
+		if !isMeasured || m.smaller {
 			continue
 		}
 		b.WriteString("| " + m.title + " |")
-		for _, c := range contestants(r.Options.Only) {
+		for _, c := range columns {
 			b.WriteString(" " + cell(r, m, c))
-			if ratio, ok := r.ratio(m.key, c.name); ok && c.name != evenKeel && !c.best {
+			if ratio, ok := ratio(m, c); ok {
 				b.WriteString(" (" + ratioText(ratio) + ")")
 			}
 			b.WriteString(" |")
@@ -211,7 +236,7 @@ func charts(r *Results) map[string]chart {
 	for name, c := range result {
 		c.xTitle = "Pods (both axes are logarithmic)"
 		for _, contestant := range contestants(r.Options.Only) {
-			l := line{name: contestant.title}
+			l := line{name: contestant.title, dashed: contestant.best}
 			for _, n := range allSizes(r) {
 				key, factor := "heap_per_pod", float64(n)
 				switch name {

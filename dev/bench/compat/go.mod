@@ -1,15 +1,11 @@
-module github.com/evenkeel-go/evenkeel/dev/bench/cache
+module github.com/evenkeel-go/evenkeel/dev/bench/compat
 
 go 1.26.0
 
 require (
 	github.com/evenkeel-go/evenkeel/compat/controllerruntime v0.0.0
-	github.com/evenkeel-go/evenkeel/dev/bench v0.0.0
+	github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime v0.0.0
 	github.com/evenkeel-go/evenkeel/dev/bench/shared v0.0.0
-	github.com/go-logr/logr v1.4.3
-	k8s.io/api v0.37.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/client-go v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
 )
 
@@ -22,6 +18,7 @@ require (
 	github.com/evenkeel-go/evenkeel v0.0.0 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
 	github.com/go-openapi/swag v0.27.1 // indirect
@@ -63,7 +60,10 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/api v0.37.2 // indirect
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
+	k8s.io/apimachinery v0.37.2 // indirect
+	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
@@ -76,6 +76,6 @@ require (
 replace (
 	github.com/evenkeel-go/evenkeel => ../../..
 	github.com/evenkeel-go/evenkeel/compat/controllerruntime => ../../../compat/controllerruntime
-	github.com/evenkeel-go/evenkeel/dev/bench => ..
+	github.com/evenkeel-go/evenkeel/dev/bench/controllerruntime => ../controllerruntime
 	github.com/evenkeel-go/evenkeel/dev/bench/shared => ../shared
 )
