@@ -218,7 +218,7 @@ bench: $(BIN)/benchstat ## Run BENCH=regexp COUNT=6 times into .bin/bench.txt; O
 	@! grep '^FAIL' $(BIN)/bench.txt
 	$(BIN)/benchstat $(OLD) $(BIN)/bench.txt
 
-# Without N it is the full run, half an hour on two cores that nothing else uses, which writes docs/reference/benchmarks.md.
+# Without N it is the full run, forty minutes on two cores that nothing else uses, which writes docs/reference/benchmarks.md.
 .PHONY: bench-compare
 bench-compare: ## Compare with controller-runtime and Kooper; N=20000 ROUNDS=3 is a short run without the document
 	go run -C dev/bench . $(if $(N),-n $(N),-docs ../../docs/reference) $(if $(ROUNDS),-rounds $(ROUNDS))

@@ -47,7 +47,8 @@ type PreparedSource struct {
 	Run func(ctx context.Context, enqueue Enqueue) error
 	// Start starts the source. It must return once the source misses no further event: no handler is called before. An
 	// error ends the controller, before the first handler unless the source was added later. Otherwise the controller
-	// calls run once, which must return when ctx has ended. An error of run ends the controller.
+	// calls run once, which must return when ctx has ended; nil means that the source has ended. An error of run ends
+	// the controller.
 	Start func(ctx context.Context, enqueue Enqueue) (run func() error, err error)
 	// Keys iterates over all keys that the source has now, in any order, and also several times: those that it would
 	// enqueue as listed if it started now. A controller of NoObject calls it once in each resync interval while the

@@ -134,7 +134,7 @@ func (s *sources) begin(intake, background context.Context, stopIntake func()) {
 				}
 			}
 			run, err := s.launch(ctx, r, s.enqueue(r.namedSource))
-			if err != nil {
+			if err != nil || run == nil {
 				end(err) // before a handler is called
 				return
 			}

@@ -596,6 +596,33 @@ func TestSourceThatFailsToStartEndsControllerBeforeFirstRun(t *testing.T) {
 	}
 }
 
+// A source that has nothing to do ends in Start, without a function to run.
+func TestSourceThatEndsInStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs journal
+		c := config(newServer("a"), func(_ context.Context, obj configMap) error {
+			runs.add("%s", obj.Name)
+			return nil
+		})
+		ended := prepared{Start: func(context.Context, controller.Enqueue) (func() error, error) { return nil, nil }}
+		c.Sources = []controller.Source{ended}
+		ctrl := newController(t, c)
+		stop := start(t, ctrl)
+		synctest.Wait()
+		remove, err := ctrl.AddSource(ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove()
+		if got := runs.take(); len(got) != 1 {
+			t.Errorf("runs %q", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // nosy is a source that calls methods of its controller in Start.
 type nosy struct{ ask func() }
 

@@ -166,7 +166,7 @@ func run(ctx context.Context, s controller.Source, enqueue controller.Enqueue) e
 // startAndRun runs a source that has a Start function.
 func startAndRun(ctx context.Context, prepared controller.PreparedSource, enqueue controller.Enqueue) error {
 	run, err := prepared.Start(ctx, enqueue)
-	if err != nil {
+	if err != nil || run == nil {
 		return err
 	}
 	return run()

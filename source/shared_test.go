@@ -141,7 +141,10 @@ func TestSharedStartsAfterInformerSyncs(t *testing.T) {
 		go func() { // received below
 			run, err := prepared.Start(t.Context(), q.add)
 			close(started)
-			ended <- errors.Join(err, run())
+			if err == nil {
+				err = run()
+			}
+			ended <- err
 		}()
 		time.Sleep(time.Minute)
 		select {
@@ -177,6 +180,29 @@ func TestSharedEndsWhileWaitingForInformer(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 	})
+}
+
+// stopped is an informer that stops after its handlers were added.
+type stopped struct{ cache.SharedInformer }
+
+func (stopped) IsStopped() bool { return true }
+
+// A source whose informer has stopped before the first list fails, unless it ends too.
+func TestSharedWithInformerThatStopsDuringStart(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			prepared := prepare(t, source.Shared("shared", stopped{newShared(newServer())}, targets))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if ends {
+				cancel()
+			}
+			if err := startAndRun(ctx, prepared, (&queue{}).add); ends != (err == nil) {
+				t.Errorf("ended: %t, error: %v", ends, err)
+			}
+		})
+	}
 }
 
 // TestSharedEndsIfInformerStopsBeforeSync checks that a source does not wait for an informer that will never

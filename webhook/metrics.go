@@ -19,7 +19,8 @@ type Recorder interface {
 	//   - invalid: the HTTP request was not a review, or its client has no valid certificate (Config.ClientCAFile)
 	WebhookReviewed(name, result string, duration time.Duration)
 	// ObserveHook is called for each hook of a new server, with its path. begin is called when an HTTP request for it
-	// begins, and end at its end, with the HTTP status and whether a function of the hook panicked.
+	// begins, and end at its end, with the HTTP status and whether a function of the hook panicked. Both must not be
+	// nil.
 	ObserveHook(path string, isConversion bool) (begin func() (end func(status int, panicked bool)))
 	// ObserveCertificate is called when the server starts. Until stop is called at the end of the server, expiry
 	// returns the end of its current certificate, or the zero time without one, and reads how often Config.CertFile and

@@ -35,11 +35,11 @@ type engineInformer interface {
 	empty() client.Object
 }
 
-// untyped is what the engine sees of an informer.
-type untyped = cache.Holder[cache.Informer]
+// handle is what the engine sees of an informer.
+type handle = cache.Holder[cache.Informer]
 
-// modelled is an informer of encoded objects whose Go type is known: the engine decodes them to find out whether writes
-// change anything.
+// modelled is an informer of encoded objects. Its methods return *wire.EncodedObject, but NewObject returns their Go
+// type, with which the engine reads protobuf, to find out what writes change. Use a pointer: informers are compared.
 type modelled struct {
 	cache.Informer
 	empty func() client.Object
@@ -53,7 +53,7 @@ func (m modelled) NewObject() (obj kube.Object, whole bool) {
 
 // engineInformerOf implements engineInformer with an informer of T.
 type engineInformerOf[T kube.Object] struct {
-	untyped
+	handle
 	*informer.Informer[T]
 	decoder wire.Decoder[kube.Object]
 	decoded func(wire.Decoder[kube.Object], T) (client.Object, error)
@@ -116,7 +116,7 @@ func newEngineInformerOf[T kube.Object](
 	if s.Informer, err = informer.New(config); err != nil {
 		return nil, err
 	}
-	s.untyped = cache.Hold[cache.Informer](&modelled{cache.Of(s.Informer), s.empty})
+	s.handle = cache.Hold[cache.Informer](&modelled{cache.Of(s.Informer), s.empty})
 	return s, nil
 }
 

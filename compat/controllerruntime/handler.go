@@ -26,16 +26,17 @@ type handler struct {
 
 	mu     sync.Mutex       // held to close ended
 	events []pending        // guarded by mu; empty after the end
-	latest map[kube.Key]int // guarded by mu; the indexes of events that later ones can join
+	latest map[kube.Key]int // guarded by mu; the indexes of the updates that later ones can join
 }
 
 // pending is an event that waits for a handler: from the state before first to the state after last. They differ if
 // events of an object were joined.
 type pending struct{ first, last *event }
 
-// joinFrom is the number of events that wait before updates are joined. A handler that is slower than its events then
-// lags by the objects that change, and not by their changes. A cache that lists again joins them too. Below this number,
-// a handler gets each change, as the tests of many programs expect.
+// joinFrom is the number of events that are added during a call of the handler before updates are joined. A handler
+// that is slower than its events then lags by the objects that are updated, and not by their updates. A cache that
+// lists again joins them too. Below this number, a handler gets each change, as the tests of many programs expect.
+// Other events are not joined: a predicate may drop additions.
 const joinFrom = 100
 
 // eventType is the type of an event.
@@ -107,12 +108,14 @@ func (h *handler) add(events ...*event) {
 
 // join adds an event, or joins it to one that waits. The caller holds mu.
 func (h *handler) join(e *event) {
-	if at, found := h.latest[e.key]; found && e.eventType == updated {
+	at, found := h.latest[e.key]
+	switch {
+	case e.eventType != updated:
+		delete(h.latest, e.key) // later updates stay behind it
+	case found:
 		h.events[at].last = e
 		return
-	}
-	changes := e.eventType == added || e.eventType == updated
-	if changes && !e.existed && len(h.events) >= joinFrom { // a first list has each object once
+	case len(h.events) >= joinFrom:
 		if h.latest == nil {
 			h.latest = map[kube.Key]int{}
 		}

@@ -28,7 +28,7 @@ func (r *runner) buildAll(ctx context.Context) error {
 			return err
 		}
 		if c.compat {
-			continue // it has no program that is small
+			continue // it has no folder smallest
 		}
 		smallest := r.binary(c.module + "-smallest")
 		if err := r.build(ctx, c.module, "./smallest", smallest, ""); err != nil {

@@ -38,11 +38,11 @@ func contestants(only []string) []contestant {
 			best:    true,
 		},
 		{
-			name: "compat", title: "controller-runtime with our cache", module: "compat",
+			name: "compat", title: "controller-runtime on our cache", module: "compat",
 			library: "sigs.k8s.io/controller-runtime", compat: true,
 		},
 		{
-			name: "compat-engine", title: "with our cache and queue", module: "compat",
+			name: "compat-engine", title: "controller-runtime on our engine", module: "compat",
 			library: "sigs.k8s.io/controller-runtime", best: true, compat: true,
 		},
 	}

@@ -90,7 +90,6 @@ func document(r *Results, explanations map[string]string) string {
 	for _, name := range []string{"heap", "rss", "cpu"} {
 		fmt.Fprintf(&b, "![%s](%s/%s.svg)\n\n", charts(r)[name].title, docsCharts, name)
 	}
-	writeSizes(&b, r)
 	return section.Wrap(b.String())
 }
 
@@ -150,14 +149,13 @@ func writeMisses(b *strings.Builder, r *Results, explanations map[string]string)
 
 // writeCompat writes the figures of controller-runtime with parts of Even Keel.
 func writeCompat(b *strings.Builder, r *Results) {
-	b.WriteString("\n## controller-runtime with parts of Even Keel\n\nThe program of controller-runtime [with NewCache, " +
-		"and also with NewControllerManagedBy and NewClient](../migrating/controller-runtime.md). In brackets: this " +
-		"figure divided by controller-runtime's.\n\n")
+	b.WriteString("\n## controller-runtime with parts of Even Keel\n\nThe program of controller-runtime [with " +
+		"NewCache, and also with NewControllerManagedBy and NewClient](../migrating/controller-runtime.md). In " +
+		"brackets: this figure divided by controller-runtime's.\n\n")
 	writeFigures(b, r, func(c contestant) bool { return c.compat || c.name == controllerRuntime },
 		func(m metric, c contestant) (float64, bool) {
-			own, ok := r.figure(m.key, c.name)
-			base, found := r.figure(m.key, controllerRuntime)
-			return own / base, ok && found && c.compat
+			ratio, ok := r.ratioOf(m.key, c.name, controllerRuntime)
+			return ratio, ok && c.compat
 		})
 }
 
@@ -169,23 +167,23 @@ func writeFigures(
 	columns := slices.DeleteFunc(contestants(r.Options.Only), func(c contestant) bool { return !has(c) })
 	b.WriteString("| |")
 	for _, c := range columns {
-		b.WriteString(" " + c.title + " |")
+		b.WriteString(c.title + "|")
 	}
 	b.WriteString("\n|---|" + strings.Repeat("--:|", len(columns)) + "\n")
 	for _, m := range metricsOf(r.Options) {
 		isMeasured := slices.ContainsFunc(columns, func(c contestant) bool {
 			return c.name != controllerRuntime && len(r.Figures[m.key][c.name]) > 0
 		})
-		if !isMeasured || m.smaller {
+		if !isMeasured || m.unlisted {
 			continue
 		}
-		b.WriteString("| " + m.title + " |")
+		b.WriteString("|" + m.title + "|")
 		for _, c := range columns {
-			b.WriteString(" " + cell(r, m, c))
+			b.WriteString(cell(r, m, c))
 			if ratio, ok := ratio(m, c); ok {
 				b.WriteString(" (" + ratioText(ratio) + ")")
 			}
-			b.WriteString(" |")
+			b.WriteString("|")
 		}
 		b.WriteByte('\n')
 	}
@@ -196,24 +194,6 @@ func allSizes(r *Results) []int {
 	sizes := slices.Concat(r.Options.Sizes, r.Options.ChartSizes)
 	slices.Sort(sizes)
 	return slices.Compact(sizes)
-}
-
-func writeSizes(b *strings.Builder, r *Results) {
-	b.WriteString("| Even Keel, Pods | heap per Pod | peak RSS | time to sync and handle | CPU time " +
-		"|\n|--:|--:|--:|--:|--:|\n")
-	for _, n := range allSizes(r) {
-		fmt.Fprintf(b, "| %s |", thousands(n))
-		for _, m := range []metric{
-			{key: "heap_per_pod", unit: bytesUnit},
-			{key: "peak_rss_pod", unit: bytesUnit},
-			{key: "sync_time_pod", unit: secondsUnit},
-			{key: "sync_cpu_pod", unit: secondsUnit},
-		} {
-			m.key = sized(m.key, n)
-			fmt.Fprintf(b, " %s |", cell(r, m, contestant{name: evenKeel}))
-		}
-		b.WriteByte('\n')
-	}
 }
 
 func writeFailures(b *strings.Builder, r *Results) {

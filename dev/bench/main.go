@@ -1,5 +1,5 @@
-// Command bench runs the same controller on Even Keel, controller-runtime and Kooper side by side against a simulated
-// API server, and compares their resource usage.
+// Command bench runs the same controller on Even Keel, controller-runtime (also with parts of Even Keel) and Kooper
+// side by side against a simulated API server, and compares their resource usage.
 //
 //	go run . -n 20000 -rounds 3     a short run
 //	go run . -docs ../../docs/reference   the full run, written to docs/reference/benchmarks.md

@@ -18,8 +18,8 @@ type metric struct {
 	target, stretch float64
 	// rowOf are the targets' own words, where a number says too little.
 	note string
-	// smaller is true for a number of objects that is not the largest: the document leaves these figures out.
-	smaller bool
+	// unlisted is true for figures that the document leaves out, such as those of fewer objects.
+	unlisted bool
 	// reads is true for reads of the cache, which Kooper does not offer.
 	reads bool
 }
@@ -69,7 +69,7 @@ func sizeMetrics(kind string, n int, isLargest bool) []metric {
 	for i := range rows {
 		m := &rows[i]
 		m.title = fmt.Sprintf(m.title, nameOf(kind))
-		if m.smaller = !isLargest; m.smaller {
+		if m.unlisted = !isLargest; m.unlisted {
 			m.title += ", " + thousands(n) + " objects"
 		}
 		m.family += suffixOf(kind)
@@ -100,7 +100,7 @@ func eventMetrics(kind string, hotKeys int) []metric {
 			family: "latency_p99", title: "latency p99, %s", unit: microsUnit, target: 0.60,
 			note: "and a third below Kooper's",
 		},
-		{family: "latency_p999", title: "latency p99.9, %s", unit: microsUnit},
+		{family: "latency_p999", title: "latency p99.9, %s", unit: microsUnit, unlisted: true},
 		{family: "get", title: "Get from the cache, %s", unit: microsUnit, target: 1.5, stretch: 1.0, reads: true},
 		{family: "list_1000", title: "List of 1,000 from the cache, %s", unit: microsUnit, reads: true},
 	}

@@ -16,7 +16,7 @@ type Results struct {
 	Options Options         `json:"options"`
 	Machine machine.Machine `json:"machine"`
 	// GoVersion is the compiler's, Versions the libraries', Kubernetes that of client-go, by
-	// contestant (defaults only: the others are of the same module).
+	// contestant (defaults only: the others are of the same module, or have Even Keel's versions).
 	GoVersion  string            `json:"goVersion"`
 	Versions   map[string]string `json:"versions"`
 	Kubernetes map[string]string `json:"kubernetes"`
@@ -61,8 +61,13 @@ func (r *Results) figure(metric, contestant string) (float64, bool) {
 
 // ratio returns Even Keel's figure divided by a peer's.
 func (r *Results) ratio(metric, peer string) (float64, bool) {
-	own, ok := r.figure(metric, evenKeel)
-	other, found := r.figure(metric, peer)
+	return r.ratioOf(metric, evenKeel, peer)
+}
+
+// ratioOf returns a contestant's figure divided by another one's.
+func (r *Results) ratioOf(metric, contestant, by string) (float64, bool) {
+	own, ok := r.figure(metric, contestant)
+	other, found := r.figure(metric, by)
 	if !ok || !found || other == 0 {
 		return 0, false
 	}

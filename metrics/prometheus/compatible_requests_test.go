@@ -106,7 +106,7 @@ func TestHooksHaveCompatibleNames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, registry := newCompatibleRecorder(t)
-		began := recorder.ObserveHook("/hosts.example.com", false)
+		begin := recorder.ObserveHook("/hosts.example.com", false)
 		convert := recorder.ObserveHook("/hosts", true)
 		expectValues(t, registry, map[string]float64{
 			"controller_runtime_webhook_requests_total{code=200,webhook=/hosts.example.com}": 0,
@@ -114,7 +114,7 @@ func TestHooksHaveCompatibleNames(t *testing.T) {
 			"controller_runtime_webhook_panics_total{}":                                      0,
 			"controller_runtime_conversion_webhook_panics_total{}":                           0,
 		})
-		ended, other := began(), began()
+		ended, other := begin(), begin()
 		time.Sleep(time.Second)
 		ended(http.StatusInternalServerError, true)
 		convert()(http.StatusOK, true)

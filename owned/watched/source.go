@@ -55,7 +55,7 @@ func (s ownerSource) Prepare(target controller.Target) (controller.PreparedSourc
 				"the children of the other: set another Set.Name", name.name, name.owner.Kind, other)
 		}
 		run, err := start(ctx, enqueue)
-		if err != nil {
+		if err != nil || run == nil {
 			release()
 			return nil, err
 		}
