@@ -48,15 +48,23 @@ func (j *journal) take() string {
 	return text
 }
 
-// expectStarts expects starts in any order: a runnable counts as started when its Run is called, and what Run does first
-// may come after the start of the next one.
-func (j *journal) expectStarts(t *testing.T, want ...string) {
+// expectStarts expects starts in steps: those of one step in any order, because a runnable counts as started when its Run
+// is called, and what Run does first may come after the start of the next one.
+func (j *journal) expectStarts(t *testing.T, steps ...string) {
 	t.Helper()
-	got := strings.Split(j.take(), ", ")
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+	text := j.take()
+	got := strings.Split(text, ", ")
+	for _, step := range steps {
+		want := strings.Split(step, ", ")
+		begun := got[:min(len(want), len(got))]
+		got = got[len(begun):]
+		if slices.Sort(begun); !slices.Equal(begun, slices.Sorted(slices.Values(want))) {
+			t.Errorf("got  %q\nwant %q", text, steps)
+			return
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("got  %q\nwant %q", text, steps)
 	}
 }
 
@@ -67,7 +75,8 @@ func (j *journal) expect(t *testing.T, want string) {
 	}
 }
 
-// part is a Runner for tests. Its zero value but journal and name runs until its context ends.
+// part is a Runner for tests. Its zero value but journal and name runs until its context ends. It is ready when its Run
+// was called, unless notReady is set.
 type part struct {
 	name    string
 	journal *journal
@@ -76,12 +85,16 @@ type part struct {
 
 	mu       sync.Mutex
 	notReady error // guarded by mu
+	begun    bool  // guarded by mu
 }
 
 func (p *part) Name() string { return p.name }
 
 func (p *part) Run(ctx context.Context) error {
 	p.journal.add("+%s", p.name)
+	p.mu.Lock()
+	p.begun = true
+	p.mu.Unlock()
 	defer func() { p.journal.add("-%s", p.name) }()
 	if p.run != nil {
 		return p.run(ctx)
@@ -94,6 +107,9 @@ func (p *part) Run(ctx context.Context) error {
 func (p *part) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.begun {
+		return errors.New("its Run was not called")
+	}
 	return p.notReady
 }
 

@@ -38,7 +38,7 @@ func TestGroupsStartAndStopInOrder(t *testing.T) {
 				m := launch(t, config)
 				pass(time.Second)
 				// Servers need not be ready before caches, and both before the others.
-				j.expectStarts(t, "+servers", "+caches")
+				j.expectStarts(t, "+servers, +caches")
 				parts[Servers].setReady(nil)
 				pass(3 * time.Second)
 				j.expect(t, "")
@@ -181,12 +181,12 @@ func TestFinishedRunnable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		once := &part{name: "once", journal: &j, run: func(context.Context) error { return nil }}
+		once := &part{name: "once", journal: &j, notReady: errBroken, run: func(context.Context) error { return nil }}
 		m := launch(t, Config{Runnables: []Runnable{
 			{Runner: once, Group: Caches, OnFailure: Restart}, {Runner: &part{name: "other", journal: &j}},
 		}})
 		pass(time.Hour)
-		j.expectStarts(t, "+once", "-once", "+other")
+		j.expect(t, "+once, -once, +other") // as soon as it has finished, although it is never ready
 		if err := m.Ready(); err != nil {
 			t.Errorf("not ready after a runnable finished: %v", err)
 		}
@@ -316,7 +316,7 @@ func TestLossOfLeadership(t *testing.T) {
 		})
 		m := launch(t, Config{Runnables: runnables, LeaderElection: lease(t, server, "anna")})
 		pass(5 * time.Second)
-		j.expectStarts(t, "+servers", "+caches", "+always", "+leader-only")
+		j.expectStarts(t, "+servers, +caches", "+always", "+leader-only")
 		elected := m.Elected()
 		<-elected
 
@@ -401,7 +401,7 @@ func TestStandby(t *testing.T) {
 		pass(5 * time.Second)
 		second := launch(t, Config{Runnables: groups(&k, nil), LeaderElection: lease(t, server, "bert")})
 		pass(time.Minute)
-		k.expectStarts(t, "+servers", "+caches", "+always")
+		k.expectStarts(t, "+servers, +caches", "+always")
 		if err := errors.Join(first.Ready(), second.Ready()); err != nil {
 			t.Errorf("a replica is not ready: %v", err)
 		}
@@ -499,7 +499,7 @@ func TestAddAndRemove(t *testing.T) {
 		add("a", LeaderOnly)
 		add("b", Servers)
 		add("c", Always)
-		j.expectStarts(t, "+cache", "+b")
+		j.expectStarts(t, "+cache, +b")
 		if err := m.Remove(t.Context(), "a"); err != nil {
 			t.Errorf("remove a runnable that was not started: %v", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,14 +40,14 @@ type engineInformer interface {
 type handle = cache.Holder[cache.Informer]
 
 // modelled is an informer of encoded objects. Its methods return *wire.EncodedObject, but NewObject returns their Go
-// type, with which the engine reads protobuf, to find out what writes change. Use a pointer: informers are compared.
+// type, with which the engine reads protobuf, to find out what writes change.
 type modelled struct {
 	cache.Informer
 	empty func() client.Object
 }
 
 // NewObject implements cache.Informer.
-func (m modelled) NewObject() (obj kube.Object, whole bool) {
+func (m *modelled) NewObject() (obj kube.Object, whole bool) {
 	_, whole = m.Informer.NewObject()
 	return m.empty(), whole
 }
@@ -55,6 +56,7 @@ func (m modelled) NewObject() (obj kube.Object, whole bool) {
 type engineInformerOf[T kube.Object] struct {
 	handle
 	*informer.Informer[T]
+	model   reflect.Type // of which objects are read
 	decoder wire.Decoder[kube.Object]
 	decoded func(wire.Decoder[kube.Object], T) (client.Object, error)
 }
@@ -104,7 +106,9 @@ func newEngineInformerOf[T kube.Object](
 	cluster *kube.Cluster, selection kube.Selection, model client.Object, set settings,
 	decoded func(wire.Decoder[kube.Object], T) (client.Object, error),
 ) (engineInformer, error) {
-	s := &engineInformerOf[T]{decoder: wire.NewDecoderInto(selection.Kind, model), decoded: decoded}
+	s := &engineInformerOf[T]{
+		model: reflect.TypeOf(model).Elem(), decoder: wire.NewDecoderInto(selection.Kind, model), decoded: decoded,
+	}
 	config := informer.Config[T]{
 		Retriever: informer.RetrieveSelected[T](cluster, selection), OnError: set.onError,
 		KeepManagedFields: !stripsManagedFields(set.transform),
@@ -204,9 +208,5 @@ func (s *engineInformerOf[T]) decode(state store.Kept) (obj client.Object, err e
 }
 
 func (s *engineInformerOf[T]) empty() client.Object {
-	obj, err := s.decoder.Decode(&wire.Object{Format: wire.JSON, Bytes: []byte("{}")})
-	if err != nil {
-		return &metav1.PartialObjectMetadata{} // a type with user-written methods
-	}
-	return obj
+	return reflect.New(s.model).Interface().(client.Object)
 }

@@ -33,8 +33,8 @@ type handler struct {
 // events of an object were joined.
 type pending struct{ first, last *event }
 
-// joinFrom is the number of events that are added during a call of the handler before updates are joined. A handler
-// that is slower than its events then lags by the objects that are updated, and not by their updates. A cache that
+// joinFrom is the number of events that are added while the handler is called for those before, from which on updates
+// are joined. A handler that is slower than its events then lags by the objects that are updated, and not by their updates. A cache that
 // lists again joins them too. Below this number, a handler gets each change, as the tests of many programs expect.
 // Other events are not joined: a predicate may drop additions.
 const joinFrom = 100
@@ -93,11 +93,10 @@ func (h *handler) changed(c informer.Change) {
 // add adds events to the queue, unless the handler has ended: it remains subscribed until its last call returns.
 func (h *handler) add(events ...*event) {
 	h.mu.Lock()
-	for _, e := range events {
-		if isClosed(h.ended) {
-			break
+	if !isClosed(h.ended) {
+		for _, e := range events {
+			h.join(e)
 		}
-		h.join(e)
 	}
 	h.mu.Unlock()
 	select {
