@@ -239,9 +239,9 @@ bench-operator: localcluster-binary ## Compare one operator on Even Keel and on 
 bench-webhooks: ## Compare webhook servers with those of controller-runtime; ROUNDS=1 is a short run without the document
 	go run -C dev/bench/webhooks . $(if $(ROUNDS),-rounds $(ROUNDS),-docs ../../../docs/reference/benchmarks.md -out results.json)
 
-# SUITES selects some: memory, memory/client, compat/cache, compat/jobset. make test-all runs those in memory, which take minutes.
+# SUITES selects some: memory, memory/client, compat/cache, engine/jobset. make test-all runs those in memory, which take minutes.
 .PHONY: peers
-peers: localcluster-binary ## Run the tests of controller-runtime and of operators in memory, on local clusters, and on the cache of compat/controllerruntime
+peers: localcluster-binary ## Run the tests of controller-runtime and of operators in memory, on local clusters, and on the cache and the engine of compat/controllerruntime
 	EVENKEEL_LONG=1 go test -C simulation/controllerruntime -vet=off -count=1 -timeout 120m -v -run '^Test(Upstream|Operators)$$/$(SUITES)' .
 
 # Not in CI: about an hour on two cores that nothing else uses. The folders are patterns; a package that moves is named

@@ -34,9 +34,9 @@ type handler struct {
 type pending struct{ first, last *event }
 
 // joinFrom is the number of events that are added while the handler is called for those before, from which on updates
-// are joined. A handler that is slower than its events then lags by the objects that are updated, and not by their updates. A cache that
-// lists again joins them too. Below this number, a handler gets each change, as the tests of many programs expect.
-// Other events are not joined: a predicate may drop additions.
+// are joined. A handler that is slower than its events then lags by the objects that are updated, and not by their
+// updates. A cache that lists again joins them too. Below this number, a handler gets each change, as the tests of many
+// programs expect. Other events are not joined: a predicate may drop additions.
 const joinFrom = 100
 
 // eventType is the type of an event.

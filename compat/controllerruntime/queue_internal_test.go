@@ -2,11 +2,16 @@ package controllerruntime
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlhandler "sigs.k8s.io/controller-runtime/pkg/handler"
@@ -93,5 +98,31 @@ func TestWaitingKeysAreKeptOnce(t *testing.T) {
 	want := controller.Trigger{Detail: "before the start", After: time.Second, Priority: controller.PriorityHigh}
 	if got := q.waiting[kube.Key{}]; len(q.waiting) != 1 || got != want {
 		t.Errorf("%d keys with %+v, want %+v", len(q.waiting), got, want)
+	}
+}
+
+// The objects that exist at the start may wait for long: their causes have a kind and a name of their own, and share
+// everything else.
+func TestListedObjectsShareChange(t *testing.T) {
+	t.Parallel()
+	h := causing{scheme: scheme.Scheme, listed: &sync.Map{}}
+	shared := map[informer.Change]bool{}
+	for i, obj := range []client.Object{
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "0"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "1"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "2"}},
+	} {
+		c := h.listedChange(obj)
+		if want := (kube.Key{Namespace: "shop", Name: strconv.Itoa(i)}); c.Key != want || !c.FromList() || c.Type != informer.Listed {
+			t.Errorf("change %v %v %t, want %v listed", c.Key, c.Type, c.FromList(), want)
+		}
+		if want := map[bool]string{true: "Pod", false: "Secret"}[i < 2]; c.Kind().Kind != want {
+			t.Errorf("kind %v, want %s", c.Kind(), want)
+		}
+		c.Key = kube.Key{}
+		shared[c] = true
+	}
+	if len(shared) != 2 {
+		t.Errorf("%d changes without their names, want one for each of 2 kinds", len(shared))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,7 +77,7 @@ func (b *Builder) newSources(
 		sources.WithEventFilter(filter)
 	}
 	for _, w := range b.watches {
-		sources.Watches(w.object, causing{w.handler(b), b.manager.GetScheme()}, w.options...)
+		sources.Watches(w.object, causing{w.handler(b), b.manager.GetScheme(), &sync.Map{}}, w.options...)
 	}
 	return sources.Build(r)
 }

@@ -2,8 +2,8 @@ package controllerruntime
 
 import (
 	"context"
+	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,18 +26,14 @@ type causing struct {
 	ctrlhandler.EventHandler
 
 	scheme *runtime.Scheme
+	listed *sync.Map // from a schema.GroupVersionKind to its informer.Change without a name
 }
 
 // Create implements handler.EventHandler.
 func (h causing) Create(ctx context.Context, e ctrlevent.CreateEvent, q requests) {
 	why := controller.Trigger{}
 	if e.IsInInitialList {
-		// There are many, and the engine reads only their names.
-		named := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Object.GetNamespace(), Name: e.Object.GetName(),
-			UID: e.Object.GetUID(), ResourceVersion: e.Object.GetResourceVersion(),
-		}}
-		why.Change = h.change(informer.Listed, e.Object, nil, named, false)
+		why.Change = h.listedChange(e.Object)
 	} else {
 		why.Change = h.change(informer.Added, e.Object, nil, e.Object, false)
 	}
@@ -70,6 +66,25 @@ func during(q requests, why controller.Trigger, call func(q requests)) {
 	of := &eventQueue{workerQueue: q.(workerQueue), why: why} // of newSources
 	defer of.end()
 	call(of)
+}
+
+// listedChange returns the change of an object that existed at the start. There are many, which may wait for long, and
+// the engine reads only their kinds and names: those of one kind share the rest.
+func (h causing) listedChange(obj client.Object) (change informer.Change) {
+	kind, err := apiutil.GVKForObject(obj, h.scheme)
+	if err != nil {
+		return change
+	}
+	shared, found := h.listed.Load(kind)
+	if !found {
+		if change, err = informer.NewChange(informer.Listed, kind, nil, nil); err != nil {
+			return change
+		}
+		shared, _ = h.listed.LoadOrStore(kind, change)
+	}
+	change = shared.(informer.Change)
+	change.Key = kube.KeyOf(obj)
+	return change
 }
 
 // change returns the change of obj. It is empty if a state cannot be encoded: then the cause lacks the object.

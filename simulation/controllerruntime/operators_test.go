@@ -15,6 +15,9 @@ type published struct {
 	main         change // the change that a user makes
 	mainPackage  string
 	suites       []operatorSuite
+	// engine are the further changes with which the reconcilers run on the engine, but for that of the suites. Without
+	// them, the suites run only with the cache.
+	engine []change
 }
 
 type operatorSuite struct {
@@ -30,6 +33,7 @@ type change struct{ file, from, to string }
 const (
 	createManager = "ctrl.NewManager(cfg, ctrl.Options{"
 	newCache      = "NewCache: controllerruntime.NewCache"
+	clientOption  = "NewClient: controllerruntime.NewClient"
 )
 
 // options is the change of a call of NewManager.
@@ -46,6 +50,10 @@ func operators() []published {
 	jobSetSuite := func(dir string) operatorSuite {
 		return operatorSuite{dir, options(dir+"/suite_test.go", createManager), nil}
 	}
+	onEngine := func(file string) change {
+		const call = ".NewControllerManagedBy(mgr)"
+		return change{file, "ctrl" + call, "controllerruntime" + call}
+	}
 	return []published{
 		{
 			name: "trust-manager", module: "github.com/cert-manager/trust-manager@v0.25.0",
@@ -61,21 +69,31 @@ func operators() []published {
 			},
 			mainPackage: ".",
 			suites:      []operatorSuite{jobSetSuite("test/integration/controller"), jobSetSuite("test/integration/webhook")},
+			engine: []change{
+				{
+					"main.go", "options.NewCache = controllerruntime.NewCache\n",
+					"options.NewCache = controllerruntime.NewCache\noptions.NewClient = controllerruntime.NewClient\n",
+				},
+				onEngine("pkg/controllers/jobset_controller.go"), onEngine("pkg/controllers/pod_controller.go"),
+			},
 		},
 	}
 }
 
-// TestOperators runs the suites of published operators on new local clusters, with controller-runtime's cache ("local")
-// and with that of compat/controllerruntime ("compat"), which needs two lines: the import and the option. Their mains
-// with these lines are compiled. The operators are copied from the module cache, or from the module proxy. A spec may
+// TestOperators runs the suites of published operators on new local clusters, with controller-runtime's cache ("local"),
+// with that of compat/controllerruntime ("compat"), which needs two lines: the import and the option, and also with its
+// engine ("engine"). Their mains with these lines are compiled. The operators are copied from the module cache, or from the module proxy. A spec may
 // fail only if explanations.txt has the reason. "make peers" shows the counts.
 //
 //nolint:paralleltest // beside other tests the suites, which wait for some seconds only, have too little time
 func TestOperators(t *testing.T) {
 	testlength.OnlyLong(t)
-	for _, on := range []string{"local", "compat"} {
+	for _, on := range []string{"local", "compat", "engine"} {
 		t.Run(on, func(t *testing.T) {
 			for _, op := range operators() {
+				if on == "engine" && op.engine == nil {
+					continue
+				}
 				t.Run(op.name, func(t *testing.T) { testOperator(t, on, op) })
 			}
 		})
@@ -85,15 +103,26 @@ func TestOperators(t *testing.T) {
 func testOperator(t *testing.T, on string, op published) {
 	t.Helper()
 	dir := copyModule(t, download(t, op.module))
-	if on == "compat" {
+	if on != "local" {
 		apply(t, dir, op.main, importOf(op.main.file))
+		if on == "engine" {
+			for _, c := range op.engine {
+				apply(t, dir, c)
+				if c.file != op.main.file {
+					apply(t, dir, importOf(c.file))
+				}
+			}
+		}
 		output(t, dir, "go", "build", "-mod=mod", "-o", filepath.Join(t.TempDir(), "main"), op.mainPackage)
 	}
 	for _, suite := range op.suites {
 		t.Run(suite.dir, func(t *testing.T) {
 			apply(t, dir, suite.existing...)
-			if on == "compat" {
+			if on != "local" {
 				apply(t, dir, suite.cache, importOf(suite.cache.file))
+			}
+			if on == "engine" {
+				apply(t, dir, change{suite.cache.file, newCache, newCache + ", " + clientOption})
 			}
 			name := on + "/" + op.name + "/" + suite.dir
 			binary := compile(t, filepath.Join(dir, filepath.FromSlash(suite.dir)))
