@@ -401,7 +401,7 @@ spec:
 	})
 }
 
-// Kinds without validation are served too, and kinds that are never stored are not.
+// Kinds without validation are served too, and so are reviews. Kinds that are only parts of other requests are not.
 func TestServedKinds(t *testing.T) {
 	t.Parallel()
 	simulation.Test(t, simulation.Config{}, func(t *testing.T, c *simulation.Cluster) {
@@ -423,12 +423,13 @@ func TestServedKinds(t *testing.T) {
 			"services": true, "endpoints": true, "endpointslices": true, "ingresses": true, "networkpolicies": true, "roles": true,
 			"cronjobs": true, "horizontalpodautoscalers": true, "poddisruptionbudgets": true, "persistentvolumeclaims": true,
 			"clusterroles": false, "nodes": false, "persistentvolumes": false, "storageclasses": false, "customresourcedefinitions": false,
+			"tokenreviews": false, "selfsubjectaccessreviews": false, "localsubjectaccessreviews": true,
 		} {
 			if got, ok := served[resource]; !ok || got != namespaced {
 				t.Errorf("%s: served %t, namespaced %t", resource, ok, got)
 			}
 		}
-		for _, resource := range []string{"apigroups", "componentstatuses", "bindings", "tokenreviews"} {
+		for _, resource := range []string{"apigroups", "componentstatuses", "bindings"} {
 			if _, ok := served[resource]; ok {
 				t.Errorf("%s is served", resource)
 			}

@@ -107,6 +107,37 @@ aggregationRule:
 rules: null
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: system:auth-delegator
+  annotations: {rbac.authorization.kubernetes.io/autoupdate: "true"}
+  labels: {kubernetes.io/bootstrapping: rbac-defaults}
+rules:
+- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: system:basic-user
+  annotations: {rbac.authorization.kubernetes.io/autoupdate: "true"}
+  labels: {kubernetes.io/bootstrapping: rbac-defaults}
+rules:
+- apiGroups: [authorization.k8s.io]
+  resources: [selfsubjectaccessreviews, selfsubjectrulesreviews]
+  verbs: [create]
+- {apiGroups: [authentication.k8s.io], resources: [selfsubjectreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: system:basic-user
+  annotations: {rbac.authorization.kubernetes.io/autoupdate: "true"}
+  labels: {kubernetes.io/bootstrapping: rbac-defaults}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:basic-user"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:authenticated"}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
   name: cluster-admin

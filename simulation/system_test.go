@@ -61,7 +61,7 @@ func TestObjectsOfEachCluster(t *testing.T) {
 					names[*rbacv1.Role](t, c), names[*corev1.ServiceAccount](t, c), names[*corev1.ConfigMap](t, c),
 				}
 				want := []string{
-					"default/kubernetes", "system-cluster-critical system-node-critical", "admin cluster-admin edit view", "cluster-admin",
+					"default/kubernetes", "system-cluster-critical system-node-critical", "admin cluster-admin edit system:auth-delegator system:basic-user view", "cluster-admin system:basic-user",
 					"kube-system/extension-apiserver-authentication-reader", accounts, configs,
 				}
 				if diff := cmp.Diff(want, got); diff != "" {

@@ -87,7 +87,7 @@ func newServer(compiler *crds.Compiler, config Config) (*apiserver.Server, error
 	}
 	webhooks.AddRules(all)
 	return apiserver.New(apiserver.Config{
-		Kinds: append(all, compiler.Definitions(webhooks.Converter)), Seed: 1,
+		Kinds: append(append(all, apiserver.Reviews()...), compiler.Definitions(webhooks.Converter)), Seed: 1,
 		NodesExist: !config.WithoutControllers, // those of the scheduler have no objects
 	})
 }

@@ -1,11 +1,14 @@
 package apiserver
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,13 +18,14 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// access is an impersonated request, as RBAC sees it.
+// access is a request of a user, as RBAC sees it.
 type access struct {
 	user                           string
 	groups                         []string
 	verb                           string
 	resource                       schema.GroupResource
 	subresource, namespace, object string
+	path                           *string // of a request that is not for a resource
 }
 
 // checksPermissions reports whether the server has the kinds of RBAC.
@@ -31,21 +35,68 @@ func (s *Server) checksPermissions() bool {
 	return s.tables[rbacv1.Resource("clusterroles")] != nil
 }
 
-// authorize returns the error of a request with this verb that impersonates a user whom no role permits it. Requests
-// without impersonation are those of an administrator.
-func (s *Server) authorize(req *http.Request, path Path, verb string) error {
-	user := req.Header.Get("Impersonate-User")
-	groups := req.Header.Values("Impersonate-Group")
-	if user == "" || slices.Contains(groups, "system:masters") || !s.checksPermissions() {
-		return nil
+const (
+	mastersGroup       = "system:masters" // has all permissions
+	authenticatedGroup = "system:authenticated"
+)
+
+// requester returns the user of a request: the one that it impersonates, the account of its token, or an administrator.
+// A token that this server has not issued has no effect. Error: the token is not valid any more.
+func (s *Server) requester(req *http.Request) (authenticationv1.UserInfo, error) {
+	if name := req.Header.Get(authenticationv1.ImpersonateUserHeader); name != "" {
+		return impersonated(name, req.Header), nil
 	}
-	account, isAccount := strings.CutPrefix(user, "system:serviceaccount:")
-	if namespace, _, _ := strings.Cut(account, ":"); isAccount && len(groups) == 0 {
-		groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+	user := authenticationv1.UserInfo{Username: "system:admin", Groups: []string{mastersGroup, authenticatedGroup}}
+	scheme, token, _ := strings.Cut(strings.TrimSpace(req.Header.Get("Authorization")), " ")
+	if _, issued := parseToken(token); !issued || !strings.EqualFold(scheme, "bearer") {
+		return user, nil
 	}
+	user, _, err := s.authenticate(token, []string{tokenIssuer})
+	if err != nil {
+		return user, apierrors.NewUnauthorized("Unauthorized")
+	}
+	return user, nil
+}
+
+// impersonated returns the user that the headers of a request describe.
+func impersonated(name string, header http.Header) authenticationv1.UserInfo {
+	user := authenticationv1.UserInfo{
+		Username: name, UID: header.Get(authenticationv1.ImpersonateUIDHeader),
+		Groups: slices.Clone(header.Values(authenticationv1.ImpersonateGroupHeader)),
+	}
+	account, isAccount := strings.CutPrefix(name, accountPrefix)
+	if parts := strings.Split(account, ":"); isAccount && len(parts) == 2 && len(user.Groups) == 0 {
+		user.Groups = accountGroups(parts[0])
+	}
+	const anonymous = "system:unauthenticated"
+	group := authenticatedGroup
+	if name == "system:anonymous" || slices.Contains(user.Groups, anonymous) {
+		group = anonymous
+	}
+	if !slices.Contains(user.Groups, group) {
+		user.Groups = append(user.Groups, group)
+	}
+	for name, values := range header {
+		key, isExtra := strings.CutPrefix(name, authenticationv1.ImpersonateUserExtraHeaderPrefix)
+		if key = strings.ToLower(key); !isExtra {
+			continue
+		}
+		if unescaped, err := url.PathUnescape(key); err == nil {
+			key = unescaped
+		}
+		if user.Extra == nil {
+			user.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		user.Extra[key] = append(user.Extra[key], values...)
+	}
+	return user
+}
+
+// authorize returns the error of a request with this verb that no role permits its user.
+func (s *Server) authorize(user authenticationv1.UserInfo, req *http.Request, path Path, verb string) error {
 	subresource, _, _ := strings.Cut(path.Subresource, "/")
 	a := access{
-		user: user, groups: append(slices.Clip(groups), "system:authenticated"), verb: verb,
+		user: user.Username, groups: user.Groups, verb: verb,
 		resource: path.Resource.GroupResource(), subresource: subresource, namespace: path.Namespace, object: path.Name,
 	}
 	if a.resource == (schema.GroupResource{Resource: "namespaces"}) {
@@ -58,15 +109,15 @@ func (s *Server) authorize(req *http.Request, path Path, verb string) error {
 			}
 		}
 	}
-	permitted, problems := s.permits(a)
+	permitted, reason := s.permits(a)
 	if permitted {
 		return nil
 	}
-	return a.forbidden(problems)
+	return a.forbidden(reason)
 }
 
 // forbidden returns the error of kube-apiserver: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
-func (a access) forbidden(problems []error) error {
+func (a access) forbidden(reason string) error {
 	resource, place := a.resource.Resource, "at the cluster scope"
 	if a.subresource != "" {
 		resource += "/" + a.subresource
@@ -76,36 +127,68 @@ func (a access) forbidden(problems []error) error {
 	}
 	err := fmt.Errorf("User %q cannot %s resource %q in API group %q %s", //nolint:staticcheck // as the real server
 		a.user, a.verb, resource, a.resource.Group, place)
-	if len(problems) > 0 {
-		err = fmt.Errorf("%w: RBAC: %w", err, utilerrors.NewAggregate(problems))
+	if reason != "" {
+		err = fmt.Errorf("%w: %s", err, reason)
 	}
 	return apierrors.NewForbidden(a.resource, a.object, err)
 }
 
-// permits reports whether a role of the user has a rule for a. The errors are the roles that bindings lack.
-func (s *Server) permits(a access) (permitted bool, problems []error) {
-	check := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespace string) {
-		isUser := func(subject rbacv1.Subject) bool { return a.is(subject, namespace) }
-		if permitted || !slices.ContainsFunc(subjects, isUser) {
+// permits reports whether a role of the user has a rule for a. The reason has the text of kube-apiserver.
+func (s *Server) permits(a access) (permitted bool, reason string) {
+	if slices.Contains(a.groups, mastersGroup) || !s.checksPermissions() {
+		return true, ""
+	}
+	grants, problems := s.grants(a)
+	if i := slices.IndexFunc(grants, func(g grant) bool { return a.matches(g.PolicyRule) }); i >= 0 {
+		return true, "RBAC: allowed by " + grants[i].binding
+	}
+	if len(problems) > 0 {
+		reason = fmt.Sprintf("RBAC: %v", utilerrors.NewAggregate(problems))
+	}
+	return false, reason
+}
+
+// grant is a rule that a binding gives to a user.
+type grant struct {
+	rbacv1.PolicyRule
+	binding string // as kube-apiserver describes it
+}
+
+// grants returns the rules that the user of a has in its namespace. The errors are the roles that bindings lack.
+func (s *Server) grants(a access) (grants []grant, problems []error) {
+	if all := []string{"*"}; !s.checksPermissions() {
+		rule := rbacv1.PolicyRule{Verbs: all, APIGroups: all, Resources: all, NonResourceURLs: all}
+		return []grant{{PolicyRule: rule}}, nil
+	}
+	add := func(kind, name, namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		i := slices.IndexFunc(subjects, func(subject rbacv1.Subject) bool { return a.is(subject, namespace) })
+		if i < 0 {
 			return
 		}
+		subject := subjects[i].Name
+		if subjects[i].Kind == rbacv1.ServiceAccountKind {
+			subject += "/" + cmp.Or(subjects[i].Namespace, namespace)
+		}
+		binding := fmt.Sprintf("%s %q of %s %q to %s %q", kind, name, ref.Kind, ref.Name, subjects[i].Kind, subject)
 		rules, err := s.rulesOf(ref, namespace)
 		if err != nil {
 			problems = append(problems, err)
 		}
-		permitted = slices.ContainsFunc(rules, a.matches)
+		for _, rule := range rules {
+			grants = append(grants, grant{rule, binding})
+		}
 	}
 	for _, object := range s.Objects(rbacv1.Resource("clusterrolebindings")) {
-		if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok {
-			check(binding.RoleRef, binding.Subjects, "")
+		if b, ok := object.(*rbacv1.ClusterRoleBinding); ok {
+			add("ClusterRoleBinding", b.Name, "", b.RoleRef, b.Subjects)
 		}
 	}
 	for _, object := range s.Objects(rbacv1.Resource("rolebindings")) {
-		if binding, ok := object.(*rbacv1.RoleBinding); ok && a.namespace != "" && binding.Namespace == a.namespace {
-			check(binding.RoleRef, binding.Subjects, binding.Namespace)
+		if b, ok := object.(*rbacv1.RoleBinding); ok && a.namespace != "" && b.Namespace == a.namespace {
+			add("RoleBinding", b.Name+"/"+b.Namespace, b.Namespace, b.RoleRef, b.Subjects)
 		}
 	}
-	return permitted, problems
+	return grants, problems
 }
 
 // rulesOf returns the rules of the role of a binding.
@@ -167,6 +250,13 @@ func (a access) matches(rule rbacv1.PolicyRule) bool {
 	}
 	has := func(values []string, wanted ...string) bool {
 		return slices.ContainsFunc(wanted, func(value string) bool { return slices.Contains(values, value) })
+	}
+	if a.path != nil {
+		isPath := func(url string) bool {
+			prefix := strings.TrimRight(url, "*")
+			return url == *a.path || prefix != url && strings.HasPrefix(*a.path, prefix)
+		}
+		return has(rule.Verbs, a.verb, rbacv1.VerbAll) && slices.ContainsFunc(rule.NonResourceURLs, isPath)
 	}
 	return has(rule.Verbs, a.verb, rbacv1.VerbAll) && has(rule.APIGroups, a.resource.Group, rbacv1.APIGroupAll) &&
 		has(rule.Resources, resource, wildcard, rbacv1.ResourceAll) &&

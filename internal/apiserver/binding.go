@@ -109,14 +109,16 @@ func postedKinds() []*Kind {
 	}
 }
 
-// created decodes the body of a request that creates an object in a subresource, and lets the admission change it. part
-// is the request with the kind of the body.
+// created decodes the body of a request that creates a review, or an object in a subresource, and lets the admission
+// change it. part is the request with the kind of the body.
 func (r *request) created() (obj Object, part *request, options writeOptions, err error) {
 	copied := *r
 	part = &copied
-	part.kind = r.serving.posted[slices.IndexFunc(r.serving.posted, func(k *Kind) bool {
-		return k.Resource == r.subresource
-	})]
+	if r.subresource != "" {
+		part.kind = r.serving.posted[slices.IndexFunc(r.serving.posted, func(k *Kind) bool {
+			return k.Resource == r.subresource
+		})]
+	}
 	body, err := r.body()
 	if err != nil {
 		return nil, nil, options, err
@@ -131,7 +133,7 @@ func (r *request) created() (obj Object, part *request, options writeOptions, er
 	if obj, err = part.decodeBody(body, media, options); err != nil {
 		return nil, nil, options, err
 	}
-	if r.subresource == evictionSubresource { // the others can demand the uid of their object
+	if r.subresource == evictionSubresource || r.subresource == "" { // the others can demand the uid of their object
 		wipeSystemFields(obj)
 	}
 	if err := r.setNamespace(obj); err != nil {

@@ -125,6 +125,9 @@ func (k *Kind) verbs() []string {
 	if k.custom() {
 		return []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 	}
+	if k.review != nil {
+		return []string{"create"}
+	}
 	verbs := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	if k.Kind == "Namespace" && k.Group == "" {
 		verbs = slices.DeleteFunc(verbs, func(verb string) bool { return verb == "deletecollection" })

@@ -80,6 +80,9 @@ type Kind struct {
 	// Types is the schema of server-side apply. Default: the built-in kinds of package applyschema have their real
 	// schema. In other kinds only metadata has it; lists are atomic, and maps are separable.
 	Types *typed.ParseableType
+	// review returns the response to a created object, which is not stored: Reviews has such kinds. It calls admit when
+	// the object is valid. Nil: the objects are stored.
+	review func(r *request, obj Object, admit func() error) (Object, error)
 	// OpenAPI is the schema of a custom resource in version 3 of OpenAPI, as JSON. Default: all fields are preserved.
 	OpenAPI json.RawMessage
 }

@@ -212,7 +212,7 @@ func (r *request) checkNamespace(creating bool, name string) error {
 	}
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	// The kind of a request for a scale is in namespaces, also if the object is not.
-	if r.kind.ClusterScoped || r.namespace == "" || r.server.config.NamespacesExist ||
+	if r.kind.ClusterScoped || r.kind.review != nil || r.namespace == "" || r.server.config.NamespacesExist ||
 		r.serving.paths[resourcePath{"", "v1", "namespaces"}] == nil {
 		return nil
 	}

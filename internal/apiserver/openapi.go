@@ -162,10 +162,15 @@ func (k *Kind) addOpenAPIPaths(paths map[string]any) {
 		"patch":  operation("patch", "dryRun", "fieldManager", "fieldValidation", "force"),
 		"delete": operation("delete", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
 	}
+	post := operation("post", "dryRun", "fieldManager", "fieldValidation")
+	if k.review != nil {
+		paths[base+"/"+k.Resource] = map[string]any{"post": post}
+		return
+	}
 	paths[base+"/"+k.Resource] = map[string]any{
 		"get": operation("list", "labelSelector", "fieldSelector", "limit", "continue", "resourceVersion",
 			"resourceVersionMatch", "watch"),
-		"post": operation("post", "dryRun", "fieldManager", "fieldValidation"),
+		"post": post,
 	}
 	paths[base+"/"+k.Resource+"/{name}"] = object
 	if k.Status {

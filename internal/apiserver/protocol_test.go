@@ -31,7 +31,7 @@ func TestProtocol(t *testing.T) {
 		"delete with an empty segment":             {"DELETE", configMapsPath + "//a", "", "", "", http.StatusNotFound, "could not find the requested resource"},
 		"delete of a collection without namespace": {"DELETE", "/api/v1/namespaces//configmaps", "", "", "", http.StatusNotFound, "could not find the requested resource"},
 		"discovery of an unserved group":           {"GET", "/apis/resource.k8s.io/v1", "", "", "", http.StatusNotFound, ""},
-		"unserved group":                           {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "{}", "", "", http.StatusNotFound, "does not serve selfsubjectaccessreviews of authorization.k8s.io/v1"},
+		"unserved group":                           {"POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "{}", "", "", http.StatusNotFound, "does not serve flowschemas of flowcontrol.apiserver.k8s.io/v1"},
 		"unserved version":                         {"GET", "/apis/autoscaling/v1/horizontalpodautoscalers", "", "", "", http.StatusNotFound, "does not serve horizontalpodautoscalers of autoscaling/v1"},
 		"unserved subresource":                     {"GET", "/api/v1/namespaces/shop/replicationcontrollers/web/scale", "", "", "", http.StatusNotFound, "does not serve replicationcontrollers/scale"},
 		"unserved subresource of a Pod":            {"GET", "/api/v1/namespaces/shop/pods/web/proxy/a/b", "", "", "", http.StatusNotFound, "does not serve pods/proxy"},

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
@@ -42,6 +43,7 @@ type request struct {
 	query       url.Values
 	out         output
 	warnings    *[]string // sent in the headers of a response
+	user        authenticationv1.UserInfo
 }
 
 // respond finds the resource in the path, and handles the request.
@@ -56,11 +58,15 @@ func (s *Server) respond(req *http.Request) *response {
 	if path == (Path{}) {
 		return serving.discovery(req, strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	}
-	if err := s.authorize(req, path, path.Verb(req)); err != nil {
+	user, err := s.requester(req)
+	if err == nil {
+		err = s.authorize(user, req, path, path.Verb(req))
+	}
+	if err != nil {
 		return serving.failure(err, req.Header)
 	}
 	r := &request{
-		Request: req, server: s, warnings: new([]string),
+		Request: req, server: s, warnings: new([]string), user: user,
 		resource: path.Resource, namespace: path.Namespace, name: path.Name, subresource: path.Subresource,
 	}
 	version := resourcePath{path.Resource.Group, path.Resource.Version, path.Resource.Resource}

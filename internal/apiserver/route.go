@@ -26,6 +26,9 @@ func (r *request) routeBuiltin(forceWatch bool) (func() (*response, error), erro
 	switch {
 	case strings.Contains(r.URL.Path, "//"): // without it, the path of one object would name all objects
 	case forceWatch && r.subresource != "":
+	case r.kind.review != nil && (!inScope || forceWatch || r.name != ""):
+	case r.kind.review != nil:
+		methods[http.MethodPost] = r.answer
 	case !inScope && (r.kind.ClusterScoped || r.name != ""):
 	case !inScope || forceWatch: // of all namespaces, or a watch in the old form of paths
 		methods[http.MethodGet] = list

@@ -30,8 +30,7 @@ func (s *serving) refuse(req *http.Request, path Path) error {
 	switch {
 	case name == "openapi/v2":
 	case slices.Contains([]string{
-		"apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "flowcontrol.apiserver.k8s.io",
-		"resource.k8s.io", "autoscaling",
+		"apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", "resource.k8s.io", "autoscaling",
 	}, resource.Group) && len(s.kindsOf(resource.Group, resource.Version)) == 0:
 		name = fmt.Sprintf("%s of %s", resource.Resource, resource.GroupVersion())
 	case slices.Contains([]string{

@@ -142,7 +142,7 @@ func (r *request) createOnUpdate(
 		return nil, err
 	}
 	path := Path{Resource: r.resource, Namespace: r.namespace, Name: r.name, Subresource: r.subresource}
-	if err := r.server.authorize(r.Request, path, "create"); err != nil {
+	if err := r.server.authorize(r.user, r.Request, path, "create"); err != nil {
 		return nil, err
 	}
 	if err := r.checkNamespace(true, r.name); err != nil {

@@ -18,6 +18,7 @@ import (
 //	$listed     the version of the latest list of the resource
 //	$uid        the uid of the object
 //	$continue   the token of the latest list of the resource
+//	$token      the latest token of a service account
 type operation struct {
 	kind                         *kind
 	method, apiVersion, resource string

@@ -46,6 +46,7 @@ type side struct {
 	seen      map[string][]string // versions that the server has sent, by resource/name
 	uids      map[string]string   // by resource/name
 	first     string
+	issued    string            // the latest token of a service account
 	tokens    map[string]string // by resource
 	listed    map[string]string // versions of lists, by resource
 	watches   map[int]*openWatch
@@ -198,7 +199,7 @@ func (s *side) resolve(o operation, text string) string {
 		uid = "99999999-2222-4333-8444-555555555555"
 	}
 	return strings.NewReplacer("$ns", s.namespace, "$rv", latest, "$old", old, "$first", s.first, "$latest", strconv.FormatUint(s.highest, 10), "$middle", s.middle(),
-		"$listed", s.listedVersion(o), "$uid", uid, "$continue", s.tokens[o.resource]).Replace(text)
+		"$listed", s.listedVersion(o), "$uid", uid, "$continue", s.tokens[o.resource], "$token", s.issued).Replace(text)
 }
 
 // listedVersion returns the version of the latest list of the resource of an operation.
@@ -227,11 +228,14 @@ func (s *side) do(t *testing.T, index int, o operation) string {
 		s.watches[index] = w
 		return s.text(w.result)
 	}
-	body := s.resolve(o, o.body)
+	body, header := s.resolve(o, o.body), map[string]string{}
+	for name, value := range o.header {
+		header[name] = s.resolve(o, value)
+	}
 	if isProtobuf(o.header["Content-Type"]) {
 		body = toProtobuf(body)
 	}
-	res := s.send(t.Context(), o.method, path, body, o.header)
+	res := s.send(t.Context(), o.method, path, body, header)
 	s.chooseVersions(o)
 	s.notStored = strings.Contains(o.query+o.body, "dryRun") || o.method == http.MethodGet && o.name == "" && (strings.Contains(o.query, "resourceVersion=") || strings.Contains(o.query, "continue="))
 	text := s.text(res)
@@ -276,6 +280,9 @@ func (s *side) observe(o operation, res result) {
 	}
 	if res.code >= http.StatusBadRequest || metadata == nil {
 		return
+	}
+	if status, ok := content["status"].(map[string]any); ok && o.subresource == "token" {
+		s.issued, _ = status["token"].(string)
 	}
 	if _, isList := content["items"]; isList && o.method == http.MethodGet {
 		s.listed[o.resource] = version(content)

@@ -17,6 +17,7 @@ func TestSystemObjects(t *testing.T) {
 		"/api/v1/namespaces/default/services/kubernetes", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
 		"/apis/scheduling.k8s.io/v1/priorityclasses/system-cluster-critical", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
 		rbac + "/clusterroles/cluster-admin", rbac + "/clusterroles/admin", rbac + "/clusterroles/edit", rbac + "/clusterroles/view",
+		rbac + "/clusterroles/system:auth-delegator", rbac + "/clusterroles/system:basic-user", rbac + "/clusterrolebindings/system:basic-user",
 		rbac + "/clusterrolebindings/cluster-admin", rbac + "/namespaces/kube-system/roles/extension-apiserver-authentication-reader",
 	} {
 		var texts [2]string

@@ -46,7 +46,7 @@ func (a *Admission) SetHandler(h http.Handler) {
 	a.handler = h
 }
 
-// requester is the user of all requests: the simulated cluster has no authentication.
+// requester is the user of all requests in reviews, also if another user makes a request.
 func requester() user.Info {
 	return &user.DefaultInfo{Name: "system:admin", Groups: []string{"system:masters", "system:authenticated"}}
 }

@@ -36,6 +36,11 @@ func documents() map[string][]string {
 			"apps.v1.DaemonSet", "apps.v1.Deployment", "apps.v1.ReplicaSet",
 			"apps.v1.StatefulSet",
 		},
+		"apis__authentication.k8s.io__v1": {"authentication.v1.SelfSubjectReview", "authentication.v1.TokenReview"},
+		"apis__authorization.k8s.io__v1": {
+			"authorization.v1.LocalSubjectAccessReview", "authorization.v1.SelfSubjectAccessReview",
+			"authorization.v1.SelfSubjectRulesReview", "authorization.v1.SubjectAccessReview",
+		},
 		"apis__batch__v1":               {"batch.v1.Job"},
 		"apis__coordination.k8s.io__v1": {"coordination.v1.Lease"},
 		"apis__events.k8s.io__v1":       {"events.v1.Event"},
