@@ -41,21 +41,36 @@ const (
 )
 
 // requester returns the user of a request: the one that it impersonates, the account of its token, or an administrator.
-// A token that this server has not issued has no effect. Error: the token is not valid any more.
-func (s *Server) requester(req *http.Request) (authenticationv1.UserInfo, error) {
-	if name := req.Header.Get(authenticationv1.ImpersonateUserHeader); name != "" {
-		return impersonated(name, req.Header), nil
-	}
-	user := authenticationv1.UserInfo{Username: "system:admin", Groups: []string{mastersGroup, authenticatedGroup}}
+// A token that this server has not issued has no effect. Error: the token is not valid any more, or its account may not
+// impersonate the user or one of the groups.
+func (s *Server) requester(req *http.Request) (user authenticationv1.UserInfo, err error) {
+	user = authenticationv1.UserInfo{Username: "system:admin", Groups: []string{mastersGroup, authenticatedGroup}}
 	scheme, token, _ := strings.Cut(strings.TrimSpace(req.Header.Get("Authorization")), " ")
-	if _, issued := parseToken(token); !issued || !strings.EqualFold(scheme, "bearer") {
+	if _, issued := parseToken(token); issued && strings.EqualFold(scheme, "bearer") {
+		if user, _, err = s.authenticate(token, []string{tokenIssuer}); err != nil {
+			return user, apierrors.NewUnauthorized("Unauthorized")
+		}
+	}
+	name := req.Header.Get(authenticationv1.ImpersonateUserHeader)
+	if name == "" {
 		return user, nil
 	}
-	user, _, err := s.authenticate(token, []string{tokenIssuer})
-	if err != nil {
-		return user, apierrors.NewUnauthorized("Unauthorized")
+	a := access{user: user.Username, groups: user.Groups, verb: "impersonate", object: name}
+	a.resource.Resource = "users"
+	if account, isAccount := strings.CutPrefix(name, accountPrefix); isAccount {
+		a.resource.Resource = "serviceaccounts"
+		a.namespace, a.object, _ = strings.Cut(account, ":")
 	}
-	return user, nil
+	if permitted, reason := s.permits(a); !permitted {
+		return user, a.forbidden(reason)
+	}
+	a.resource.Resource, a.namespace = "groups", ""
+	for _, a.object = range req.Header.Values(authenticationv1.ImpersonateGroupHeader) {
+		if permitted, reason := s.permits(a); !permitted {
+			return user, a.forbidden(reason)
+		}
+	}
+	return impersonated(name, req.Header), nil
 }
 
 // impersonated returns the user that the headers of a request describe.

@@ -31,12 +31,12 @@
 // client-go, if package applyschema has it. In all other kinds, only metadata has the schema of the real server; lists
 // in the rest of the object are atomic, as in a custom resource without a schema.
 //
-// A request that impersonates a user needs a role for it, if the server has the kinds of RBAC. All others are those of
-// an administrator. Reviews of access are missing, and checks against escalation: a user who may write roles can write
-// any.
+// If the server has the kinds of RBAC, a request needs a role if it impersonates a user, or has the token of a service
+// account that the server issued. All others are those of an administrator, also with other tokens. Checks against
+// escalation are missing: a user who may write roles can write any.
 //
-// Missing, compared with kube-apiserver: authentication, authorization of discovery, Table output, CBOR, watches over
-// WebSockets. Requests for the resources and subresources that refuse lists are refused with an error that names them.
-// Other packages have the built-in kinds (builtin), and in the module simulation the schemas of custom resources and
-// the controllers.
+// Missing, compared with kube-apiserver: other authentication, permissions for discovery and for impersonated uids and
+// extra fields, Table output, CBOR, watches over WebSockets. Requests for the resources and subresources that refuse
+// lists are refused with an error that names them. Other packages have the built-in kinds (builtin), and in the module
+// simulation the schemas of custom resources and the controllers.
 package apiserver

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -108,12 +109,51 @@ func TestRequestsOfOtherTokens(t *testing.T) {
 	token := issueToken(t, s, ``)
 	forged := strings.Split(token, ".")
 	forged[1] = base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://kubernetes.default.svc.cluster.local"}`))
+	anyone := forged[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["`+tokenIssuer+`"],"exp":9999999999}`))
+	anyone += "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(tokenKey(), []byte(anyone)))
 	for header, code := range map[string]int{
 		"": http.StatusOK, "Bearer": http.StatusOK, "Bearer abc": http.StatusOK, "Bearer a.b.c": http.StatusOK, "Bearer " + strings.Join(forged, "."): http.StatusOK,
-		"Basic " + token: http.StatusOK, "Bearer " + token: http.StatusForbidden,
+		"Basic " + token: http.StatusOK, "Bearer " + token: http.StatusForbidden, "Bearer " + anyone: http.StatusUnauthorized,
 	} {
 		if got, text := send(t, s, http.MethodGet, configMapsPath, "", "Authorization", header); got != code {
 			t.Errorf("%q: %d %s, want %d", header, got, text, code)
+		}
+	}
+}
+
+// An account may impersonate only the users and groups that its roles name; an administrator may impersonate all.
+func TestAccountsNeedPermissionToImpersonate(t *testing.T) {
+	t.Parallel()
+	s := newReviewServer(t, true)
+	const path = "/apis/rbac.authorization.k8s.io/v1/"
+	for name, rule := range map[string]string{
+		"reads":        `{"verbs":["list"],"apiGroups":[""],"resources":["configmaps"]}`,
+		"impersonates": `{"verbs":["impersonate"],"apiGroups":[""],"resources":["users","groups","serviceaccounts"],"resourceNames":["jane","staff","web"]}`,
+	} {
+		mustSend(t, s, http.MethodPost, path+"clusterroles", `{"metadata":{"name":"`+name+`"},"rules":[`+rule+`]}`)
+		subject := map[string]string{"reads": "jane", "impersonates": "system:serviceaccount:shop:web"}[name]
+		mustSend(t, s, http.MethodPost, path+"clusterrolebindings", `{"metadata":{"name":"`+name+`"},"roleRef":{"kind":"ClusterRole","name":"`+name+`"},"subjects":[{"kind":"User","name":"`+subject+`"}]}`)
+	}
+	bearer := "Bearer " + issueToken(t, s, ``)
+	for _, test := range []struct {
+		authorization, user, group string
+		code                       int
+		want                       string
+	}{
+		{bearer, "jane", "", http.StatusOK, "items"},
+		{bearer, "jane", "staff", http.StatusOK, "items"},
+		{bearer, "jane", "system:masters", http.StatusForbidden, `cannot impersonate resource \"groups\"`},
+		{bearer, "bert", "", http.StatusForbidden, `cannot impersonate resource \"users\"`},
+		{bearer, "system:serviceaccount:shop:web", "", http.StatusForbidden, `cannot list resource \"configmaps\"`},
+		{bearer, "system:serviceaccount:shop:other", "", http.StatusForbidden, `cannot impersonate resource \"serviceaccounts\"`},
+		{"", "bert", "system:masters", http.StatusOK, "items"},
+	} {
+		headers := []string{"Authorization", test.authorization, "Impersonate-User", test.user}
+		if test.group != "" {
+			headers = append(headers, "Impersonate-Group", test.group)
+		}
+		if code, text := send(t, s, http.MethodGet, configMapsPath, "", headers...); code != test.code || !strings.Contains(text, test.want) {
+			t.Errorf("%.6s as %q and %q: %d %s, want %d %s", test.authorization, test.user, test.group, code, text, test.code, test.want)
 		}
 	}
 }

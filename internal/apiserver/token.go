@@ -100,7 +100,7 @@ func (r *request) createToken() (*response, error) {
 
 // token returns the text of a token. Its key is no secret: the same in all servers, so that the seed determines it.
 func (r *request) token(request *authenticationv1.TokenRequest, expires time.Time) (string, error) {
-	bound := boundClaims{Namespace: request.Namespace, Account: claimOf(request)}
+	bound := boundClaims{Namespace: request.Namespace, Account: *claimOf(request)}
 	if ref := request.Spec.BoundObjectRef; ref != nil {
 		obj, err := r.boundObject(ref)
 		if err != nil {
@@ -158,7 +158,7 @@ type boundClaims struct {
 	Node      *objectClaim `json:"node,omitempty"`
 	Pod       *objectClaim `json:"pod,omitempty"`
 	Secret    *objectClaim `json:"secret,omitempty"`
-	Account   *objectClaim `json:"serviceaccount"`
+	Account   objectClaim  `json:"serviceaccount"`
 }
 
 type objectClaim struct {

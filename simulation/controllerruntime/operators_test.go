@@ -23,7 +23,7 @@ type published struct {
 type operatorSuite struct {
 	dir   string
 	cache change // the same change, in the file of the suite that creates the manager
-	// existing lets the suite run on an existing cluster, with both caches.
+	// existing lets the suite run on an existing cluster, with each cache.
 	existing []change
 }
 
@@ -82,8 +82,8 @@ func operators() []published {
 
 // TestOperators runs the suites of published operators on new local clusters, with controller-runtime's cache ("local"),
 // with that of compat/controllerruntime ("compat"), which needs two lines: the import and the option, and also with its
-// engine ("engine"). Their mains with these lines are compiled. The operators are copied from the module cache, or from the module proxy. A spec may
-// fail only if explanations.txt has the reason. "make peers" shows the counts.
+// engine ("engine"). Their mains with these lines are compiled. The operators are copied from the module cache, or from
+// the module proxy. A spec may fail only if explanations.txt has the reason. "make peers" shows the counts.
 //
 //nolint:paralleltest // beside other tests the suites, which wait for some seconds only, have too little time
 func TestOperators(t *testing.T) {
