@@ -674,6 +674,31 @@ func TestContract09_BrokenWatchIsReported(t *testing.T) {
 	}
 }
 
+// An API server that ends all watches also ends those that have just been opened.
+func TestContract09_OneShortWatchIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false, object("a", "1"))
+		f := start(t, server, server)
+		for range 3 {
+			for _, _, open := server.Counts(); open == 0; _, _, open = server.Counts() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			server.DropWatches() // a short watch
+			for range 15 {
+				time.Sleep(time.Second)
+				if err := f.informer.Ready(); err != nil {
+					t.Fatalf("Ready after one short watch: %v", err)
+				}
+			}
+			server.DropWatches() // a long one
+			synctest.Wait()
+		}
+		if logs := f.logs.String(); strings.Contains(logs, "cannot retrieve") {
+			t.Errorf("logged: %s", logs)
+		}
+	})
+}
+
 func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)

@@ -19,6 +19,10 @@ import (
 // of them. It needs two lists if the server does not have the version of the first list either.
 const manyGone = 4
 
+// manyShort is the number of consecutive watches that end as soon as they are opened after which this is an error. One
+// such watch is normal: when an API server ends all watches, it also ends those that have just been opened.
+const manyShort = 2
+
 const (
 	// maxReasons is the maximum number of reasons of one episode that are stored and logged at once.
 	maxReasons = 8
@@ -49,6 +53,7 @@ type status struct {
 	broken      bool       // guarded by mu; now.err is the error of a watch that had been opened
 	episode     episode    // guarded by mu; what was logged since now.err was nil
 	expirations int        // guarded by mu; consecutive requests that failed because history was gone
+	short       int        // guarded by mu; consecutive watches that ended as soon as they were opened
 }
 
 // condition is the state of a part at one time.
@@ -103,7 +108,7 @@ func (s *status) begin(first ChangeType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first, s.now, s.absence = first, condition{}, absence{}
-	s.broken, s.expirations, s.unknown = false, 0, false
+	s.broken, s.unknown, s.expirations, s.short = false, false, 0, 0
 	s.setLacks()
 }
 
@@ -181,6 +186,15 @@ func (s *status) historyGone() (isError bool) {
 	return s.expirations >= manyGone
 }
 
+// endedAtOnce records that a watch ended as soon as it was opened. It reports whether this is an error now, after
+// manyShort consecutive calls.
+func (s *status) endedAtOnce() (isError bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.short++
+	return s.short >= manyShort
+}
+
 // opened records that a watch was opened.
 func (s *status) opened() {
 	s.mu.Lock()
@@ -209,11 +223,11 @@ func (s *status) notSilent() {
 	}
 }
 
-// clear clears the error. history is true if history is available too.
-func (s *status) clear(history bool) {
+// clear clears the error. works is true if a watch works: history is available too.
+func (s *status) clear(works bool) {
 	s.mu.Lock()
-	if history {
-		s.expirations = 0
+	if works {
+		s.expirations, s.short = 0, 0
 	}
 	err, since := s.now.err, s.now.errSince
 	s.now.err, s.now.errSince, s.now.degraded, s.now.silent = nil, time.Time{}, false, false

@@ -261,7 +261,9 @@ func (s *stream) end(err error) {
 			s.send(watch.Event{Type: watch.Error, Object: statusOf(err)})
 		}
 	case !s.got && time.Since(s.opened) < shortWatch:
-		s.part.failed(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes), true)
+		if s.part.status.endedAtOnce() {
+			s.part.failed(fmt.Errorf("watch %s: the stream ends as soon as it is opened", s.part.describes), true)
+		}
 	case s.listing:
 		s.part.failed(fmt.Errorf("list %s: the stream ended before the list did", s.part.describes), true)
 		if s.part.requests.streamBroke() {
