@@ -46,8 +46,8 @@ const (
 func (s *Server) requester(req *http.Request) (user authenticationv1.UserInfo, err error) {
 	user = authenticationv1.UserInfo{Username: "system:admin", Groups: []string{mastersGroup, authenticatedGroup}}
 	scheme, token, _ := strings.Cut(strings.TrimSpace(req.Header.Get("Authorization")), " ")
-	if _, issued := parseToken(token); issued && strings.EqualFold(scheme, "bearer") {
-		if user, _, err = s.authenticate(token, []string{tokenIssuer}); err != nil {
+	if claims, issued := parseToken(token); issued && strings.EqualFold(scheme, "bearer") {
+		if user, _, err = s.userOf(claims, []string{tokenIssuer}); err != nil {
 			return user, apierrors.NewUnauthorized("Unauthorized")
 		}
 	}
@@ -150,12 +150,12 @@ func (a access) forbidden(reason string) error {
 
 // permits reports whether a role of the user has a rule for a. The reason has the text of kube-apiserver.
 func (s *Server) permits(a access) (permitted bool, reason string) {
-	if slices.Contains(a.groups, mastersGroup) || !s.checksPermissions() {
+	if slices.Contains(a.groups, mastersGroup) {
 		return true, ""
 	}
 	grants, problems := s.grants(a)
 	if i := slices.IndexFunc(grants, func(g grant) bool { return a.matches(g.PolicyRule) }); i >= 0 {
-		return true, "RBAC: allowed by " + grants[i].binding
+		return true, grants[i].reason
 	}
 	if len(problems) > 0 {
 		reason = fmt.Sprintf("RBAC: %v", utilerrors.NewAggregate(problems))
@@ -166,10 +166,11 @@ func (s *Server) permits(a access) (permitted bool, reason string) {
 // grant is a rule that a binding gives to a user.
 type grant struct {
 	rbacv1.PolicyRule
-	binding string // as kube-apiserver describes it
+	reason string // names the binding as kube-apiserver does
 }
 
-// grants returns the rules that the user of a has in its namespace. The errors are the roles that bindings lack.
+// grants returns the rules that the user of a has in its namespace: one that permits everything if the server does not
+// check permissions. The errors are the roles that bindings lack.
 func (s *Server) grants(a access) (grants []grant, problems []error) {
 	if all := []string{"*"}; !s.checksPermissions() {
 		rule := rbacv1.PolicyRule{Verbs: all, APIGroups: all, Resources: all, NonResourceURLs: all}
@@ -184,13 +185,14 @@ func (s *Server) grants(a access) (grants []grant, problems []error) {
 		if subjects[i].Kind == rbacv1.ServiceAccountKind {
 			subject += "/" + cmp.Or(subjects[i].Namespace, namespace)
 		}
-		binding := fmt.Sprintf("%s %q of %s %q to %s %q", kind, name, ref.Kind, ref.Name, subjects[i].Kind, subject)
+		reason := fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", kind, name, ref.Kind, ref.Name,
+			subjects[i].Kind, subject)
 		rules, err := s.rulesOf(ref, namespace)
 		if err != nil {
 			problems = append(problems, err)
 		}
 		for _, rule := range rules {
-			grants = append(grants, grant{rule, binding})
+			grants = append(grants, grant{rule, reason})
 		}
 	}
 	for _, object := range s.Objects(rbacv1.Resource("clusterrolebindings")) {
@@ -254,7 +256,7 @@ func (a access) is(subject rbacv1.Subject, namespace string) bool {
 	if subject.Namespace != "" {
 		namespace = subject.Namespace
 	}
-	return a.user == "system:serviceaccount:"+namespace+":"+subject.Name
+	return a.user == accountPrefix+namespace+":"+subject.Name
 }
 
 // matches reports whether the rule permits a.

@@ -220,15 +220,22 @@ func parseToken(token string) (claims tokenClaims, issued bool) {
 // authenticate returns the user of a token, and for which of the audiences it is valid. Its errors have the texts of
 // kube-apiserver.
 func (s *Server) authenticate(token string, audiences []string) (authenticationv1.UserInfo, []string, error) {
-	user := authenticationv1.UserInfo{}
 	claims, issued := parseToken(token)
 	switch {
-	case !issued && claims.Issuer == tokenIssuer:
-		return user, nil, errors.New("[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]")
-	case !issued:
-		return user, nil, errors.New("invalid bearer token")
+	case issued:
+		return s.userOf(claims, audiences)
+	case claims.Issuer == tokenIssuer:
+		return authenticationv1.UserInfo{}, nil,
+			errors.New("[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]")
 	}
-	accepted := slices.DeleteFunc(slices.Clone(audiences), func(a string) bool {
+	return authenticationv1.UserInfo{}, nil, errors.New("invalid bearer token")
+}
+
+// userOf returns the user of an issued token, and for which of the audiences it is valid.
+func (s *Server) userOf(
+	claims tokenClaims, audiences []string,
+) (user authenticationv1.UserInfo, accepted []string, err error) {
+	accepted = slices.DeleteFunc(slices.Clone(audiences), func(a string) bool {
 		return !slices.Contains(claims.Audiences, a)
 	})
 	if len(accepted) == 0 {
