@@ -272,7 +272,9 @@ func TestServe(t *testing.T) {
 	c := simulation.New(t, simulation.Config{YAML: motto})
 	kubeconfig := c.Serve() // for kubectl, or any other program
 	// endregion
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	// As kubectl does, which asks for credentials that a kubeconfig lacks.
+	config, err := clientcmd.NewInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil, strings.NewReader("")).ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

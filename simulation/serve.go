@@ -36,7 +36,9 @@ func (c *Cluster) Serve() (kubeconfig string) {
 		Server:                   server.URL,
 		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	}
-	config.Contexts["simulation"] = &clientcmdapi.Context{Cluster: "simulation"}
+	// A token that the server has not issued has no effect. Without credentials kubectl asks for a name and a password.
+	config.AuthInfos["administrator"] = &clientcmdapi.AuthInfo{Token: "administrator"}
+	config.Contexts["simulation"] = &clientcmdapi.Context{Cluster: "simulation", AuthInfo: "administrator"}
 	config.CurrentContext = "simulation"
 	kubeconfig = filepath.Join(c.tb.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {

@@ -48,6 +48,7 @@ func TestKubectlOutputIsEqual(t *testing.T) {
 		{"workloads", workloadSteps()},
 		{"descriptions", descriptionSteps()},
 		{"nodes", nodeSteps()},
+		{"permissions", permissionSteps()},
 	} {
 		t.Run(test.namespace, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,24 @@ const (
 	widget = "apiVersion: kubectl.example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: %d}\n"
 )
 
+// permissionSteps ask what accounts may do.
+func permissionSteps() []step {
+	const account = " --as system:serviceaccount:permissions:default"
+	return []step{
+		{"auth can-i create configmaps", ""},
+		{"auth can-i list configmaps" + account, ""},
+		{"create role reader --verb=get,list --resource=configmaps", ""},
+		{"create rolebinding reader --role=reader --serviceaccount=permissions:default", ""},
+		{"auth can-i list configmaps" + account, ""},
+		{"auth can-i delete configmaps" + account, ""},
+		{"auth can-i list configmaps --all-namespaces" + account, ""},
+		{"auth can-i get configmaps/a --subresource=status" + account, ""},
+		{"auth can-i get unknown" + account, ""},
+		{"get configmaps -o name" + account, ""},
+		{"get secrets -o name" + account, ""},
+	}
+}
+
 // objectSteps work on single objects.
 func objectSteps() []step {
 	return []step{
