@@ -85,15 +85,7 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		return err
 	}
 	if l.config.Reconciler != nil {
-		if !l.own.Has(key) && l.intake.redirect(key, r.run.Causes) {
-			return errGone
-		}
-		// Before the call: the object that the reconciler reads may be newer than this, but never older.
-		r.identify(l.own, key)
-		r.mu.Lock()
-		r.owner = detect.Owner{UID: r.uid, Generation: r.generation}
-		r.mu.Unlock()
-		return l.config.Reconciler(ctx, key)
+		return l.callReconciler(ctx, r)
 	}
 	obj, found, err := l.informer.Get(key)
 	switch {
@@ -117,6 +109,20 @@ func (l *loop[T]) call(ctx context.Context, r *running) (err error) {
 		l.unwritten.after(ctx, r, l.own.Kind().Kind, before, obj)
 	}
 	return err
+}
+
+// callReconciler calls the Reconciler.
+func (l *loop[T]) callReconciler(ctx context.Context, r *running) error {
+	key := r.run.Key
+	if !l.own.Has(key) && l.intake.redirect(key, r.run.Causes) {
+		return errGone
+	}
+	// Before the call: the object that the reconciler reads may be newer than this, but never older.
+	r.identify(l.own, key)
+	r.mu.Lock()
+	r.owner = detect.Owner{UID: r.uid, Generation: r.generation}
+	r.mu.Unlock()
+	return l.config.Reconciler(ctx, key)
 }
 
 // callDeleted calls Config.Deleted for each deleted object of the key, in order of their deletion. called is false if

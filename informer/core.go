@@ -30,17 +30,21 @@ type core struct {
 	kind       schema.GroupVersionKind // empty if the Retriever does not specify it
 	objectType reflect.Type            // the type of the retrieved objects: the T of New
 	optional   bool
-	whole      bool   // objects are kept unchanged, except for managedFields
-	cutsLabels bool   // objects are kept without some of their labels
-	appliedBy  string // Config.KeepAppliedBy without defaults
-	metrics    Recorder
-	onError    func(error) // nil: no such function
-	logger     *slog.Logger
-	guard      *usercode.Guard
-	cluster    *kube.Cluster                 // nil: not known
-	indexes    atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
-	adding     sync.Mutex                    // held by AddIndex; acquired before mu
-	counters   counters
+	whole      bool // objects are kept unchanged, except for managedFields
+	cutsLabels bool // objects are kept without some of their labels
+	// keepsApplied is true if objects are kept with what a field manager has applied.
+	keepsApplied bool
+	appliedBy    string // Config.KeepAppliedBy without defaults
+	metrics      Recorder
+	onError      func(error) // nil: no such function
+	logger       *slog.Logger
+	guard        *usercode.Guard
+	cluster      *kube.Cluster                 // nil: not known
+	indexes      atomic.Pointer[[]store.Index] // replaced by AddIndex, with adding and mu held
+	adding       sync.Mutex                    // held by AddIndex; acquired before mu
+	counters     counters
+	decoded      *decoded // nil: no object is kept decoded
+	decodedUse   *decodedUse
 	// transform changes objects that arrive. Nil: they are not changed.
 	transform func(*wire.Object) *wire.Object
 
@@ -119,6 +123,7 @@ func (c *core) leave(s *session) {
 	if !last {
 		return
 	}
+	c.decoded.setStopped(c.decodedUse, true) // before the next session can begin
 	s.cancel()
 	<-s.ended
 	c.forgetEnding(s)
@@ -145,6 +150,7 @@ func (c *core) join(ctx context.Context) *session {
 			continue
 		}
 		if c.session == nil {
+			c.decoded.setStopped(c.decodedUse, false)
 			c.session, c.ran = c.begin(ctx), true
 		}
 		s := c.session

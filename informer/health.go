@@ -34,6 +34,8 @@ type Health struct {
 	// that.
 	Decoded    int64
 	DecodeTime time.Duration
+	// DecodedBytes is an estimate of the memory of the objects that are kept decoded (SetDecodedBudget).
+	DecodedBytes int64
 	// Staleness is the maximum age of the cached state while the informer runs, over all of its watches. With a healthy
 	// watch it stays below about a minute, because the API server sends a bookmark at least that often. It is zero if
 	// the informer does not run, or has not listed.
@@ -86,6 +88,7 @@ func (c *core) health() Health {
 	}
 	all, parts := c.parts, c.presentParts()
 	c.mu.Unlock()
+	h.DecodedBytes = c.decodedUse.bytes.Load()
 	h.Staleness = c.staleness()
 	for _, p := range all {
 		h.Objects += p.objects().Len()

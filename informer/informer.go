@@ -117,7 +117,9 @@ type Informer[T kube.Object] struct {
 	// Immutable after New.
 	core    *core
 	decoder wire.Decoder[T]
-	cut     *wire.Cut // for Retrievers that are set later
+	decoded *decoded     // nil: none are kept
+	object  reflect.Type // of the objects that decoder returns
+	cut     *wire.Cut    // for Retrievers that are set later
 	// namespaces are those that it selects; nil: not known.
 	namespaces []string
 }
@@ -168,25 +170,7 @@ func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 	if err := mistakes.Err(); err != nil {
 		return nil, err
 	}
-	c := &core{
-		createdAt:     time.Now(),
-		name:          cmp.Or(config.Name, description.kind()),
-		kind:          description.GroupVersionKind,
-		cluster:       clusterOf(config.Retriever),
-		objectType:    reflect.TypeFor[T](),
-		selectionText: description.text(),
-		optional:      config.Optional,
-		whole:         len(config.Cut) == 0 && config.Transform == nil,
-		cutsLabels:    slices.ContainsFunc(config.Cut, isOfLabels),
-		metrics:       config.Metrics,
-		onError:       config.OnError,
-		synced:        make(chan struct{}),
-		switching:     make(chan struct{}, 1),
-	}
-	c.logger = cmp.Or(config.Logger, c.cluster.Logger())
-	if usercode.IsNil(c.metrics) {
-		c.metrics = apiobject.Metrics[Recorder](apiobject.ObserversOf(c.cluster))
-	}
+	c := config.newCore(description)
 	c.states.kind, c.states.comparer = c.kind, wire.NewComparer(c.objectType)
 	c.guard = usercode.NewGuard(c.logger.With("informer", c.name))
 	indexes := make([]store.Index, 0, len(config.Indexes))
@@ -202,6 +186,32 @@ func build[T kube.Object](config Config[T]) (*Informer[T], error) {
 		c.parts = append(c.parts, i.newPart(r))
 	}
 	return i, nil
+}
+
+// newCore returns a core without indexes and parts.
+func (c Config[T]) newCore(description Description[T]) *core {
+	made := &core{
+		createdAt:     time.Now(),
+		name:          cmp.Or(c.Name, description.kind()),
+		kind:          description.GroupVersionKind,
+		cluster:       clusterOf(c.Retriever),
+		objectType:    reflect.TypeFor[T](),
+		selectionText: description.text(),
+		optional:      c.Optional,
+		whole:         len(c.Cut) == 0 && c.Transform == nil,
+		decodedUse:    new(decodedUse),
+		cutsLabels:    slices.ContainsFunc(c.Cut, isOfLabels),
+		keepsApplied:  c.KeepAppliedBy != "",
+		metrics:       c.Metrics,
+		onError:       c.OnError,
+		synced:        make(chan struct{}),
+		switching:     make(chan struct{}, 1),
+	}
+	made.decoded, made.logger = decodedOf(made.cluster), cmp.Or(c.Logger, made.cluster.Logger())
+	if usercode.IsNil(made.metrics) {
+		made.metrics = apiobject.Metrics[Recorder](apiobject.ObserversOf(made.cluster))
+	}
+	return made
 }
 
 // isOfLabels reports whether a path of Config.Cut is that of labels.
@@ -310,27 +320,6 @@ func (i *Informer[T]) Get(key kube.Key) (obj T, found bool, err error) {
 	return obj, false, missing
 }
 
-// read decodes a cached object.
-func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
-	err = ref.Read(func(o *wire.Object) error {
-		obj, err = i.decode(o)
-		return err
-	})
-	return obj, err
-}
-
-// decode decodes an object of this informer.
-func (i *Informer[T]) decode(o *wire.Object) (T, error) {
-	began := time.Now()
-	obj, err := i.decoder.Decode(o)
-	i.core.counters.decoded.Add(1)
-	i.core.counters.decodeTime.Add(int64(time.Since(began)))
-	if err != nil {
-		return obj, fmt.Errorf("informer %q: decode %s: %w", i.core.name, o.Key, err)
-	}
-	return obj, nil
-}
-
 // has reports whether the cache contains an object under key. Errors: those of Get.
 func (i *Informer[T]) has(key kube.Key) (bool, error) {
 	parts, gaps, err := i.core.readable()
@@ -344,9 +333,9 @@ func (i *Informer[T]) has(key kube.Key) (bool, error) {
 	return false, missing
 }
 
-// List iterates over new copies of the objects that query selects, in no particular order. Each object is decoded when
-// it is yielded, so an early end avoids the rest of the work. List holds no lock during the iteration: objects that are
-// added or deleted during that time may or may not be yielded.
+// List iterates over new copies of the objects that query selects, in no particular order. Each object is decoded or
+// copied when it is yielded, so an early end avoids the rest of the work. List holds no lock during the iteration:
+// objects that are added or deleted during that time may or may not be yielded.
 //
 // It yields an error in place of an object that cannot be decoded as a T. It yields a single error if query has an
 // unknown index, if the informer does not run (ErrNotRunning), or if objects that query may select have not been listed

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -22,7 +21,7 @@ type Snapshot[T kube.Object] struct {
 // reader is a store, or a snapshot of one.
 type reader interface {
 	Get(key kube.Key) (store.Ref, bool)
-	List(query store.Query) iter.Seq2[*wire.Object, error]
+	Find(query store.Query) iter.Seq2[*store.Found, error]
 	Count(query store.Query) (int, error)
 	Len() int
 }
@@ -77,11 +76,7 @@ func (s Snapshot[T]) List(query Query) iter.Seq2[T, error] {
 			return
 		}
 		for _, p := range s.parts {
-			for o, err := range p.List(store.Query(query)) {
-				var obj T
-				if err == nil {
-					obj, err = s.informer.decode(o)
-				}
+			for obj, err := range s.informer.list(p, store.Query(query), nil) {
 				if !yield(obj, err) {
 					return
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -52,7 +53,10 @@ type handle = cache.Holder[cache.Informer]
 
 // newInformer returns a view of an informer.
 func newInformer[T kube.Object](c *core, decoder wire.Decoder[T], cut *wire.Cut) *Informer[T] {
-	i := &Informer[T]{core: c, decoder: decoder, cut: cut}
+	i := &Informer[T]{core: c, decoder: decoder, object: decoder.Type(), cut: cut}
+	if i.object != reflect.TypeFor[*wire.EncodedObject]() {
+		i.decoded = c.decoded
+	}
 	i.handle = cache.Hold[cache.Informer](untyped[T]{i})
 	return i
 }
@@ -96,13 +100,11 @@ func (u untyped[T]) Object(key kube.Key) (obj kube.Object, applied *metav1.Manag
 		if !found {
 			continue
 		}
-		err = ref.Read(func(o *wire.Object) error {
-			if entry, kept := o.AppliedFields(); kept {
-				applied = &entry
-			}
-			obj, err = u.informer.decode(o)
-			return err
-		})
+		if !u.informer.core.keepsApplied {
+			obj, err = u.informer.read(ref)
+		} else {
+			obj, applied, err = u.informer.readApplied(ref)
+		}
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -152,21 +154,16 @@ func (u untyped[T]) ObjectsByFields(
 			return
 		}
 		query := store.Query{Namespace: namespace, Labels: selector, Index: index, Value: value}
+		skip := func(key kube.Key) bool {
+			return slices.ContainsFunc(onKey, func(r fields.Requirement) bool { return !meets(key, r) })
+		}
 		for _, p := range u.readable(kube.Key{Namespace: namespace}) {
-			for o, err := range p.objects().List(query) {
-				if err == nil && slices.ContainsFunc(onKey, func(r fields.Requirement) bool {
-					return !meets(o.Key, r)
-				}) {
-					continue
-				}
-				var obj kube.Object
+			for obj, err := range u.informer.list(p.objects(), query, skip) {
+				var found kube.Object // not a typed nil pointer
 				if err == nil {
-					obj, err = u.informer.decode(o)
+					found = obj
 				}
-				if err != nil {
-					obj = nil // not a typed nil pointer
-				}
-				if !yield(obj, err) {
+				if !yield(found, err) {
 					return
 				}
 			}
@@ -216,6 +213,10 @@ func (u untyped[T]) Encoded(key kube.Key) (*wire.Object, bool) {
 }
 
 func (u untyped[T]) Decode(o *wire.Object) (kube.Object, error) { return u.informer.decode(o) }
+
+func (u untyped[T]) As(decoder wire.Decoder[kube.Object]) any {
+	return newInformer(u.informer.core, decoder, u.informer.cut)
+}
 
 func (u untyped[T]) Await(w cache.Write, seen func()) (cancel func()) {
 	return u.informer.core.await(w, u.contentOf(w.Object), seen)

@@ -56,7 +56,8 @@ func (m *modelled) NewObject() (obj kube.Object, whole bool) {
 type engineInformerOf[T kube.Object] struct {
 	handle
 	*informer.Informer[T]
-	model   reflect.Type // of which objects are read
+	view    *informer.Informer[kube.Object] // has the same objects, decoded
+	model   reflect.Type                    // of which objects are read
 	decoder wire.Decoder[kube.Object]
 	decoded func(wire.Decoder[kube.Object], T) (client.Object, error)
 }
@@ -120,25 +121,24 @@ func newEngineInformerOf[T kube.Object](
 	if s.Informer, err = informer.New(config); err != nil {
 		return nil, err
 	}
+	s.view = cache.Of(s.Informer).As(s.decoder).(*informer.Informer[kube.Object]) //nolint:forcetypeassert // its result
 	s.handle = cache.Hold[cache.Informer](&modelled{cache.Of(s.Informer), s.empty})
 	return s, nil
 }
 
 func (s *engineInformerOf[T]) get(key kube.Key) (client.Object, bool, error) {
-	encoded, found, err := s.Get(key)
-	if !found || err != nil {
-		return nil, false, err
+	obj, found, err := s.view.Get(key)
+	if found {
+		s.setKind(obj)
 	}
-	obj, err := s.withKind(encoded)
-	return obj, err == nil, err
+	return obj, found, err
 }
 
 func (s *engineInformerOf[T]) list(query informer.Query) iter.Seq2[client.Object, error] {
 	return func(yield func(client.Object, error) bool) {
-		for encoded, err := range s.List(query) {
-			var obj client.Object
+		for obj, err := range s.view.List(query) {
 			if err == nil {
-				obj, err = s.withKind(encoded)
+				s.setKind(obj)
 			}
 			if !yield(obj, err) {
 				return
@@ -147,13 +147,9 @@ func (s *engineInformerOf[T]) list(query informer.Query) iter.Seq2[client.Object
 	}
 }
 
-// withKind decodes an object that is read. controller-runtime sets the kind of such objects.
-func (s *engineInformerOf[T]) withKind(encoded T) (client.Object, error) {
-	obj, err := s.decoded(s.decoder, encoded)
-	if err == nil {
-		obj.GetObjectKind().SetGroupVersionKind(s.Kind())
-	}
-	return obj, err
+// setKind sets the kind of an object that is read, as controller-runtime does.
+func (s *engineInformerOf[T]) setKind(obj kube.Object) {
+	obj.GetObjectKind().SetGroupVersionKind(s.Kind())
 }
 
 func (s *engineInformerOf[T]) addIndex(name string, values toolscache.IndexFunc) error {

@@ -18,6 +18,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// decodedBudget is the memory for decoded objects of both connections together, as much as one has by default.
+const decodedBudget = 16 << 20
+
 // informerFactory makes the informers of one cache. They share the HTTP client, the rate limiter and, if they accept
 // the same content types, discovery.
 type informerFactory struct {
@@ -56,10 +59,11 @@ func newInformerFactory(config *rest.Config, opts cache.Options) (*informerFacto
 	connect := func(accept string) (*kube.Cluster, error) {
 		shared.AcceptContentTypes = accept
 		cluster, err := kube.Connect(shared)
-		if err == nil {
-			cluster.SetLogger(logger)
+		if err != nil {
+			return nil, err
 		}
-		return cluster, err
+		cluster.SetLogger(logger)
+		return cluster, informer.SetDecodedBudget(cluster, decodedBudget/2)
 	}
 	f := &informerFactory{scheme: opts.Scheme, mapper: opts.Mapper}
 	contentType := cmp.Or(config.ContentType, runtime.ContentTypeProtobuf)

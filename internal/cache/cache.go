@@ -112,6 +112,8 @@ type Reader interface {
 	Encoded(key kube.Key) (o *wire.Object, found bool)
 	// Decode decodes an object of this informer, such as the object of a change. The caller owns the result.
 	Decode(o *wire.Object) (kube.Object, error)
+	// As returns an *informer.Informer[kube.Object] of the same objects, which decoder decodes.
+	As(decoder wire.Decoder[kube.Object]) any
 }
 
 // Awaiter reports when the informer shows a write.

@@ -146,13 +146,50 @@ func (s *Store) candidates(f *filter) candidates {
 // List iterates over the objects that q selects, at the start of the iteration, in no particular order. An object and
 // its Bytes are valid until the next iteration; its strings may be kept. No lock is held during the iteration. After an
 // error the iteration ends.
-func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] {
-	return func(yield func(*wire.Object, error) bool) { s.list(q, s.indexes.Load(), s.current, yield) }
+func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] { return objects(s.Find(q)) }
+
+// Find is List for a caller that does not need the bytes of each object: it reads them with Found.Object.
+func (s *Store) Find(q Query) iter.Seq2[*Found, error] {
+	return func(yield func(*Found, error) bool) { s.yieldFound(q, s.indexes.Load(), s.current, yield) }
 }
 
-// list yields the objects that q selects, of those that candidates returns.
-func (s *Store) list(
-	q Query, indexes *indexSet, candidates func(*filter) candidates, yield func(*wire.Object, error) bool,
+// Found is an object that a query selects. It is valid until the next iteration.
+type Found struct {
+	Ref
+	scratch *scratch
+	object  wire.Object
+	isRead  bool // object is set
+}
+
+// Object returns the object, which is decompressed by the first call.
+func (f *Found) Object() (*wire.Object, error) {
+	if !f.isRead {
+		if err := f.read(&f.object, f.scratch); err != nil {
+			return nil, err
+		}
+		f.isRead = true
+	}
+	return &f.object, nil
+}
+
+// objects returns the objects of all that was found.
+func objects(all iter.Seq2[*Found, error]) iter.Seq2[*wire.Object, error] {
+	return func(yield func(*wire.Object, error) bool) {
+		for found, err := range all {
+			var o *wire.Object
+			if err == nil {
+				o, err = found.Object()
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// yieldFound yields the objects that q selects, of those that candidates returns.
+func (s *Store) yieldFound(
+	q Query, indexes *indexSet, candidates func(*filter) candidates, yield func(*Found, error) bool,
 ) {
 	f, err := s.compile(q, indexes)
 	if err != nil {
@@ -204,24 +241,30 @@ func (s *Store) countByIndex(f *filter) (n int, known bool) {
 }
 
 // list yields the candidates that match f.
-func (c *candidates) list(f *filter, p *pool, yield func(*wire.Object, error) bool) {
-	scratch := p.get()
-	defer p.put(scratch)
-	var o wire.Object
+func (c *candidates) list(f *filter, p *pool, yield func(*Found, error) bool) {
+	found := &Found{scratch: p.get()}
+	defer p.put(found.scratch)
 	c.each(p, func(r Ref) bool {
 		if !f.mayMatch(&r) {
 			return true
 		}
-		if err := r.read(&o, scratch); err != nil {
-			yield(nil, err)
-			return false
+		found.Ref, found.isRead = r, false
+		if f.needsObject() {
+			o, err := found.Object()
+			if err != nil {
+				yield(nil, err)
+				return false
+			}
+			if !f.matches(o) {
+				return true
+			}
 		}
-		return !f.matches(&o) || yield(&o, nil)
+		return yield(found, nil)
 	})
 }
 
 func (c *candidates) count(f *filter, p *pool) (n int, err error) {
-	if !f.byLabels && f.OwnerUID == "" { // the headers are sufficient
+	if !f.needsObject() {
 		c.each(p, func(r Ref) bool {
 			if f.mayMatch(&r) {
 				n++
@@ -230,7 +273,7 @@ func (c *candidates) count(f *filter, p *pool) (n int, err error) {
 		})
 		return n, nil
 	}
-	c.list(f, p, func(_ *wire.Object, e error) bool {
+	c.list(f, p, func(_ *Found, e error) bool {
 		if err = e; err == nil {
 			n++
 		}
@@ -261,6 +304,9 @@ func (f *filter) mayMatch(r *Ref) bool {
 	}
 	return false
 }
+
+// needsObject reports whether the headers of records are not sufficient.
+func (f *filter) needsObject() bool { return f.byLabels || f.OwnerUID != "" }
 
 // matches checks the conditions that need the object. Indexes find objects by hashes; matches removes those that were
 // found only because of a collision.

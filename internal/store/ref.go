@@ -29,6 +29,9 @@ type Kept struct {
 // Size returns the number of bytes of the stored state.
 func (k Kept) Size() int { return len(k.record) }
 
+// Store returns a pointer that identifies the store.
+func (k Kept) Store() any { return k.pool }
+
 // Ref returns the Ref of k.
 func (k Kept) Ref() Ref {
 	if k.record == "" {
@@ -40,13 +43,19 @@ func (k Kept) Ref() Ref {
 // Exists reports whether r is not the zero Ref.
 func (r *Ref) Exists() bool { return r.record != "" }
 
-// Key returns the object's key.
+// Key returns a copy of the object's key, for queues, which would otherwise keep the state in memory for long.
 func (r *Ref) Key() kube.Key {
+	key := r.KeyInState()
+	key.Name = strings.Clone(key.Name)
+	return key
+}
+
+// KeyInState returns the object's key. It is a part of the state, and keeps it in memory.
+func (r *Ref) KeyInState() kube.Key {
 	if !r.Exists() {
 		return kube.Key{}
 	}
-	// The name is copied, because keys may be in queues for long and would keep the record in memory.
-	return kube.Key{Namespace: r.namespace.name, Name: strings.Clone(r.header.name)}
+	return kube.Key{Namespace: r.namespace.name, Name: r.header.name}
 }
 
 // UID returns the object's UID.

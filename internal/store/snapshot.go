@@ -45,8 +45,11 @@ func (v *Snapshot) Get(key kube.Key) (Ref, bool) {
 }
 
 // List is like Store.List, for the state at the time of the snapshot.
-func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] {
-	return func(yield func(*wire.Object, error) bool) { v.store.list(q, v.indexes, v.candidates, yield) }
+func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] { return objects(v.Find(q)) }
+
+// Find is like Store.Find, for the state at the time of the snapshot.
+func (v *Snapshot) Find(q Query) iter.Seq2[*Found, error] {
+	return func(yield func(*Found, error) bool) { v.store.yieldFound(q, v.indexes, v.candidates, yield) }
 }
 
 // Count is like Store.Count, for the state at the time of the snapshot.

@@ -50,6 +50,9 @@ func NewDecoderVia[T kube.Object](kind schema.GroupVersionKind, twin func() kube
 	return Decoder[T]{kind: kind, twin: twin, proto: isMessage(t), empty: apiobject.New[T]}, nil
 }
 
+// Type returns the Go type of the objects.
+func (d Decoder[T]) Type() reflect.Type { return reflect.TypeOf(d.empty()) }
+
 // guarded calls f and returns its panics as errors, because T may have user-written methods.
 func guarded(name string, f func() error) (err error) {
 	if panicked := usercode.Recover(name, func() { err = f() }); panicked != nil {
