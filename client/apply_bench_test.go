@@ -35,6 +35,8 @@ func (shownSet) NewObject() (kube.Object, bool) { return &appsv1.StatefulSet{}, 
 
 func (shownSet) Covers(string, labels.Selector) bool { return true }
 
+func (s shownSet) Metadata() cache.Reader { return s }
+
 func (s shownSet) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return s.set.DeepCopy(), s.applied, true, nil
 }

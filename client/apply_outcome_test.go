@@ -184,6 +184,8 @@ func (shownMetadata) Covers(string, labels.Selector) bool {
 	return true
 }
 
+func (s shownMetadata) Metadata() cache.Reader { return s }
+
 func (s shownMetadata) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return s.metadata.DeepCopy(), &metav1.ManagedFieldsEntry{
 		Manager: "shop", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "apps/v1",

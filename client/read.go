@@ -166,7 +166,7 @@ func list[T kube.Object](ctx context.Context, t target, yield func(T, error) boo
 	}
 	var none T
 	yielded := false
-	for obj, err := range t.objectsOf(informer) {
+	for obj, err := range t.objectsOf(readerFor(informer, none)) {
 		if err != nil {
 			return err
 		}
@@ -315,6 +315,14 @@ func listedBy[T kube.Object](ctx context.Context, t target) cache.Informer {
 	return nil
 }
 
+// readerFor returns what reads objects of the type of like from an informer.
+func readerFor[T kube.Object](informer cache.Informer, like T) cache.Reader {
+	if isMetadata(like) {
+		return informer.Metadata()
+	}
+	return informer
+}
+
 // coveredBy reports whether the informer shows all selected objects.
 func (t target) coveredBy(informer cache.Informer) bool {
 	return informer.Covers(t.selectedNamespace(), t.labels) &&
@@ -339,7 +347,7 @@ func (t target) selectedNamespace() string {
 }
 
 // objectsOf iterates over the selected objects of an informer that covers the selection.
-func (t target) objectsOf(informer cache.Informer) iter.Seq2[kube.Object, error] {
+func (t target) objectsOf(informer cache.Reader) iter.Seq2[kube.Object, error] {
 	namespace := t.selectedNamespace()
 	if t.fields == nil {
 		return informer.Objects(namespace, t.labels)
@@ -353,7 +361,7 @@ func (t target) objectsOf(informer cache.Informer) iter.Seq2[kube.Object, error]
 }
 
 // objectNamed yields the object under key if selector (nil: any) matches it.
-func objectNamed(informer cache.Informer, key kube.Key, selector labels.Selector) iter.Seq2[kube.Object, error] {
+func objectNamed(informer cache.Reader, key kube.Key, selector labels.Selector) iter.Seq2[kube.Object, error] {
 	return func(yield func(kube.Object, error) bool) {
 		obj, _, found, err := informer.Object(key)
 		switch {

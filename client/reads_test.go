@@ -152,6 +152,8 @@ func (s shelf) Covers(namespace string, _ labels.Selector) bool {
 
 func (s shelf) HasFields(fields.Requirements) bool { return false }
 
+func (s shelf) Metadata() cache.Reader { return s }
+
 func (s shelf) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	for _, obj := range s.objects {
 		if kube.KeyOf(obj) == key {
@@ -187,6 +189,8 @@ func (r *restarted) Covers(string, labels.Selector) bool {
 	}
 	return r.before
 }
+
+func (r *restarted) Metadata() cache.Reader { return r }
 
 func (r *restarted) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	r.read = true

@@ -40,6 +40,8 @@ func (appliedShelf) Kind() schema.GroupVersionKind {
 func (appliedShelf) Covers(string, labels.Selector) bool { return true }
 func (appliedShelf) NewObject() (kube.Object, bool)      { return &corev1.ConfigMap{}, true }
 
+func (s appliedShelf) Metadata() cache.Reader { return s }
+
 func (s appliedShelf) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return s.object.DeepCopy(), &metav1.ManagedFieldsEntry{
 		Manager: "me", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:mode":{}}}`),

@@ -37,7 +37,7 @@ func cachedState[T kube.Object](
 		// An informer that covers the object only after it was read may have the object by now. One that was stopped in
 		// between has lost it. Neither proves that the object is missing.
 		covers := informer.Covers(t.key.Namespace, nil)
-		obj, entry, found, err := informer.Object(t.key)
+		obj, entry, found, err := readerFor(informer, like).Object(t.key)
 		if err != nil {
 			return seen, false, fmt.Errorf("read it from informer %q: %w", informer.Name(), err)
 		}

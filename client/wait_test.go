@@ -176,6 +176,8 @@ func (staleInformer) Kind() schema.GroupVersionKind {
 }
 func (staleInformer) NewObject() (kube.Object, bool)      { return &appsv1.Deployment{}, true }
 func (staleInformer) Covers(string, labels.Selector) bool { return true }
+func (s staleInformer) Metadata() cache.Reader            { return s }
+
 func (staleInformer) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))},

@@ -60,7 +60,6 @@ type tracedWrite struct {
 	call            kube.Call
 	before          *ownwrites.State // the state of the object before the write; nil: not known
 	ownwrites.Write                  // set by ownWrites
-	content         contentFunc      // decodes the states before and after; set by ownWrites
 }
 
 // began implements observer.
@@ -69,13 +68,12 @@ func (s *ownWrites) began(r *running) { r.own.Tracker, r.own.Key = s.tracker, r.
 // wrote implements observer.
 func (s *ownWrites) wrote(_ context.Context, r *running, w *tracedWrite) {
 	key := r.run.Key
-	w.content = s.content.once(w.call.Kind.GroupKind())
 	var echo *Cause
 	removeCauses := func(isEcho func(ownwrites.Event) bool) { echo = s.enqueuer.removeEcho(key, isEcho) }
 	if s.config.HandleOwnWrites {
 		removeCauses = nil
 	}
-	w.Write = r.own.Record(w.call, w.before, w.content, removeCauses)
+	w.Write = r.own.Record(w.call, w.before, s.content.of(w.call.Kind.GroupKind()), removeCauses)
 	if echo != nil {
 		s.enqueuer.skip(SkipOwnWrite, key, *echo)
 	}
@@ -129,34 +127,31 @@ type contentDecoder struct {
 	informers func(kind schema.GroupKind) []cache.Informer // returns the informers that the controller runs
 }
 
-// decode decodes an object of a kind.
-func (d *contentDecoder) decode(kind schema.GroupKind, o *wire.Object) (map[string]any, error) {
-	if o.Format == wire.JSON {
-		return wire.Content(o, nil) // JSON names its fields: no type is needed
-	}
+// typeOf returns a function that returns a new typed object of the kind; nil: no informer knows its Go type.
+func (d *contentDecoder) typeOf(kind schema.GroupKind) func() kube.Object {
 	for _, informer := range d.informers(kind) {
 		if _, whole := informer.NewObject(); whole {
-			return wire.Content(o, func() kube.Object { model, _ := informer.NewObject(); return model })
+			return func() kube.Object { model, _ := informer.NewObject(); return model }
 		}
 	}
-	return wire.Content(o, nil)
+	return nil
 }
 
-// contentFunc decodes the states of one object.
-type contentFunc func(o *wire.Object) (map[string]any, error)
-
-// once returns a contentFunc for an object of a kind that decodes each state once. The func must be used by one
-// goroutine only, and its results must not be changed.
-func (d *contentDecoder) once(kind schema.GroupKind) contentFunc {
-	decoded := map[*wire.Object]map[string]any{}
+// of returns a function that decodes states of objects of a kind.
+func (d *contentDecoder) of(kind schema.GroupKind) func(o *wire.Object) (map[string]any, error) {
 	return func(o *wire.Object) (map[string]any, error) {
-		if content, found := decoded[o]; found {
-			return content, nil
+		if o.Format == wire.JSON {
+			return wire.Content(o, nil) // JSON names its fields: no type is needed
 		}
-		content, err := d.decode(kind, o)
-		if err == nil {
-			decoded[o] = content
-		}
-		return content, err
+		return wire.Content(o, d.typeOf(kind))
+	}
+}
+
+// differing returns a function that returns the fields of two states of an object of a kind that may differ.
+func (d *contentDecoder) differing(
+	kind schema.GroupKind,
+) func(before, after *wire.Object) (from, to map[string]any, err error) {
+	return func(before, after *wire.Object) (from, to map[string]any, err error) {
+		return wire.DifferingFields(before, after, d.typeOf(kind))
 	}
 }

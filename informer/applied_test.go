@@ -32,9 +32,9 @@ func appliedEntries(managers ...string) (entries []metav1.ManagedFieldsEntry) {
 
 // shownApplied returns the manager of the entry that cache.Informer.Object returns with an object, and the managers of the
 // entries in the object itself.
-func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
+func shownApplied(t *testing.T, reader cache.Reader, name string) string {
 	t.Helper()
-	obj, entry, found, err := cache.Of(i).Object(key(name))
+	obj, entry, found, err := reader.Object(key(name))
 	if err != nil || !found {
 		t.Fatalf("%s as a %T: found %t, %v", name, obj, found, err)
 	}
@@ -57,15 +57,15 @@ func shownApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name str
 // viewApplied checks that shownApplied is the same through all types of views, and returns it.
 func viewApplied[T kube.Object](t *testing.T, i *informer.Informer[T], name string) string {
 	t.Helper()
-	all := []string{shownApplied(t, i, name)}
+	all := []string{shownApplied(t, cache.Of(i), name), shownApplied(t, cache.Of(i).Metadata(), name)}
 	if v, err := informer.As[*unstructured.Unstructured](i); err == nil {
-		all = append(all, shownApplied(t, v, name))
+		all = append(all, shownApplied(t, cache.Of(v), name))
 	}
 	if v, err := informer.As[*corev1.ConfigMap](i); err == nil {
-		all = append(all, shownApplied(t, v, name))
+		all = append(all, shownApplied(t, cache.Of(v), name))
 	}
 	if v, err := informer.As[*metav1.PartialObjectMetadata](i); err == nil {
-		all = append(all, shownApplied(t, v, name))
+		all = append(all, shownApplied(t, cache.Of(v), name))
 	}
 	for _, shown := range all {
 		if shown != all[0] {

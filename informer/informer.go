@@ -122,6 +122,7 @@ type Informer[T kube.Object] struct {
 	cut     *wire.Cut    // for Retrievers that are set later
 	// namespaces are those that it selects; nil: not known.
 	namespaces []string
+	metadata   func() cache.Reader // made by the first call
 }
 
 // New returns an Informer. It starts nothing. Fields of config that are zero have the value of SetDefaults, or else

@@ -58,6 +58,12 @@ func newInformer[T kube.Object](c *core, decoder wire.Decoder[T], cut *wire.Cut)
 		i.decoded = c.decoded
 	}
 	i.handle = cache.Hold[cache.Informer](untyped[T]{i})
+	i.metadata = sync.OnceValue(func() cache.Reader {
+		// T has the same kind, so that there is no error. Other views of this type share the objects that are kept
+		// decoded.
+		decoder, _ := wire.NewDecoder[*metav1.PartialObjectMetadata](c.kind)
+		return untyped[*metav1.PartialObjectMetadata]{newInformer(c, decoder, cut)}
+	})
 	return i
 }
 
@@ -71,6 +77,8 @@ func (u untyped[T]) Staleness() time.Duration      { return u.informer.core.stal
 func (u untyped[T]) Subscribe(notify any) (unsubscribe func()) {
 	return u.informer.core.subscribe(notify.(func(Change)))
 }
+
+func (u untyped[T]) Metadata() cache.Reader { return u.informer.metadata() }
 
 func (u untyped[T]) ReadsFrom(server string) bool {
 	return !slices.ContainsFunc(u.informer.core.allParts(), func(p *part) bool { return !p.readsFrom(server) })

@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -71,6 +74,21 @@ func TestAsConvertsToOtherTypes(t *testing.T) {
 		m, found, err := metadata.Get(key("a"))
 		if err != nil || !found || m.Labels["app"] != "web" || m.GroupVersionKind() != configMapKind() {
 			t.Errorf("metadata of a: %+v, found %v, %v", m, found, err)
+		}
+		for _, i := range []cache.Informer{cache.Of(f.informer), cache.Of(metadata)} {
+			for range 3 { // it is kept decoded by the second read, also for the view
+				for obj, err := range i.Metadata().Objects("", labels.SelectorFromSet(labels.Set{"app": "web"})) {
+					if only, ok := obj.(*metav1.PartialObjectMetadata); err != nil || !ok || !reflect.DeepEqual(only, m) {
+						t.Errorf("only the metadata of a: %+v, %v; want %+v", obj, err, m)
+					}
+				}
+				if again, _, err := metadata.Get(key("a")); err != nil || !reflect.DeepEqual(again, m) {
+					t.Errorf("metadata of a, again: %+v, %v", again, err)
+				}
+			}
+			if reader := i.Metadata(); reader != i.Metadata() {
+				t.Error("each call makes another reader")
+			}
 		}
 		dynamic, err := informer.As[*unstructured.Unstructured](f.informer)
 		if err != nil {
@@ -307,6 +325,9 @@ func TestUndecodableObjectFailsOnlyItself(t *testing.T) {
 		synctest.Wait()
 		if err := typed.WaitSynced(ctx); err != nil {
 			t.Error(err)
+		}
+		if obj, _, found, err := cache.Of(typed).Metadata().Object(key("bad")); err != nil || !found || obj.GetName() != "bad" {
+			t.Errorf("the metadata of bad: %v, %v", obj, err)
 		}
 		if failed != 1 || decoded != 1 {
 			t.Errorf("%d changes failed and %d were decoded; want one of each", failed, decoded)

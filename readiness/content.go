@@ -1,7 +1,6 @@
 package readiness
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -9,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/difference"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -37,14 +36,23 @@ func newObject(obj kube.Object) (o object, problem string, ok bool) {
 		return o, fmt.Sprintf("the object cannot be read: type %s is not a pointer to a struct", t), false
 	}
 	// apimachinery's converter is not faster, includes unexported fields, and panics for some types.
-	encoded, err := json.Marshal(obj)
-	if err == nil {
-		err = utiljson.Unmarshal(encoded, &o.content)
-	}
-	if err != nil {
+	var err error
+	if o.content, err = difference.ContentExcept(obj, isUnread); err != nil {
 		return o, "the object cannot be read: " + err.Error(), false
 	}
 	return o, "", true
+}
+
+// isUnread reports whether rules do not read a field: they read generations, statuses, and specs without the template
+// of other objects. In most objects that is the smaller part.
+func isUnread(field, inner string) bool {
+	switch field {
+	case "metadata":
+		return inner != "" && inner != "generation"
+	case "spec":
+		return inner == "template"
+	}
+	return field != "status"
 }
 
 // kindOf returns the kind of obj from its TypeMeta, or else from its Go type. Objects that a program creates

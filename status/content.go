@@ -109,7 +109,7 @@ func contentOf(obj kube.Object) (map[string]any, error) {
 		// A handler may have set an int or a slice of maps. The rest of the object does not matter.
 		whole = map[string]any{"status": obj.UnstructuredContent()["status"]}
 	}
-	content, err := difference.Content(whole)
+	content, err := difference.ContentExcept(whole, func(field, _ string) bool { return field != "status" })
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func layers() map[string]place {
 		"manager": {may: []string{"internal/httpauth", "kube", "leader"}, never: []string{"controller", "informer"}, why: "it runs anything with Run(ctx) error"},
 
 		// The toolkit: reads and writes of handlers. It does not need the engine.
-		"readiness":          {may: []string{"kube"}},
+		"readiness":          {may: []string{"kube", "internal/difference"}},
 		"client":             {may: []string{"kube", "retry", "readiness", "internal/cache", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"client/strategic":   {may: []string{"kube", "client", "internal/difference"}, never: []string{"controller", "informer"}, why: noEngine},
 		"internal/patchtest": {may: []string{"kube", "client"}, never: []string{"controller", "informer"}, why: noEngine},

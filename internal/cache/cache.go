@@ -57,6 +57,10 @@ type Informer interface {
 	Reader
 	Awaiter
 
+	// Metadata returns a Reader of the same objects that decodes only their metadata, which takes a part of the time.
+	// Its objects are *metav1.PartialObjectMetadata, also of objects that cannot be decoded as the informer's type. All
+	// calls return the same Reader.
+	Metadata() Reader
 	// Staleness returns Health().Staleness. It takes only one lock.
 	Staleness() time.Duration
 	// Debug returns the informer's state as a value for encoding/json.

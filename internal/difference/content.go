@@ -1,6 +1,7 @@
 package difference
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +12,70 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
+	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
 // Content returns the fields of an object as they are decoded from its JSON, in new maps: whole numbers are int64.
 func Content(obj any) (map[string]any, error) {
+	encoded, err := encodeFields(obj)
+	if err != nil {
+		return nil, err
+	}
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		return nil, fmt.Errorf("read the fields of the object: %w", err)
+	}
+	return content, nil
+}
+
+// ContentExcept is like Content, without the fields for which leftOut returns true: for a field of the object with
+// inner "", and for the fields of its metadata and its spec. Decoding is most of the time of Content. A field that is
+// left out may be one that cannot be decoded.
+func ContentExcept(obj any, leftOut func(field, inner string) bool) (map[string]any, error) {
+	encoded, err := encodeFields(obj)
+	if err != nil {
+		return nil, err
+	}
+	if string(encoded) == "null" {
+		return nil, nil
+	}
+	content, err := members(encoded, "", leftOut)
+	if err != nil {
+		return nil, fmt.Errorf("read the fields of the object: %w", err)
+	}
+	return content, nil
+}
+
+// members decodes a JSON object: a whole object, or a field of one.
+func members(encoded []byte, field string, leftOut func(field, inner string) bool) (map[string]any, error) {
+	fields := map[string]any{}
+	var failed error
+	err := wire.Fields(encoded, func(name string, value []byte) {
+		var decoded any
+		var err error
+		switch isInner := field != ""; {
+		case isInner && leftOut(field, name), !isInner && leftOut(name, ""):
+			return
+		case !isInner && (name == "metadata" || name == "spec") && leavesOut(value, name, leftOut):
+			decoded, err = members(value, name, leftOut)
+		default:
+			err = utiljson.Unmarshal(value, &decoded)
+		}
+		failed = cmp.Or(failed, err)
+		fields[name] = decoded
+	})
+	return fields, cmp.Or(failed, err)
+}
+
+// leavesOut reports whether fields of a field are left out: otherwise it is faster to decode it whole.
+func leavesOut(encoded []byte, field string, leftOut func(field, inner string) bool) (some bool) {
+	err := wire.Fields(encoded, func(name string, _ []byte) { some = some || leftOut(field, name) })
+	return some && err == nil
+}
+
+// encodeFields returns the JSON of an object.
+func encodeFields(obj any) ([]byte, error) {
 	// JSON is the form of the requests. DeepCopy of unstructured objects panics for ints, which hand-written content
 	// contains, and the converter of apimachinery includes unexported fields and panics for some.
 	if u, ok := obj.(runtime.Unstructured); ok {
@@ -25,11 +85,7 @@ func Content(obj any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
-	content := map[string]any{}
-	if err := utiljson.Unmarshal(encoded, &content); err != nil {
-		return nil, fmt.Errorf("read the fields of the object: %w", err)
-	}
-	return content, nil
+	return encoded, nil
 }
 
 // States returns the fields of two states of one object, of one Go type. It omits the kind: typed objects that were

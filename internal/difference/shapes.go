@@ -34,10 +34,21 @@ type shapedField struct {
 // of typed objects.
 func (s *Shapes) Content(obj kube.Object) (map[string]any, error) {
 	content, err := Content(obj)
-	if _, isUnstructured := obj.(*unstructured.Unstructured); err == nil && !isUnstructured {
+	return s.withoutUnset(obj, content), err
+}
+
+// ContentExcept is like Content, without the fields for which leftOut returns true; see the function ContentExcept.
+func (s *Shapes) ContentExcept(obj kube.Object, leftOut func(field, inner string) bool) (map[string]any, error) {
+	content, err := ContentExcept(obj, leftOut)
+	return s.withoutUnset(obj, content), err
+}
+
+// withoutUnset removes the unset fields of a typed object from content.
+func (s *Shapes) withoutUnset(obj kube.Object, content map[string]any) map[string]any {
+	if _, isUnstructured := obj.(*unstructured.Unstructured); content != nil && !isUnstructured {
 		s.DropUnset(reflect.ValueOf(obj), content)
 	}
-	return content, err
+	return content
 }
 
 func (s *Shapes) of(t reflect.Type) shape {

@@ -52,8 +52,13 @@ func changesOf(before, after map[string]any) (changes []FieldChange, known bool)
 
 // withoutIdentity returns the fields of an object without those that identify it or change in every write.
 func withoutIdentity(content map[string]any) map[string]any {
-	return difference.Without(content, []string{"apiVersion", "kind"},
+	rest := difference.Without(content, []string{"apiVersion", "kind"},
 		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+	// Without an empty object, all metadata of the other state would be one field that differs.
+	if _, had := content["metadata"].(map[string]any); had && rest["metadata"] == nil {
+		rest["metadata"] = map[string]any{}
+	}
+	return rest
 }
 
 // encode returns a value as JSON.

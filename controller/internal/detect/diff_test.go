@@ -3,7 +3,9 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -158,6 +160,52 @@ func TestContent(t *testing.T) {
 	}
 	if _, err := wire.Content(asProto, nil); err == nil {
 		t.Error("protobuf was decoded without knowing its type")
+	}
+}
+
+// TestOnlyMetadataDiffer checks that the fields of the metadata are compared one by one, if one state has none of those
+// that differ.
+func TestOnlyMetadataDiffer(t *testing.T) {
+	t.Parallel()
+	state := func(version int, metadata string) *wire.Object {
+		o, err := wire.Parse(fmt.Appendf(nil, `{"metadata":{"name":"a","uid":"1","resourceVersion":"%d"%s}}`, version, metadata), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	with, without := state(1, `,"annotations":{"shop/token":"x"}`), state(2, "")
+	for _, states := range [][2]*wire.Object{{with, without}, {without, with}} {
+		changes, known := compare(&Step{}, states[0], states[1])
+		if !known || len(changes) != 1 || changes[0].Path != "metadata.annotations" {
+			t.Errorf("the changes are %+v, want one of metadata.annotations", changes)
+		}
+	}
+	// Another client removes the handler's annotation each time, and every other time also its label.
+	h := NewHotLoops(4096, 0)
+	now, began, last := time.Unix(0, 0), 0, without
+	for i := range 20 {
+		now = now.Add(time.Second)
+		label := ""
+		if i%2 == 0 {
+			label = `,"labels":{"a":"b"}`
+		}
+		undone := state(2*i+3, label)
+		h.Changed(shopWeb, &Step{Kind: site, Object: shopWeb, Before: last, After: undone, Manager: "other"}, now)
+		last = state(2*i+4, `,"labels":{"a":"b"},"annotations":{"shop/token":"x"}`)
+		e, begins := h.Wrote(shopWeb, &Step{
+			Kind: site, Object: shopWeb, Before: undone, After: last, Run: uint64(i + 1), //nolint:gosec // positive
+			Causes: []Cause{{Changed: true, Kind: site, Object: shopWeb, ResourceVersion: undone.ResourceVersion}},
+		}, now)
+		if begins {
+			began++
+			if e.Pattern != PatternUndone || !strings.Contains(e.Message, "metadata.annotations") {
+				t.Errorf("found %+v", e)
+			}
+		}
+	}
+	if began != 1 {
+		t.Errorf("%d episodes, want one", began)
 	}
 }
 

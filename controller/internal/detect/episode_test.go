@@ -86,20 +86,20 @@ func TestSuspectDetectsRepeatedWrites(t *testing.T) {
 	if other := (kube.Key{Name: "somebody-else"}); w.h.Suspect(other) {
 		t.Errorf("%s is a suspect", other)
 	}
-	// Any event after a window clears the suspicion. Its states are not decoded.
-	decoded := 0
-	w.content = func(o *wire.Object) (map[string]any, error) {
-		decoded++
-		return wire.Content(o, nil)
+	// Any event after a window clears the suspicion. Its states are not compared.
+	compared := 0
+	w.differing = func(before, after *wire.Object) (from, to map[string]any, err error) {
+		compared++
+		return wire.DifferingFields(before, after, nil)
 	}
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "w"})
-	if decoded != 2 {
-		t.Errorf("decoded %d states of a suspect's object, want 2", decoded)
+	if compared != 1 {
+		t.Errorf("compared %d pairs of states of a suspect's object, want 1", compared)
 	}
 	w.pass(Window + time.Second)
 	w.somebody("kubectl", site, shopWeb, fields{"spec": "x"})
-	if decoded != 2 {
-		t.Errorf("decoded %d states after a window without writes, want 0", decoded-2)
+	if compared != 1 {
+		t.Errorf("compared %d pairs of states after a window without writes, want 0", compared-1)
 	}
 	if w.h.Suspect(shopWeb) || w.h.kept != 0 {
 		t.Errorf("a suspect for ever; %d bytes kept", w.h.kept)
@@ -263,7 +263,7 @@ func TestManyFields(t *testing.T) {
 func TestUndecodableObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.content = func(*wire.Object) (map[string]any, error) { return nil, fmt.Errorf("no") }
+	w.differing = func(_, _ *wire.Object) (from, to map[string]any, err error) { return nil, nil, fmt.Errorf("no") }
 	w.runs(Cause{})
 	for i := range 310 {
 		w.writes(site, shopWeb, fields{"status": i % 2})

@@ -94,9 +94,10 @@ type Step struct {
 	// Manager is the field manager that made the step. Empty: not known.
 	Manager string
 
-	// Content decodes a state of the object, like wire.Content. Its results are not modified. Default: JSON is decoded,
-	// protobuf is not. If a loop writes only objects that cannot be decoded, only counts of writes detect it.
-	Content func(o *wire.Object) (map[string]any, error)
+	// Differing returns the fields of two states of the object that may differ, like wire.DifferingFields. Default:
+	// JSON is decoded, protobuf is not. If a loop writes only objects that cannot be decoded, only counts of writes
+	// detect it.
+	Differing differingFunc
 
 	// Only Wrote reads the following fields.
 
@@ -113,6 +114,8 @@ type Step struct {
 	Causes        []Cause
 	CausesDropped bool
 }
+
+type differingFunc = func(before, after *wire.Object) (from, to map[string]any, err error)
 
 // Owner identifies an object and its desired state. Generation is 0 for kinds without generations.
 type Owner struct {
@@ -263,17 +266,15 @@ func compare(s *Step, before, after *wire.Object) (changes []FieldChange, known 
 	if before == nil || before.UID != after.UID {
 		return nil, false
 	}
-	content := s.Content
-	if content == nil {
-		content = func(o *wire.Object) (map[string]any, error) { return wire.Content(o, nil) }
+	differing := s.Differing
+	if differing == nil {
+		differing = func(before, after *wire.Object) (from, to map[string]any, err error) {
+			return wire.DifferingFields(before, after, nil)
+		}
 	}
-	b, err := content(before)
+	b, a, err := differing(before, after)
 	if err != nil {
 		return nil, false // PatternEndless does not need it
-	}
-	a, err := content(after)
-	if err != nil {
-		return nil, false
 	}
 	// Protobuf has no apiVersion: the informer's kind is the one of the request then.
 	if from, to := b["apiVersion"], a["apiVersion"]; from != nil && to != nil && from != to {

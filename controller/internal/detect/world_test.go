@@ -17,18 +17,18 @@ import (
 // world is an API server with a clock, and one controller with runs that the tests simulate. Its cache shows every
 // write at once, unless lagging is set.
 type world struct {
-	tb      testing.TB
-	h       *HotLoops
-	now     time.Time
-	version int
-	objects map[name]*wire.Object
-	cached  map[name]*wire.Object
-	lagging bool // the cache gets no updates
-	found   []Episode
-	run     uint64
-	owner   Owner // of the runs
-	content func(o *wire.Object) (map[string]any, error)
-	causes  []Cause
+	tb        testing.TB
+	h         *HotLoops
+	now       time.Time
+	version   int
+	objects   map[name]*wire.Object
+	cached    map[name]*wire.Object
+	lagging   bool // the cache gets no updates
+	found     []Episode
+	run       uint64
+	owner     Owner // of the runs
+	differing differingFunc
+	causes    []Cause
 }
 
 //nolint:gochecknoglobals // names
@@ -123,7 +123,7 @@ func (w *world) creates(kind schema.GroupKind, object kube.Key, i int) {
 }
 
 func (w *world) wrote(s Step) {
-	s.Content, s.Owner = w.content, w.owner
+	s.Differing, s.Owner = w.differing, w.owner
 	s.Run, s.Causes, s.CausesDropped = w.run, w.causes[:min(len(w.causes), maxCauses)], len(w.causes) > maxCauses
 	if found, began := w.h.Wrote(shopWeb, &s, w.now); began {
 		w.found = append(w.found, found)
@@ -134,7 +134,7 @@ func (w *world) wrote(s Step) {
 func (w *world) somebody(manager string, kind schema.GroupKind, object kube.Key, f fields) Cause {
 	w.tb.Helper()
 	before, after := w.put(kind, object, f)
-	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager, Content: w.content}, w.now)
+	w.h.Changed(shopWeb, &Step{Kind: kind, Object: object, Before: before, After: after, Manager: manager, Differing: w.differing}, w.now)
 	return w.changed(kind, object)
 }
 

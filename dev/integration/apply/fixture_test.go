@@ -33,6 +33,8 @@ func (f *frozen) NewObject() (kube.Object, bool) { return &corev1.ConfigMap{}, t
 
 func (f *frozen) Covers(string, labels.Selector) bool { return true }
 
+func (f *frozen) Metadata() cache.Reader { return f }
+
 func (f *frozen) Object(kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	if f.object == nil {
 		return nil, nil, false, nil

@@ -31,6 +31,8 @@ func (f *frozen) Kind() schema.GroupVersionKind       { return configMapKind }
 func (f *frozen) NewObject() (kube.Object, bool)      { return &corev1.ConfigMap{}, true }
 func (f *frozen) Covers(string, labels.Selector) bool { return true }
 
+func (f *frozen) Metadata() cache.Reader { return f }
+
 func (f *frozen) Object(key kube.Key) (kube.Object, *metav1.ManagedFieldsEntry, bool, error) {
 	obj, ok := f.objects[key]
 	if !ok {
