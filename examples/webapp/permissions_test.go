@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -177,7 +178,12 @@ func (d *deployed) test() {
 		p.Events().Event(reference, corev1.EventTypeNormal, "Tested", "Test", "the program writes Events")
 		return nil
 	})}}
-	stop := clustertest.Go(d.T, func(ctx context.Context) error { return run(ctx, p) })
+	stop := clustertest.Go(d.T, func(ctx context.Context) error {
+		if err := run(ctx, p); !apierrors.IsForbidden(err) {
+			return err
+		}
+		return nil // the answer to the refused request came after stop
+	})
 	defer stop()
 	if !d.until("the WebApp is ready", func(ctx context.Context) (bool, string) {
 		app, err := client.Get[*v1.WebApp](ctx, d.client, key)
@@ -274,8 +280,8 @@ func TestProgramWithPrintedManifests(t *testing.T) {
 
 // Each rule is needed: without it, a request of the program is refused, with a message that names the rule.
 func TestProgramWithoutOneRule(t *testing.T) {
-	for number := 0; ; number++ {
-		ok := true
+	ok := true
+	for number := 0; ok && number < 100; number++ { // 100: with -run, the tests after the last rule may not run
 		t.Run(fmt.Sprint(number), func(t *testing.T) {
 			inMemory(t)
 			d := newDeployed(t)
@@ -296,8 +302,5 @@ func TestProgramWithoutOneRule(t *testing.T) {
 			}
 			t.Logf("without the rule %s: %.400s", rule, refused)
 		})
-		if !ok {
-			break
-		}
 	}
 }
