@@ -70,8 +70,8 @@ func (h *hotLoops) wrote(ctx context.Context, r *running, w *tracedWrite) {
 	}
 	kind := w.call.Kind.GroupKind()
 	step := detect.Step{
-		Differing: h.content.differing(kind), Kind: kind, Object: w.Key, Hides: w.call.Hides, Manager: w.call.Manager,
-		Run: r.run.ID, Created: w.call.Status == http.StatusCreated,
+		Kind: kind, Object: w.Key, Hides: w.call.Hides, Manager: w.call.Manager, Run: r.run.ID,
+		Created: w.call.Status == http.StatusCreated, Differing: h.content.differing(w.call.Kind),
 	}
 	step.Causes, step.CausesDropped = detectCauses(r.run.Causes)
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func (h *hotLoops) changed(key kube.Key, c informer.Change, manager string) {
 		return
 	}
 	kind := c.Kind().GroupKind()
-	step := detect.Step{Kind: kind, Object: c.Key, Manager: manager, Differing: h.content.differing(kind)}
+	step := detect.Step{Kind: kind, Object: c.Key, Manager: manager, Differing: h.content.differing(c.Kind())}
 	var errBefore, errAfter error
 	if c.Type == informer.Updated {
 		step.Before, errBefore = cache.Of(c).Old()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
@@ -73,7 +74,7 @@ func (s *ownWrites) wrote(_ context.Context, r *running, w *tracedWrite) {
 	if s.config.HandleOwnWrites {
 		removeCauses = nil
 	}
-	w.Write = r.own.Record(w.call, w.before, s.content.of(w.call.Kind.GroupKind()), removeCauses)
+	w.Write = r.own.Record(w.call, w.before, s.content.of(w.call.Kind), removeCauses)
 	if echo != nil {
 		s.enqueuer.skip(SkipOwnWrite, key, *echo)
 	}
@@ -127,10 +128,12 @@ type contentDecoder struct {
 	informers func(kind schema.GroupKind) []cache.Informer // returns the informers that the controller runs
 }
 
-// typeOf returns a function that returns a new typed object of the kind; nil: no informer knows its Go type.
-func (d *contentDecoder) typeOf(kind schema.GroupKind) func() kube.Object {
-	for _, informer := range d.informers(kind) {
-		if _, whole := informer.NewObject(); whole {
+// typeOf returns a function that returns a new typed object of the kind; nil: no informer has its Go type. Another API
+// version has other fields.
+func (d *contentDecoder) typeOf(kind schema.GroupVersionKind) func() kube.Object {
+	for _, informer := range d.informers(kind.GroupKind()) {
+		model, whole := informer.NewObject()
+		if _, isUnstructured := model.(runtime.Unstructured); whole && !isUnstructured && informer.Kind() == kind {
 			return func() kube.Object { model, _ := informer.NewObject(); return model }
 		}
 	}
@@ -138,7 +141,7 @@ func (d *contentDecoder) typeOf(kind schema.GroupKind) func() kube.Object {
 }
 
 // of returns a function that decodes states of objects of a kind.
-func (d *contentDecoder) of(kind schema.GroupKind) func(o *wire.Object) (map[string]any, error) {
+func (d *contentDecoder) of(kind schema.GroupVersionKind) func(o *wire.Object) (map[string]any, error) {
 	return func(o *wire.Object) (map[string]any, error) {
 		if o.Format == wire.JSON {
 			return wire.Content(o, nil) // JSON names its fields: no type is needed
@@ -149,7 +152,7 @@ func (d *contentDecoder) of(kind schema.GroupKind) func(o *wire.Object) (map[str
 
 // differing returns a function that returns the fields of two states of an object of a kind that may differ.
 func (d *contentDecoder) differing(
-	kind schema.GroupKind,
+	kind schema.GroupVersionKind,
 ) func(before, after *wire.Object) (from, to map[string]any, err error) {
 	return func(before, after *wire.Object) (from, to map[string]any, err error) {
 		return wire.DifferingFields(before, after, d.typeOf(kind))

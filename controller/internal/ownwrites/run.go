@@ -54,8 +54,8 @@ const (
 )
 
 // State returns the present state of an object of an API server, as far as it is known: the state that the run wrote
-// last, or else the one that the informers show. It returns nil if neither is known.
-func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key) *State {
+// last, or else one that the informers show, if possible a whole one. It returns nil if neither is known.
+func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key) (known *State) {
 	if own := r.Tracker.lastWritten(r.Key, server, kind, object); own != nil {
 		return own
 	}
@@ -65,10 +65,13 @@ func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key
 		}
 		if obj, found := informer.Encoded(object); found {
 			_, whole := informer.NewObject()
-			return &State{obj, whole && informer.Kind() == kind}
+			if whole && informer.Kind() == kind {
+				return &State{obj, true}
+			}
+			known = &State{Object: obj}
 		}
 	}
-	return nil
+	return known
 }
 
 // Record records a completed write of the run. It must be called before the handler receives the response. before is
