@@ -1,7 +1,8 @@
 package controller
 
 import (
-	"reflect"
+	"fmt"
+	"slices"
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -22,26 +23,31 @@ func TestTypeOfStatesInProtobuf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v1, v2 := autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
-	informers := []cache.Informer{
+	v1 := autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	v2 := autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	untyped := []cache.Informer{
 		informerOf(t, informer.RetrieveSelected[*metav1.PartialObjectMetadata](cluster, kube.Selection{Kind: v2})),
 		informerOf(t, informer.RetrieveSelected[*unstructured.Unstructured](cluster, kube.Selection{Kind: v2})),
+	}
+	typed := append(slices.Clone(untyped),
 		informerOf(t, informer.Retrieve[*autoscalingv1.HorizontalPodAutoscaler](cluster)),
 		informerOf(t, informer.Retrieve[*autoscalingv2.HorizontalPodAutoscaler](cluster)),
-	}
-	for kind, want := range map[schema.GroupVersionKind]any{
-		v1: &autoscalingv1.HorizontalPodAutoscaler{}, v2: &autoscalingv2.HorizontalPodAutoscaler{},
+	)
+	for _, test := range []struct {
+		informers []cache.Informer
+		kind      schema.GroupVersionKind
+		want      string // the Go type
+	}{
+		{untyped, v2, "none"},
+		{typed, v1, "*v1.HorizontalPodAutoscaler"},
+		{typed, v2, "*v2.HorizontalPodAutoscaler"},
 	} {
-		for n, from := range [][]cache.Informer{informers, informers[:2]} {
-			content := contentDecoder{func(schema.GroupKind) []cache.Informer { return from }}
-			newObject := content.typeOf(kind)
-			if n == 1 {
-				if newObject != nil {
-					t.Errorf("%s: no informer has a Go type, but it is %T", kind, newObject())
-				}
-			} else if newObject == nil || reflect.TypeOf(newObject()) != reflect.TypeOf(want) {
-				t.Errorf("%s: no function, or not of %T", kind, want)
-			}
+		content, got := contentDecoder{func(schema.GroupKind) []cache.Informer { return test.informers }}, "none"
+		if newObject := content.typeOf(test.kind); newObject != nil {
+			got = fmt.Sprintf("%T", newObject())
+		}
+		if got != test.want {
+			t.Errorf("%s with %d informers: the Go type is %s, want %s", test.kind, len(test.informers), got, test.want)
 		}
 	}
 }

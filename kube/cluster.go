@@ -275,6 +275,10 @@ func (c *Cluster) Forget(gv schema.GroupVersion) {
 
 // RESTClient returns a client for the registered types of gv. It prefers protobuf, and uses JSON if the server supports
 // nothing else (custom resources).
+//
+// A handler's patch that is answered in protobuf causes another run of its key, unless an informer of the controller
+// has the Go type of the object's kind and version: only that names the fields. Package client gets JSON, and needs
+// none.
 func (c *Cluster) RESTClient(gv schema.GroupVersion) (rest.Interface, error) {
 	if err := apiobject.CheckSegments(gv.Group, gv.Version); err != nil {
 		return nil, fmt.Errorf("make a REST client for %s: %w", strconv.Quote(gv.String()), err)

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evenkeel-go/evenkeel/internal/apiobject"
 	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -54,7 +55,8 @@ const (
 )
 
 // State returns the present state of an object of an API server, as far as it is known: the state that the run wrote
-// last, or else one that the informers show, if possible a whole one. It returns nil if neither is known.
+// last, or else the newest one that the informers show; of the same version a whole one. It returns nil if neither is
+// known.
 func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key) (known *State) {
 	if own := r.Tracker.lastWritten(r.Key, server, kind, object); own != nil {
 		return own
@@ -63,12 +65,16 @@ func (r *Run) State(server string, kind schema.GroupVersionKind, object kube.Key
 		if !informer.ReadsFrom(server) {
 			continue
 		}
-		if obj, found := informer.Encoded(object); found {
-			_, whole := informer.NewObject()
-			if whole && informer.Kind() == kind {
-				return &State{obj, true}
-			}
-			known = &State{Object: obj}
+		obj, found := informer.Encoded(object)
+		if !found {
+			continue
+		}
+		_, whole := informer.NewObject()
+		whole = whole && informer.Kind() == kind
+		switch {
+		case known == nil, apiobject.OlderVersion(known.Object.ResourceVersion, obj.ResourceVersion),
+			whole && !known.Whole && known.is(obj):
+			known = &State{obj, whole}
 		}
 	}
 	return known

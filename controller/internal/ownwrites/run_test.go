@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/evenkeel-go/evenkeel/internal/cache"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -193,6 +194,35 @@ func TestStateIsTheLastWritten(t *testing.T) {
 	run.Record(kube.Call{Verb: "delete", Kind: partKind(), Key: key, Response: []byte(`{"kind":"Status","details":{"uid":"1"}}`)}, nil, decode, nil)
 	informer.shown = nil
 	expect("after a delete", "none", "none")
+}
+
+// TestStateIsTheNewestShown checks that a state comes from the informer that shows the newest one, and that a whole state
+// precedes a part of the same version.
+func TestStateIsTheNewestShown(t *testing.T) {
+	t.Parallel()
+	shows := func(version string, parts bool) *slowInformer {
+		return &slowInformer{shown: parse(t, part(version, "", "")), parts: parts}
+	}
+	for name, test := range map[string]struct {
+		one, other *slowInformer
+		version    string
+		whole      bool
+	}{
+		"the same version":             {shows("5", true), shows("5", false), "5", true},
+		"the whole object is newer":    {shows("5", true), shows("10", false), "10", true},
+		"the whole object is older":    {shows("10", true), shows("9", false), "10", false},
+		"both are whole":               {shows("9", false), shows("10", false), "10", true},
+		"both are parts":               {shows("9", true), shows("10", true), "10", false},
+		"one does not have the object": {&slowInformer{}, shows("5", true), "5", false},
+	} {
+		for _, order := range [][]cache.Informer{{test.one, test.other}, {test.other, test.one}} {
+			tracker, _ := newTracker(order...)
+			state := (&Run{Tracker: tracker}).State("", partKind(), kube.Key{Name: "p"})
+			if state == nil || state.Object.ResourceVersion != test.version || state.Whole != test.whole {
+				t.Errorf("%s: the state is %+v, want version %s, whole: %t", name, state, test.version, test.whole)
+			}
+		}
+	}
 }
 
 // TestRecordAfterEnd checks that the write of a goroutine that has outlived its run is not tracked, and leaves the

@@ -23,6 +23,7 @@ type slowInformer struct {
 	awaits []cache.Write // without their objects
 	seen   []func()
 	shown  *wire.Object // the object that it shows, or nil
+	parts  bool         // it does not keep whole objects
 }
 
 func (i *slowInformer) ReadsFrom(string) bool { return true }
@@ -37,7 +38,7 @@ func (i *slowInformer) Await(w cache.Write, seen func()) (cancel func()) {
 
 func (i *slowInformer) Kind() schema.GroupVersionKind { return partKind() }
 
-func (i *slowInformer) NewObject() (kube.Object, bool) { return &unstructured.Unstructured{}, true }
+func (i *slowInformer) NewObject() (kube.Object, bool) { return &unstructured.Unstructured{}, !i.parts }
 
 func (i *slowInformer) Encoded(key kube.Key) (*wire.Object, bool) {
 	return i.shown, i.shown != nil && i.shown.Key == key
@@ -47,12 +48,12 @@ func partKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Part"}
 }
 
-// newTracker returns a Tracker that waits until an informer shows the writes, and the keys that it has released.
-func newTracker(informer cache.Informer) (t *Tracker, released *[]kube.Key) {
+// newTracker returns a Tracker that waits until informers show the writes, and the keys that it has released.
+func newTracker(informers ...cache.Informer) (t *Tracker, released *[]kube.Key) {
 	released = new([]kube.Key)
 	return New(Config{
 		Timeout: time.Second, Release: func(key kube.Key) { *released = append(*released, key) },
-		Informers: func(schema.GroupKind) []cache.Informer { return []cache.Informer{informer} },
+		Informers: func(schema.GroupKind) []cache.Informer { return informers },
 	}), released
 }
 
