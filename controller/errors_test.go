@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/usercode"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -151,6 +152,7 @@ func TestContract08_MisbehavingErrorsFailOnlyTheirKey(t *testing.T) {
 // TestContract30_ErrorTextsAreBounded checks that the memory and the output for an error do not depend on the length of
 // its text.
 func TestContract30_ErrorTextsAreBounded(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var logs journal

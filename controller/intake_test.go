@@ -15,6 +15,7 @@ import (
 
 	"github.com/evenkeel-go/evenkeel/controller/internal/ownwrites"
 	"github.com/evenkeel-go/evenkeel/informer"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -73,8 +74,7 @@ func (c creating) run(uid string) (write func() ownwrites.Effect, offer func()) 
 func TestOwnWriteIsRecognizedWhileItsResponseArrives(t *testing.T) {
 	t.Parallel()
 	c := newCreating(t, RunsConfig{})
-	const rounds = 3000
-	for n := range rounds {
+	for n := range testlength.Count(1000, 3000) {
 		uid := types.UID(fmt.Sprint("uid-", n))
 		write, offer := c.run(string(uid))
 		var event sync.WaitGroup

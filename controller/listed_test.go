@@ -199,7 +199,7 @@ func TestContract03_FirstPassWithSourcesHandlesEachObjectOnce(t *testing.T) {
 						server.Fail("watch", nil)
 					})
 				}
-				for range 2 {
+				for range testlength.Count(1, 2) {
 					stop := f.start()
 					time.Sleep(time.Duration(testlength.Count(5, 10)) * time.Minute)
 					runs, _ := f.take()

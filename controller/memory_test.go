@@ -20,6 +20,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apiserver"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/testrun"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
@@ -156,6 +157,7 @@ func TestStuckWorkerIsReplacedDuringTerm(t *testing.T) {
 
 // TestRecordsKeepNoLargeStates checks that the records of runs do not keep the states of large objects.
 func TestRecordsKeepNoLargeStates(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 		c := Config[*corev1.ConfigMap]{
@@ -280,6 +282,7 @@ func TestFailuresReleaseMemory(t *testing.T) {
 // TestHistoryKeepsBoundedStates checks the size of the objects' states that runs and skips keep, after many changes of
 // many large objects that cannot be compressed, and that the latest causes still show what changed.
 func TestHistoryKeepsBoundedStates(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := kindserver.New[*corev1.ConfigMap](apiserver.ConfigMaps(), true)
 		ctrl, err := New(Config[*corev1.ConfigMap]{

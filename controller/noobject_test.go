@@ -21,6 +21,7 @@ import (
 	"github.com/evenkeel-go/evenkeel/controller/internal/interruptions"
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/internal/apitest/kindserver"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/retry"
 	"github.com/evenkeel-go/evenkeel/source"
@@ -329,6 +330,7 @@ func (s preparedSource) Prepare(controller.Target) (controller.PreparedSource, e
 // TestContract30_UnlistedKeysOfNoObjectReleaseMemory checks that keys that no source lists take no memory after their runs, and what a
 // listed key takes.
 func TestContract30_UnlistedKeysOfNoObjectReleaseMemory(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		ask := make(chan string)

@@ -233,6 +233,7 @@ func encoded(t *testing.T, value any) []byte {
 // The patch makes the changes of decoded documents, whatever raw has and lacks beside before.
 func TestPatchOfRandomDocuments(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	for range testlength.Count(3000, 10_000) {
 		before := randomFields(random, 3)
@@ -463,6 +464,7 @@ func TestPatchOfLongListsOfNamedItems(t *testing.T) {
 // The patch makes the changed object of raw, and keeps the fields that the Go type lacks: random objects and changes.
 func TestPatchOfRandomObjects(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	for seed := range uint64(testlength.Count(1000, 10_000)) {
 		random := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable
 		g := patchGenerator{random: random}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -21,6 +22,7 @@ func fresh(t *testing.T, all []*wire.Object) int64 {
 
 func TestDictionariesAdaptToObjects(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	const n = 4500
 	pods, widgets := newCluster(t, 1, 20).pods(n), newCluster(t, 2, 20).widgets(n)
 	s := newStore(Config{}, newHashes(), 1)
@@ -236,6 +238,7 @@ func TestSplicedPartsAreRemoved(t *testing.T) {
 // noise.
 func TestAnyBytesAreRestored(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	c := newCluster(t, 3, 20)
 	pods := c.pods(200)
 	s := newStore(Config{}, newHashes(), 5)
@@ -281,6 +284,7 @@ func TestAnyBytesAreRestored(t *testing.T) {
 // of the previous one have been re-encoded.
 func TestNoTrialDuringMigration(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	s := newStore(Config{}, newHashes(), 1)
 	pods := newCluster(t, 1, 20).pods(3000)
 	put(t, s, pods...)

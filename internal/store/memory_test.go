@@ -3,10 +3,13 @@ package store
 import (
 	"runtime"
 	"testing"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 // TestMemory is not parallel: it measures the heap of the process.
 func TestMemory(t *testing.T) { //nolint:paralleltest // other tests would be measured too
+	testlength.OnlyWithoutRaceDetector(t)
 	const n = 20_000
 	all := newCluster(t, 1, 40).pods(n)
 	raw := 0

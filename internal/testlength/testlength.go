@@ -4,6 +4,8 @@ package testlength
 
 import (
 	"os"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
@@ -21,5 +23,16 @@ func OnlyLong(tb testing.TB) {
 	tb.Helper()
 	if Count(0, 1) == 0 {
 		tb.Skip("runs in make test-all, with EVENKEEL_LONG=1")
+	}
+}
+
+// OnlyWithoutRaceDetector skips a test in a build with the race detector. It is for tests of one goroutine that use the
+// processor for long, and for tests that measure memory: the race detector makes them ten times slower, finds nothing,
+// and changes what they measure. "make test" runs them without it.
+func OnlyWithoutRaceDetector(tb testing.TB) {
+	tb.Helper()
+	info, _ := debug.ReadBuildInfo()
+	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		tb.Skip("runs without the race detector, in make test")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -89,6 +90,7 @@ func checkSame(t *testing.T, path string, from, to, before, after any) {
 // format, with and without managedFields.
 func TestDifferingFields(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	deployments := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	cut := mustCut(t, reflect.TypeFor[*appsv1.Deployment](), ManagedFields)
 	kept, err := NewCutExceptApplied(reflect.TypeFor[*appsv1.Deployment](), "helm", ManagedFields)

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 //nolint:gochecknoglobals // a constant of two tests
@@ -244,6 +246,7 @@ func TestUnusualFrame(t *testing.T) {
 
 func TestLargestEvent(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	pod := realPod()
 	pod.Annotations["large"] = strings.Repeat("x", 3<<20)
 	small := frame(t, watch.Added, asProto(t, realPod(), podKind))

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 )
 
 //nolint:gochecknoglobals // the name of a kind
@@ -128,6 +130,7 @@ func TestItemCapacityIsItsLength(t *testing.T) {
 
 func TestReadListErrors(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	proto := asProto(t, podList(), podListKind)
 	envelope := func(b string) string { return "k8s\x00" + b }
 	list := func(b string) string { return envelope(fmt.Sprintf("\x12%c%s", len(b), b)) }
@@ -253,6 +256,7 @@ func (g *generated) Read(p []byte) (int, error) {
 //
 //nolint:paralleltest // counts what is allocated
 func TestReadListMemory(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	const n = 10_000
 	pod := realPod()
 	message, err := pod.Marshal()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/workqueue"
 )
 
@@ -20,6 +21,7 @@ func heap() int {
 //
 //nolint:paralleltest // it measures the heap
 func TestContract30_QueueReleasesMemory(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	q := workqueue.New(workqueue.Config[int, cause]{Merge: merge, Group: func(key int) string { return fmt.Sprint(key) }})
 	before := heap()
 	const flood = 100_000
@@ -42,6 +44,7 @@ func TestContract30_QueueReleasesMemory(t *testing.T) {
 //
 //nolint:paralleltest // it measures the heap
 func TestContract30_QueueReleasesMemoryWithRemainingKey(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	for name, group := range map[string]func(int) string{
 		"one group": nil, "groups": func(key int) string { return fmt.Sprint(key % 30_000) },
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evenkeel-go/evenkeel/controller"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/kube"
 	"github.com/evenkeel-go/evenkeel/source/poll"
 )
@@ -355,6 +356,7 @@ func TestPollRetainsNoContent(t *testing.T) {
 //
 //nolint:paralleltest // it measures the heap
 func TestPollReleasesMemory(t *testing.T) {
+	testlength.OnlyWithoutRaceDetector(t)
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 100_000
 		o := &outside{}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/evenkeel-go/evenkeel/internal/apiobject"
+	"github.com/evenkeel-go/evenkeel/internal/testlength"
 	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
@@ -278,6 +279,7 @@ func TestUndecodableObjects(t *testing.T) {
 // TestKeptStatesAreBounded checks that memory is bounded even if every object is large.
 func TestKeptStatesAreBounded(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	w := newWorld(t)
 	large := strings.Repeat("x", 1<<20)
 	for i := range 18 {

@@ -71,6 +71,7 @@ func TestContract13_OnlyRequestedChangesAreExplained(t *testing.T) {
 // explained, the state must be the same as without the other client's write.
 func TestContract13_ForeignChangesAreNeverExplained(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	random := rand.New(rand.NewPCG(13, 4))
 	steps, explained := testlength.Count(20_000, 100_000), 0
 	for range steps {

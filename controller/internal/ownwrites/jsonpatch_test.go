@@ -64,6 +64,7 @@ func TestContract13_JSONPatchExplainsItsResult(t *testing.T) {
 // two states. The fast way must report this only if the other one does.
 func TestStatusPatchIsComparedByStatusAlone(t *testing.T) {
 	t.Parallel()
+	testlength.OnlyWithoutRaceDetector(t)
 	random := rand.New(rand.NewPCG(5, 8))
 	state := func() map[string]any {
 		object := map[string]any{"apiVersion": "v1", "kind": "Widget"}
