@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -36,6 +37,47 @@ func (w *world) parts(selection kube.Selection) *informer.Informer[unstructuredO
 		w.t.Fatal(err)
 	}
 	return parts
+}
+
+// otherInformers returns informers of Widgets and Parts that keep other forms of the objects than w.parts and the
+// controller: only metadata, without a field, changed, and of some objects.
+func (w *world) otherInformers() (all []informer.Any) {
+	w.t.Helper()
+	add := func(i informer.Any, err error) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, i)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	for _, kind := range []string{"Widget", "Part"} {
+		of := kube.Selection{Kind: kindOf(kind)}
+		some := kube.Selection{Kind: kindOf(kind), LabelSelector: "widget=b"}
+		whole := informer.RetrieveSelected[unstructuredObject](w.cluster, of)
+		add(informer.New(informer.Config[*metav1.PartialObjectMetadata]{
+			Retriever: informer.RetrieveSelected[*metav1.PartialObjectMetadata](w.cluster, of), Logger: logger,
+		}))
+		add(informer.New(informer.Config[unstructuredObject]{Retriever: whole, Logger: logger, Cut: []string{"spec", "status"}}))
+		add(informer.New(informer.Config[unstructuredObject]{Retriever: whole, Logger: logger, Transform: func(obj unstructuredObject) error {
+			delete(obj.Object, "spec")
+			return nil
+		}}))
+		add(informer.New(informer.Config[unstructuredObject]{
+			Retriever: informer.RetrieveSelected[unstructuredObject](w.cluster, some), Logger: logger,
+		}))
+	}
+	return all
+}
+
+// lagging is the body of a watch whose events arrive late.
+type lagging struct {
+	io.ReadCloser
+	lag func() time.Duration
+}
+
+func (l lagging) Read(p []byte) (int, error) {
+	time.Sleep(l.lag())
+	return l.ReadCloser.Read(p)
 }
 
 // TestContract07_HandlerReadsItsOwnWrites delays the watch of a handler that creates an object if the cache does not
@@ -361,7 +403,8 @@ func TestContract13_ForeignChangeHiddenByOwnWriteRunsHandler(t *testing.T) {
 
 // TestContract13_NoWakeUpIsLost lets a handler write while other clients change the objects that it reads and writes.
 // Responses get lost or are late, and watches lag, break and restart, all at random. In the end the handler must have
-// seen the last state of each object.
+// seen the last state of each object. Every second run has informers of the same kinds in other forms, and each watch lags
+// by itself.
 func TestContract13_NoWakeUpIsLost(t *testing.T) {
 	for seed := range testlength.Count(12, 150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -404,11 +447,22 @@ func TestContract13_NoWakeUpIsLost(t *testing.T) {
 				return nil
 			})
 			c.Sources = []controller.Source{source.OwnerLabel(parts, "widget")}
+			if seed%2 == 1 {
+				c.Reads = w.otherInformers()
+			}
+			lag := func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(max(0, random.IntN(80)-40)) * time.Millisecond
+			}
 			w.Hook(func(req *http.Request, do func() *http.Response) (*http.Response, error) {
-				if req.Method == http.MethodGet {
-					return do(), nil
-				}
 				resp := do()
+				if req.Method == http.MethodGet {
+					if seed%2 == 1 && req.URL.Query().Get("watch") != "" {
+						resp.Body = lagging{resp.Body, lag}
+					}
+					return resp, nil
+				}
 				switch {
 				case chance(8):
 					return nil, errors.New("connection reset by peer")

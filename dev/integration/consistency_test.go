@@ -199,18 +199,20 @@ func (a *writes) handle(ctx context.Context, cases map[string]ownWrite, m *corev
 	return nil
 }
 
-// settled waits until each key has run this number of times, no write is awaited, and the queue is empty.
+// settled waits until each key has a recorded run, and this number of runs since its write was requested, no write is
+// awaited, and the queue is empty.
 func settled[T kube.Object](e env, ctrl *controller.Controller[T], all *writes, runs int) {
 	e.Helper()
 	eventually(e.T, func() string {
+		recorded := map[kube.Key]bool{} // before the controller has started, its queue is empty too
+		for _, record := range ctrl.RecentRuns() {
+			recorded[record.Key] = true
+		}
 		all.mu.Lock()
 		defer all.mu.Unlock()
 		for name, w := range all.all {
-			if w.runs < runs {
-				return name + " has not run"
-			}
 			explained := ctrl.Explain(e.key(name))
-			if strings.Contains(explained, unseenWrite) || strings.Contains(explained, "no runs are recorded") {
+			if !recorded[e.key(name)] || w.runs < runs || strings.Contains(explained, unseenWrite) {
 				return explained
 			}
 		}
@@ -224,7 +226,7 @@ const unseenWrite = "its informer does not show this write yet"
 // queued returns the sizes of the queue, or "" if it is empty.
 func queued(ctrl interface{ Stats() controller.Stats }) string {
 	s := ctrl.Stats()
-	if s.Ready+s.Delayed+s.Processing+s.Backoff+s.Held == 0 {
+	if s.WaitingForRoom+s.Ready+s.Delayed+s.Processing+s.Backoff+s.Held == 0 {
 		return ""
 	}
 	return fmt.Sprintf("queued: %+v", s)
