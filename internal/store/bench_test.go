@@ -78,7 +78,7 @@ func BenchmarkQuery(b *testing.B) {
 		}
 		b.Run("List/"+name, func(b *testing.B) {
 			for b.Loop() {
-				for _, err := range s.List(q) {
+				for _, err := range objectsOf(s, q) {
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
@@ -34,9 +35,9 @@ func simpleKey(name string) kube.Key { return kube.Key{Namespace: "default", Nam
 func names(tb testing.TB, s asker, q Query) []string {
 	tb.Helper()
 	all := []string{}
-	for o, err := range s.List(q) {
+	for o, err := range objectsOf(s, q) {
 		if err != nil {
-			tb.Fatalf("List(%+v): %v", q, err)
+			tb.Fatalf("Find(%+v): %v", q, err)
 		}
 		all = append(all, o.Key.Name)
 	}
@@ -50,7 +51,7 @@ func names(tb testing.TB, s asker, q Query) []string {
 func expectNames(tb testing.TB, s asker, q Query, want ...string) {
 	tb.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), names(tb, s, q)); diff != "" {
-		tb.Errorf("List(%+v) (-want +got):\n%s", q, diff)
+		tb.Errorf("Find(%+v) (-want +got):\n%s", q, diff)
 	}
 }
 
@@ -112,4 +113,24 @@ func (x *inverted) flat() map[uint64][]uint32 {
 		all[term] = list.appendTo(nil)
 	}
 	return all
+}
+
+// finder is a Store or a Snapshot.
+type finder interface {
+	Find(q Query) iter.Seq2[*Found, error]
+}
+
+// objectsOf iterates over the objects that q selects.
+func objectsOf(from finder, q Query) iter.Seq2[*wire.Object, error] {
+	return func(yield func(*wire.Object, error) bool) {
+		for found, err := range from.Find(q) {
+			var o *wire.Object
+			if err == nil {
+				o, err = found.Object()
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
 }

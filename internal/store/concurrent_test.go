@@ -66,7 +66,7 @@ func TestWritesDuringChanges(t *testing.T) {
 		for !closed(done) {
 			snapshot := s.Snapshot()
 			n := 0
-			for o, err := range snapshot.List(Query{}) {
+			for o, err := range objectsOf(snapshot, Query{}) {
 				if err != nil || whole(o) != nil {
 					t.Errorf("%v, %v", err, whole(o))
 					return

@@ -181,7 +181,7 @@ func TestCorruptRecord(t *testing.T) {
 	_, slot, _ := s.find(s.hashes.key(pods[0].Key.Namespace, pods[0].Key.Name), pods[0].Key)
 	s.setRecord(slot, r.record)
 	errs := 0
-	for _, err := range s.List(Query{}) {
+	for _, err := range objectsOf(s, Query{}) {
 		if err != nil {
 			errs++
 		}

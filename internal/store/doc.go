@@ -41,7 +41,7 @@
 // continue. Before, the label costs nothing. There are at most 16 such keys. Selectors for other keys, and other
 // operators, read the objects that match the rest of the query.
 //
-// An index has sorted sets of slots, by 64-bit hashes with a random seed. List checks the labels and owners of the
+// An index has sorted sets of slots, by 64-bit hashes with a random seed. Find checks the labels and owners of the
 // objects that it finds, so that collisions have no effect there. Count trusts the hashes if that avoids reading
 // objects, and both trust them for the user's indexes, because their functions are called only once for each Put: one
 // of 2^64 pairs of values would be taken for equal.
@@ -60,7 +60,7 @@
 // about 40 shapes of such Pods: with 150 workloads it was 560 B. [Store.Sizes] returns the sizes of a store.
 //
 // Put takes the time of a compression and a few lookups. Get is one lookup, and reading its result is a decompression.
-// List decompresses its results. Count reads nothing if indexes are sufficient. A loop over keys or objects, and a
+// Found.Object decompresses a result. Count reads nothing if indexes are sufficient. A loop over keys or objects, and a
 // Snapshot, copy 8 bytes for every 256 objects, and later, once, each chunk (4 KB) that is written to. Tables that grow
 // by doubling are divided into 64 parts, so that the growth of a large store is not one long pause.
 //

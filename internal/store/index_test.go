@@ -117,7 +117,7 @@ func TestInvalidQueries(t *testing.T) {
 				t.Errorf("%s: Count is %d, error %v", name, n, err)
 			}
 			yields := 0
-			for o, err := range from.List(q) {
+			for o, err := range objectsOf(from, q) {
 				if yields++; o != nil || err == nil {
 					t.Errorf("%s: List has %v, error %v", name, o, err)
 				}

@@ -143,12 +143,8 @@ func (s *Store) candidates(f *filter) candidates {
 	return c
 }
 
-// List iterates over the objects that q selects, at the start of the iteration, in no particular order. An object and
-// its Bytes are valid until the next iteration; its strings may be kept. No lock is held during the iteration. After an
-// error the iteration ends.
-func (s *Store) List(q Query) iter.Seq2[*wire.Object, error] { return objects(s.Find(q)) }
-
-// Find is List for a caller that does not need the bytes of each object: it reads them with Found.Object.
+// Find iterates over the objects that q selects, at the start of the iteration, in no particular order. No lock is held
+// during the iteration. After an error the iteration ends.
 func (s *Store) Find(q Query) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) { s.yieldFound(q, s.indexes.Load(), s.current, yield) }
 }
@@ -161,7 +157,8 @@ type Found struct {
 	isRead  bool // object is set
 }
 
-// Object returns the object, which is decompressed by the first call.
+// Object returns the object, which is decompressed by the first call. It and its Bytes are valid until the next
+// iteration; its strings may be kept.
 func (f *Found) Object() (*wire.Object, error) {
 	if !f.isRead {
 		if err := f.read(&f.object, f.scratch); err != nil {
@@ -170,21 +167,6 @@ func (f *Found) Object() (*wire.Object, error) {
 		f.isRead = true
 	}
 	return &f.object, nil
-}
-
-// objects returns the objects of all that was found.
-func objects(all iter.Seq2[*Found, error]) iter.Seq2[*wire.Object, error] {
-	return func(yield func(*wire.Object, error) bool) {
-		for found, err := range all {
-			var o *wire.Object
-			if err == nil {
-				o, err = found.Object()
-			}
-			if !yield(o, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // yieldFound yields the objects that q selects, of those that candidates returns.

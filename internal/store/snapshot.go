@@ -3,7 +3,6 @@ package store
 import (
 	"iter"
 
-	"github.com/evenkeel-go/evenkeel/internal/wire"
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
@@ -43,9 +42,6 @@ func (v *Snapshot) Get(key kube.Key) (Ref, bool) {
 	}
 	return v.view.ref(shard.slots[place]-1, v.store.pool)
 }
-
-// List is like Store.List, for the state at the time of the snapshot.
-func (v *Snapshot) List(q Query) iter.Seq2[*wire.Object, error] { return objects(v.Find(q)) }
 
 // Find is like Store.Find, for the state at the time of the snapshot.
 func (v *Snapshot) Find(q Query) iter.Seq2[*Found, error] {

@@ -76,21 +76,21 @@ func TestLoopsMayStopAndWrite(t *testing.T) {
 			}
 		},
 		"List": func(yield func(kube.Key) bool) {
-			for o, err := range s.List(labelled("app=web")) {
+			for o, err := range objectsOf(s, labelled("app=web")) {
 				if err != nil || !yield(o.Key) {
 					return
 				}
 			}
 		},
 		"List of many": func(yield func(kube.Key) bool) {
-			for o, err := range s.List(labelled("app=many")) {
+			for o, err := range objectsOf(s, labelled("app=many")) {
 				if err != nil || !yield(o.Key) {
 					return
 				}
 			}
 		},
 		"List of all": func(yield func(kube.Key) bool) {
-			for o, err := range s.List(Query{}) {
+			for o, err := range objectsOf(s, Query{}) {
 				if err != nil || !yield(o.Key) {
 					return
 				}
@@ -273,7 +273,7 @@ func TestConcurrentUse(t *testing.T) {
 				if i%2 == 0 {
 					from = s.Snapshot()
 				}
-				for o, err := range from.List(q) {
+				for o, err := range objectsOf(from, q) {
 					if err != nil || whole(o) != nil {
 						return
 					}

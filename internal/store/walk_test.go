@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -155,7 +154,7 @@ func (w *walk) askAdded() {
 	want := w.model.query(Query{Index: "first", Value: value})
 	for _, from := range []asker{w.store, w.store.Snapshot()} {
 		got := []string{}
-		for o, err := range from.List(Query{Index: name, Value: value}) {
+		for o, err := range objectsOf(from, Query{Index: name, Value: value}) {
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -254,7 +253,7 @@ func (w *walk) expectRef(what string, got Ref, found bool, want *wire.Object, ex
 
 // asker is implemented by stores and snapshots.
 type asker interface {
-	List(q Query) iter.Seq2[*wire.Object, error]
+	finder
 	Count(q Query) (int, error)
 }
 
@@ -263,7 +262,7 @@ func (w *walk) ask(what string, a asker, m *model) {
 	q := w.query()
 	want := m.query(q)
 	var got []string
-	for o, err := range a.List(q) {
+	for o, err := range objectsOf(a, q) {
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -272,7 +271,7 @@ func (w *walk) ask(what string, a asker, m *model) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.Fatalf("%s: List(%+v) (-want +got):\n%s", what, q, diff)
+		w.Fatalf("%s: Find(%+v) (-want +got):\n%s", what, q, diff)
 	}
 	n, err := a.Count(q)
 	if err != nil || w.exact && n != len(want) {
