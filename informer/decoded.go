@@ -1,14 +1,18 @@
 package informer
 
 import (
+	"encoding/json"
 	"errors"
 	"hash/maphash"
 	"log/slog"
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime/metrics"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,6 +87,7 @@ const (
 type decoded struct {
 	seed    maphash.Seed
 	isShort func() bool // reports whether memory is short
+	checks  bool        // reads find objects that a reader has changed
 
 	short   atomic.Bool  // the last result of isShort
 	checked atomic.Int64 // the second of that check
@@ -116,13 +121,16 @@ type entry struct {
 	use   *decodedUse
 	state store.Kept
 	obj   kube.Object // never changed
+	sum   uint64      // of obj, with decoded.checks
 	size  int64
 	place int         // in clock
 	read  atomic.Bool // since the hand has passed
 }
 
 func newDecoded() *decoded {
-	d := &decoded{seed: maphash.MakeSeed(), isShort: memoryIsShort, refused: map[reflect.Type]bool{}}
+	d := &decoded{seed: maphash.MakeSeed(), isShort: isNearMemoryLimit, refused: map[reflect.Type]bool{}}
+	// The flags of go test.
+	d.checks = slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
 	d.setBudget(defaultBudget)
 	return d
 }
@@ -134,31 +142,59 @@ func (d *decoded) setBudget(bytes int64) {
 	d.budget, d.seen = bytes, nil
 }
 
-// find returns a copy of the object of a state, or nil, and whether it should be kept when it has been decoded.
-func (d *decoded) find(k readKey, state store.Kept) (obj kube.Object, keep bool) {
+// errChanged is returned instead of an object that a reader has changed.
+var errChanged = errors.New("a reader of Informer.WithoutCopies has changed the object, which all readers share: " +
+	"call DeepCopy before a change")
+
+// find returns the object of a state, or nil, and whether it should be kept when it has been decoded. It returns a
+// copy, unless shared is true. With checks a shared object is kept at once, so that tests with few reads find changes.
+func (d *decoded) find(k readKey, state store.Kept, shared bool) (obj kube.Object, keep bool, err error) {
 	if d == nil || d.memoryIsShort() {
-		return nil, false
+		return nil, false, nil
 	}
 	d.mu.RLock()
 	e, budget, seen := d.entries[k], d.budget, d.seen
 	d.mu.RUnlock()
+	if e != nil && d.checks && d.sumOf(e.obj) != e.sum {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.entries[k] == e {
+			d.evict(e)
+		}
+		return nil, false, errChanged
+	}
 	switch {
 	case budget == 0:
-		return nil, false
+		return nil, false, nil
 	case seen == nil:
 		seen = d.makeSeen()
 	case e != nil && e.state == state:
 		if !e.read.Load() { // stores invalidate the caches of other processors
 			e.read.Store(true)
 		}
-		if obj = copyOf(e.obj); obj != nil {
-			return obj, false
+		if obj = e.obj; !shared {
+			obj = copyOf(e.obj)
+		}
+		if obj != nil {
+			return obj, false, nil
 		}
 	}
-	return nil, seenAgain(seen, maphash.Comparable(d.seed, struct {
+	again := seenAgain(seen, maphash.Comparable(d.seed, struct {
 		readKey
 		store.Kept
 	}{k, state}))
+	return nil, again || shared && d.checks, nil
+}
+
+// sumOf returns a hash of an object in JSON, in which methods such as String of a resource.Quantity change nothing. It
+// is 0 for an object that cannot be encoded, perhaps because another goroutine changes it.
+func (d *decoded) sumOf(obj kube.Object) (sum uint64) {
+	_ = usercode.Recover("MarshalJSON", func() {
+		if encoded, err := json.Marshal(obj); err == nil {
+			sum = maphash.Bytes(d.seed, encoded)
+		}
+	})
+	return sum
 }
 
 // makeSeen makes seen, which programs without reads do not need.
@@ -197,14 +233,21 @@ func seenAgain(seen []atomic.Uint64, hash uint64) bool {
 	return false
 }
 
-// keep keeps a copy of obj, the decoded state, if there is room. It logs a type without complete copies once.
-func (d *decoded) keep(k readKey, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger) {
+// keep keeps a copy of obj, the decoded state, if there is room. It returns the copy, or nil. It logs a type without
+// complete copies once.
+func (d *decoded) keep(
+	k readKey, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger,
+) (kept kube.Object) {
 	if !d.admits(k) {
-		return
+		return nil
 	}
 	copied := copyOf(obj)
 	size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copied), d.maxSize())
-	e := &entry{readKey: k, use: use, state: state, obj: copied, size: size}
+	besides := int64(entryBytes + state.Size() + len(k.key.Namespace) + len(k.key.Name))
+	e := &entry{readKey: k, use: use, state: state, obj: copied}
+	if d.checks && complete {
+		e.sum = d.sumOf(copied)
+	}
 	d.mu.Lock()
 	before := d.entries[k]
 	if before != nil {
@@ -215,20 +258,22 @@ func (d *decoded) keep(k readKey, use *decodedUse, state store.Kept, obj kube.Ob
 	case !complete:
 		d.refused[k.object] = true
 	case size > d.budget/maxShare || use.stopped:
-	case d.makeRoom(size + int64(entryBytes+state.Size()+len(k.key.Namespace)+len(k.key.Name))):
-		e.size += int64(entryBytes + state.Size() + len(k.key.Namespace) + len(k.key.Name))
+	case d.makeRoom(size + besides):
+		e.size = size + besides
 		e.place = len(d.clock)
 		e.read.Store(true)
 		d.clock = append(d.clock, e)
 		d.entries[k] = e
 		d.size += e.size
 		use.bytes.Add(e.size)
+		kept = copied
 	}
 	d.mu.Unlock()
 	if first {
 		logger.Warn("objects are decoded for each read: DeepCopyObject returns no complete copy", "type", k.object,
 			"object", k.key, "hint", "generate it again with controller-gen")
 	}
+	return kept
 }
 
 // admits reports whether an object may be kept, before work is done for that. It may not replace another state of it
@@ -323,9 +368,9 @@ func (d *decoded) memoryIsShort() bool {
 	return short
 }
 
-// memoryIsShort reports whether the process needs more than nine tenths of its memory limit: what was live at the last
-// garbage collection, and what is not heap.
-func memoryIsShort() bool {
+// isNearMemoryLimit reports whether the process needs more than nine tenths of its memory limit: what was live at the
+// last garbage collection, and what is not heap.
+func isNearMemoryLimit() bool {
 	names := []string{
 		"/gc/gomemlimit:bytes", "/gc/heap/live:bytes", "/memory/classes/total:bytes",
 		"/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes",

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimepkg "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/evenkeel-go/evenkeel/internal/store"
@@ -76,7 +78,10 @@ func (s *shelf) read(n int) bool {
 func (s *shelf) readState(ref store.Ref, n int) bool {
 	s.Helper()
 	k := readKey{ref.Store(), reflect.TypeFor[*corev1.ConfigMap](), ref.KeyInState()}
-	obj, keep := s.decoded.find(k, ref.Kept)
+	obj, keep, err := s.decoded.find(k, ref.Kept, false)
+	if err != nil {
+		s.Fatal(err)
+	}
 	if keep {
 		s.decoded.keep(k, &s.use, ref.Kept, s.object(n), slog.New(slog.DiscardHandler))
 	}
@@ -213,8 +218,8 @@ func TestDecodedObjectsGiveWayWhenMemoryIsShort(t *testing.T) {
 }
 
 // What the next garbage collection frees does not count.
-func TestMemoryIsShort(t *testing.T) {
-	if memoryIsShort() {
+func TestMemoryNearLimit(t *testing.T) {
+	if isNearMemoryLimit() {
 		t.Error("memory is short without a limit")
 	}
 	runtime.GC()
@@ -226,12 +231,12 @@ func TestMemoryIsShort(t *testing.T) {
 	garbage := make([][]byte, 1)
 	for range 200 {
 		garbage[0] = make([]byte, 1<<20)
-		if memoryIsShort() {
+		if isNearMemoryLimit() {
 			t.Fatal("garbage counts")
 		}
 	}
 	runtime.KeepAlive(garbage)
-	if debug.SetMemoryLimit(1 << 20); !memoryIsShort() {
+	if debug.SetMemoryLimit(1 << 20); !isNearMemoryLimit() {
 		t.Error("memory is not short above the limit")
 	}
 }
@@ -395,5 +400,55 @@ func TestSizesOfDecodedObjects(t *testing.T) {
 		if ratio := estimate / actual; ratio < 0.6 || ratio > 1.4 {
 			t.Errorf("%s: estimated %.0f bytes, actual %.0f (strings are shared by copies)", name, estimate, actual)
 		}
+	}
+}
+
+// interned is a type whose copies have the same constants.
+type interned struct {
+	corev1.ConfigMap
+	Mode *string
+}
+
+var internedMode = new("fixed") //nolint:gochecknoglobals // a constant
+
+func (o *interned) DeepCopyObject() runtimepkg.Object {
+	return &interned{*o.ConfigMap.DeepCopy(), internedMode}
+}
+
+// Reads find every change that is visible in JSON, and nothing that readers may do.
+func TestChangesAreFoundBySums(t *testing.T) {
+	t.Parallel()
+	quantity := func(obj kube.Object) *resource.Quantity {
+		return obj.(*corev1.Pod).Spec.Volumes[0].EmptyDir.SizeLimit
+	}
+	pod := func() kube.Object {
+		size := resource.MustParse("1Gi")
+		volume := corev1.Volume{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}
+		return &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{volume}}}
+	}
+	for name, test := range map[string]struct {
+		object func() kube.Object
+		change func(kube.Object)
+		want   bool
+	}{
+		"a time":             {pod, func(obj kube.Object) { obj.(*corev1.Pod).DeletionTimestamp = new(metav1.Unix(3, 0)) }, true},
+		"a quantity":         {pod, func(obj kube.Object) { quantity(obj).Add(resource.MustParse("1Mi")) }, true},
+		"its text":           {pod, func(obj kube.Object) { _ = quantity(obj).String() }, false},
+		"other methods":      {pod, func(obj kube.Object) { _, _ = obj.(*corev1.Pod).Marshal(); _ = fmt.Sprintf("%+v", obj) }, false},
+		"the same constants": {func() kube.Object { return &interned{Mode: new("fixed")} }, func(kube.Object) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDecoded()
+			k := readKey{object: reflect.TypeOf(test.object()), key: kube.Key{Name: "a"}}
+			kept := d.keep(k, new(decodedUse), store.Kept{}, test.object(), slog.New(slog.DiscardHandler))
+			if kept == nil {
+				t.Fatal("the object is not kept")
+			}
+			test.change(kept)
+			if _, _, err := d.find(k, store.Kept{}, false); (err != nil) != test.want {
+				t.Errorf("error %v, want one: %t", err, test.want)
+			}
+		})
 	}
 }

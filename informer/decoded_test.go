@@ -357,6 +357,12 @@ func allReads(t *testing.T, i *informer.Informer[configMap]) (all []string) {
 		for obj, err := range snapshot.List(query) {
 			add(obj, err)
 		}
+		for obj, err := range i.WithoutCopies().List(query) {
+			if err == nil {
+				obj = obj.DeepCopy()
+			}
+			add(obj, err)
+		}
 		for obj, err := range untyped.List(query) {
 			add(obj, err)
 		}

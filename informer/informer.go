@@ -118,6 +118,7 @@ type Informer[T kube.Object] struct {
 	core    *core
 	decoder wire.Decoder[T]
 	decoded *decoded     // nil: none are kept
+	shared  bool         // reads return the objects that are kept decoded, and no copies
 	object  reflect.Type // of the objects that decoder returns
 	cut     *wire.Cut    // for Retrievers that are set later
 	// namespaces are those that it selects; nil: not known.

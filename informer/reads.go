@@ -12,40 +12,70 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// read returns a copy of a cached object.
-func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
-	kept, keep := i.decoded.find(i.readKey(&ref), ref.Kept)
-	if kept != nil {
-		return kept.(T), nil //nolint:forcetypeassert // the key has the type
-	}
-	err = ref.Read(func(o *wire.Object) error {
-		obj, err = i.decode(o)
-		return err
-	})
-	i.keep(&ref, obj, keep && err == nil)
-	return obj, err
+// SharedReader reads the objects of an informer without copying them. Informer.WithoutCopies returns it.
+type SharedReader[T kube.Object] struct{ informer *Informer[T] }
+
+// WithoutCopies returns a reader of the same objects that copies nothing: it returns an object that is kept decoded
+// (see SetDecodedBudget) to each caller. Other objects are decoded for the caller.
+//
+// The caller must not change the objects: a change shows in all later reads of the object, also in copies. DeepCopy
+// returns a copy to change. Some methods change an object too: String of a resource.Quantity keeps its result. In a
+// program that go test runs, the next read of a changed object returns an error.
+func (i *Informer[T]) WithoutCopies() SharedReader[T] {
+	shared := *i
+	shared.shared = true
+	return SharedReader[T]{&shared}
 }
 
-// readApplied is read, and returns the fields that KeepAppliedBy has kept with the object.
+// Get is like Informer.Get, and returns the object that all readers share.
+func (s SharedReader[T]) Get(key kube.Key) (obj T, found bool, err error) { return s.informer.Get(key) }
+
+// List is like Informer.List, and yields the objects that all readers share.
+func (s SharedReader[T]) List(query Query) iter.Seq2[T, error] { return s.informer.List(query) }
+
+// read returns a cached object.
+func (i *Informer[T]) read(ref store.Ref) (obj T, err error) {
+	return i.readOrDecode(&ref, func() (obj T, err error) {
+		err = ref.Read(func(o *wire.Object) error {
+			obj, err = i.decode(o)
+			return err
+		})
+		return obj, err
+	})
+}
+
+// readApplied returns a cached object, and the fields that KeepAppliedBy has kept with it.
 func (i *Informer[T]) readApplied(ref store.Ref) (obj T, applied *metav1.ManagedFieldsEntry, err error) {
-	kept, keep := i.decoded.find(i.readKey(&ref), ref.Kept)
 	err = ref.Read(func(o *wire.Object) error {
 		if entry, found := o.AppliedFields(); found {
 			applied = &entry
 		}
-		if kept == nil {
-			obj, err = i.decode(o)
-		}
+		obj, err = i.readOrDecode(&ref, func() (T, error) { return i.decode(o) })
 		return err
 	})
-	if kept != nil {
-		obj = kept.(T) //nolint:forcetypeassert // the key has the type
-	}
-	i.keep(&ref, obj, keep && err == nil)
 	return obj, applied, err
 }
 
-// list returns copies of the objects that query selects, unless skip returns true for their keys.
+// readOrDecode returns the object of a state if it is kept decoded, and otherwise what decode returns.
+func (i *Informer[T]) readOrDecode(ref *store.Ref, decode func() (T, error)) (obj T, err error) {
+	k := readKey{ref.Store(), i.object, ref.KeyInState()}
+	kept, keep, err := i.decoded.find(k, ref.Kept, i.shared)
+	if err != nil {
+		return obj, fmt.Errorf("informer %q: read %s: %w", i.core.name, k.key, err)
+	}
+	if kept != nil {
+		return kept.(T), nil //nolint:forcetypeassert // the key has the type
+	}
+	if obj, err = decode(); keep && err == nil {
+		kept = i.decoded.keep(k, i.core.decodedUse, ref.Kept, obj, i.core.logger)
+		if kept != nil && i.shared {
+			obj = kept.(T) //nolint:forcetypeassert // it is a copy of obj
+		}
+	}
+	return obj, err
+}
+
+// list reads the objects that query selects, unless skip returns true for their keys.
 func (i *Informer[T]) list(from reader, query store.Query, skip func(kube.Key) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for found, err := range from.Find(query) {
@@ -54,38 +84,19 @@ func (i *Informer[T]) list(from reader, query store.Query, skip func(kube.Key) b
 				if skip != nil && skip(found.KeyInState()) {
 					continue
 				}
-				obj, err = i.readFound(found)
+				obj, err = i.readOrDecode(&found.Ref, func() (obj T, err error) {
+					o, err := found.Object()
+					if err != nil {
+						return obj, err
+					}
+					return i.decode(o)
+				})
 			}
 			if !yield(obj, err) {
 				return
 			}
 		}
 	}
-}
-
-// readFound is read for an object of a list.
-func (i *Informer[T]) readFound(found *store.Found) (obj T, err error) {
-	kept, keep := i.decoded.find(i.readKey(&found.Ref), found.Kept)
-	if kept != nil {
-		return kept.(T), nil //nolint:forcetypeassert // the key has the type
-	}
-	o, err := found.Object()
-	if err == nil {
-		obj, err = i.decode(o)
-	}
-	i.keep(&found.Ref, obj, keep && err == nil)
-	return obj, err
-}
-
-// keep keeps an object decoded.
-func (i *Informer[T]) keep(ref *store.Ref, obj T, keep bool) {
-	if keep {
-		i.decoded.keep(i.readKey(ref), i.core.decodedUse, ref.Kept, obj, i.core.logger)
-	}
-}
-
-func (i *Informer[T]) readKey(ref *store.Ref) readKey {
-	return readKey{ref.Store(), i.object, ref.KeyInState()}
 }
 
 // decode decodes an object of this informer.
