@@ -49,8 +49,11 @@ type side struct {
 	transport http.RoundTripper
 	base      string
 	namespace string
-	// settle waits until a condition holds, and until the controllers have nothing to do.
-	settle func(condition func() bool) bool
+	// settle waits until a condition holds, and until the controllers have nothing to do. expected is the state that
+	// the other side then had; "": not known.
+	settle func(condition func() bool, expected string) bool
+	// expected are the snapshots of the other side, if it was first.
+	expected []string
 	// snapshots are the states that are compared.
 	snapshots []string
 }
@@ -61,9 +64,9 @@ func compare(t *testing.T, name string, scenario func(s *side)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		namespace := strings.ReplaceAll(strings.ToLower(name), " ", "-")
-		want := runReal(t, namespace, scenario)
 		var got []string
 		synctest.Test(t, func(t *testing.T) { got = runModels(t, namespace, scenario) })
+		want := runReal(t, namespace, got, scenario)
 		if len(want) != len(got) {
 			t.Fatalf("%d states of the real cluster, %d of the models", len(want), len(got))
 		}
@@ -92,7 +95,10 @@ func differences(want, got string) string {
 	return strings.Join(texts, "\n")
 }
 
-func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
+// runReal runs a scenario on the real cluster. Its controllers are idle when nothing changes for some time. expected
+// are the states of the models: as long as the real state differs, that time is longer, because on a busy machine a
+// controller may pause for seconds.
+func runReal(t *testing.T, namespace string, expected []string, scenario func(s *side)) []string {
 	t.Helper()
 	config := local.RESTConfig()
 	config.QPS = -1
@@ -102,15 +108,19 @@ func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
 		t.Fatal(err)
 	}
 	defer utilnet.CloseIdleConnectionsFor(transport)
-	s := &side{t: t, transport: transport, base: config.Host, namespace: namespace}
-	s.settle = func(condition func() bool) bool {
-		const interval, quiet, timeout = 300 * time.Millisecond, 2 * time.Second, 3 * time.Minute
+	s := &side{t: t, transport: transport, base: config.Host, namespace: namespace, expected: expected}
+	s.settle = func(condition func() bool, expected string) bool {
+		const interval, timeout = 300 * time.Millisecond, 3 * time.Minute
 		last, since, deadline := "", time.Now(), time.Now().Add(timeout)
 		for time.Now().Before(deadline) {
 			time.Sleep(interval)
 			if !condition() {
 				last = "" // without a request for each resource
 				continue
+			}
+			quiet := 2 * time.Second
+			if expected != "" && differences(last, expected) != "" {
+				quiet = 30 * time.Second
 			}
 			if state := s.state(); state != last {
 				last, since = state, time.Now()
@@ -122,7 +132,7 @@ func runReal(t *testing.T, namespace string, scenario func(s *side)) []string {
 	}
 	s.create("/api/v1/namespaces", "{metadata: {name: "+namespace+"}}")
 	account := "/api/v1/namespaces/" + namespace + "/serviceaccounts/default" // without it no Pod can be created
-	if !s.settle(func() bool { return s.get(account) != nil }) {
+	if !s.settle(func() bool { return s.get(account) != nil }, "") {
 		t.Fatal("the namespace has no service account")
 	}
 	scenario(s)
@@ -143,7 +153,7 @@ func runModels(t *testing.T, namespace string, scenario func(s *side)) []string 
 		return models.PodBehavior{Unschedulable: pod.Spec.NodeSelector != nil, NeverReady: pod.Labels["ready"] == "never"}
 	}})
 	s := &side{t: t, transport: server.Transport(), base: "http://simulation.invalid", namespace: namespace}
-	s.settle = func(condition func() bool) bool {
+	s.settle = func(condition func() bool, _ string) bool {
 		const maxSteps = 100_000
 		steps, end := 0, time.Now().Add(time.Minute)
 		for {
@@ -306,7 +316,11 @@ func (s *side) list(resource string) []map[string]any {
 // await waits until a condition holds and the controllers have nothing to do, and remembers the state.
 func (s *side) await(what string, condition func() bool) {
 	s.t.Helper()
-	if !s.settle(condition) {
+	expected := ""
+	if n := len(s.snapshots); n < len(s.expected) {
+		_, expected, _ = strings.Cut(s.expected[n], "\n")
+	}
+	if !s.settle(condition, expected) {
 		s.t.Fatalf("%s: it never became true: %s; state:\n%s", s.base, what, s.state())
 	}
 	s.snapshots = append(s.snapshots, what+"\n"+s.state())

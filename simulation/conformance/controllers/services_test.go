@@ -25,7 +25,7 @@ func (s *side) phase(pod, phase string) func() bool {
 // notReady waits until a Pod with neverReady runs, and makes it not ready in the real cluster, whose nodes have no probes.
 func (s *side) notReady(pod string) {
 	s.t.Helper()
-	if !s.settle(s.phase(pod, "Running")) {
+	if !s.settle(s.phase(pod, "Running"), "") {
 		s.t.Errorf("%s: Pod %s does not run", s.base, pod)
 	}
 	s.patch(s.path("pods", pod, "status"), `{status: {conditions: [{type: Ready, status: "False"}, {type: PodScheduled, status: "True"}]}}`)
@@ -106,7 +106,7 @@ func TestServiceChanges(t *testing.T) {
 			pod := strings.Replace(servicePod(name, ", name: "+name), "spec: {", "spec: {readinessGates: [{conditionType: example.org/open}], hostname: h-"+name+", subdomain: web, ", 1)
 			s.create(s.path("pods"), pod)
 		}
-		if !s.settle(func() bool { return s.phase("a", "Running")() && s.phase("b", "Running")() }) {
+		if !s.settle(func() bool { return s.phase("a", "Running")() && s.phase("b", "Running")() }, "") {
 			s.t.Fatalf("%s: the Pods do not run", s.base)
 		}
 		s.open("a", true)
