@@ -89,7 +89,7 @@ func TestPredicateOfReplacement(t *testing.T) {
 		server.Put(object("b", "zz"))
 		server.Delete(key("b"))
 		server.Put(object("b", "z"))
-		expect(t, out, "Applied first=xx uid-4", "Deleted b=yy uid-3")
+		expect(t, out, "Applied first=xx uid-1", "Deleted b=yy uid-3")
 	})
 }
 
@@ -129,7 +129,7 @@ func TestLogsWithoutLock(t *testing.T) {
 			}
 		})()
 		put("a", "no map")
-		expect(t, out, "Applied b=1 uid-2")
+		expect(t, out, "Applied b=1 uid-1")
 	})
 }
 

@@ -77,13 +77,14 @@ func newSubscription[T kube.Object](t *testing.T, config config[T]) *subscriptio
 	return s
 }
 
-// uid returns the name uid-N for the uid of the Nth object that was created in a server.
+// uid returns the name uid-N for the uid of the Nth object that a server had with this name.
 func uid(obj metav1.Object) string {
 	server := newServer()
 	for n := 1; n < 20; n++ {
-		if server.Put(object(fmt.Sprint("n", n), "1")).UID == obj.GetUID() {
+		if server.Put(object(obj.GetName(), "1")).UID == obj.GetUID() {
 			return fmt.Sprint("uid-", n)
 		}
+		server.Delete(key(obj.GetName()))
 	}
 	return "unknown"
 }

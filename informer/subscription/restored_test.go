@@ -22,10 +22,10 @@ func TestReusedVersionOfRestoredServerIsSent(t *testing.T) {
 		expect(t, out, "Applied a=backed up uid-1", "Synced")
 		server.Put(object("a", "lost"))
 		server.Put(object("b", "lost"))
-		expect(t, out, "Applied a=lost uid-1", "Applied b=lost uid-2")
+		expect(t, out, "Applied a=lost uid-1", "Applied b=lost uid-1")
 		restore()
 		server.Put(object("a", "after"))
 		time.Sleep(15 * time.Minute)
-		expect(t, out, "Applied a=after uid-1", "Deleted b=lost uid-2")
+		expect(t, out, "Applied a=after uid-1", "Deleted b=lost uid-1")
 	})
 }

@@ -41,11 +41,11 @@ func TestCachedButUnannouncedChange(t *testing.T) {
 		before, after []string // events before and after the announcement
 	}{
 		"change":                        {true, change, []string{"Applied a=3 uid-1"}, nil},
-		"change of unknown object":      {false, change, []string{"Applied a=3 uid-2"}, nil},
+		"change of unknown object":      {false, change, []string{"Applied a=3 uid-1"}, nil},
 		"deletion":                      {true, remove, nil, []string{"Deleted a=2 uid-1"}},
 		"deletion of unknown object":    {false, remove, nil, nil},
-		"replacement":                   {true, replace, nil, []string{"Deleted a=2 uid-1", "Applied a=3 uid-3"}},
-		"replacement of unknown object": {false, replace, []string{"Applied a=3 uid-3"}, nil},
+		"replacement":                   {true, replace, nil, []string{"Deleted a=2 uid-1", "Applied a=3 uid-2"}},
+		"replacement of unknown object": {false, replace, []string{"Applied a=3 uid-2"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -105,7 +105,8 @@ func (s *Server) Renumber(number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const perCluster = 1_000_000 // versions
-	s.random, s.timeouts = rand.NewPCG(s.config.Seed, 2*number), rand.NewPCG(s.config.Seed, 2*number+1)
+	s.values = values{seed: s.config.Seed, cluster: number, made: map[uint64]uint32{}}
+	s.timeouts = rand.NewPCG(s.config.Seed, 2*number+1)
 	s.version += number * perCluster
 	byName := func(a, b *table) int {
 		return strings.Compare(a.kind.groupResource().String(), b.kind.groupResource().String())
@@ -116,15 +117,15 @@ func (s *Server) Renumber(number uint64) {
 		for _, r := range t.records {
 			r.version += number * perCluster
 			r.obj = r.obj.DeepCopyObject().(Object)
-			r.obj.SetUID(s.nextUID())
+			r.obj.SetUID(s.values.uid(t.kind.groupResource().String(), r.obj.GetNamespace(), r.obj.GetName()))
 			r.obj.SetResourceVersion(strconv.FormatUint(r.version, 10))
 		}
 	}
 }
 
 // Restore gives s the objects, kinds and the version of backup, a fork of s, as etcd does when it is restored from a
-// backup. The history is gone, and all watches end. Random values go on from those of s, so uids of lost objects are
-// not used again.
+// backup. The history is gone, and all watches end. The values of s go on, so that uids of lost objects are not used
+// again.
 func (s *Server) Restore(backup *Server) {
 	backup = backup.Fork() // so that two servers are never locked at once
 	s.mu.Lock()

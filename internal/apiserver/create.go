@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -98,7 +99,7 @@ func (r *request) store(obj Object, options writeOptions) (*record, error) {
 		candidate := obj
 		if generated {
 			candidate = obj.DeepCopyObject().(Object)
-			candidate.SetName(r.server.generateName(obj.GetGenerateName()))
+			candidate.SetName(r.generateName(obj))
 		}
 		rec, err := r.storeNamed(candidate, options)
 		if obj.GetGenerateName() != "" && apierrors.IsAlreadyExists(err) {
@@ -111,13 +112,29 @@ func (r *request) store(obj Object, options writeOptions) (*record, error) {
 	}
 }
 
+// generateName returns the next name for an object with generateName.
+func (r *request) generateName(obj Object) string {
+	s := r.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values.generateName(r.kind.groupResource().String(), r.namespace, obj.GetGenerateName())
+}
+
+// uid returns a uid for a new object.
+func (r *request) uid(obj Object) types.UID {
+	s := r.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values.uid(r.kind.groupResource().String(), obj.GetNamespace(), obj.GetName())
+}
+
 // storeNamed creates an object that has a name. Error: errChanged, as alreadyExists describes.
 func (r *request) storeNamed(obj Object, options writeOptions) (*record, error) {
 	if err := r.setNamespace(obj); err != nil { // of an object that admission has changed
 		return nil, err
 	}
 	obj.SetCreationTimestamp(now())
-	obj.SetUID(r.server.uid())
+	obj.SetUID(r.uid(obj))
 	if obj.GetUID() == "" { // the metadata is not an object
 		return nil, apierrors.NewInternalError(errors.New("system metadata was not initialized"))
 	}
@@ -161,7 +178,10 @@ func (r *request) allocate(obj, old Object, options writeOptions) (release func(
 	s, t := r.server, r.table
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stored := Stored{Objects: append(t.objects(), t.allocated...), Random: s.random.Uint64, DryRun: options.dryRun}
+	stored := Stored{
+		Objects: append(t.objects(), t.allocated...), DryRun: options.dryRun,
+		Random: s.values.next("allocated", r.kind.groupResource().String(), obj.GetNamespace(), obj.GetName()).Uint64,
+	}
 	if err := r.kind.Rules.Allocate(obj, old, stored); err != nil || options.dryRun {
 		return func() {}, err
 	}

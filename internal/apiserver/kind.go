@@ -199,7 +199,7 @@ type Rules struct {
 // Stored is what Rules.Allocate needs of the server.
 type Stored struct {
 	Objects []Object      // of the kind, also those of requests that have allocated values and not stored them yet
-	Random  func() uint64 // returns the next random number
+	Random  func() uint64 // returns the next random number for the object
 	DryRun  bool          // the object will not be stored
 }
 

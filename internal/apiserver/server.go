@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -44,8 +42,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	serving   *serving                        // immutable, so that requests use it without the lock; guarded by mu
-	random    *rand.PCG                       // of uids and names; guarded by mu
-	timeouts  *rand.PCG                       // of watches, so that their number does not change uids; guarded by mu
+	values    values                          // guarded by mu
+	timeouts  *rand.PCG                       // of watches; guarded by mu
 	version   uint64                          // of the latest write; guarded by mu
 	tables    map[schema.GroupResource]*table // by storage kind; the map and its tables are guarded by mu
 	admission Admission                       // nil: none; guarded by mu
@@ -67,9 +65,9 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("new API server: %w", err)
 	}
 	s := &Server{
-		config: config, serving: serving, random: rand.NewPCG(config.Seed, 0), timeouts: rand.NewPCG(config.Seed, 1),
-		version: firstVersion,
-		tables:  map[schema.GroupResource]*table{},
+		config: config, serving: serving, version: firstVersion,
+		values: values{seed: config.Seed, made: map[uint64]uint32{}}, timeouts: rand.NewPCG(config.Seed, 1),
+		tables: map[schema.GroupResource]*table{},
 	}
 	for _, kind := range config.Kinds {
 		storage := kind.storage()
@@ -86,9 +84,9 @@ func New(config Config) (*Server, error) {
 func (s *Server) Fork() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	random, timeouts := *s.random, *s.timeouts
+	timeouts := *s.timeouts
 	fork := &Server{
-		config: s.config, serving: s.serving, admission: s.admission, random: &random, timeouts: &timeouts,
+		config: s.config, serving: s.serving, admission: s.admission, values: s.values.fork(), timeouts: &timeouts,
 		version: s.version,
 		tables:  make(map[schema.GroupResource]*table, len(s.tables)),
 	}
@@ -202,39 +200,6 @@ func (s *Server) writeEvent(t *table, e *event) error {
 	t.log(*e, s.config.History)
 	s.noteChange(*e)
 	return nil
-}
-
-// uid returns a new uid in the form of a random UUID.
-func (s *Server) uid() types.UID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nextUID()
-}
-
-// nextUID is uid. s.mu is held.
-func (s *Server) nextUID() types.UID {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], s.random.Uint64())
-	binary.BigEndian.PutUint64(b[8:], s.random.Uint64())
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
-}
-
-// generateName appends five random characters to base, which it cuts to 58 characters first.
-func (s *Server) generateName(base string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	const alphabet = "bcdfghjklmnpqrstvwxz2456789" // no vowels, so that no words appear
-	const longest = 58
-	if len(base) > longest {
-		base = base[:longest]
-	}
-	suffix := make([]byte, 5)
-	for i := range suffix {
-		suffix[i] = alphabet[s.random.Uint64()%uint64(len(alphabet))]
-	}
-	return base + string(suffix)
 }
 
 // now returns the time with the precision of timestamps in JSON.

@@ -124,7 +124,7 @@ func (r *request) token(request *authenticationv1.TokenRequest, expires time.Tim
 	issued := request.CreationTimestamp.Unix()
 	claims, err := json.Marshal(tokenClaims{
 		Audiences: request.Spec.Audiences, Expires: expires.Unix(), Issued: issued, Issuer: tokenIssuer,
-		ID: r.server.uid(), Bound: bound, NotBefore: issued,
+		ID: r.uid(request), Bound: bound, NotBefore: issued,
 		Subject: accountPrefix + request.Namespace + ":" + request.Name,
 	})
 	if err != nil {

@@ -100,7 +100,7 @@ func (c *invocation) newReview() (review, error) {
 	return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 }
 
-// newUID returns the uid of the next call, which is the same in each run of a test.
+// newUID returns the uid of the next call.
 func (a *Admission) newUID() types.UID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
