@@ -40,7 +40,7 @@ func (w *world) parts(selection kube.Selection) *informer.Informer[unstructuredO
 }
 
 // otherInformers returns informers of Widgets and Parts that keep other forms of the objects than w.parts and the
-// controller: only metadata, without a field, changed, and of some objects.
+// controller: only metadata, without some fields, changed, and of some objects.
 func (w *world) otherInformers() (all []informer.Any) {
 	w.t.Helper()
 	add := func(i informer.Any, err error) {

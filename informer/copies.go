@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"reflect"
+	"sync"
 )
 
 // maxDepth is the depth to which compareCopies follows values; decoders of JSON have a limit of 10,000 levels.
@@ -16,8 +17,8 @@ const maxDepth = 30_000
 //
 // Fields that are not exported are left out, because a program may share what they refer to. Types that have their
 // own decoders, such as resource.Quantity, must copy such fields.
-func compareCopies(v, copied reflect.Value, limit int64) (size int64, complete bool) {
-	c := copies{limit: limit, complete: v.IsValid() && copied.IsValid() && v.Type() == copied.Type()}
+func compareCopies(v, copied reflect.Value, limit int64, fields *structFields) (size int64, complete bool) {
+	c := copies{limit: limit, fields: fields, complete: v.IsValid() && copied.IsValid() && v.Type() == copied.Type()}
 	if c.complete {
 		c.compare(v, copied, 0)
 	}
@@ -28,6 +29,27 @@ func compareCopies(v, copied reflect.Value, limit int64) (size int64, complete b
 type copies struct {
 	size, limit int64
 	complete    bool // until a difference is found
+	fields      *structFields
+}
+
+// structFields are the fields of struct types that comparisons look at. It is safe for concurrent use.
+type structFields struct{ byType sync.Map } // of reflect.Type to []int
+
+// of returns the indexes of the exported fields, and of embedded structs, whose fields are exported even if their type
+// is not.
+func (f *structFields) of(t reflect.Type) []int {
+	if known, found := f.byType.Load(t); found {
+		return known.([]int) //nolint:forcetypeassert // all values have the type
+	}
+	var indexes []int
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if field.IsExported() || field.Anonymous && field.Type.Kind() == reflect.Struct {
+			indexes = append(indexes, i)
+		}
+	}
+	f.byType.Store(t, indexes)
+	return indexes
 }
 
 // add adds to the size. It reports whether the comparison goes on.
@@ -66,12 +88,8 @@ func (c *copies) compare(v, copied reflect.Value, depth int) {
 	case reflect.Map:
 		c.compareMaps(v, copied, depth)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			// The fields of an embedded struct are exported, even if its type is not.
-			field := v.Type().Field(i)
-			if field.IsExported() || field.Anonymous && field.Type.Kind() == reflect.Struct {
-				c.compare(v.Field(i), copied.Field(i), depth+1)
-			}
+		for _, i := range c.fields.of(v.Type()) {
+			c.compare(v.Field(i), copied.Field(i), depth+1)
 		}
 	case reflect.Array:
 		for i := range v.Len() {

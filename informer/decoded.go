@@ -5,12 +5,9 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
-	"math"
 	"math/bits"
-	"math/rand/v2"
 	"os"
 	"reflect"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -24,10 +21,10 @@ import (
 )
 
 // SetDecodedBudget sets how many bytes of memory the informers of a Cluster together may use for decoded objects.
-// Default: 16 MiB; 0 keeps none. Objects that are read twice within a minute are kept decoded, while there is room; if
-// there is none, some of them replace others. Reading them again costs a copy. Other reads decode, which costs several
-// times as much for JSON, the form of all custom resources. Health.DecodedBytes is what an informer uses. Call it at
-// any time.
+// Default: 16 MiB; 0 keeps none. Objects that are read three times, at most a minute apart, are kept decoded: if there
+// is no room, instead of objects that were not read for longer. Reading them again costs a copy. Other reads decode,
+// which costs several times as much for JSON, the form of all custom resources. Health.DecodedBytes is what an informer
+// uses. Call it at any time.
 //
 // Not kept decoded are objects above a sixteenth of the budget, those of Retrievers of the program, and all objects of
 // a Go type once its DeepCopyObject did not return a complete copy, of which a warning is logged. A read that finds
@@ -65,29 +62,27 @@ const (
 	defaultBudget = 16 << 20
 	// maxShare is the part of the budget that an object may use.
 	maxShare = 16
-	// againWithin is the time in which an object must be read twice to be kept. It is shorter than the default interval
-	// of resyncs, which read each object.
-	againWithin = time.Minute
 	// seenBytes is the part of the budget for which seen has a place.
 	seenBytes = 1 << 10
-	// seenPlaces is the number of places in which the read of a state may be recorded.
-	seenPlaces = 4
 	// entryBytes is an estimate of the memory of an entry beside its object and its state.
 	entryBytes = 400
-	// admitted: without room, one of so many objects may replace others, and one of so many reads may be recorded. So a
-	// part of the objects stays if more are read in turn than there is room for.
-	admitted = 16
 	// maxPassed is the number of objects, read lately, that the hand passes for each that an object replaces.
 	maxPassed = 8
+	// idleFactor is how many times longer than between the last two reads of an object others must be idle to be
+	// replaced by it. So a part of the objects stays if more are read in turn than there is room for, and objects that
+	// are read at random seldom replace each other.
+	idleFactor = 4
 )
 
 // decoded keeps objects decoded that are read repeatedly. Several informers share it. It is safe for concurrent use.
 //
-// It evicts by the clock algorithm, an approximation of least recently used.
+// Once it is full, an object replaces those whose last read is much older than its own last but one, as in LIRS (Jiang
+// and Zhang, 2002). A hand goes round the objects to find them, as in the clock algorithm.
 type decoded struct {
 	seed    maphash.Seed
 	isShort func() bool // reports whether memory is short
 	checks  bool        // reads find objects that a reader has changed
+	fields  structFields
 
 	short   atomic.Bool  // the last result of isShort
 	checked atomic.Int64 // the second of that check
@@ -98,7 +93,7 @@ type decoded struct {
 	clock   []*entry              // guarded by mu; the entries in any order
 	hand    int                   // guarded by mu; the next entry of clock to look at
 	size    int64                 // guarded by mu; of all entries
-	seen    []atomic.Uint64       // guarded by mu; states that were read: a half of the hash, and the second
+	seen    []atomic.Uint64       // guarded by mu; states that were read, see record
 	refused map[reflect.Type]bool // guarded by mu; types without complete copies
 }
 
@@ -120,17 +115,22 @@ type entry struct {
 	readKey
 	use   *decodedUse
 	state store.Kept
-	obj   kube.Object // never changed
+	obj   kube.Object // readers that share it must not change it
 	sum   uint64      // of obj, with decoded.checks
 	size  int64
-	place int         // in clock
-	read  atomic.Bool // since the hand has passed
+	place int           // in clock
+	read  atomic.Uint32 // the ticks of the last read
+}
+
+// isIdle reports whether an object that was read now, and before that some ticks ago, may replace the entry.
+func (e *entry) isIdle(now, ago ticks) bool {
+	return now.since(ticks(e.read.Load())) > 1+idleFactor*ago
 }
 
 func newDecoded() *decoded {
 	d := &decoded{seed: maphash.MakeSeed(), isShort: isNearMemoryLimit, refused: map[reflect.Type]bool{}}
 	// The flags of go test.
-	d.checks = slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
+	d.checks = slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
 	d.setBudget(defaultBudget)
 	return d
 }
@@ -140,50 +140,75 @@ func (d *decoded) setBudget(bytes int64) {
 	defer d.mu.Unlock()
 	d.evictIf(func(*entry) bool { return true })
 	d.budget, d.seen = bytes, nil
+	if bytes == 0 {
+		d.seen = []atomic.Uint64{}
+	}
 }
 
 // errChanged is returned instead of an object that a reader has changed.
 var errChanged = errors.New("a reader of Informer.WithoutCopies has changed the object, which all readers share: " +
 	"call DeepCopy before a change")
 
-// find returns the object of a state, or nil, and whether it should be kept when it has been decoded. It returns a
-// copy, unless shared is true. With checks a shared object is kept at once, so that tests with few reads find changes.
-func (d *decoded) find(k readKey, state store.Kept, shared bool) (obj kube.Object, keep bool, err error) {
-	if d == nil || d.memoryIsShort() {
-		return nil, false, nil
+// find returns the object of a state, or nil, and this read, after which keep may keep the object. It returns a copy,
+// unless shared is true.
+func (d *decoded) find(k readKey, state store.Kept, shared bool) (obj kube.Object, r reading, err error) {
+	now := time.Now()
+	if d == nil || d.memoryIsShort(now) {
+		return nil, reading{}, nil
 	}
 	d.mu.RLock()
-	e, budget, seen := d.entries[k], d.budget, d.seen
+	e, seen := d.entries[k], d.seen
 	d.mu.RUnlock()
-	if e != nil && d.checks && d.sumOf(e.obj) != e.sum {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.entries[k] == e {
-			d.evict(e)
-		}
-		return nil, false, errChanged
-	}
 	switch {
-	case budget == 0:
-		return nil, false, nil
-	case seen == nil:
-		seen = d.makeSeen()
+	case e != nil && d.evictIfChanged(e):
+		return nil, reading{}, errChanged
 	case e != nil && e.state == state:
-		if !e.read.Load() { // stores invalidate the caches of other processors
-			e.read.Store(true)
-		}
-		if obj = e.obj; !shared {
-			obj = copyOf(e.obj)
-		}
-		if obj != nil {
-			return obj, false, nil
+		if obj = e.readAt(ticksOf(now), shared); obj != nil {
+			return obj, reading{}, nil
 		}
 	}
-	again := seenAgain(seen, maphash.Comparable(d.seed, struct {
+	return nil, d.record(seen, k, state, ticksOf(now), shared), nil
+}
+
+// readAt returns the object, or a copy. It returns nil if the Go type has made no copy.
+func (e *entry) readAt(now ticks, shared bool) kube.Object {
+	if e.read.Load() != uint32(now) { // stores invalidate the caches of other processors
+		e.read.Store(uint32(now))
+	}
+	if shared {
+		return e.obj
+	}
+	return copyOf(e.obj)
+}
+
+// record records the read of a state. With checks a shared object is kept at once, so that tests with few reads find
+// changes.
+func (d *decoded) record(seen []atomic.Uint64, k readKey, state store.Kept, now ticks, shared bool) reading {
+	if seen == nil {
+		seen = d.makeSeen()
+	}
+	if len(seen) == 0 { // the budget is 0
+		return reading{}
+	}
+	hash := maphash.Comparable(d.seed, struct {
 		readKey
 		store.Kept
-	}{k, state}))
-	return nil, again || shared && d.checks, nil
+	}{k, state})
+	ago, again := record(seen, hash, now)
+	return reading{now: now, ago: ago, again: again || shared && d.checks, shared: shared}
+}
+
+// evictIfChanged evicts an entry whose object a reader has changed, and reports whether that is so.
+func (d *decoded) evictIfChanged(e *entry) bool {
+	if !d.checks || d.sumOf(e.obj) == e.sum {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.entries[e.readKey] == e {
+		d.evict(e)
+	}
+	return true
 }
 
 // sumOf returns a hash of an object in JSON, in which methods such as String of a resource.Quantity change nothing. It
@@ -208,41 +233,16 @@ func (d *decoded) makeSeen() []atomic.Uint64 {
 	return d.seen
 }
 
-// seenAgain records the read of a state with this hash. It reports whether the previous one was within againWithin. A
-// hash has a few places, of which it takes the oldest, and seldom one whose read is recent: otherwise nothing would be
-// seen again of more objects than there are places. A read that is not recorded costs one more decoding.
-func seenAgain(seen []atomic.Uint64, hash uint64) bool {
-	const upper = math.MaxUint64 &^ math.MaxUint32
-	second := uint32(time.Now().Unix()) //nolint:gosec // differences of seconds are sufficient
-	oldest, oldestAge := &seen[0], uint32(0)
-	for n := range uint64(seenPlaces) {
-		place := &seen[(hash+n)&uint64(len(seen)-1)]
-		before := place.Load()
-		age := second - uint32(before) //nolint:gosec // the lower half
-		if before&upper == hash&upper {
-			place.Store(hash&upper | uint64(second))
-			return age < uint32(againWithin/time.Second)
-		}
-		if age >= oldestAge {
-			oldest, oldestAge = place, age
-		}
-	}
-	if oldestAge >= uint32(againWithin/time.Second) || rand.IntN(admitted) == 0 {
-		oldest.Store(hash&upper | uint64(second))
-	}
-	return false
-}
-
-// keep keeps a copy of obj, the decoded state, if there is room. It returns the copy, or nil. It logs a type without
-// complete copies once.
+// keep keeps a copy of obj, the decoded state, after a read of it, if there is room. It returns the object for the
+// reader: obj, or the copy, if it shares the object. It logs a type without complete copies once.
 func (d *decoded) keep(
-	k readKey, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger,
-) (kept kube.Object) {
-	if !d.admits(k) {
-		return nil
+	k readKey, r reading, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger,
+) kube.Object {
+	if !d.admits(k, r) {
+		return obj
 	}
 	copied := copyOf(obj)
-	size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copied), d.maxSize())
+	size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copied), d.maxSize(), &d.fields)
 	besides := int64(entryBytes + state.Size() + len(k.key.Namespace) + len(k.key.Name))
 	e := &entry{readKey: k, use: use, state: state, obj: copied}
 	if d.checks && complete {
@@ -258,36 +258,43 @@ func (d *decoded) keep(
 	case !complete:
 		d.refused[k.object] = true
 	case size > d.budget/maxShare || use.stopped:
-	case d.makeRoom(size + besides):
+	case d.makeRoom(size+besides, r):
 		e.size = size + besides
 		e.place = len(d.clock)
-		e.read.Store(true)
+		e.read.Store(uint32(r.now))
 		d.clock = append(d.clock, e)
 		d.entries[k] = e
 		d.size += e.size
 		use.bytes.Add(e.size)
-		kept = copied
+		if r.shared {
+			obj = copied
+		}
 	}
 	d.mu.Unlock()
 	if first {
 		logger.Warn("objects are decoded for each read: DeepCopyObject returns no complete copy", "type", k.object,
 			"object", k.key, "hint", "generate it again with controller-gen")
 	}
-	return kept
+	return obj
 }
 
 // admits reports whether an object may be kept, before work is done for that. It may not replace another state of it
 // that was read lately: readers of a snapshot and of the present state would evict each other's.
-func (d *decoded) admits(k readKey) bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
+func (d *decoded) admits(k readKey, r reading) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.short.Load() || d.refused[k.object] {
 		return false
 	}
 	if e := d.entries[k]; e != nil {
-		return !e.read.Swap(false)
+		wasRead := e.read.Swap(0) != 0 // since the attempt before to replace it
+		return !wasRead
 	}
-	return d.size < d.budget-d.budget/maxShare || rand.IntN(admitted) == 0
+	if len(d.clock) == 0 || d.size < d.budget-d.budget/maxShare {
+		return true
+	}
+	d.hand++
+	return d.next().isIdle(r.now, r.ago)
 }
 
 // maxSize returns the size of the largest object that is kept.
@@ -297,21 +304,26 @@ func (d *decoded) maxSize() int64 {
 	return d.budget / maxShare
 }
 
-// makeRoom evicts objects that were not read lately until size fits into the budget. mu must be held.
-func (d *decoded) makeRoom(size int64) bool {
+// next returns the entry at the hand. There must be one. mu must be held.
+func (d *decoded) next() *entry {
+	if d.hand >= len(d.clock) {
+		d.hand = 0
+	}
+	return d.clock[d.hand]
+}
+
+// makeRoom evicts objects that are idle until size fits into the budget. mu must be held.
+func (d *decoded) makeRoom(size int64, r reading) bool {
 	replaced := 1 + size*int64(len(d.clock))/max(d.size, 1) // about so many
 	for passed := int64(0); d.size+size > d.budget; {
 		if passed == replaced*maxPassed || len(d.clock) == 0 {
 			return false
 		}
-		if d.hand >= len(d.clock) {
-			d.hand = 0
-		}
-		if e := d.clock[d.hand]; e.read.Swap(false) {
+		if e := d.next(); e.isIdle(r.now, r.ago) {
+			d.evict(e)
+		} else {
 			d.hand++
 			passed++
-		} else {
-			d.evict(e)
 		}
 	}
 	return true
@@ -354,8 +366,8 @@ func (d *decoded) setStopped(use *decodedUse, stopped bool) {
 }
 
 // memoryIsShort compares the memory of the process with its limit, once a second, and evicts all if it is short.
-func (d *decoded) memoryIsShort() bool {
-	second := time.Now().Unix()
+func (d *decoded) memoryIsShort(now time.Time) bool {
+	second := now.Unix()
 	if checked := d.checked.Load(); second == checked || !d.checked.CompareAndSwap(checked, second) {
 		return d.short.Load()
 	}
@@ -366,26 +378,6 @@ func (d *decoded) memoryIsShort() bool {
 		d.evictIf(func(*entry) bool { return true })
 	}
 	return short
-}
-
-// isNearMemoryLimit reports whether the process needs more than nine tenths of its memory limit: what was live at the
-// last garbage collection, and what is not heap.
-func isNearMemoryLimit() bool {
-	names := []string{
-		"/gc/gomemlimit:bytes", "/gc/heap/live:bytes", "/memory/classes/total:bytes",
-		"/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes",
-		"/memory/classes/heap/unused:bytes",
-	}
-	samples := make([]metrics.Sample, len(names))
-	for i, name := range names {
-		samples[i].Name = name
-	}
-	metrics.Read(samples)
-	limit, needed := samples[0].Value.Uint64(), samples[1].Value.Uint64()+samples[2].Value.Uint64()
-	for _, heap := range samples[3:] {
-		needed -= heap.Value.Uint64()
-	}
-	return limit < math.MaxInt64 && needed > limit/10*9
 }
 
 // copyOf returns a copy of obj, or nil if the method of the Go type, which may be written by hand, makes none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -78,12 +79,12 @@ func (s *shelf) read(n int) bool {
 func (s *shelf) readState(ref store.Ref, n int) bool {
 	s.Helper()
 	k := readKey{ref.Store(), reflect.TypeFor[*corev1.ConfigMap](), ref.KeyInState()}
-	obj, keep, err := s.decoded.find(k, ref.Kept, false)
+	obj, r, err := s.decoded.find(k, ref.Kept, false)
 	if err != nil {
 		s.Fatal(err)
 	}
-	if keep {
-		s.decoded.keep(k, &s.use, ref.Kept, s.object(n), slog.New(slog.DiscardHandler))
+	if r.again {
+		s.decoded.keep(k, r, &s.use, ref.Kept, s.object(n), slog.New(slog.DiscardHandler))
 	}
 	if size := s.use.bytes.Load(); size > s.decoded.budget || size != s.decoded.size {
 		s.Fatalf("%d bytes, %d of this informer, with a budget of %d", s.decoded.size, size, s.decoded.budget)
@@ -101,7 +102,7 @@ func TestDecodedObjectsStayDuringLongLists(t *testing.T) {
 		}
 		s.decoded.setBudget(room * s.use.bytes.Load())
 		size := int64(0)
-		for range 2 {
+		for range 3 {
 			s.read(0)
 		}
 		if size = s.use.bytes.Load(); size == 0 {
@@ -179,9 +180,62 @@ func TestLargeObjectReplacesSmallOnes(t *testing.T) {
 				hits++
 			}
 			s.read(n % small)
+			time.Sleep(time.Millisecond)
 		}
 		if hits < 2000 {
 			t.Errorf("%d of 3000 reads of the large object found it", hits)
+		}
+	})
+}
+
+// Objects that are read again and again replace those that are not read anymore within a second.
+func TestRepeatedListReplacesIdleObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const objects, listed = 1200, 300
+		s := newShelf(t, 1<<20, objects)
+		for n := range 2 * objects { // more than there is room for
+			s.read(n % objects)
+		}
+		hits := 0
+		for range 100 {
+			hits = 0
+			for n := range listed {
+				if s.read(objects - 1 - n) {
+					hits++
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if hits < listed*9/10 {
+			t.Errorf("%d of %d reads found their object after a second", hits, listed)
+		}
+	})
+}
+
+// Objects that are read in a random order are seldom replaced, because copies of them cost time.
+func TestRandomReadsSeldomReplace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const objects, reads = 2000, 20000
+		s := newShelf(t, 1<<20, objects)
+		random := rand.New(rand.NewPCG(1, 2))
+		hits, replaced, before := 0, 0, map[*entry]bool{}
+		for n := range 2 * reads {
+			if s.read(random.IntN(objects)) && n >= reads {
+				hits++
+			}
+			if clock := s.decoded.clock; len(clock) > 0 && !before[clock[len(clock)-1]] { // a new one
+				before[clock[len(clock)-1]] = true
+				if n >= reads {
+					replaced++
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if hits < reads*4/10 || replaced > reads/20 {
+			t.Errorf("%d of %d reads found their object, want 0.4 of the possible 0.5; %d were kept instead of others, "+
+				"want 0.05 at most", hits, reads, replaced)
 		}
 	})
 }
@@ -256,7 +310,7 @@ func TestCopiesOfBuiltInTypesAreComplete(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if size, complete := compareCopies(v, reflect.ValueOf(copyOf(obj)), math.MaxInt64); !complete || size <= 0 {
+			if size, complete := compareCopies(v, reflect.ValueOf(copyOf(obj)), math.MaxInt64, new(structFields)); !complete || size <= 0 {
 				t.Errorf("%s, full %t: size %d, complete %t", kind, isFull, size, complete)
 			}
 		}
@@ -317,7 +371,7 @@ func TestCopiesOfUnstructuredObjects(t *testing.T) {
 		"too large": {deep, 1 << 10, false},
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{"spec": test.content}}
-		size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copyOf(obj)), test.limit)
+		size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copyOf(obj)), test.limit, new(structFields))
 		if fits := size <= test.limit; !complete || fits != test.fits {
 			t.Errorf("%s: size %d, complete %t", name, size, complete)
 		}
@@ -391,7 +445,7 @@ func TestSizesOfDecodedObjects(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		actual := float64(after.HeapAlloc-before.HeapAlloc) / count
-		size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copies[0]), 1<<20)
+		size, complete := compareCopies(reflect.ValueOf(obj), reflect.ValueOf(copies[0]), 1<<20, new(structFields))
 		if !complete {
 			t.Errorf("%s: the copy is not complete", name)
 		}
@@ -441,8 +495,8 @@ func TestChangesAreFoundBySums(t *testing.T) {
 			t.Parallel()
 			d := newDecoded()
 			k := readKey{object: reflect.TypeOf(test.object()), key: kube.Key{Name: "a"}}
-			kept := d.keep(k, new(decodedUse), store.Kept{}, test.object(), slog.New(slog.DiscardHandler))
-			if kept == nil {
+			kept := d.keep(k, reading{shared: true}, new(decodedUse), store.Kept{}, test.object(), slog.New(slog.DiscardHandler))
+			if len(d.clock) != 1 || d.clock[0].obj != kept {
 				t.Fatal("the object is not kept")
 			}
 			test.change(kept)

@@ -22,8 +22,8 @@
 //
 // Get, List, All and Count read the cache. They never make a request and never block. List and Count take a Query: by
 // namespace, labels, owner, or an Index of Config.Indexes. A Snapshot is the cache at one time. As returns a view of
-// the same cache through another type. The cache has compressed bytes, and every read decodes a new copy, which belongs
-// to the caller. Config.Cut removes fields that no reader needs.
+// the same cache through another type. The cache has compressed bytes, and every read returns an object that belongs
+// to the caller, except for those of WithoutCopies. Config.Cut removes fields that no reader needs.
 //
 // A cache is always a little stale. Package controller makes sure that a handler sees its own earlier writes.
 //

@@ -28,6 +28,20 @@ func Example() {
 	}
 }
 
+// A loop over many objects that are kept decoded copies nothing.
+func ExampleInformer_WithoutCopies() {
+	_ = func(pods *informer.Informer[*corev1.Pod], namespace string) (byNode map[string]int, err error) {
+		byNode = map[string]int{}
+		for pod, err := range pods.WithoutCopies().List(informer.Query{Namespace: namespace}) {
+			if err != nil {
+				return nil, err
+			}
+			byNode[pod.Spec.NodeName]++ // reads pod, and changes nothing in it
+		}
+		return byNode, nil
+	}
+}
+
 // All informers of Pods, also those of controllers and sources, select by a label, and leave out a field.
 func ExampleSetDefaults() {
 	cluster, err := kube.Connect(&rest.Config{Host: "https://cluster.example.com"})

@@ -12,7 +12,8 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
-// SharedReader reads the objects of an informer without copying them. Informer.WithoutCopies returns it.
+// SharedReader reads the objects of an informer without copying them. Informer.WithoutCopies makes it; the reads of a
+// zero SharedReader panic.
 type SharedReader[T kube.Object] struct{ informer *Informer[T] }
 
 // WithoutCopies returns a reader of the same objects that copies nothing: it returns an object that is kept decoded
@@ -59,18 +60,16 @@ func (i *Informer[T]) readApplied(ref store.Ref) (obj T, applied *metav1.Managed
 // readOrDecode returns the object of a state if it is kept decoded, and otherwise what decode returns.
 func (i *Informer[T]) readOrDecode(ref *store.Ref, decode func() (T, error)) (obj T, err error) {
 	k := readKey{ref.Store(), i.object, ref.KeyInState()}
-	kept, keep, err := i.decoded.find(k, ref.Kept, i.shared)
+	kept, reading, err := i.decoded.find(k, ref.Kept, i.shared)
 	if err != nil {
 		return obj, fmt.Errorf("informer %q: read %s: %w", i.core.name, k.key, err)
 	}
 	if kept != nil {
 		return kept.(T), nil //nolint:forcetypeassert // the key has the type
 	}
-	if obj, err = decode(); keep && err == nil {
-		kept = i.decoded.keep(k, i.core.decodedUse, ref.Kept, obj, i.core.logger)
-		if kept != nil && i.shared {
-			obj = kept.(T) //nolint:forcetypeassert // it is a copy of obj
-		}
+	if obj, err = decode(); reading.again && err == nil {
+		kept = i.decoded.keep(k, reading, i.core.decodedUse, ref.Kept, obj, i.core.logger)
+		return kept.(T), nil //nolint:forcetypeassert // it is obj or a copy
 	}
 	return obj, err
 }

@@ -2,12 +2,16 @@ package informer_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evenkeel-go/evenkeel/informer"
 	"github.com/evenkeel-go/evenkeel/kube"
@@ -91,6 +95,107 @@ func TestReadsWithoutCopies(t *testing.T) {
 		for range 3 { // nothing is kept, so each reader owns its object
 			l.mustRead("List without copies", "30").Data["value"] = "changed"
 			l.mustRead("Get without copies", "30").Data["value"] = "changed"
+		}
+	})
+}
+
+// Reads without copies of combined Retrievers return the state of each, also after SetRetriever.
+func TestReadsWithoutCopiesOfCombinedRetrievers(t *testing.T) {
+	t.Parallel()
+	withLibrary(t, informer.Config[configMap]{}, func(l *library) {
+		selected := func(selector string) informer.Retriever[configMap] {
+			return informer.RetrieveSelected[configMap](l.cluster, kube.Selection{LabelSelector: selector})
+		}
+		l.put("b", "2")
+		i, err := informer.New(informer.Config[configMap]{Retriever: informer.Combine(selected("value=1"), selected("value=2"))})
+		if err != nil {
+			l.Fatal(err)
+		}
+		defer joinSynced(l.T, i)()
+		reader := i.WithoutCopies()
+		check := func(want string) {
+			l.Helper()
+			shared := map[string]configMap{}
+			for range 5 {
+				var got []string
+				for obj, err := range reader.List(informer.Query{}) {
+					if err != nil {
+						l.Fatal(err)
+					}
+					got = append(got, obj.Name+obj.Data["value"])
+					if before := shared[obj.Name]; before != nil && before != obj {
+						l.Errorf("%s: another object than before", obj.Name)
+					}
+					shared[obj.Name] = obj
+					if again, _, err := reader.Get(kube.KeyOf(obj)); err != nil || again != obj {
+						l.Errorf("Get %s: another object than List returned, %v", obj.Name, err)
+					}
+				}
+				if slices.Sort(got); strings.Join(got, " ") != want {
+					l.Fatalf("%v, want %s", got, want)
+				}
+			}
+		}
+		check("a1 b2 c1")
+		l.put("a", "2") // another Retriever has it now
+		check("a2 b2 c1")
+		if err := i.SetRetriever(l.Context(), selected("value=2")); err != nil {
+			l.Fatal(err)
+		}
+		check("a2 b2")
+		if obj, found, err := reader.Get(key("c")); found || err != nil {
+			l.Errorf("an object that is not selected anymore: %v, error %v", obj, err)
+		}
+	})
+}
+
+// counts is a type that cannot be decoded from objects with other values.
+type counts struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Data map[string]int `json:"data"`
+}
+
+func (c *counts) DeepCopyObject() runtime.Object {
+	return &counts{c.TypeMeta, *c.ObjectMeta.DeepCopy(), maps.Clone(c.Data)}
+}
+
+// An object that cannot be decoded is an error of each read, and hides no other object.
+func TestReadsWithoutCopiesOfUndecodableObjects(t *testing.T) {
+	t.Parallel()
+	withLibrary(t, informer.Config[configMap]{}, func(l *library) {
+		config := l.server.Config("test")
+		config.ContentType = runtime.ContentTypeJSON
+		cluster, err := kube.Connect(config, func(s *runtime.Scheme) error {
+			s.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("ConfigMap"), &counts{})
+			return nil
+		})
+		if err != nil {
+			l.Fatal(err)
+		}
+		i, err := informer.New(informer.Config[*counts]{Retriever: informer.Retrieve[*counts](cluster)})
+		if err != nil {
+			l.Fatal(err)
+		}
+		defer joinSynced(l.T, i)()
+		l.server.Apply("configmaps", key("d"), "test", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":"d"}}`)
+		synctest.Wait()
+		for range 5 {
+			var good, bad int
+			for obj, err := range i.WithoutCopies().List(informer.Query{}) {
+				if err != nil {
+					bad++
+				} else if obj.Name == "d" {
+					good++
+				}
+			}
+			if good != 1 || bad != 3 {
+				l.Errorf("%d objects and %d errors, want 1 and 3", good, bad)
+			}
+			if _, _, err := i.WithoutCopies().Get(key("a")); err == nil || !strings.Contains(err.Error(), "decode ns/a") {
+				l.Errorf("Get: %v", err)
+			}
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 // NewCache returns a cache that keeps encoded objects. It is a cache.NewCacheFunc, for the NewCache of manager.Options
 // and cluster.Options. It has the options of cache.New, except for NewInformer, which is an error.
 //
-// Every read decodes a new object, which belongs to the caller. UnsafeDisableDeepCopy changes nothing therefore.
+// Every read returns an object that belongs to the caller. UnsafeDisableDeepCopy changes nothing.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	switch {
 	case config == nil:

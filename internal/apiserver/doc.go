@@ -16,8 +16,8 @@
 //     ones without copies.
 //   - Every event of a resource is in its history, in the order of resource versions, until Compact or the limit of the
 //     history removes it. A watch reads the history, so it cannot skip or reorder events.
-//   - uids and generated names follow from the seed, the name of the object and how many it had before, times from
-//     time.Now. Random delays follow from the seed.
+//   - uids and generated names follow from the seed, the name of the object and how many were made for it before, also
+//     for creates that were rejected or dry runs; times from time.Now. Random delays follow from the seed.
 //   - The server has no goroutines. It has one mutex, which is never held while a request body is read or a response is
 //     written.
 //

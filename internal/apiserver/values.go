@@ -25,18 +25,18 @@ func (v values) fork() values {
 	return v
 }
 
-// next returns the random numbers for the next value for something.
-func (v values) next(something ...string) *rand.PCG {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d/%s", v.seed, v.cluster, strings.Join(something, "/")))
+// next returns the random numbers for the next value of what the parts name.
+func (v values) next(parts ...string) *rand.PCG {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d/%s", v.seed, v.cluster, strings.Join(parts, "/")))
 	hash := binary.BigEndian.Uint64(sum[:])
 	v.made[hash]++
 	return rand.NewPCG(hash, uint64(v.made[hash]))
 }
 
 // uid returns the next uid for an object or a token, in the form of a random UUID.
-func (v values) uid(something ...string) types.UID {
+func (v values) uid(parts ...string) types.UID {
 	var b [16]byte
-	random := v.next(append([]string{"uid"}, something...)...)
+	random := v.next(append([]string{"uid"}, parts...)...)
 	binary.BigEndian.PutUint64(b[:8], random.Uint64())
 	binary.BigEndian.PutUint64(b[8:], random.Uint64())
 	b[6] = b[6]&0x0f | 0x40

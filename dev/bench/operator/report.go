@@ -63,9 +63,9 @@ func (r *Results) writeRounds(b *strings.Builder) {
 
 // writeFigures writes a table with two columns for each number of WebApps.
 func (r *Results) writeFigures(b *strings.Builder) {
-	b.WriteString("| phase | figure |")
+	b.WriteString("|phase|figure|")
 	for _, size := range r.sizes() {
-		fmt.Fprintf(b, " Even Keel, %s WebApps | controller-runtime |", thousands(size))
+		fmt.Fprintf(b, "Even Keel, %s WebApps|controller-runtime|", thousands(size))
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("--:|--:|", len(r.sizes())) + "\n")
 	phase := ""
@@ -75,7 +75,7 @@ func (r *Results) writeFigures(b *strings.Builder) {
 			own, found := r.median(size, evenKeel, f)
 			peer, both := r.median(size, controllerRuntime, f)
 			if !found || !both {
-				cells += " | |"
+				cells += "||"
 				continue
 			}
 			zero = zero && own == 0 && peer == 0
@@ -83,7 +83,7 @@ func (r *Results) writeFigures(b *strings.Builder) {
 			if own > peer*1.05 {
 				text = "**" + text + "**"
 			}
-			cells += fmt.Sprintf(" %s | %s |", text, f.format(peer))
+			cells += fmt.Sprintf("%s|%s|", text, f.format(peer))
 		}
 		if zero {
 			continue
@@ -92,7 +92,7 @@ func (r *Results) writeFigures(b *strings.Builder) {
 		if f.phase != phase {
 			phase, shown = f.phase, f.phase
 		}
-		fmt.Fprintf(b, "| %s | %s |%s\n", shown, f.title, cells)
+		fmt.Fprintf(b, "|%s|%s|%s\n", shown, f.title, cells)
 	}
 }
 

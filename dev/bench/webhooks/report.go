@@ -36,7 +36,7 @@ func document(r *Results) string {
 		r.Date.Format("2 January 2006"), r.GoVersion, r.Versions[evenKeel], r.Versions[controllerRuntime],
 		r.Machine.CPU, r.Machine.Cores, float64(r.Machine.Memory)/1e9, r.Machine.System, r.Machine.LoadAvg,
 		rounds, noun)
-	b.WriteString("| call | figure | Even Keel | controller-runtime | ratio |\n|---|---|--:|--:|--:|\n")
+	b.WriteString("|call|figure|Even Keel|controller-runtime|ratio|\n|---|---|--:|--:|--:|\n")
 	for _, c := range cases() {
 		shown := c.name
 		for _, f := range []struct {
@@ -56,7 +56,7 @@ func document(r *Results) string {
 			if own > peer*1.05 {
 				ratio = "**" + ratio + "**"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", shown, f.name, f.text(own), f.text(peer), ratio)
+			fmt.Fprintf(&b, "|%s|%s|%s|%s|%s|\n", shown, f.name, f.text(own), f.text(peer), ratio)
 			shown = ""
 		}
 	}

@@ -51,7 +51,7 @@ func TestBothServers(t *testing.T) { //nolint:paralleltest // it measures
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| validate a Pod | CPU of the server per call |", "| mutate a Pod |", "| convert 1 object |", "| convert 10,000 objects |", "Medians of 1 round"} {
+	for _, want := range []string{"|validate a Pod|CPU of the server per call|", "|mutate a Pod|", "|convert 1 object|", "|convert 10,000 objects|", "Medians of 1 round"} {
 		if !strings.Contains(out.String(), want) || !strings.Contains(string(page), want) {
 			t.Errorf("the section lacks %q:\n%s", want, out.String())
 		}

@@ -49,9 +49,9 @@ type side struct {
 	transport http.RoundTripper
 	base      string
 	namespace string
-	// settle waits until a condition holds, and until the controllers have nothing to do. expected is the state that
-	// the other side then had; "": not known.
-	settle func(condition func() bool, expected string) bool
+	// settle waits until a condition holds, and until the controllers have nothing to do. otherState is the state
+	// that the other side then had; "": not known.
+	settle func(condition func() bool, otherState string) bool
 	// expected are the snapshots of the other side, if it was first.
 	expected []string
 	// snapshots are the states that are compared.
@@ -109,7 +109,7 @@ func runReal(t *testing.T, namespace string, expected []string, scenario func(s 
 	}
 	defer utilnet.CloseIdleConnectionsFor(transport)
 	s := &side{t: t, transport: transport, base: config.Host, namespace: namespace, expected: expected}
-	s.settle = func(condition func() bool, expected string) bool {
+	s.settle = func(condition func() bool, otherState string) bool {
 		const interval, timeout = 300 * time.Millisecond, 3 * time.Minute
 		last, since, deadline := "", time.Now(), time.Now().Add(timeout)
 		for time.Now().Before(deadline) {
@@ -119,7 +119,7 @@ func runReal(t *testing.T, namespace string, expected []string, scenario func(s 
 				continue
 			}
 			quiet := 2 * time.Second
-			if expected != "" && differences(last, expected) != "" {
+			if otherState != "" && differences(last, otherState) != "" {
 				quiet = 30 * time.Second
 			}
 			if state := s.state(); state != last {
