@@ -699,6 +699,31 @@ func TestContract09_OneShortWatchIsNotReported(t *testing.T) {
 	})
 }
 
+// Short watches are not consecutive if a longer one is between them.
+func TestShortWatchesThatAreNotConsecutiveAreNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(false, object("a", "1"))
+		f := start(t, server, server)
+		awaitWatch := func() {
+			for _, _, open := server.Counts(); open == 0; _, _, open = server.Counts() {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		for range 4 {
+			awaitWatch()
+			server.DropWatches() // a short watch
+			synctest.Wait()
+			awaitWatch()
+			time.Sleep(3 * time.Second)
+			server.DropWatches() // not short, and too short to count as working
+			synctest.Wait()
+			if err := f.informer.Ready(); err != nil {
+				t.Fatalf("Ready: %v", err)
+			}
+		}
+	})
+}
+
 func TestErrorWithChangingPortIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(false)

@@ -195,6 +195,13 @@ func (s *status) endedAtOnce() (isError bool) {
 	return s.short >= manyShort
 }
 
+// endedLater records that a watch ended some time after it was opened.
+func (s *status) endedLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.short = 0
+}
+
 // opened records that a watch was opened.
 func (s *status) opened() {
 	s.mu.Lock()

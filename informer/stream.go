@@ -270,6 +270,7 @@ func (s *stream) end(err error) {
 			s.send(s.avoidStreamedLists())
 		}
 	default:
+		s.part.status.endedLater()
 		s.sendProgress()
 	}
 }

@@ -76,7 +76,9 @@ func TestMissesAreFound(t *testing.T) {
 		"latency_p99_pod controller-runtime":          true,
 		"latency_p99_pod kooper":                      true, // a third below is asked for
 		"latency_p99_cr kooper":                       false,
-		"get_pod controller-runtime":                  false,
+		"get_first_pod controller-runtime":            true,
+		"get_first_cr controller-runtime":             false,
+		"get_cr controller-runtime-best":              false,
 	} {
 		if missed[key] != want {
 			t.Errorf("missed %s: %t, want %t", key, missed[key], want)

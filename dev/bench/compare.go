@@ -174,8 +174,10 @@ func (r *runner) visit(ctx context.Context, url string, c contestant, kind strin
 		return fmt.Errorf("reads: %w", err)
 	}
 	if a.GetNanos > 0 {
+		r.results.add("get_first"+suffix, c.name, a.FirstGetNanos/1000)
 		r.results.add("get"+suffix, c.name, a.GetNanos/1000)
-		r.results.add("list_1000"+suffix, c.name, a.ListMicros*1000/float64(max(a.Listed, 1)))
+		r.results.add("list_1000_first"+suffix, c.name, a.FirstListNanos/float64(max(a.Listed, 1)))
+		r.results.add("list_1000"+suffix, c.name, a.ListNanos/float64(max(a.Listed, 1)))
 	}
 	requests, err := r.control(ctx, url+"/control/requests")
 	if err != nil {

@@ -3,6 +3,9 @@ package main
 // evenKeel is the name of the contestant that the others are compared with.
 const evenKeel = "evenkeel"
 
+// evenKeelBest is the name of Even Keel at its best, which the peers at their best are compared with.
+const evenKeelBest = evenKeel + "-best"
+
 // controllerRuntime is the name of the peer that the targets are set against.
 const controllerRuntime = "controller-runtime"
 
@@ -14,15 +17,27 @@ type contestant struct {
 	module string
 	// library is the path of its module.
 	library string
-	// best is true for the other variant of the module's program: a peer at its best, or compat with the engine.
+	// best is true for the other variant of the module's program: a library at its best, or compat with the engine.
 	best bool
 	// compat is true for controller-runtime with parts of Even Keel. It has a table of its own.
 	compat bool
 }
 
+// counterpart returns the name of the contestant of Even Keel that this one is compared with.
+func (c contestant) counterpart() string {
+	if c.best && !c.compat {
+		return evenKeelBest
+	}
+	return evenKeel
+}
+
 func contestants(only []string) []contestant {
 	all := []contestant{
 		{name: evenKeel, title: "Even Keel", module: "evenkeel", library: "github.com/evenkeel-go/evenkeel"},
+		{
+			name: evenKeelBest, title: "Even Keel at its best", module: "evenkeel",
+			library: "github.com/evenkeel-go/evenkeel", best: true,
+		},
 		{
 			name: controllerRuntime, title: "controller-runtime", module: "controllerruntime",
 			library: "sigs.k8s.io/controller-runtime",

@@ -6,11 +6,11 @@ import (
 	"text/tabwriter"
 )
 
-// peersOf returns the contestants that Even Keel is compared with.
+// peersOf returns the contestants of other libraries.
 func peersOf(r *Results) []contestant {
 	var result []contestant
 	for _, c := range contestants(r.Options.Only) {
-		if c.name != evenKeel {
+		if c.name != c.counterpart() {
 			result = append(result, c)
 		}
 	}
@@ -35,7 +35,7 @@ func table(r *Results) string {
 		for _, c := range contestants(r.Options.Only) {
 			fmt.Fprint(w, "\t", cell(r, m, c))
 		}
-		fmt.Fprintf(w, "\t%s\t%s\n", ratioCell(r, m, controllerRuntime), m.targetText())
+		fmt.Fprintf(w, "\t%s\t%s\n", ratioCell(r, m), m.targetText())
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	for _, f := range r.Failures {
@@ -64,8 +64,8 @@ func cell(r *Results, m metric, c contestant) string {
 	return "-"
 }
 
-func ratioCell(r *Results, m metric, peer string) string {
-	if ratio, ok := r.ratio(m.key, peer); ok {
+func ratioCell(r *Results, m metric) string {
+	if ratio, ok := r.ratioOf(m.key, evenKeel, controllerRuntime); ok {
 		return ratioText(ratio)
 	}
 	return "-"
@@ -101,7 +101,7 @@ func misses(r *Results) []miss {
 	var result []miss
 	for _, m := range metricsOf(r.Options) {
 		for _, c := range peersOf(r) {
-			if ratio, ok := r.ratio(m.key, c.name); ok && m.missed(c.name, ratio) {
+			if ratio, ok := r.ratio(m.key, c); ok && m.missed(c.name, ratio) {
 				result = append(result, miss{metric: m, peer: c.name, ratio: ratio})
 			}
 		}
@@ -109,15 +109,20 @@ func misses(r *Results) []miss {
 	return result
 }
 
-// ratioLines are the results for programs.
+// ratioLines are the results for programs, and after them again all that are above 1.
 func ratioLines(r *Results) string {
-	var b strings.Builder
+	var all, above strings.Builder
 	for _, m := range metricsOf(r.Options) {
 		for _, c := range peersOf(r) {
-			if ratio, ok := r.ratio(m.key, c.name); ok {
-				fmt.Fprintf(&b, "RATIO %s evenkeel/%s %.4f\n", m.key, c.name, ratio)
+			ratio, ok := r.ratio(m.key, c)
+			if !ok {
+				continue
+			}
+			fmt.Fprintf(&all, "RATIO %s %s/%s %.4f\n", m.key, c.counterpart(), c.name, ratio)
+			if ratio > 1 && !c.compat {
+				fmt.Fprintf(&above, "ABOVE 1.0 %s %s/%s %.4f\n", m.key, c.counterpart(), c.name, ratio)
 			}
 		}
 	}
-	return b.String()
+	return all.String() + above.String()
 }

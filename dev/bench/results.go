@@ -59,9 +59,9 @@ func (r *Results) figure(metric, contestant string) (float64, bool) {
 	return result.Median(r.Figures[metric][contestant])
 }
 
-// ratio returns Even Keel's figure divided by a peer's.
-func (r *Results) ratio(metric, peer string) (float64, bool) {
-	return r.ratioOf(metric, evenKeel, peer)
+// ratio returns Even Keel's figure divided by a peer's; both are at their defaults, or both at their best.
+func (r *Results) ratio(metric string, peer contestant) (float64, bool) {
+	return r.ratioOf(metric, peer.counterpart(), peer.name)
 }
 
 // ratioOf returns a contestant's figure divided by another one's.

@@ -139,8 +139,8 @@ func informerGauges(desc newDesc) (all []gauge[informer.Health]) {
 		})
 	}
 	add("objects", "Objects in the cache.", sum, func(h informer.Health) float64 { return float64(h.Objects) })
-	add("cache_bytes", "Estimated memory of the cache and its indexes.", sum,
-		func(h informer.Health) float64 { return float64(h.Bytes) })
+	add("cache_bytes", "Estimated memory of the cache, its indexes and the objects that are kept decoded.", sum,
+		func(h informer.Health) float64 { return float64(h.Bytes + h.DecodedBytes) })
 	add("synced", "1 if the informer has listed everything since its start, otherwise 0.", least,
 		func(h informer.Health) float64 { return number(h.Synced) })
 	add("degraded", "1 while an optional informer skips a kind that the cluster does not serve or forbids to read, "+

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// decodedBudget is what the program at its best keeps decoded at most, in bytes: all objects of the measurements of
+// reads.
+const decodedBudget = 256 << 20
+
 func main() { probe.Main(start) }
 
 func start(ctx context.Context, options probe.Options, failed chan<- error) (*probe.Reader, error) {
@@ -26,6 +31,11 @@ func start(ctx context.Context, options probe.Options, failed chan<- error) (*pr
 	}, database.AddToScheme)
 	if err != nil {
 		return nil, err
+	}
+	if options.Best {
+		if err := informer.SetDecodedBudget(cluster, decodedBudget); err != nil {
+			return nil, err
+		}
 	}
 	if options.Kind == probe.Databases {
 		return run(ctx, cluster, options, failed, touchDatabase)
@@ -60,7 +70,10 @@ func run[T kube.Object](
 		return nil, err
 	}
 	go func() { failed <- c.Run(ctx) }() // ends with the process
-	cache := c.Informer()
+	var cache reader[T] = c.Informer()
+	if options.Best {
+		cache = c.Informer().WithoutCopies()
+	}
 	return &probe.Reader{
 		Get: func(key probe.Key) (int, error) {
 			obj, found, err := cache.Get(kube.Key(key))
@@ -73,8 +86,14 @@ func run[T kube.Object](
 	}, nil
 }
 
+// reader reads with copies or without.
+type reader[T kube.Object] interface {
+	Get(key kube.Key) (T, bool, error)
+	List(query informer.Query) iter.Seq2[T, error]
+}
+
 // list reads all objects of a namespace.
-func list[T kube.Object](cache *informer.Informer[T], namespace string, touch func(T) int) (int, error) {
+func list[T kube.Object](cache reader[T], namespace string, touch func(T) int) (int, error) {
 	count := 0
 	for obj, err := range cache.List(informer.Query{Namespace: namespace}) {
 		if err != nil {

@@ -67,11 +67,14 @@ type Answer struct {
 	// LatencyMicros has the percentiles of the time from the server's send to the start of
 	// the handler: 50, 99 and 99.9.
 	LatencyMicros []float64 `json:"latencyMicros,omitempty"`
-	// GetNanos is the time of one Get, ListMicros of one List, Listed how many objects it
-	// returned. Zero where the library gives no access to its cache.
-	GetNanos   float64 `json:"getNanos,omitempty"`
-	ListMicros float64 `json:"listMicros,omitempty"`
-	Listed     int     `json:"listed,omitempty"`
+	// GetNanos is the CPU time of one Get, ListNanos of one List, of objects that were read before, and FirstGetNanos
+	// and FirstListNanos of objects that were not; Listed is how many objects a List returned. Zero where the library
+	// gives no access to its cache.
+	FirstGetNanos  float64 `json:"firstGetNanos,omitempty"`
+	GetNanos       float64 `json:"getNanos,omitempty"`
+	FirstListNanos float64 `json:"firstListNanos,omitempty"`
+	ListNanos      float64 `json:"listNanos,omitempty"`
+	Listed         int     `json:"listed,omitempty"`
 }
 
 // scramble and unscramble are inverse to each other as factors of 32-bit numbers.
