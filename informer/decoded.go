@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/bits"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -22,9 +23,9 @@ import (
 
 // SetDecodedBudget sets how many bytes of memory the informers of a Cluster together may use for decoded objects.
 // Default: 16 MiB; 0 keeps none. Objects that are read three times, at most a minute apart, are kept decoded: if there
-// is no room, instead of objects that were not read for longer. Reading them again costs a copy. Other reads decode,
-// which costs several times as much for JSON, the form of all custom resources. Health.DecodedBytes is what an informer
-// uses. Call it at any time.
+// is no room, instead of objects that have not been read for several times as long. Reading them again costs a copy.
+// Other reads decode, which costs several times as much for JSON, the form of all custom resources. Health.DecodedBytes
+// is what an informer uses. Call it at any time.
 //
 // Not kept decoded are objects above a sixteenth of the budget, those of Retrievers of the program, and all objects of
 // a Go type once its DeepCopyObject did not return a complete copy, of which a warning is logged. A read that finds
@@ -72,6 +73,8 @@ const (
 	// replaced by it. So a part of the objects stays if more are read in turn than there is room for, and objects that
 	// are read at random seldom replace each other.
 	idleFactor = 4
+	// equalPart: one of so many reads need not be more frequent than those of the object that it replaces.
+	equalPart = 16
 )
 
 // decoded keeps objects decoded that are read repeatedly. Several informers share it. It is safe for concurrent use.
@@ -122,9 +125,10 @@ type entry struct {
 	read  atomic.Uint32 // the ticks of the last read
 }
 
-// isIdle reports whether an object that was read now, and before that some ticks ago, may replace the entry.
-func (e *entry) isIdle(now, ago ticks) bool {
-	return now.since(ticks(e.read.Load())) > 1+idleFactor*ago
+// isIdle reports whether an object may replace the entry after a read of it.
+func (e *entry) isIdle(r reading) bool {
+	idle := r.now.since(ticks(e.read.Load()))
+	return idle > 1+idleFactor*r.ago || r.equal && idle >= r.ago
 }
 
 func newDecoded() *decoded {
@@ -194,8 +198,9 @@ func (d *decoded) record(seen []atomic.Uint64, k readKey, state store.Kept, now 
 		readKey
 		store.Kept
 	}{k, state})
-	ago, again := record(seen, hash, now)
-	return reading{now: now, ago: ago, again: again || shared && d.checks, shared: shared}
+	r := record(seen, hash, now)
+	r.shared, r.again, r.equal = shared, r.again || shared && d.checks, rand.IntN(equalPart) == 0
+	return r
 }
 
 // evictIfChanged evicts an entry whose object a reader has changed, and reports whether that is so.
@@ -238,7 +243,7 @@ func (d *decoded) makeSeen() []atomic.Uint64 {
 func (d *decoded) keep(
 	k readKey, r reading, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger,
 ) kube.Object {
-	if !d.admits(k, r) {
+	if !d.admits(k, state, r) {
 		return obj
 	}
 	copied := copyOf(obj)
@@ -280,21 +285,21 @@ func (d *decoded) keep(
 
 // admits reports whether an object may be kept, before work is done for that. It may not replace another state of it
 // that was read lately: readers of a snapshot and of the present state would evict each other's.
-func (d *decoded) admits(k readKey, r reading) bool {
+func (d *decoded) admits(k readKey, state store.Kept, r reading) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.short.Load() || d.refused[k.object] {
 		return false
 	}
 	if e := d.entries[k]; e != nil {
-		wasRead := e.read.Swap(0) != 0 // since the attempt before to replace it
-		return !wasRead
+		// Another goroutine may have kept the same state since.
+		return e.state != state && e.read.Swap(0) == 0 // it was not read since the attempt before to replace it
 	}
 	if len(d.clock) == 0 || d.size < d.budget-d.budget/maxShare {
-		return true
+		return true // there is room for any object
 	}
 	d.hand++
-	return d.next().isIdle(r.now, r.ago)
+	return r.spread && d.next().isIdle(r)
 }
 
 // maxSize returns the size of the largest object that is kept.
@@ -319,7 +324,7 @@ func (d *decoded) makeRoom(size int64, r reading) bool {
 		if passed == replaced*maxPassed || len(d.clock) == 0 {
 			return false
 		}
-		if e := d.next(); e.isIdle(r.now, r.ago) {
+		if e := d.next(); e.isIdle(r) {
 			d.evict(e)
 		} else {
 			d.hand++

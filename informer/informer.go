@@ -111,7 +111,7 @@ type Config[T kube.Object] struct {
 //     backoff of up to about 15 s, or after the Retry-After of the API server, up to 10 min and half as much again.
 //     They report a request without a response after 90 s, and the informer repeats it after 5 min.
 //   - A watch that is open but delivers nothing, while a list shows changes, is reported and replaced.
-//   - Every object that is read is a new copy, which belongs to the reader.
+//   - Every object that is read is a new copy, which belongs to the reader, except for reads of WithoutCopies.
 type Informer[T kube.Object] struct {
 	handle
 	// Immutable after New.

@@ -195,7 +195,7 @@ func (s *status) endedAtOnce() (isError bool) {
 	return s.short >= manyShort
 }
 
-// endedLater records that a watch ended some time after it was opened.
+// endedLater records that a watch ended which was not short: short ones before and after it are not consecutive.
 func (s *status) endedLater() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
