@@ -22,10 +22,11 @@ import (
 )
 
 // SetDecodedBudget sets how many bytes of memory the informers of a Cluster together may use for decoded objects.
-// Default: 16 MiB; 0 keeps none. Objects that are read three times, at most a minute apart, are kept decoded: if there
-// is no room, instead of objects that have not been read for several times as long. Reading them again costs a copy.
-// Other reads decode, which costs several times as much for JSON, the form of all custom resources. Health.DecodedBytes
-// is what an informer uses. Call it at any time.
+// Default: 16 MiB; 0 keeps none. Objects that are read three times, at most a minute apart, are kept decoded; after a
+// change it may take a fourth read. If there is no room, and the reads were not all within a quarter of a second, they
+// replace objects that have not been read for several times as long; one of 16 reads also replaces an object that is
+// read as often. Reading a kept object costs a copy. Other reads decode, which costs several times as much for JSON,
+// the form of all custom resources. Health.DecodedBytes is what an informer uses. Call it at any time.
 //
 // Not kept decoded are objects above a sixteenth of the budget, those of Retrievers of the program, and all objects of
 // a Go type once its DeepCopyObject did not return a complete copy, of which a warning is logged. A read that finds
@@ -69,11 +70,12 @@ const (
 	entryBytes = 400
 	// maxPassed is the number of objects, read lately, that the hand passes for each that an object replaces.
 	maxPassed = 8
-	// idleFactor is how many times longer than between the last two reads of an object others must be idle to be
-	// replaced by it. So a part of the objects stays if more are read in turn than there is room for, and objects that
-	// are read at random seldom replace each other.
+	// idleFactor: an object replaces another one if that has not been read for four times as long as the time between
+	// its own last two reads. With 1, objects that are read in turn, and more than there is room for, would all be
+	// replaced before their next read.
 	idleFactor = 4
-	// equalPart: one of so many reads need not be more frequent than those of the object that it replaces.
+	// equalPart: one of 16 reads may replace an object that is read as often. Without it, such objects would never be
+	// kept once the budget is full.
 	equalPart = 16
 )
 
@@ -96,7 +98,7 @@ type decoded struct {
 	clock   []*entry              // guarded by mu; the entries in any order
 	hand    int                   // guarded by mu; the next entry of clock to look at
 	size    int64                 // guarded by mu; of all entries
-	seen    []atomic.Uint64       // guarded by mu; states that were read, see record
+	seen    []atomic.Uint64       // guarded by mu; states that were read, see recordRead
 	refused map[reflect.Type]bool // guarded by mu; types without complete copies
 }
 
@@ -198,8 +200,8 @@ func (d *decoded) record(seen []atomic.Uint64, k readKey, state store.Kept, now 
 		readKey
 		store.Kept
 	}{k, state})
-	r := record(seen, hash, now)
-	r.shared, r.again, r.equal = shared, r.again || shared && d.checks, rand.IntN(equalPart) == 0
+	r := recordRead(seen, hash, now)
+	r.shared, r.again = shared, r.again || shared && d.checks
 	return r
 }
 
@@ -243,6 +245,7 @@ func (d *decoded) makeSeen() []atomic.Uint64 {
 func (d *decoded) keep(
 	k readKey, r reading, use *decodedUse, state store.Kept, obj kube.Object, logger *slog.Logger,
 ) kube.Object {
+	r.equal = rand.IntN(equalPart) == 0
 	if !d.admits(k, state, r) {
 		return obj
 	}

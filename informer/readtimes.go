@@ -14,10 +14,10 @@ const (
 	againWithin = time.Minute
 	// seenPlaces is the number of places in which the read of a state may be recorded.
 	seenPlaces = 4
-	// recorded: if all places have recent reads, one of so many reads takes one. With 1, objects that are read in turn
-	// would never be seen again if there are twice as many as places. With a large number, objects that are read often
-	// would be seen again late while many others are read once, as by handlers.
-	recorded = 4
+	// recordedPart: if all places have recent reads, one of four reads takes the place of the oldest. With 1, twice as
+	// many objects as places, read in turn, would all lose their place before their next read. With a large number,
+	// objects that are read often would get a place late while handlers read many others once.
+	recordedPart = 4
 	// tick is the unit of the times of reads. A shorter one would cause more stores for objects that are read often.
 	tick = time.Second / 4
 )
@@ -26,7 +26,7 @@ const (
 type ticks uint32
 
 const (
-	// maxTicks leaves two bits of 32 for record.
+	// maxTicks leaves two bits of 32 for recordRead.
 	maxTicks = 1<<30 - 1
 	// slowRead is the time, in ticks, for which a read may last. Another goroutine can have read the same object since
 	// it began.
@@ -52,17 +52,15 @@ type reading struct {
 	again  bool  // the two reads before it were within againWithin of the next
 	spread bool  // the reads were in different ticks: it was not read by one handler only, for example
 	shared bool  // the reader does not need a copy
-	// equal is true for a part of the reads: they may replace objects that are read equally often, so that objects that
-	// are read often are not kept out for long.
-	equal bool
+	equal  bool  // it may replace an object that is read as often
 }
 
-// record records the read of a state with this hash.
+// recordRead records the read of a state with this hash.
 //
 // A place has the upper half of the hash, the ticks of the read, and two bits: the read before it was within
 // againWithin, and the reads were in different ticks. A hash has a few places, of which it takes the oldest. A read
 // that is not recorded costs one more decoding.
-func record(seen []atomic.Uint64, hash uint64, now ticks) reading {
+func recordRead(seen []atomic.Uint64, hash uint64, now ticks) reading {
 	const upper, isAgain, isSpread = math.MaxUint64 &^ math.MaxUint32, 1, 2
 	first := hash&upper | uint64(now)<<2
 	oldest, oldestAgo := &seen[0], ticks(0)
@@ -86,7 +84,7 @@ func record(seen []atomic.Uint64, hash uint64, now ticks) reading {
 			oldest, oldestAgo = place, ago
 		}
 	}
-	if oldestAgo >= ticks(againWithin/tick) || rand.IntN(recorded) == 0 {
+	if oldestAgo >= ticks(againWithin/tick) || rand.IntN(recordedPart) == 0 {
 		oldest.Store(first)
 	}
 	return reading{now: now}

@@ -258,6 +258,9 @@ func TestConcurrentReadsWithoutCopies(t *testing.T) {
 		}
 		for n := range 10 {
 			l.put("a", fmt.Sprint(n))
+			if err := informer.SetDecodedBudget(l.cluster, int64(n%3)<<20); err != nil {
+				l.Error(err)
+			}
 		}
 		group.Wait()
 		synctest.Wait()

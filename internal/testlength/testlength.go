@@ -28,8 +28,8 @@ func OnlyLong(tb testing.TB) {
 
 // OnlyWithoutRaceDetector skips a test in a build with the race detector. It is for tests of one goroutine that use the
 // processor for long, and for tests that measure memory: the race detector makes them ten times slower, finds nothing
-// in one goroutine, and changes what they measure. "make test" runs them without it. What the measured programs run in
-// several goroutines, other tests run with it.
+// in one goroutine, and changes what they measure. "make test" runs them without it. Code that several goroutines run
+// needs another test, which is not skipped.
 func OnlyWithoutRaceDetector(tb testing.TB) {
 	tb.Helper()
 	info, _ := debug.ReadBuildInfo()

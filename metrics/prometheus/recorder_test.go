@@ -99,7 +99,7 @@ func TestStatsOfOneNameAreSummed(t *testing.T) {
 	}
 	for _, health := range []informer.Health{
 		{Synced: true, Objects: 1, Bytes: 100, Received: 1000, Decoded: 1, DecodeTime: time.Second, Staleness: 8 * time.Second, Lag: 2 * time.Second},
-		{Synced: true, Objects: 2, Bytes: 200, Received: 2000, Decoded: 2, DecodeTime: 2 * time.Second, Optional: true, Degraded: true, LastEvent: time.Unix(30, 0), Staleness: 9 * time.Second, Lag: time.Second},
+		{Synced: true, Objects: 2, Bytes: 200, DecodedBytes: 50, Received: 2000, Decoded: 2, DecodeTime: 2 * time.Second, Optional: true, Degraded: true, LastEvent: time.Unix(30, 0), Staleness: 9 * time.Second, Lag: time.Second},
 		{Synced: false, Objects: 4, LastEvent: time.Unix(20, 0), Err: errors.New("broken")},
 	} {
 		recorder.ObserveInformer("Pod", func() informer.Health { return health })
@@ -136,7 +136,7 @@ func TestStatsOfOneNameAreSummed(t *testing.T) {
 		"evenkeel_informer_failing{informer=Pod,reason=Forbidden}":             0,
 		"evenkeel_informer_last_event_timestamp_seconds{informer=Pod}":         20,
 		"evenkeel_informer_objects{informer=Node}":                             9,
-		"evenkeel_informer_cache_bytes{informer=Pod}":                          300,
+		"evenkeel_informer_cache_bytes{informer=Pod}":                          350,
 		"evenkeel_informer_received_bytes_total{informer=Pod}":                 3000,
 		"evenkeel_informer_decoded_objects_total{informer=Pod}":                3,
 		"evenkeel_informer_decode_seconds_total{informer=Pod}":                 3,

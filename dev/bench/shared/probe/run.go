@@ -176,8 +176,7 @@ func (p *program) reads(c Command) (Answer, error) {
 		if *read.nanos, err = cpuTime(read.first, read.do); err != nil {
 			return Answer{}, err
 		}
-		// What is read again and again is kept decoded after a second.
-		if _, err := medianTime(time.Second+total, read.do); err != nil {
+		if err := repeat(warmUp, read.do); err != nil {
 			return Answer{}, err
 		}
 		if *read.again, err = medianTime(total, read.do); err != nil {
@@ -185,6 +184,20 @@ func (p *program) reads(c Command) (Answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// warmUp is the time for which objects are read before their repeated reads are measured: in shorter ones a part of them
+// was still decoded at each read.
+const warmUp = 3 * time.Second
+
+// repeat calls do until the time is over.
+func repeat(total time.Duration, do func() error) error {
+	for begin := time.Now(); time.Since(begin) < total; {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // medianTime repeats do for about the total time, in batches, and returns the CPU time of the process in nanoseconds
