@@ -259,6 +259,13 @@ mutants: localcluster-binary | $(BIN) ## Change code and look for tests that fai
 		$(if $(PACKAGES)$(RUN),-state $(BIN)/mutants-some.json,-state $(BIN)/mutants.json -out dev/tools/mutants/results.md) \
 		$(if $(N),-n $(N)) $(if $(SEED),-seed $(SEED)) $(if $(RUN),-run '$(RUN)') $(if $(RETRY),-retry)
 
+# The output has the progress, and ends with a line SIM for each scenario; after a failure, all of it follows.
+.PHONY: simulate
+simulate: | $(BIN) ## Explore the faults of examples/webapp: each at each write, in virtual time
+	@EVENKEEL_LONG=1 go test -C examples/webapp -vet=off -count=1 -v -run '^TestWebAppSurvivesFaults$$' ./simulated 2>&1 | \
+		tee $(BIN)/simulate.txt | awk '/ SIM | runs with faults of / { sub(/^ *[a-z_]+\.go:[0-9]+: /, ""); print; fflush() } \
+		/^FAIL/ { failed = 1 } END { exit failed }' || { cat $(BIN)/simulate.txt; exit 1; }
+
 # Random operations, on the API server for tests (internal/apiserver) and on kube-apiserver. Without OPS it is what make
 # test runs; SEED=2 runs other operations; KINDS=widgets,configmaps runs only operations on these resources. PAGE=1 writes
 # docs/reference/conformance.md, if there is no difference.

@@ -20,7 +20,10 @@ const (
 )
 
 // feeder enqueues the keys of lists, polls and passes over all objects, at low priority and only while few keys are
-// ready. One goroutine does this: feedNext, and then feed.
+// ready. One goroutine does this: feedNext, and then feed. Otherwise the queue would contain every owner, with its
+// causes, after each list of children. Children that are listed at the start cannot be ignored: keys without an object,
+// and objects that a predicate drops, have no other trigger. So a change that a list finds after a broken watch waits
+// behind changes from watches.
 //
 // Invariants:
 //   - A key that was found is in the backlog until it is enqueued, or until a run of it starts: no wake-up is lost.

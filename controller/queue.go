@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/evenkeel-go/evenkeel/internal/observers"
@@ -61,8 +62,16 @@ func queueEntryOf(entry workqueue.Entry[kube.Key, Cause]) queueEntry {
 	}
 }
 
-// observed returns queued for a test environment.
+// observed returns queued for a test environment, unless the controller stands by or has stopped: then nothing handles
+// the keys.
 func (c *Controller[T]) observed(limit int) (keys []observers.QueuedKey) {
+	stats := c.Stats()
+	if stats.Phase == PhaseStandby || stats.Phase == PhaseStopped {
+		return nil
+	}
+	if n := stats.WaitingForRoom; n > 0 {
+		keys = append(keys, observers.QueuedKey{Key: strconv.Itoa(n) + " other keys", State: "waiting for room"})
+	}
 	for _, e := range c.queued(limit) {
 		keys = append(keys, observers.QueuedKey{
 			Key: e.Key.String(), State: e.State, Causes: e.Causes.String(), Due: e.Due,

@@ -79,7 +79,8 @@ type PodBehavior struct {
 type Cluster struct {
 	tb      testing.TB
 	config  Config
-	virtual bool // in a bubble of testing/synctest
+	virtual bool          // in a bubble of testing/synctest
+	waiting chan struct{} // has a value while a goroutine is in wait
 	server  *apiserver.Server
 	host    string // the URL, by which the library distinguishes API servers
 	kube    *kube.Cluster
@@ -104,7 +105,7 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 	t.Helper()
 	dog := newWatchdog(stallLimit, printStall)
 	defer dog.end()
-	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog)) })
+	synctest.Test(t, func(t *testing.T) { f(t, newCluster(t, config, dog, nil)) })
 }
 
 // New returns a cluster that exists until the end of the test: for a test with two clusters, which have different URLs,
@@ -112,12 +113,13 @@ func Test(t *testing.T, config Config, f func(t *testing.T, c *Cluster)) {
 // least Config.IdleAfter.
 func New(tb testing.TB, config Config) *Cluster {
 	tb.Helper()
-	return newCluster(tb, config, nil)
+	return newCluster(tb, config, nil, nil)
 }
 
-func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
+// newCluster returns a cluster. g, if it is not nil, gives turns to the requests of the models.
+func newCluster(tb testing.TB, config Config, dog *watchdog, g *gate) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb, config: config, virtual: inBubble()}
+	c := &Cluster{tb: tb, config: config, virtual: inBubble(), waiting: make(chan struct{}, 1)}
 	dog.enter(c.allRuns)
 	if c.config.IdleAfter <= 0 {
 		c.config.IdleAfter = 3 * time.Second
@@ -136,13 +138,19 @@ func newCluster(tb testing.TB, config Config, dog *watchdog) *Cluster {
 	c.server.SetAdmission(c.reviews)
 	worlds.compiler.Rebind(c.server, webhooks.Converter)
 	c.log = newRequestLog(c.server, dog)
-	c.kube = c.Connect("test")
-	c.client, err = client.New(client.Config{Cluster: c.kube, FieldOwner: "test", FieldValidation: "Strict"})
+	if g != nil {
+		c.log.throttle = exploreThrottle
+	}
+	c.kube = c.Connect(testUserAgent)
+	c.client, err = client.New(client.Config{Cluster: c.kube, FieldOwner: testUserAgent, FieldValidation: "Strict"})
 	if err != nil {
 		tb.Fatalf("simulation: %v", err)
 	}
 	if !config.WithoutControllers {
 		models := controllers.Config{Server: c.server, Transport: c.log}
+		if g != nil {
+			models.Transport = &modelTransport{g, c.log}
+		}
 		if config.Pods != nil {
 			models.Pods = func(pod *corev1.Pod) controllers.PodBehavior {
 				return controllers.PodBehavior(config.Pods(pod))
@@ -170,6 +178,9 @@ func (c *Cluster) Connect(userAgent string) *kube.Cluster {
 	}
 	return cluster
 }
+
+// testUserAgent is the user agent of the test's own requests.
+const testUserAgent = "test"
 
 // Client returns the client of the test's own requests, with the user agent "test". It acts as a user: it is not one of
 // the programs that are tested.

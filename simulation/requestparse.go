@@ -18,6 +18,9 @@ import (
 	"github.com/evenkeel-go/evenkeel/kube"
 )
 
+// protobufPrefix begins each body in protobuf.
+var protobufPrefix = []byte("k8s\x00") //nolint:gochecknoglobals // a constant
+
 // parse returns the request for objects in req. ok is false for discovery.
 func parse(req *http.Request) (r Request, ok bool) {
 	path := apiserver.ParsePath(req.URL.Path)
@@ -28,6 +31,8 @@ func parse(req *http.Request) (r Request, ok bool) {
 		UserAgent: req.UserAgent(), Verb: path.Verb(req), Resource: path.Resource, Subresource: path.Subresource,
 		Key: kube.Key{Namespace: path.Namespace, Name: path.Name}, DryRun: req.URL.Query().Get("dryRun") != "",
 	}
+	r.instance, _ = req.Context().Value(instanceKey{}).(*instance)
+	r.isOfModel, _ = req.Context().Value(modelKey{}).(bool)
 	if media := req.Header.Get("Content-Type"); strings.HasPrefix(media, string(types.ApplyYAMLPatchType)) ||
 		strings.HasPrefix(media, string(types.ApplyCBORPatchType)) {
 		r.Verb = "apply"
@@ -53,34 +58,40 @@ func (r *Request) complete(res *http.Response, err error) {
 		r.Message = err.Error()
 		return
 	}
-	var content struct {
-		metav1.ObjectMeta `json:"metadata"`
-		Message           string `json:"message"`
-	}
-	if raw, isProtobuf := bytes.CutPrefix(body, []byte("k8s\x00")); isProtobuf {
-		var unknown runtime.Unknown
-		if unknown.Unmarshal(raw) != nil {
-			return
-		}
-		if failed {
-			var status metav1.Status
-			if status.Unmarshal(unknown.Raw) == nil {
-				content.Message = status.Message
-			}
-		} else {
-			var object metav1.PartialObjectMetadata // every object has its metadata as field 1
-			if object.Unmarshal(unknown.Raw) == nil {
-				content.Name = object.Name
-			}
-		}
-	} else if json.Unmarshal(body, &content) != nil && failed {
-		content.Message = strings.TrimSpace(string(body))
-	}
 	if failed {
-		r.Message = content.Message
+		r.Message = messageOf(body)
 	} else {
-		r.Key.Name = cmp.Or(r.Key.Name, content.Name)
+		r.Key.Name = cmp.Or(r.Key.Name, contentOf(body).Name)
 	}
+}
+
+// contentOf returns the metadata of an object in the body of a request or response, as far as it can be decoded.
+func contentOf(body []byte) (meta metav1.ObjectMeta) {
+	if raw, isProtobuf := bytes.CutPrefix(body, protobufPrefix); isProtobuf {
+		var unknown runtime.Unknown
+		var object metav1.PartialObjectMetadata // every object has its metadata as field 1
+		if unknown.Unmarshal(raw) == nil && object.Unmarshal(unknown.Raw) == nil {
+			return object.ObjectMeta
+		}
+		return meta
+	}
+	var object metav1.PartialObjectMetadata
+	_ = json.Unmarshal(body, &object)
+	return object.ObjectMeta
+}
+
+// messageOf returns the message in the body of an error.
+func messageOf(body []byte) string {
+	var status metav1.Status
+	if raw, isProtobuf := bytes.CutPrefix(body, protobufPrefix); isProtobuf {
+		var unknown runtime.Unknown
+		if unknown.Unmarshal(raw) == nil {
+			_ = status.Unmarshal(unknown.Raw)
+		}
+	} else if json.Unmarshal(body, &status) != nil {
+		return strings.TrimSpace(string(body))
+	}
+	return status.Message
 }
 
 // errorResponse returns the response with which the API server reports err, or a transport error.

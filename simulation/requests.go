@@ -22,7 +22,8 @@ type Request struct {
 	Time time.Time
 	// UserAgent is the client's: the argument of Cluster.RESTConfig.
 	UserAgent string
-	// Verb is get, list, watch, create, update, patch, apply, delete or deletecollection.
+	// Verb is get, list, watch, create, update, patch, apply, delete or deletecollection; or call, of the function
+	// Call, whose argument is the name in Key.
 	Verb string
 	// Resource is the resource in the path, such as deployments; Subresource is the one below the object.
 	Resource    schema.GroupVersionResource
@@ -35,7 +36,15 @@ type Request struct {
 	// Status is the HTTP status of the response: 0 if there was no response. Message is the message of an error.
 	Status  int
 	Message string
+
+	// Only in runs of Explore: instance is that of the tested program that made the request, or nil. isOfModel is true
+	// if a model of Kubernetes' controllers made it.
+	instance  *instance
+	isOfModel bool
 }
+
+// verbCall is the Verb of Call.
+const verbCall = "call"
 
 // IsWrite reports whether the request changes objects, if it succeeds and is not a dry run.
 func (r Request) IsWrite() bool { return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) }
@@ -43,7 +52,10 @@ func (r Request) IsWrite() bool { return !slices.Contains([]string{"get", "list"
 // String returns the request in one line: "webapp-operator: patch webapps/status default/shop: 409 the object has been
 // modified".
 func (r Request) String() string {
-	text := fmt.Sprintf("%s: %s %s", shortUserAgent(r.UserAgent), r.Verb, r.Resource.Resource)
+	text := fmt.Sprintf("%s: %s", shortUserAgent(r.UserAgent), r.Verb)
+	if r.Resource.Resource != "" {
+		text += " " + r.Resource.Resource
+	}
 	if r.Subresource != "" {
 		text += "/" + r.Subresource
 	}
@@ -119,9 +131,11 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 const (
 	// requestsAtOnce is the number of requests that take no time, and throttle the time of each further one, until as
-	// many times throttle have passed without one. So a loop without delay does not stop virtual time.
-	requestsAtOnce = 2000
-	throttle       = time.Millisecond
+	// many times throttle have passed without one. So a loop without delay does not stop virtual time. Runs of Explore,
+	// of which many have such a loop, have a longer time.
+	requestsAtOnce  = 2000
+	throttle        = time.Millisecond
+	exploreThrottle = 10 * time.Millisecond
 	// watchTimeout replaces timeouts of 5 to 10 minutes, which client-go's Reflector chooses at random: their mean.
 	watchTimeout = 450 * time.Second
 	// requestsKept is the number of requests that a cluster remembers for its report.
@@ -134,8 +148,9 @@ type hook struct {
 
 // requestLog is between all clients and the server: it records requests and calls the hooks of the test.
 type requestLog struct {
-	server *apiserver.Server
-	dog    *watchdog // nil: the virtual time is not watched
+	server   *apiserver.Server
+	dog      *watchdog // nil: the virtual time is not watched
+	throttle time.Duration
 
 	mu        sync.Mutex
 	latest    Requests    // the last requestsKept writes and failed requests; guarded by mu
@@ -148,7 +163,7 @@ type requestLog struct {
 }
 
 func newRequestLog(server *apiserver.Server, dog *watchdog) *requestLog {
-	return &requestLog{server: server, dog: dog, lastWrite: time.Now()}
+	return &requestLog{server: server, dog: dog, throttle: throttle, lastWrite: time.Now()}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -225,8 +240,8 @@ func (l *requestLog) begin(r Request) {
 	if l.throttled.Before(now) {
 		l.throttled = now
 	}
-	l.throttled = l.throttled.Add(throttle)
-	wait := l.throttled.Sub(now) > requestsAtOnce*throttle
+	l.throttled = l.throttled.Add(l.throttle)
+	wait := l.throttled.Sub(now) > requestsAtOnce*l.throttle
 	if r.IsWrite() && !r.isLease() {
 		l.running++
 		l.writes++
@@ -234,7 +249,7 @@ func (l *requestLog) begin(r Request) {
 	}
 	l.mu.Unlock()
 	if wait {
-		time.Sleep(throttle)
+		time.Sleep(l.throttle)
 	}
 }
 
@@ -277,12 +292,25 @@ func (l *requestLog) last(n int) Requests {
 	return slices.Clone(l.latest[max(0, len(l.latest)-n):])
 }
 
+// call calls do, and records it like a request.
+func (l *requestLog) call(r Request, do func() error) error {
+	l.begin(r)
+	err := do()
+	l.finish(r, &http.Response{StatusCode: http.StatusOK}, err)
+	return err
+}
+
+// record records the requests that are answered from now on.
+func (l *requestLog) record(r *Requests) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recording = append(l.recording, r)
+}
+
 // Record returns the requests that were answered while f ran, of all clients.
 func (c *Cluster) Record(f func()) Requests {
 	l, recorded := c.log, &Requests{}
-	l.mu.Lock()
-	l.recording = append(l.recording, recorded)
-	l.mu.Unlock()
+	l.record(recorded)
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

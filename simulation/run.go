@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/evenkeel-go/evenkeel/controller"
 	"github.com/evenkeel-go/evenkeel/internal/observers"
 )
@@ -78,7 +80,8 @@ type program struct {
 	ended  chan struct{} // closed when the function has returned
 	// controller is nil if it is not a controller of this library.
 	controller observed
-	queue      func(limit int) []observers.QueuedKey // of controller; guarded by Cluster.mu
+	// queues are those of all controllers of this library in the program. Guarded by Cluster.mu.
+	queues []func(limit int) []observers.QueuedKey
 }
 
 // observed is a controller of this library.
@@ -89,8 +92,8 @@ type observed interface {
 }
 
 // Run runs a program, such as a controller of this library, until stop is called, and at the latest until the end of
-// the test. stop waits until Run has returned. An error of Run fails the test. Settle and the report of a failed test
-// ask a controller of this library for its keys and runs.
+// the test. stop waits until Run has returned. An error of Run fails the test. The report of a failed test has the runs
+// of a controller of this library.
 func (c *Cluster) Run(runner interface {
 	Run(ctx context.Context) error
 },
@@ -119,6 +122,39 @@ func (c *Cluster) register(p *program, run func(ctx context.Context) error) (sto
 
 func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx())
+	ctx = c.withObservers(ctx, p, cancel)
+	p.cancel, p.ended = cancel, make(chan struct{})
+	go func() { // waited for by stop, which end calls
+		defer close(p.ended)
+		if err := run(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
+			c.tb.Errorf("simulation: %s ended: %v", p.name, err)
+		}
+	}()
+	return sync.OnceFunc(func() { c.stop(p) })
+}
+
+// runInstance runs a program of a Scenario until ctx ends. The caller waits for it, not the end of the cluster.
+func (c *Cluster) runInstance(
+	ctx context.Context, name string, config *rest.Config, run func(context.Context, *rest.Config) error,
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &program{name: name, cancel: cancel, ended: make(chan struct{})}
+	defer close(p.ended)
+	c.mu.Lock()
+	c.programs = append(c.programs, p)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.programs = slices.DeleteFunc(c.programs, func(other *program) bool { return other == p })
+	}()
+	return run(c.withObservers(ctx, p, cancel), config)
+}
+
+// withObservers returns a context with which the controllers of a program are observed. A controller that is never idle
+// is stopped with cancel.
+func (c *Cluster) withObservers(ctx context.Context, p *program, cancel context.CancelFunc) context.Context {
 	ctx = observers.WithRun(ctx, func(name string, key, causes fmt.Stringer) {
 		name, why := name+": "+key.String(), causes.String()
 		writes, _ := c.log.activity()
@@ -130,21 +166,11 @@ func (c *Cluster) start(p *program, run func(ctx context.Context) error) (stop f
 			cancel()
 		}
 	})
-	if p.controller != nil {
-		ctx = observers.WithQueue(ctx, func(queue func(limit int) []observers.QueuedKey) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			p.queue = queue
-		})
-	}
-	p.cancel, p.ended = cancel, make(chan struct{})
-	go func() { // waited for by stop, which end calls
-		defer close(p.ended)
-		if err := run(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
-			c.tb.Errorf("simulation: %s ended: %v", p.name, err)
-		}
-	}()
-	return sync.OnceFunc(func() { c.stop(p) })
+	return observers.WithQueue(ctx, func(queue func(limit int) []observers.QueuedKey) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p.queues = append(p.queues, queue)
+	})
 }
 
 // stop ends programs and waits for them.
@@ -187,7 +213,9 @@ func (c *Cluster) wait() {
 	c.tb.Helper()
 	c.log.dog.observe()
 	if c.virtual {
+		c.waiting <- struct{}{} // only one goroutine may call synctest.Wait
 		synctest.Wait()
+		<-c.waiting
 	}
 	if c.stopped.Load() {
 		c.tb.FailNow()
@@ -197,8 +225,9 @@ func (c *Cluster) wait() {
 // Settle lets time pass until the cluster is idle. It is idle if for Config.IdleAfter, in which Settle was waiting,
 //
 //   - no client made a write (a request that could change an object, successful or not), except for Leases, and
-//   - no controller of this library that was started with Run had a key that is ready, processing or held, or in
-//     backoff or delayed until a time within Config.IdleAfter, and neither had a modelled controller of Kubernetes.
+//   - no controller of this library had a key that is ready, processing or held, or in backoff or delayed until a time
+//     within Config.IdleAfter, and neither had a modelled controller of Kubernetes. A controller that stands by for
+//     leadership is not asked.
 //
 // So a retry after an error, and a requeue, within Config.IdleAfter is waited for. A later one, a periodic resync,
 // reads, watches and leader election are not. Settle fails the test, with the latest requests and runs, if the cluster
@@ -206,6 +235,12 @@ func (c *Cluster) wait() {
 //
 // A controller of this library that runs one key 5,000 times within a second is stopped, and the test fails.
 func (c *Cluster) Settle() {
+	c.tb.Helper()
+	c.settle(settleWrites, func() bool { return false })
+}
+
+// settle is Settle with another limit of writes, until stops returns true.
+func (c *Cluster) settle(limit int, stops func() bool) {
 	c.tb.Helper()
 	began, busy := time.Now(), time.Now()
 	before, _ := c.log.activity()
@@ -221,9 +256,9 @@ func (c *Cluster) Settle() {
 			busy = now
 		}
 		switch {
-		case now.Sub(busy) >= c.config.IdleAfter:
+		case now.Sub(busy) >= c.config.IdleAfter || stops():
 			return
-		case now.Sub(began) > settleTimeout || writes-before > settleWrites:
+		case now.Sub(began) > settleTimeout || writes-before > limit:
 			c.tb.Fatalf("simulation: not idle after %v and %d writes; pending keys: %s",
 				now.Sub(began).Round(time.Millisecond), writes-before, orNone(strings.Join(pending, "; ")))
 		}
@@ -242,25 +277,17 @@ func (c *Cluster) pending(now time.Time) []string {
 		}
 	}
 	for _, p := range c.running() {
-		if p.controller == nil {
-			continue
-		}
-		stats := p.controller.Stats()
-		if stats.Phase == controller.PhaseStandby || stats.Phase == controller.PhaseStopped {
-			continue
-		}
-		if n := stats.WaitingForRoom; n > 0 {
-			pending = append(pending, fmt.Sprintf("%s: %d keys wait for room in the queue", p.name, n))
-		}
 		c.mu.Lock()
-		queue := p.queue
+		queues := slices.Clone(p.queues)
 		c.mu.Unlock()
-		for _, entry := range queue(1000) {
-			later := entry.State == "delayed" || entry.State == "backoff"
-			if later && entry.Due.Sub(now) > c.config.IdleAfter {
-				continue
+		for _, queue := range queues {
+			for _, entry := range queue(1000) {
+				later := entry.State == "delayed" || entry.State == "backoff"
+				if later && entry.Due.Sub(now) > c.config.IdleAfter {
+					continue
+				}
+				pending = append(pending, fmt.Sprintf("%s: %s is %s, %s", p.name, entry.Key, entry.State, entry.Causes))
 			}
-			pending = append(pending, fmt.Sprintf("%s: %s is %s, %s", p.name, entry.Key, entry.State, entry.Causes))
 		}
 	}
 	return pending

@@ -55,7 +55,7 @@ func watched(t *testing.T, release func(), f func(c *Cluster, stops func())) []s
 		dog.pass(testLimit)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f(newCluster(t, Config{WithoutControllers: true}, dog.watchdog), sync.OnceFunc(func() { close(stopped) }))
+		f(newCluster(t, Config{WithoutControllers: true}, dog.watchdog, nil), sync.OnceFunc(func() { close(stopped) }))
 	})
 	passing.Wait()
 	dog.end()
@@ -123,7 +123,7 @@ func TestWatchdogAcceptsProgress(t *testing.T) {
 	dog := newTestWatchdog(func(text string) { t.Errorf("report: %s", text) })
 	defer dog.end()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, Config{WithoutControllers: true}, dog.watchdog)
+		c := newCluster(t, Config{WithoutControllers: true}, dog.watchdog, nil)
 		for range 10 {
 			dog.pass(testLimit - 1)
 			c.Advance(time.Minute)
@@ -149,7 +149,7 @@ func TestWatchdogReportsRuns(t *testing.T) {
 		dog.pass(testLimit)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, Config{WithoutControllers: true}, nil)
+		c := newCluster(t, Config{WithoutControllers: true}, nil, nil)
 		runs := 0
 		second, err := controller.New(controller.Config[*corev1.ConfigMap]{
 			Name: "again", Retriever: informer.RetrieveSelected[*corev1.ConfigMap](c.Connect("again"), kube.Selection{Namespaces: []string{"default"}}),
