@@ -54,8 +54,15 @@ func TestExploreAcceptsCorrectHandlers(t *testing.T) {
 			setText("two")(c)
 		}, setText("three")), false},
 		"an app that is created again": {func(ctx context.Context, p *process, app *corev1.ConfigMap) error {
-			return finalized(ctx, p, app, func() error { return ensureCopy(ctx, p, app) }, func() error {
-				return ignoreMissing(p.maps.Delete(ctx, "copy", metav1.DeleteOptions{}))
+			return finalized(ctx, p, app, func() error {
+				return p.ensure(ctx, child(app, "copy", map[string]string{"text": app.Data["text"], "owner": string(app.UID)}))
+			}, func() error {
+				// The cache may be late: the copy may belong to the next app already.
+				copied, err := p.maps.Get(ctx, "copy", metav1.GetOptions{})
+				if err != nil || copied.Data["owner"] != string(app.UID) {
+					return ignoreMissing(err)
+				}
+				return ignoreMissing(p.maps.Delete(ctx, "copy", *metav1.NewPreconditionDeleteOptions(string(copied.UID))))
 			})
 		}, steps(createApp, deleteApp, createApp, editApp), false},
 		"a random name that is reserved first": {func(ctx context.Context, p *process, app *corev1.ConfigMap) error {
